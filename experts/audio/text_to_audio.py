@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from experts.audio.random_seed import seeded
 from experts.audio.waveforms import recording
-from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
@@ -46,7 +46,7 @@ def text_to_audio(model_id: str, device: str) -> Handler:
 
 
 class Composer(Resident):
-    batching: ClassVar[Batching] = ALONE
+    batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)

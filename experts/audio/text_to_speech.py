@@ -9,7 +9,7 @@ from experts.audio.languages import three_letters
 from experts.audio.random_seed import seeded
 from experts.audio.voice_conversion import Voices, vocoder_of
 from experts.audio.waveforms import recording
-from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
@@ -66,7 +66,7 @@ def text_to_speech(model_id: str, device: str) -> Handler:
 class Speaker(Resident):
     """What both have in common: sentence by sentence, one caller after the other, since each draws random numbers."""
 
-    batching: ClassVar[Batching] = ALONE
+    batching: ClassVar[Batching] = UNBATCHED
     rate: int
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:

@@ -8,7 +8,7 @@ from experts.audio.random_seed import seeded
 from experts.audio.waveforms import at_pauses, heard, is_silent, recording
 from experts.host import load_context
 from experts.host.audio import MAX_SECONDS
-from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import renamed
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
@@ -66,7 +66,7 @@ def vocoder_of(checkpoint: Checkpoint) -> Checkpoint:
     own = checkpoint.folder / "vocoder"
     if own.is_dir():
         return replace(checkpoint, folder=own)
-    with load_context.told(replace(load_context.current(), revision="")):  # the card's commit is the model's
+    with load_context.use(replace(load_context.current(), revision="")):  # the card's commit is the model's
         return replace(Checkpoint.of(VOCODER, str(checkpoint.device)), dtype=checkpoint.dtype)
 
 
@@ -90,7 +90,7 @@ class Recording:
 
 
 class Conversion(Resident):
-    batching: ClassVar[Batching] = ALONE
+    batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any, vocoder: Any) -> None:
         super().__init__(checkpoint, model)

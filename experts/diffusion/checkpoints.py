@@ -23,7 +23,7 @@ def checkpoint_of(model_id: str, device: str) -> Checkpoint:
 @contextmanager
 def at_commit(commit: str) -> Iterator[None]:
     """For a second model that the one being loaded works with: it has a commit of its own; empty means any."""
-    with load_context.told(replace(load_context.current(), revision=commit)):
+    with load_context.use(replace(load_context.current(), revision=commit)):
         yield
 
 

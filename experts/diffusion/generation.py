@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.image_size import Canvas
-from experts.host.handler import ALONE, Call, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Inputs, Outputs, Parameters
 from experts.host.media import png
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
@@ -52,7 +52,7 @@ class Painted:
 class Painter(Resident):
     """A pipeline; each task's own says in prepare what it is called with."""
 
-    batching = ALONE
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         super().__init__(checkpoint, model)

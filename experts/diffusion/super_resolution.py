@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experts.diffusion.checkpoints import assembled, checkpoint_of
 from experts.diffusion.generation import Order, Painter
 from experts.diffusion.image_size import MOST_PIXELS
-from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import open_image, png, renamed
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
@@ -68,7 +68,7 @@ class Enlargement:
 class Tiled(Resident):
     """A network that enlarges by a fixed factor."""
 
-    batching = ALONE
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         super().__init__(checkpoint, model)

@@ -1,1 +1,1 @@
-"""What experts share whose models run at an endpoint: who may ask, how often, what refusals mean, prompts, results."""
+"""Shared code of experts whose models run at endpoints: data policy, retries, HTTP errors, prompts, results."""

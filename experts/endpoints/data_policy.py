@@ -1,18 +1,20 @@
-"""Whether bytes may leave the house."""
+"""Data policy check before data leaves the deployment."""
 
 from services.common import call_context
 from services.common.errors import FailedPrecondition
 
 
 def check_may_leave(model_id: str, remedy: str) -> None:
-    """To be called before anything of a call is sent anywhere; who says nothing of its policy is taken for LOCAL.
+    """Checks that the call's data may leave the deployment; must be called before any of it is sent.
+
+    A caller without a data policy counts as LOCAL.
 
     Raises:
         FailedPrecondition: POLICY.
     """
     if not call_context.allows_external_endpoints():
         raise FailedPrecondition(
-            f"the data of this request may not leave the house, and {model_id} is outside",
+            f"the data policy keeps this request inside the deployment, and {model_id} runs outside",
             reason="POLICY",
             remedy=remedy,
         )

@@ -1,4 +1,4 @@
-"""Whether an endpoint can be asked at all, as everything behind it shares it."""
+"""Availability of an endpoint, shared by all models behind it."""
 
 import asyncio
 import time
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from math import inf, isfinite
 
-from experts.host.handler import Trouble
+from experts.host.handler import UnavailableReason
 from services.common.errors import FailedPrecondition
 
 
-class Standing:
-    """Fine, or in trouble for a while.
+class EndpointHealth:
+    """Whether an endpoint is available, or unavailable for a reason and possibly for a limited time.
 
     Args:
         clock: seconds.
@@ -19,40 +19,41 @@ class Standing:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.changed: Callable[[], None] = lambda: None
-        """Told when trouble comes or goes."""
+        """Called when the unavailable reason changes."""
         self._clock = clock
-        self._trouble: Trouble | None = None
+        self._reason: UnavailableReason | None = None
         self._until = 0.0
 
     @property
-    def trouble(self) -> Trouble | None:
-        return self._trouble if self._clock() < self._until else None
+    def unavailable_reason(self) -> UnavailableReason | None:
+        return self._reason if self._clock() < self._until else None
 
     @property
-    def serves_time(self) -> bool:
-        """It is in trouble for a set time, whatever else is heard of it."""
-        return self.trouble is not None and isfinite(self._until)
+    def is_suspended(self) -> bool:
+        """Whether it is unavailable for a fixed time, which a successful check does not end."""
+        return self.unavailable_reason is not None and isfinite(self._until)
 
-    def failed(self, message: str, remedy: str, *, seconds: float = inf) -> None:
-        """It cannot be asked for so long; to be called on the loop."""
-        before, self._trouble, self._until = self.trouble, Trouble(message, remedy), self._clock() + seconds
-        if self._trouble != before:
+    def mark_unavailable(self, message: str, remedy: str, *, seconds: float = inf) -> None:
+        """Marks it as unavailable, by default until `mark_available`; must be called on the event loop."""
+        before = self.unavailable_reason
+        self._reason, self._until = UnavailableReason(message, remedy), self._clock() + seconds
+        if self._reason != before:
             self.changed()
         if isfinite(seconds):
             asyncio.get_running_loop().call_later(seconds, lambda: self.changed())  # noqa: PLW0108  # set later
 
-    def mended(self) -> None:
-        before, self._trouble = self.trouble, None
+    def mark_available(self) -> None:
+        before, self._reason = self.unavailable_reason, None
         if before:
             self.changed()
 
     def check(self) -> None:
-        """Whether it may be asked.
+        """Checks that it may be called.
 
         Raises:
-            FailedPrecondition: LOAD_FAILED, so that callers turn to the next candidate.
+            FailedPrecondition: LOAD_FAILED, so that callers use the next candidate.
         """
-        if trouble := self.trouble:
+        if reason := self.unavailable_reason:
             left = self._until - self._clock()
             after = timedelta(seconds=max(0.0, left)) if isfinite(left) else None
-            raise FailedPrecondition(trouble.message, remedy=trouble.remedy, reason="LOAD_FAILED", retry_after=after)
+            raise FailedPrecondition(reason.message, remedy=reason.remedy, reason="LOAD_FAILED", retry_after=after)

@@ -1,4 +1,4 @@
-"""HTTP to servers that are not ours: their answers have a limit, and nothing of one call stays for the next."""
+"""HTTP client for servers outside the deployment: limits reply sizes, stores no cookies, follows no redirects."""
 
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -11,73 +11,74 @@ from services.common.errors import CorruptData, ModelFailed
 
 CONNECT_SECONDS = 5.0
 REPLY_BYTES = 64 * 1024 * 1024
-REFUSAL_BYTES = 64 * 1024
-"""What is read of an answer that is none; the rest is let be."""
+ERROR_BYTES = 64 * 1024
+"""Maximum bytes read of an error response; the rest is ignored."""
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 
 
 def client(*, seconds: float, reply_bytes: int = REPLY_BYTES) -> AsyncClient:
-    """A client whose connections are shared by all calls; it follows no redirect, which would take the call elsewhere.
+    """Returns a client with connections shared by all calls; a redirect is an error.
 
     Args:
-        seconds: how long a server may be silent.
-        reply_bytes: most of one reply, decompressed.
+        seconds: read and write timeout.
+        reply_bytes: maximum size of a reply after decompression.
     """
 
     async def bound(response: Response) -> None:
         if response.has_redirect_location:
-            raise _elsewhere(response)
+            raise _redirected(response)
         limit(response, reply_bytes)
 
     return AsyncClient(
         timeout=Timeout(seconds, connect=CONNECT_SECONDS),
         limits=Limits(max_connections=None),
         event_hooks={"response": [bound]},
-        **habits(),
+        **common_options(),
     )
 
 
-def habits() -> dict[str, Any]:
-    """What holds for every client, sync or async: no cookies, and nothing compressed if the server can help it."""
+def common_options() -> dict[str, Any]:
+    """Returns options of all clients, sync or async: no cookies, and a request for uncompressed replies."""
     return {"cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())), "headers": {"accept-encoding": "identity"}}
 
 
 def limit(response: Response, reply_bytes: int = REPLY_BYTES) -> None:
-    """Lets no more of a reply's body come than so many bytes; to be called before it is read.
+    """Limits the body of a reply; must be called before it is read.
 
-    Its reader gets CorruptData if there is more, or if it is compressed in a way that cannot be measured.
+    Reading raises CorruptData if the body is longer, or compressed with an unsupported encoding.
     """
     if response.is_success:
         _check_length(response, reply_bytes)
-    most = reply_bytes if response.is_success else REFUSAL_BYTES
-    response.stream = _Measured(response, most, cut=not response.is_success)
-    response.headers.pop("content-encoding", None)  # it is undone on the way
+    max_bytes = reply_bytes if response.is_success else ERROR_BYTES
+    response.stream = _LimitedStream(response, max_bytes, truncate=not response.is_success)
+    response.headers.pop("content-encoding", None)  # the stream decompresses
 
 
 def _check_length(response: Response, reply_bytes: int) -> None:
-    said = response.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > reply_bytes:
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > reply_bytes:
         raise _too_large(response, reply_bytes)
 
 
-class _Measured(AsyncByteStream, SyncByteStream):
-    """A body on its way."""
+class _LimitedStream(AsyncByteStream, SyncByteStream):
+    """A response body, decompressed and limited in size."""
 
-    def __init__(self, response: Response, most: int, *, cut: bool) -> None:
-        self._response, self._inner, self._most, self._cut = response, response.stream, most, cut
+    def __init__(self, response: Response, max_bytes: int, *, truncate: bool) -> None:
+        self._response, self._inner, self._max_bytes = response, response.stream, max_bytes
+        self._truncate = truncate
         self._encoding = response.headers.get("content-encoding", "identity").strip().lower()
         self._inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
-        self._left = most
+        self._left = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:  # type: ignore[union-attr]  # that of an async client
-            yield self._passed(chunk)
+            yield self._limited(chunk)
             if self._left < 0:
                 return
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._inner:  # type: ignore[union-attr]  # that of a sync client
-            yield self._passed(chunk)
+            yield self._limited(chunk)
             if self._left < 0:
                 return
 
@@ -87,35 +88,35 @@ class _Measured(AsyncByteStream, SyncByteStream):
     def close(self) -> None:
         self._inner.close()  # type: ignore[union-attr]  # that of a sync client
 
-    def _passed(self, chunk: bytes) -> bytes:
-        """What a chunk of the body is; less than all of it only where that is cut."""
-        content = self._plain(chunk)
+    def _limited(self, chunk: bytes) -> bytes:
+        """Returns the decompressed chunk, truncated at the limit if so configured."""
+        content = self._decompressed(chunk)
         self._left -= len(content)
-        if self._left < 0 and not self._cut:
-            raise _too_large(self._response, self._most)
+        if self._left < 0 and not self._truncate:
+            raise _too_large(self._response, self._max_bytes)
         return content[: self._left] if self._left < 0 else content
 
-    def _plain(self, chunk: bytes) -> bytes:
+    def _decompressed(self, chunk: bytes) -> bytes:
         if self._encoding in ("", "identity"):
             return chunk
         if self._encoding not in ("gzip", "x-gzip", "deflate"):
             raise _unreadable(self._response)
         try:
-            return self._inflater.decompress(chunk, self._left + 1)  # so a bomb does not go off
+            return self._inflater.decompress(chunk, self._left + 1)  # bounded, against decompression bombs
         except zlib.error as error:
             raise _unreadable(self._response) from error
 
 
-def _elsewhere(response: Response) -> ModelFailed:
-    what = f"{response.request.url.host} wants to be asked at another address (HTTP status {response.status_code})"
-    return ModelFailed(what, remedy="nothing is sent there; correct the address in the configuration")
+def _redirected(response: Response) -> ModelFailed:
+    what = f"{response.request.url.host} redirects to another address (HTTP status {response.status_code})"
+    return ModelFailed(what, remedy="redirects are not followed; correct the address in the configuration")
 
 
-def _too_large(response: Response, most: int) -> CorruptData:
-    what = f"{response.request.url.host} answered with more than {most:,} bytes"
-    return CorruptData(what, remedy="ask for less, such as a smaller picture, or take another model")
+def _too_large(response: Response, max_bytes: int) -> CorruptData:
+    what = f"{response.request.url.host} answered with more than {max_bytes:,} bytes"
+    return CorruptData(what, remedy="request a smaller result, such as a smaller image, or use another model")
 
 
 def _unreadable(response: Response) -> CorruptData:
-    what = f"{response.request.url.host} compressed its answer in a way that was not asked for"
-    return CorruptData(what, remedy="have it answer uncompressed, or take another model")
+    what = f"{response.request.url.host} sent a reply with an unsupported compression"
+    return CorruptData(what, remedy="configure it to answer uncompressed, or use another model")

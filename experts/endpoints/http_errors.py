@@ -1,4 +1,4 @@
-"""What the HTTP status of an endpoint means to a caller."""
+"""Translates HTTP error responses of endpoints into service errors."""
 
 import json
 import re
@@ -19,49 +19,52 @@ from services.common.errors import (
     Unavailable,
 )
 
-_LONGEST = 300
+_MAX_LENGTH = 300
 _SECRET = re.compile(r"\b(?:hf_|sk-)[\w-]{4,}")
-_TOO_MUCH = "send a smaller input, or take another model"
-_CANNOT_TAKE = frozenset({400, 413, 415, 422})
-_LATE = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.GATEWAY_TIMEOUT})
+_SMALLER_INPUT = "send a smaller input, or use another model"
+_BAD_INPUT = frozenset({400, 413, 415, 422})
+_TIMEOUTS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.GATEWAY_TIMEOUT})
 
 
-class PaidOut(FailedPrecondition):
-    """Whoever runs the model wants money first."""
+class PaymentRequired(FailedPrecondition):
+    """The account of the model's provider has no credit."""
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """An answer that is none."""
+class ErrorResponse:
+    """An HTTP response with an error status."""
 
     model_id: str
     where: str
-    """Who answered, in words."""
+    """Name of the endpoint or provider, for messages."""
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
     body: str = ""
     access: str = ""
-    """What helps where the key is refused."""
+    """Remedy if the key is refused."""
     page: str = ""
-    """Where the model's conditions stand."""
+    """Page with the model's conditions."""
     key: str = ""
-    """What it was asked with, lest the answer repeat it."""
+    """API key of the request, removed from messages."""
 
     def error(self) -> ServiceError:
-        """The refusal as callers understand it."""
+        """Returns the service error that corresponds to the response."""
         status = self.status
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return self._no_access()
         if status == HTTPStatus.PAYMENT_REQUIRED:
-            what = f"{self.where} wants to be paid before it runs {self.model_id}"
-            return PaidOut(what, reason="LOAD_FAILED", remedy="add credit there, or take another provider or model")
+            what = f"{self.where} requires payment to run {self.model_id}"
+            remedy = "add credit to the account there, or use another provider or model"
+            return PaymentRequired(what, reason="LOAD_FAILED", remedy=remedy)
         if status == HTTPStatus.NOT_FOUND:
             what = f"{self.where} has no model {self.model_id}"
-            return NotFound(what, reason="MODEL", remedy="take another model, or correct its name")
-        if status in _CANNOT_TAKE:  # no INVALID_ARGUMENT: it is right for its task, and another model may take it
-            return ModelFailed(f"{self.model_id} cannot take this input: {self._said()}", remedy=_TOO_MUCH)
-        return self._for_now()
+            return NotFound(what, reason="MODEL", remedy="use another model, or correct its name")
+        if (
+            status in _BAD_INPUT
+        ):  # not INVALID_ARGUMENT: the input is valid for the task, and another model may accept it
+            return ModelFailed(f"{self.model_id} cannot process this input: {self._message()}", remedy=_SMALLER_INPUT)
+        return self._temporary_error()
 
     def _no_access(self) -> FailedPrecondition:
         gated = "gated" in self.body.lower()
@@ -69,38 +72,38 @@ class Refusal:
         remedy = f"accept its conditions at {self.page}; {self.access}" if gated and self.page else self.access
         return FailedPrecondition(what, reason="LOAD_FAILED", remedy=remedy)
 
-    def _for_now(self) -> ServiceError:
-        after, model = self._after(), self.model_id
+    def _temporary_error(self) -> ServiceError:
+        after, model = self._retry_after(), self.model_id
         if self.status == HTTPStatus.TOO_MANY_REQUESTS:
-            remedy = "try again later, or ask its provider for a higher limit"
-            return Overloaded(f"{self.where} takes no more requests for {model} now", remedy=remedy, retry_after=after)
-        if self.status in _LATE:
-            return DeadlineExceeded(f"{self.where} did not finish {model} in time", remedy=_TOO_MUCH)
+            remedy = "try again later, or request a higher limit from its provider"
+            return Overloaded(f"{self.where} limits the request rate of {model}", remedy=remedy, retry_after=after)
+        if self.status in _TIMEOUTS:
+            return DeadlineExceeded(f"{self.where} did not finish {model} in time", remedy=_SMALLER_INPUT)
         if self.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ModelFailed(f"{model} failed on this input: {self._said()}", remedy="try another input or model")
+            return ModelFailed(f"{model} failed on this input: {self._message()}", remedy="try another input or model")
         if self.status > HTTPStatus.INTERNAL_SERVER_ERROR:
-            doing = "is still loading" if self._estimated() else f"is not there now (HTTP status {self.status})"
-            return Unavailable(f"{model} {doing} at {self.where}", remedy="try again shortly", retry_after=after)
+            state = "is still loading" if self._load_seconds() else f"is unavailable (HTTP status {self.status})"
+            return Unavailable(f"{model} {state} at {self.where}", remedy="try again shortly", retry_after=after)
         return ModelFailed(f"{self.where} answers for {model} with HTTP status {self.status}", remedy="see its log")
 
-    def _after(self) -> timedelta | None:
-        seconds = _seconds(self.headers.get("retry-after", "")) or self._estimated()
+    def _retry_after(self) -> timedelta | None:
+        seconds = _seconds(self.headers.get("retry-after", "")) or self._load_seconds()
         return timedelta(seconds=min(seconds, 24 * 3600.0)) if seconds else None
 
-    def _estimated(self) -> float:
-        """Seconds that a model says it still needs to load."""
-        said = self._json()
-        return _seconds(str(said.get("estimated_time", ""))) if isinstance(said, dict) else 0.0
+    def _load_seconds(self) -> float:
+        """Returns the remaining load time that the response states; 0 if none."""
+        reply = self._json()
+        return _seconds(str(reply.get("estimated_time", ""))) if isinstance(reply, dict) else 0.0
 
-    def _said(self) -> str:
-        """What it complains of, short and without secrets."""
-        said = self._json()
-        while isinstance(said, dict):
-            said = next((said[key] for key in ("error", "message", "detail") if key in said), "")
-        if isinstance(said, list):
-            said = said[0] if said else ""
-        text = said if isinstance(said, str) and said else f"HTTP status {self.status}"
-        return without_secrets(text, self.key)[:_LONGEST]
+    def _message(self) -> str:
+        """Returns the error message of the response, shortened and without secrets."""
+        reply = self._json()
+        while isinstance(reply, dict):
+            reply = next((reply[key] for key in ("error", "message", "detail") if key in reply), "")
+        if isinstance(reply, list):
+            reply = reply[0] if reply else ""
+        text = reply if isinstance(reply, str) and reply else f"HTTP status {self.status}"
+        return without_secrets(text, self.key)[:_MAX_LENGTH]
 
     def _json(self) -> object:
         try:
@@ -110,13 +113,13 @@ class Refusal:
 
 
 def without_secrets(text: str, key: str = "") -> str:
-    """The text in one line, without the key and what looks like one."""
+    """Returns the text on one line, without the key and anything that looks like one."""
     line = " ".join(text.split())
     return _SECRET.sub("…", line.replace(key, "…") if key else line)
 
 
 def _seconds(text: str) -> float:
-    """Of a number or a date; 0 if it is neither."""
+    """Parses seconds from a number or an HTTP date; 0 if it is neither."""
     try:
         number = float(text)
     except ValueError:

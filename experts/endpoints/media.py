@@ -1,4 +1,4 @@
-"""Pictures and recordings on their way out and back."""
+"""Prepares images to be sent to endpoints, and checks media received from them."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LOSSLESS = frozenset({"image/png", "image/gif", "image/bmp", "image/tiff", "application/pdf"})
 _QUALITY = 95
-_SIGNS: tuple[tuple[int, bytes, str, str], ...] = (
+_SIGNATURES: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"RIFF", "audio/wav", "wav"),
     (0, b"fLaC", "audio/flac", "flac"),
     (0, b"OggS", "audio/ogg", "ogg"),
@@ -24,11 +24,11 @@ _SIGNS: tuple[tuple[int, bytes, str, str], ...] = (
     (4, b"ftyp", "video/mp4", "mp4"),
     (0, b"\x1aE\xdf\xa3", "video/webm", "webm"),
 )
-"""How files begin, and where in them."""
+"""File signatures: offset, bytes, media type, file extension."""
 
 
 def sendable(media: Media, port: str = "image") -> Media:
-    """The picture alone, upright: what else was in the file, such as where it was taken, stays in the house."""
+    """Re-encodes an image upright and without its metadata, such as the location, before it is sent."""
     picture = open_image(media, port=port)
     lossless = media.media_type in _LOSSLESS
     buffer = io.BytesIO()
@@ -45,37 +45,37 @@ def data_url(media: Media) -> str:
 
 
 def recording(content: bytes, model_id: str, name: str = "speech") -> Media:
-    """The bytes an endpoint gave for sound.
+    """Returns audio received from an endpoint.
 
     Raises:
-        CorruptData: they are none.
+        CorruptData: it is not an audio file.
     """
     return _recognised(content, "audio/", model_id, name)
 
 
-def film(content: bytes, model_id: str, name: str = "video") -> Media:
-    """The bytes an endpoint gave for moving pictures.
+def video(content: bytes, model_id: str, name: str = "video") -> Media:
+    """Returns video received from an endpoint.
 
     Raises:
-        CorruptData: they are none.
+        CorruptData: it is not a video file.
     """
     return _recognised(content, "video/", model_id, name)
 
 
 def picture(content: bytes, model_id: str) -> "Image":
-    """The picture an endpoint gave.
+    """Decodes an image received from an endpoint.
 
     Raises:
-        CorruptData: it is none.
+        CorruptData: it cannot be decoded.
     """
     try:
         return open_image(Media(content, "image/png", "reply"), alpha=True)
     except InvalidRequest as error:
-        raise CorruptData(f"{model_id} gave a picture that cannot be decoded", remedy="try again") from error
+        raise CorruptData(f"cannot decode the image from {model_id}", remedy="try again") from error
 
 
 def _recognised(content: bytes, kind: str, model_id: str, name: str) -> Media:
-    for place, sign, media_type, extension in _SIGNS:
-        if media_type.startswith(kind) and content[place : place + len(sign)] == sign:
+    for offset, signature, media_type, extension in _SIGNATURES:
+        if media_type.startswith(kind) and content[offset : offset + len(signature)] == signature:
             return Media(content, media_type, f"{name}.{extension}")
-    raise CorruptData(f"{model_id} gave bytes that are no {kind.rstrip('/')}", remedy="try another model")
+    raise CorruptData(f"the reply of {model_id} is not {kind.rstrip('/')}", remedy="try another model")

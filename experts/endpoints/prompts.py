@@ -1,4 +1,4 @@
-"""Tasks as a model that chats is asked them, and its replies as results."""
+"""Prompts that run tasks on chat models, and parsers of the replies."""
 
 import json
 import re
@@ -17,54 +17,54 @@ from services.common.errors import CorruptData, InvalidRequest
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
 SENTIMENTS = ("positive", "negative", "neutral")
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
-_THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
-_MOST_TABLE = 100_000
-"""Characters of a table; more is too long a prompt for most models."""
-_SURE = 1.0
-"""A model that chats does not say how sure it is of names and answers."""
+_REASONING = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
+_MAX_TABLE_CHARACTERS = 100_000
+"""Maximum size of a table; a longer prompt exceeds the context of most models."""
+_SCORE = 1.0
+"""Score of entities and answers, for which a chat model gives no confidence."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is sent."""
+    """Messages and options of one chat completion."""
 
     system: str
     user: str
     picture: Media | None = None
     schema: Mapping[str, Any] | None = None
-    """Of the reply, where it must be JSON."""
+    """JSON Schema of the reply; None for text."""
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """In OpenAI's form."""
+        """The messages in OpenAI's format."""
         content: Any = self.user
         if self.picture:
-            shown = {"type": "image_url", "image_url": {"url": data_url(self.picture)}}
-            content = [shown, *([{"type": "text", "text": self.user}] if self.user else [])]
+            image = {"type": "image_url", "image_url": {"url": data_url(self.picture)}}
+            content = [image, *([{"type": "text", "text": self.user}] if self.user else [])]
         return [{"role": "system", "content": self.system}, {"role": "user", "content": content}]
 
 
 @dataclass(frozen=True)
-class Chatted:
-    """One task as a chat."""
+class ChatTask:
+    """How one task runs as a chat completion."""
 
     user: Callable[[Inputs, Parameters], str]
     read: Callable[[str, Inputs, Parameters], Outputs]
     schema: Callable[[Parameters], Mapping[str, Any]] | None = None
 
 
-def asked(task: str, inputs: Inputs, parameters: Parameters) -> Prompt:
-    """The prompt for a task.
+def build_prompt(task: str, inputs: Inputs, parameters: Parameters) -> Prompt:
+    """Builds the prompt of a task.
 
     Raises:
-        InvalidRequest: something is missing that only prompts need.
+        InvalidRequest: an input or parameter that prompts require is missing or unsuitable.
     """
-    chatted = CHATS[task]
-    user = chatted.user(inputs, parameters)
-    schema = chatted.schema(parameters) if chatted.schema else None
+    chat_task = CHATS[task]
+    user = chat_task.user(inputs, parameters)
+    schema = chat_task.schema(parameters) if chat_task.schema else None
     system = _systems()[task]
     if schema:
         system += f"\nReply with JSON alone, that fits this schema: {json.dumps(schema)}"
@@ -80,18 +80,18 @@ def asked(task: str, inputs: Inputs, parameters: Parameters) -> Prompt:
 
 
 def read(task: str, reply: str, inputs: Inputs, parameters: Parameters) -> Outputs:
-    """The reply as outputs of the task.
+    """Parses a reply into the outputs of the task.
 
     Raises:
-        CorruptData: it makes no sense.
+        CorruptData: it does not have the requested format.
     """
-    text = _THOUGHT.sub("", reply, count=1).strip()
+    text = _REASONING.sub("", reply, count=1).strip()
     if not text:
-        raise CorruptData("the model replied with nothing", remedy="try again, or take another model")
+        raise CorruptData("the model's reply is empty", remedy="try again, or use another model")
     try:
         return CHATS[task].read(text, inputs, parameters)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise CorruptData("the model's reply is not what was asked for", remedy="take another model") from error
+        raise CorruptData("the model's reply does not have the requested format", remedy="use another model") from error
 
 
 @cache
@@ -100,61 +100,59 @@ def _systems() -> Mapping[str, str]:
     return prompts
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- prompts
 
 
 def _text(inputs: Inputs, _parameters: Parameters) -> str:
     return str(inputs["text"])
 
 
-def _summarised(inputs: Inputs, parameters: Parameters) -> str:
+def _summary_prompt(inputs: Inputs, parameters: Parameters) -> str:
     longest, shortest = parameters.get("max_length"), parameters.get("min_length")
     limits = [f"at most {longest} words"] if longest else []
     limits += [f"at least {shortest} words"] if shortest else []
     return f"{'In ' + ' and '.join(limits) + '. ' if limits else ''}The text:\n\n{inputs['text']}"
 
 
-def _translated(inputs: Inputs, parameters: Parameters) -> str:
+def _translation_prompt(inputs: Inputs, parameters: Parameters) -> str:
     source, target = parameters.get("source_language"), parameters.get("target_language") or "English"
     return f"{f'From {source} to' if source else 'Into'} {target}. The text:\n\n{inputs['text']}"
 
 
-def _asked_of_context(inputs: Inputs, _parameters: Parameters) -> str:
+def _context_question_prompt(inputs: Inputs, _parameters: Parameters) -> str:
     return f"The context:\n\n{inputs['context']}\n\nThe question: {inputs['question']}"
 
 
-def _asked_of_table(inputs: Inputs, _parameters: Parameters) -> str:
+def _table_question_prompt(inputs: Inputs, _parameters: Parameters) -> str:
     table: Media = inputs["table"]
     try:
         text = table.content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidRequest(
-            f"{table.name} is no CSV or JSON text", port="table", remedy="save the table as CSV in UTF-8"
+            f"{table.name} is not CSV or JSON text", port="table", remedy="save the table as CSV in UTF-8"
         ) from None
-    if len(text) > _MOST_TABLE:
-        raise InvalidRequest(
-            f"{table.name} is too long for a prompt", port="table", remedy="send the rows that matter alone"
-        )
+    if len(text) > _MAX_TABLE_CHARACTERS:
+        raise InvalidRequest(f"{table.name} is too long for a prompt", port="table", remedy="send only relevant rows")
     return f"The table:\n\n{text}\n\nThe question: {inputs['question']}"
 
 
-def _labelled(inputs: Inputs, parameters: Parameters) -> str:
+def _label_prompt(inputs: Inputs, parameters: Parameters) -> str:
     fits = "Several may fit" if parameters.get("multi_label") else "One fits; together they make 1"
     return f"The labels: {json.dumps(candidates(parameters))}. {fits}. The text:\n\n{inputs['text']}"
 
 
 def candidates(parameters: Parameters) -> list[str]:
-    """The labels to choose from.
+    """Returns the labels to choose from, without duplicates.
 
     Raises:
-        InvalidRequest: there are none.
+        InvalidRequest: there are none, or one is empty.
     """
     named = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
     if not named or not all(named):
         raise InvalidRequest(
-            "the parameter candidate_labels is missing: the labels to choose from",
+            "the parameter candidate_labels is missing or has an empty label",
             port=port_of("candidate_labels"),
-            remedy='give it, such as ["sports", "politics"]',
+            remedy='give the labels to choose from, such as ["sports", "politics"]',
         )
     return named
 
@@ -167,7 +165,7 @@ def _nothing(_inputs: Inputs, _parameters: Parameters) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- what the reply must be
+# ---------------------------------------------------------------- schemas of replies
 
 _STRING = {"type": "string"}
 
@@ -186,15 +184,15 @@ _ENTITY = _object(text=_STRING, entity={"type": "string", "enum": ["PER", "ORG",
 _ENTITIES = _object(entities={"type": "array", "items": _ENTITY})
 
 
-# ---------------------------------------------------------------- what is made of it
+# ---------------------------------------------------------------- outputs
 
 
-def _said(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+def _as_text(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
     return {"text": reply}
 
 
-def _seen(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
-    return {"text": reply, "answers": [{"answer": reply, "score": _SURE}]}
+def _visual_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+    return {"text": reply, "answers": [{"answer": reply, "score": _SCORE}]}
 
 
 def _json(reply: str) -> dict[str, Any]:
@@ -205,24 +203,24 @@ def _json(reply: str) -> dict[str, Any]:
     return value
 
 
-def _quoted(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
+def _context_answer(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
     text, context = _json(reply)["answer"].strip(), inputs["context"]
     start = context.find(text) if text else 0
     if start < 0:
-        raise ValueError("not a stretch of the context")
-    return results.answer(text, _SURE if text else 0.0, start, start + len(text))
+        raise ValueError("the answer is not in the context")
+    return results.answer(text, _SCORE if text else 0.0, start, start + len(text))
 
 
-def _from_cells(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+def _table_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
     value = _json(reply)
     answer, cells = value["answer"].strip(), [str(cell) for cell in value["cells"]]
     details = {"answer": answer, "cells": cells, "aggregator": "NONE"}
     return {"text": answer or NO_ANSWER["table-question-answering"], "details": details}
 
 
-def _from_document(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+def _document_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
     answer = _json(reply)["answer"].strip()
-    details = {"answer": answer, "score": _SURE if answer else 0.0, "page": 1}
+    details = {"answer": answer, "score": _SCORE if answer else 0.0, "page": 1}
     return {"text": answer or NO_ANSWER["document-question-answering"], "details": details}
 
 
@@ -235,39 +233,41 @@ def _sentiment(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
     return results.labels(_scored(SENTIMENTS, reply), parameters.get("top_k"))
 
 
-def _chosen(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
+def _candidate_labels(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
     return results.labels(_scored(candidates(parameters), reply))
 
 
-def _named(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
-    return results.entities(_placed(_json(reply)["entities"], inputs["text"]), inputs["text"])
+def _entities(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
+    return results.entities(_located(_json(reply)["entities"], inputs["text"]), inputs["text"])
 
 
-def _placed(named: Sequence[Mapping[str, str]], text: str) -> Iterator[Mapping[str, Any]]:
-    """The names that do stand in the text, each where it stands next."""
+def _located(named: Sequence[Mapping[str, str]], text: str) -> Iterator[Mapping[str, Any]]:
+    """Yields the entities that occur in the text, each at its next occurrence."""
     after: dict[str, int] = {}
     for one in named:
         start = text.find(one["text"], after.get(one["text"], 0)) if one["text"] else -1
         if start >= 0:
             after[one["text"]] = end = start + len(one["text"])
-            yield {"entity": one["entity"], "score": _SURE, "start": start, "end": end}
+            yield {"entity": one["entity"], "score": _SCORE, "start": start, "end": end}
 
 
-CHATS: Mapping[str, Chatted] = {
-    "summarization": Chatted(_summarised, _said),
-    "translation": Chatted(_translated, _said),
-    "text-generation": Chatted(_text, _said),
-    "text2text-generation": Chatted(_text, _said),
-    "conversational": Chatted(_text, _said),
-    "question-answering": Chatted(_asked_of_context, _quoted, lambda _: _ANSWER),
-    "table-question-answering": Chatted(_asked_of_table, _from_cells, lambda _: _CELLS),
-    "text-classification": Chatted(_text, _sentiment, lambda _: _scores(SENTIMENTS)),
-    "zero-shot-classification": Chatted(_labelled, _chosen, lambda parameters: _scores(candidates(parameters))),
-    "token-classification": Chatted(_text, _named, lambda _: _ENTITIES),
-    "image-to-text": Chatted(_nothing, _said),
-    "visual-question-answering": Chatted(_question, _seen),
-    "document-question-answering": Chatted(_question, _from_document, lambda _: _ANSWER),
+CHATS: Mapping[str, ChatTask] = {
+    "summarization": ChatTask(_summary_prompt, _as_text),
+    "translation": ChatTask(_translation_prompt, _as_text),
+    "text-generation": ChatTask(_text, _as_text),
+    "text2text-generation": ChatTask(_text, _as_text),
+    "conversational": ChatTask(_text, _as_text),
+    "question-answering": ChatTask(_context_question_prompt, _context_answer, lambda _: _ANSWER),
+    "table-question-answering": ChatTask(_table_question_prompt, _table_answer, lambda _: _CELLS),
+    "text-classification": ChatTask(_text, _sentiment, lambda _: _scores(SENTIMENTS)),
+    "zero-shot-classification": ChatTask(
+        _label_prompt, _candidate_labels, lambda parameters: _scores(candidates(parameters))
+    ),
+    "token-classification": ChatTask(_text, _entities, lambda _: _ENTITIES),
+    "image-to-text": ChatTask(_nothing, _as_text),
+    "visual-question-answering": ChatTask(_question, _visual_answer),
+    "document-question-answering": ChatTask(_question, _document_answer, lambda _: _ANSWER),
 }
 
-SEEING = frozenset({"image-to-text", "visual-question-answering", "document-question-answering"})
-"""Those that need a model that sees."""
+VISION_TASKS = frozenset({"image-to-text", "visual-question-answering", "document-question-answering"})
+"""Tasks that need a model with vision."""

@@ -1,4 +1,4 @@
-"""Results as every expert of a task gives them, out of what endpoints say."""
+"""Builds task outputs from the answers of endpoints, in the same format as local experts."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,19 +18,19 @@ DIGITS = 4
 VECTOR_DIGITS = 6
 NO_ANSWER = "The text does not say."
 _COLOURS = ("#ffd166", "#06d6a0", "#4cc9f0", "#ef476f", "#b892ff", "#f78c6b", "#9bf6a1", "#ff99c8")
-_THIN = 300
-"""A line is that part of the longer side."""
+_LINE_FRACTION = 300
+"""Length of the longer image side divided by the line width."""
 
 
 def labels(found: Iterable[tuple[str, float]], top_k: int | None = None) -> Outputs:
-    """Labels with scores, best first."""
+    """Returns labels with scores, best first."""
     ordered = sorted(found, key=lambda pair: -pair[1])[:top_k]
     written = [{"label": label, "score": round(score, DIGITS)} for label, score in ordered]
     return {"labels": written, "text": ordered[0][0]}
 
 
 def entities(found: Iterable[Mapping[str, Any]], text: str) -> Outputs:
-    """Entities in the order of the text, each as {entity, score, start, end}."""
+    """Returns entities in text order; each input has entity, score, start and end."""
     written = [
         {
             "entity": one["entity"],
@@ -46,13 +46,13 @@ def entities(found: Iterable[Mapping[str, Any]], text: str) -> Outputs:
 
 
 def answer(text: str, score: float, start: int, end: int) -> Outputs:
-    """A stretch of the context."""
+    """Returns an answer that is a span of the context."""
     details = {"answer": text, "score": round(score, DIGITS), "start": start, "end": end}
     return {"text": " ".join(text.split()) or NO_ANSWER, "details": details}
 
 
 def similarity(scores: Sequence[float], sentences: Sequence[str]) -> Outputs:
-    """How close each sentence is, 0 to 1."""
+    """Returns the similarity of each sentence, 0 to 1."""
     bounded = [round(min(max(score, 0.0), 1.0), DIGITS) for score in scores]
     closest = max(range(len(bounded)), key=bounded.__getitem__)
     return {"scores": bounded, "text": f"{sentences[closest]} ({bounded[closest]})"}
@@ -63,7 +63,7 @@ def embedding(vector: Iterable[float]) -> Outputs:
 
 
 def objects(found: Sequence[tuple[str, float, Sequence[float]]], media: Media) -> Outputs:
-    """Labels, scores and corners, drawn into the picture too."""
+    """Returns labels, scores and boxes, and the image with the boxes drawn on it."""
     ordered = sorted(found, key=lambda one: -one[1])
     return {
         "objects": [
@@ -75,7 +75,7 @@ def objects(found: Sequence[tuple[str, float, Sequence[float]]], media: Media) -
 
 
 def segments(found: "Sequence[tuple[str, float, Image]]", media: Media) -> Outputs:
-    """Labels, scores and masks, laid over the picture too."""
+    """Returns labels, scores and areas, the mask image, and the image with the masks overlaid."""
     import numpy as np
 
     picture = open_image(media)
@@ -100,16 +100,16 @@ def _counted(names: Sequence[str]) -> str:
 def _boxed(picture: "Image", found: Sequence[tuple[str, float, Sequence[float]]]) -> "Image":
     from PIL import ImageDraw, ImageFont
 
-    draw, line = ImageDraw.Draw(picture), max(2, round(max(picture.size) / _THIN))
+    draw, line = ImageDraw.Draw(picture), max(2, round(max(picture.size) / _LINE_FRACTION))
     font = ImageFont.load_default(max(12, 5 * line))
     colours = {label: _COLOURS[at % len(_COLOURS)] for at, label in enumerate(dict.fromkeys(one[0] for one in found))}
     for label, score, corners in found:
         left, top, right, bottom = corners
         sides = (min(left, right), min(top, bottom), max(left, right), max(top, bottom))
-        corner, words = (sides[0] + line, sides[1] + line), f"{label} {score:.2f}"
+        corner, caption = (sides[0] + line, sides[1] + line), f"{label} {score:.2f}"
         draw.rectangle(sides, outline=colours[label], width=line)
-        draw.rectangle(draw.textbbox(corner, words, font=font), fill=colours[label])
-        draw.text(corner, words, fill="black", font=font)
+        draw.rectangle(draw.textbbox(corner, caption, font=font), fill=colours[label])
+        draw.text(corner, caption, fill="black", font=font)
     return picture
 
 
@@ -125,7 +125,7 @@ def _overlaid(picture: "Image", masks: "Sequence[Mask]") -> "Image":
 
 
 def _levels(picture: "Image", masks: "Sequence[Mask]") -> "Image":
-    """Black is nothing; the segments in equal steps up to white."""
+    """Returns the mask image: black for no segment, and one grey level per segment, in equal steps up to white."""
     import numpy as np
     from PIL import Image
 

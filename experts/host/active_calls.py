@@ -1,4 +1,4 @@
-"""The calls under way, and those who watch how far they are."""
+"""Active calls of an expert and the streams that follow their progress."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -8,85 +8,85 @@ from math import inf
 
 
 @dataclass(frozen=True)
-class Step:
-    """How far a call is."""
+class ProgressUpdate:
+    """Progress of a call or of a model load."""
 
     fraction: float = 0.0
     """0 to 1."""
     message: str = ""
 
 
-class CallUnderWay:
+class ActiveCall:
     """One call, as seen by the model that runs it: a handler.Call."""
 
-    def __init__(self, changes: "_Changes", *, background: bool, deadline: float) -> None:
+    def __init__(self, notifier: "_ChangeNotifier", *, background: bool, deadline: float) -> None:
         self.background = background
-        """Nobody in particular waits for it."""
+        """Whether it has batch priority."""
         self.deadline = deadline
-        """When its caller stops waiting, on time.monotonic()'s clock."""
+        """When its caller stops waiting, by time.monotonic()."""
         self.used: dict[str, float] = {}
-        """Seconds of computing so far, by pool."""
-        self._changes = changes
-        self._step = Step()
-        self._over = False
+        """Computing time so far, in seconds by pool."""
+        self._notifier = notifier
+        self._progress = ProgressUpdate()
+        self._has_ended = False
 
     @property
-    def step(self) -> Step:
-        return self._step
+    def latest_progress(self) -> ProgressUpdate:
+        return self._progress
 
     @property
     def cancelled(self) -> bool:
-        """Nobody waits for it any more."""
-        return self._over
+        """Whether the call has ended for its caller."""
+        return self._has_ended
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Tells how far the call is, 0 to 1; callable from any thread."""
-        self._step = Step(min(max(fraction, 0.0), 1.0), message)
-        self._changes.tell_from_thread()
+        """Reports progress, 0 to 1; callable from any thread."""
+        self._progress = ProgressUpdate(min(max(fraction, 0.0), 1.0), message)
+        self._notifier.notify_from_thread()
 
-    def uses(self, pool: str, seconds: float) -> None:
-        """Has used so much of a pool; on whichever thread is at it."""
+    def add_usage(self, pool: str, seconds: float) -> None:
+        """Adds computing time in a pool; called from the thread that runs the call."""
         self.used[pool] = self.used.get(pool, 0.0) + seconds
 
     def end(self) -> None:
-        self._over = True
-        self._changes.tell()
+        self._has_ended = True
+        self._notifier.notify()
 
 
-class Together:
+class BatchCall:
     """The calls of one batch, as seen by the model that runs it: a handler.Call."""
 
-    def __init__(self, calls: Sequence[CallUnderWay]) -> None:
+    def __init__(self, calls: Sequence[ActiveCall]) -> None:
         self._calls = calls
 
     @property
     def cancelled(self) -> bool:
-        """Nobody waits for any of them any more."""
+        """Whether all calls of the batch have ended for their callers."""
         return all(call.cancelled for call in self._calls)
 
     def progress(self, fraction: float, message: str = "") -> None:
         for call in self._calls:
             call.progress(fraction, message)
 
-    def uses(self, pool: str, seconds: float) -> None:
-        """Have used so much of a pool, all the same."""
+    def add_usage(self, pool: str, seconds: float) -> None:
+        """Divides computing time equally among the calls."""
         for call in self._calls:
-            call.uses(pool, seconds / len(self._calls))
+            call.add_usage(pool, seconds / len(self._calls))
 
 
-class CallsUnderWay:
-    """All calls under way that their callers gave a name, by tenant and that name."""
+class ActiveCalls:
+    """All active calls that have a call id, by tenant and id."""
 
     def __init__(self) -> None:
-        self._changes = _Changes()
-        self._calls: dict[tuple[str, str], CallUnderWay] = {}
+        self._notifier = _ChangeNotifier()
+        self._calls: dict[tuple[str, str], ActiveCall] = {}
 
     @contextmanager
-    def entered(
+    def track(
         self, tenant: str, call_id: str, *, background: bool = False, deadline: float = inf
-    ) -> Iterator[CallUnderWay]:
-        """A call for as long as the block lasts; without an id nobody can follow it."""
-        key, call = (tenant, call_id), CallUnderWay(self._changes, background=background, deadline=deadline)
+    ) -> Iterator[ActiveCall]:
+        """Yields a call that is active within the block; without an id its progress cannot be followed."""
+        key, call = (tenant, call_id), ActiveCall(self._notifier, background=background, deadline=deadline)
         if call_id:
             self._calls[key] = call
         try:
@@ -96,26 +96,28 @@ class CallsUnderWay:
                 del self._calls[key]
             call.end()
 
-    async def follow(self, tenant: str, call_ids: Iterable[str], tell: Callable[[str, Step], Awaitable[None]]) -> None:
-        """Tells where each of the calls stands, now and whenever that changes, until all have ended.
+    async def follow(
+        self, tenant: str, call_ids: Iterable[str], report: Callable[[str, ProgressUpdate], Awaitable[None]]
+    ) -> None:
+        """Reports the progress of the calls, now and on every change, until all have ended.
 
-        Who takes long to be told misses steps in between, never the latest.
+        A slow receiver misses intermediate updates, but never the latest.
         """
         followed = {call_id: call for call_id in call_ids if (call := self._calls.get((tenant, call_id)))}
-        told: dict[str, Step] = {}
+        reported: dict[str, ProgressUpdate] = {}
         while followed:
-            changed = self._changes.next()
+            changed = self._notifier.next()
             for call_id, call in followed.items():
-                if told.get(call_id) != call.step:
-                    told[call_id] = call.step
-                    await tell(call_id, told[call_id])
+                if reported.get(call_id) != call.latest_progress:
+                    reported[call_id] = call.latest_progress
+                    await report(call_id, reported[call_id])
             followed = {call_id: call for call_id, call in followed.items() if not call.cancelled}
             if followed:
                 await changed.wait()
 
 
-class _Changes:
-    """Wakes everybody who waits for the next change of any call."""
+class _ChangeNotifier:
+    """Wakes all waiters at the next change of any call."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -125,11 +127,11 @@ class _Changes:
         self._next = self._next or asyncio.Event()
         return self._next
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         if self._next:
             self._next.set()
             self._next = None
 
-    def tell_from_thread(self) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and with it whoever watched
-            self._loop.call_soon_threadsafe(self.tell)
+    def notify_from_thread(self) -> None:
+        with suppress(RuntimeError):  # the loop has closed, so there are no waiters
+            self._loop.call_soon_threadsafe(self.notify)

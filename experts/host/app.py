@@ -1,4 +1,4 @@
-"""An expert as a process: what each experts/<modality>/__main__.py calls."""
+"""Expert process: called by each experts/<modality>/__main__.py."""
 
 import argparse
 import asyncio
@@ -17,7 +17,7 @@ import structlog
 from google.protobuf import json_format
 
 from experts.host.description import Description
-from experts.host.devices import Places
+from experts.host.devices import Placements
 from experts.host.expert import Expert, read_expert
 from experts.host.extras import EngineNotInstalled, install_command, is_missing_dependency, missing_package
 from experts.host.inference import Inference
@@ -26,9 +26,9 @@ from experts.host.models import Limits, Models
 from experts.host.prefetch import prefetch
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
-from experts.host.threads import Threads, any_busy
+from experts.host.threads import ThreadPool, any_busy
 from experts.host.watchdog import watch
-from experts.host.worker_pool import Workers
+from experts.host.worker_pool import WorkerSettings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.artifacts import ArtifactStore
@@ -41,44 +41,44 @@ EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
 
 def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs the expert of a package until a signal comes, unless it is only to describe itself or to fetch its models.
+    """Serves the expert of a package until a signal, or only prints its description or fetches its models.
 
     Args:
-        package: its name.
-        arguments: None for those of the command line.
+        package: name of the expert's package.
+        arguments: command-line arguments; None for those of the process.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"The expert {package}, over gRPC.")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
-    instead.add_argument(
-        "--prefetch", action="store_true", help="fetch the models it may serve (EXPERT_ALLOWED) into the cache, and end"
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--describe", action="store_true", help="print tasks and models as JSON, and exit")
+    modes.add_argument(
+        "--prefetch", action="store_true", help="download the served models (EXPERT_ALLOWED) to the cache, and exit"
     )
-    told, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
-    if told.describe:
+    options, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
+    if options.describe:
         with (
             service_process(name, Settings) as settings,
-            redirect_stdout(sys.stderr),  # what is logged is no description
+            redirect_stdout(sys.stderr),  # logs must not mix with the description
             _missing_packages_reported(package),
         ):
             description = describe(read_expert(package), settings)
         sys.stdout.write(description)
         return
-    if told.prefetch:
+    if options.prefetch:
         with service_process(name, Settings) as settings, _missing_packages_reported(package):
-            fetched = prefetch(read_expert(package).only(settings.allowed_ids), Places(settings.devices))
+            fetched = prefetch(read_expert(package).only(settings.allowed_ids), Placements(settings.devices))
         sys.exit(0 if fetched else 1)
-    run(name, partial(_served, package), Settings)
+    run(name, partial(_serve_package, package), Settings)
     if any_busy():
         logging.shutdown()
-        os._exit(0)  # the interpreter's teardown aborts under a thread in native code
+        os._exit(0)  # the interpreter's teardown aborts while a thread runs native code
 
 
 @contextmanager
 def _missing_packages_reported(package: str) -> Iterator[None]:
-    """Ends the process with one line if a package that the expert needs is not installed.
+    """Ends the process with one log line if a package that the expert needs is not installed.
 
     Raises:
-        SystemExit: MISSING_DEPENDENCY, after a line that names the expert and the command that helps.
+        SystemExit: MISSING_DEPENDENCY, after logging the expert and the command that installs the package.
     """
     name = package.rpartition(".")[2]
     try:
@@ -96,16 +96,16 @@ def _missing_packages_reported(package: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _served(package: str, settings: Settings) -> AsyncIterator[RunningServer]:
+async def _serve_package(package: str, settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves the expert of a package."""
     async with AsyncExitStack() as stack:
         with _missing_packages_reported(package):  # some are imported only when the expert opens its connections
-            running = await stack.enter_async_context(opened(read_expert(package), settings))
+            running = await stack.enter_async_context(serve(read_expert(package), settings))
         yield running
 
 
 def describe(expert: Expert, settings: Settings) -> str:
-    """What the expert would answer to Describe before any of its models is loaded, as protobuf's JSON."""
+    """Returns the Describe response before any model is loaded, as protobuf JSON."""
     allowed = expert.only(settings.allowed_ids)
     with closing(_models(allowed, settings)) as models:
         reply = Description(allowed, models, settings).since("")
@@ -113,28 +113,28 @@ def describe(expert: Expert, settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def opened(expert: Expert, settings: Settings) -> AsyncIterator[RunningServer]:
-    """Serves the expert; it is ready once its models to be preloaded are.
+async def serve(expert: Expert, settings: Settings) -> AsyncIterator[RunningServer]:
+    """Serves the expert within the block; it becomes ready once its preloaded models are loaded.
 
     Raises:
-        FailedPrecondition: it has none of the models that are allowed, or no device that is asked for.
-        Unavailable: the artifact store does not answer, or the address is taken.
+        FailedPrecondition: it has none of the allowed models, or a configured device does not exist.
+        Unavailable: the artifact store does not answer, or the address is in use.
     """
-    began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
-    expert = _as_told(expert, settings)
+    began = time.monotonic() - time.process_time()  # the process was busy with imports until now
+    expert = _configured(expert, settings)
     store = await ArtifactStore.open_when_available(settings.artifacts_url)
     isolation = replace(settings.isolation, modules=expert.isolated_modules)
     with (
         running(isolation, ahead=expert.takes_files),
         closing(_models(expert, settings)) as models,
-        closing(Threads("cpu", settings.threads, elastic=True)) as cpu,
+        closing(ThreadPool("cpu", settings.threads, elastic=True)) as cpu,
     ):
-        await models.check_places()
+        await models.check_placements()
         description = Description(expert, models, settings)
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
         register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)
         async with (
-            expert.beside(models.tell),
+            expert.connections(models.notify_change),
             serving(
                 register,
                 EXPERT,
@@ -143,36 +143,38 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[RunningSer
                 ready=False,
                 health_listen=settings.health_listen,
             ) as server,
-            _beside(_tell_health(models, description, server)),
-            _beside(watch(models, server, batch_seconds=settings.device_seconds, load_seconds=_patience(settings))),
-            _beside(_get_ready(expert, models, description, server, began)),
+            _background_task(_publish_health(models, description, server)),
+            _background_task(
+                watch(models, server, batch_seconds=settings.device_seconds, load_seconds=_load_timeout(settings))
+            ),
+            _background_task(_become_ready(expert, models, description, server, began)),
         ):
             yield server
 
 
-def _as_told(expert: Expert, settings: Settings) -> Expert:
-    """The expert with those of its models that are allowed, where these are to live."""
+def _configured(expert: Expert, settings: Settings) -> Expert:
+    """Returns the expert with its allowed models, loaded into worker processes if so configured."""
     allowed = expert.only(settings.allowed_ids)
     if settings.workers == "thread":
         return allowed
-    workers = Workers(
+    workers = WorkerSettings(
         settings.threads, settings.load_seconds, (settings.log_level, settings.log_format), settings.isolation
     )
     offers = (replace(each, loader=workers.loader(each.spec.name, each.loader)) for each in allowed.offers)
     return replace(allowed, offers=tuple(offers))
 
 
-def _patience(settings: Settings) -> float:
-    """How long a load may take before the expert is not alive; of a worker process whoever waits for it takes care."""
+def _load_timeout(settings: Settings) -> float:
+    """Returns the load duration from which the expert is not alive; worker processes have a timeout of their own."""
     return settings.load_seconds if settings.workers == "thread" else inf
 
 
 def _models(expert: Expert, settings: Settings) -> Models:
     limits = Limits(settings.max_waiting, settings.batch_items, settings.background_seconds, settings.memory_bytes)
-    return Models(expert.offers, limits, devices=expert.devices, places=settings.devices, pool=settings.pool)
+    return Models(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
 
 
-async def _get_ready(
+async def _become_ready(
     expert: Expert, models: Models, description: Description, server: RunningServer, began: float
 ) -> None:
     if not await models.load(expert.preload):
@@ -180,24 +182,27 @@ async def _get_ready(
         return
     description.start_duration = timedelta(seconds=time.monotonic() - began)
     await server.set_ready("", "startup", EXPERT.full_name)
-    await server.set_ready("readiness", ready=models.any_use)
+    await server.set_ready("readiness", ready=models.is_any_available)
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_duration.total_seconds(), 2))
 
 
-async def _tell_health(models: Models, description: Description, server: RunningServer) -> None:
-    """Keeps one name per model on grpc.health.v1; once all is ready, readiness stays true while any model is of use."""
+async def _publish_health(models: Models, description: Description, server: RunningServer) -> None:
+    """Publishes the status of each model and the readiness of the expert on grpc.health.v1.
+
+    After the preload, the expert is ready while any of its models is available.
+    """
     while True:
         models.changed.clear()
         if description.start_duration is not None:
-            await server.set_ready("readiness", ready=models.any_use)
+            await server.set_ready("readiness", ready=models.is_any_available)
         for model_id in models.ids:
             await server.set_ready(model_id, ready=model_id in models.loaded)
         await models.changed.wait()
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Runs the work as long as the block lasts."""
+async def _background_task(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs a coroutine as a task for the duration of the block."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Recordings as models take them: one channel of floats at the rate they want, and WAV again."""
+"""Decodes audio files to one channel of floats at the rate a model needs, and encodes WAV."""
 
 import io
 import math
@@ -22,18 +22,18 @@ _RATES = (1000, 768_000)
 _ZERO_CROSSINGS = 16
 _FULL_SCALE = 32767
 _UNKNOWN = 2**62
-"""As many frames or more has a file that does not say how many."""
+"""Number of frames from which on libsndfile means that the length is unknown."""
 _ESTIMATED = ("MP3", "MPEG")
-"""Formats whose files may say how many frames they have, but need not be right."""
+"""Formats whose headers may state a wrong number of frames."""
 _REMEDY = "Send a WAV, FLAC, Ogg or MP3 file."
 
 
 def read_audio(
     media: Media, *, rate: int | None = None, port: str = "audio", longest: float = MAX_SECONDS
 ) -> "tuple[Samples, int]":
-    """The recording in one channel, -1 to 1, at the rate asked for or its own; never empty.
+    """Decodes audio to one channel, -1 to 1, at the given rate or its own; returns non-empty samples and their rate.
 
-    One that is louder, as files of floats may be, is turned down as a whole.
+    Float files with larger values are scaled down as a whole.
 
     Raises:
         InvalidRequest: it cannot be decoded, is empty or too long, or DECODE_LIMIT.
@@ -50,25 +50,25 @@ def _decode(media: Media, rate: int | None, port: str, longest: float) -> "tuple
             samples, own = _mono(file, media, port, longest), int(file.samplerate)
     except (soundfile.SoundFileError, TypeError, ValueError) as error:
         raise InvalidRequest(
-            f"{media.name} is not a recording that can be decoded.", remedy=_REMEDY, port=port
+            f"cannot decode {media.name}: it is not a supported audio file.", remedy=_REMEDY, port=port
         ) from error
     if not len(samples):
-        raise InvalidRequest(f"{media.name} is a recording of zero length.", remedy="Record it again.", port=port)
+        raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port=port)
     samples /= max(1.0, float(abs(samples).max()))
     return (samples, own) if rate in {None, own} else (resampled(samples, own, rate or own), rate or own)
 
 
 def too_long(media: Media, longest: float, port: str = "audio") -> InvalidRequest:
-    """Complains of a recording that lasts longer than so many seconds."""
+    """Returns the error for audio that is longer than so many seconds."""
     return InvalidRequest(
         f"{media.name} is longer than {longest / 60:g} minutes.",
-        remedy="Cut it into parts and send them one by one.",
+        remedy="Split it into parts and send them separately.",
         port=port,
     )
 
 
 def wav(samples: "Samples", rate: int, name: str) -> Media:
-    """The recording as 16-bit PCM; what is louder than full scale is cut off."""
+    """Encodes samples as 16-bit PCM; values beyond full scale are clipped."""
     pcm = (samples.clip(-1, 1) * _FULL_SCALE).round().astype("<i2").tobytes()
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
@@ -79,33 +79,37 @@ def wav(samples: "Samples", rate: int, name: str) -> Media:
     return Media(buffer.getvalue(), "audio/wav", name)
 
 
-def resampled(samples: "Samples", rate: int, wanted: int) -> "Samples":
-    """Band-limited interpolation with a windowed sinc: one short filter for each phase between two samples."""
+def resampled(samples: "Samples", rate: int, target: int) -> "Samples":
+    """Resamples by band-limited interpolation with a windowed sinc: one short filter per phase between two samples."""
     import numpy as np
 
-    divisor = math.gcd(rate, wanted)
-    up, down = wanted // divisor, rate // divisor
-    width = max(1.0, rate / wanted)
-    reach = math.ceil(_ZERO_CROSSINGS * width)
-    padded = np.pad(samples, (reach, reach + down))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1)
-    taps = np.arange(-reach, reach + 1)
+    divisor = math.gcd(rate, target)
+    up, down = target // divisor, rate // divisor
+    width = max(1.0, rate / target)
+    radius = math.ceil(_ZERO_CROSSINGS * width)
+    padded = np.pad(samples, (radius, radius + down))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * radius + 1)
+    taps = np.arange(-radius, radius + 1)
     result = np.zeros(math.ceil(len(samples) * up / down), dtype=np.float32)
     for phase in range(min(up, len(result))):
         start, offset = divmod(phase * down, up)
-        place = (taps - offset / up) / width
-        kernel = np.sinc(place) * np.where(abs(place) < _ZERO_CROSSINGS, 1 + np.cos(np.pi * place / _ZERO_CROSSINGS), 0)
+        at = (taps - offset / up) / width
+        kernel = np.sinc(at) * np.where(abs(at) < _ZERO_CROSSINGS, 1 + np.cos(np.pi * at / _ZERO_CROSSINGS), 0)
         count = len(result[phase::up])
         result[phase::up] = windows[start::down][:count] @ (kernel / (2 * width)).astype(np.float32)
     return result
 
 
 def _mono(file: Any, media: Media, port: str, longest: float) -> "Samples":
-    """Read in blocks: a long recording in many channels would not fit at once."""
+    """Reads the file in blocks and averages its channels: a long file with many channels may not fit into memory."""
     import numpy as np
 
     if not _RATES[0] <= file.samplerate <= _RATES[1]:
-        raise InvalidRequest(f"{media.name} claims {file.samplerate} samples a second.", remedy=_REMEDY, port=port)
+        raise InvalidRequest(
+            f"cannot decode {media.name}: a sample rate of {file.samplerate} Hz is not supported.",
+            remedy=_REMEDY,
+            port=port,
+        )
     limit = int(longest * file.samplerate)
     if limit < file.frames < _UNKNOWN and file.format not in _ESTIMATED:
         raise too_long(media, longest, port)

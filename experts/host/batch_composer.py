@@ -1,4 +1,4 @@
-"""Which of the waiting calls run together next."""
+"""Selects which of the waiting calls of a model run together in its next batch."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,114 +7,122 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from experts.host.active_calls import CallUnderWay
+from experts.host.active_calls import ActiveCall
 from experts.host.handler import Batching
-from experts.host.latency_model import Pace
-from experts.host.loaded_model import Loaded
+from experts.host.latency_model import LatencyModel
+from experts.host.loaded_model import LoadedModel
 
-PATIENCE_SECONDS = 10.0
-"""How long background calls may be overtaken; after that every other batch is theirs."""
+MAX_OVERTAKEN_SECONDS = 10.0
+"""Wait of the oldest background call after which every other batch is a background batch."""
 
-QUIET_SECONDS, ALONE = 10.0, 10
-"""Seconds without an interactive call after which the background is alone, and how many times longer its batches may
-then take: as long as that, whoever comes first waits."""
+INTERACTIVE_IDLE_SECONDS = 10.0
+"""Time without an interactive call after which background batches may be longer."""
+IDLE_DURATION_FACTOR = 10
+"""How many times longer background batches may then take; the first interactive call waits at most that long."""
 
 
 @dataclass(eq=False)
-class Member:
-    """One call that waits for its batch."""
+class QueuedCall:
+    """One call waiting for its batch."""
 
-    model: Loaded
-    kind: str
-    """Its task and parameters: only calls of the same kind run together."""
+    model: LoadedModel
+    batch_key: str
+    """Task and parameters; only calls with the same key share a batch."""
     item: Any
     cost: float
-    call: CallUnderWay
+    call: ActiveCall
     context: Context
-    """Of its caller; a batch runs in that of its first member."""
-    settle: Callable[[Any], None]
-    """Takes what its batch gave it, or an error; on the device's thread."""
-    arrived: float = field(default_factory=time.monotonic)
-    alone: bool = False
-    """It failed with others: it runs by itself now."""
-    retried: bool = False
-    """It did not fit into memory once."""
+    """The caller's context variables; a batch runs in the context of its first call."""
+    deliver: Callable[[Any], None]
+    """Receives the result or the error; called on the device's thread."""
+    arrived_at: float = field(default_factory=time.monotonic)
+    runs_alone: bool = False
+    """A batch with this call failed: it now runs without peers."""
+    was_retried: bool = False
+    """A batch with this call ran out of memory once."""
 
 
-class Composer:
-    """Puts batches together: interactive calls first, then in the order of arrival.
+class BatchComposer:
+    """Composes batches: interactive calls first, then by arrival.
 
     Args:
-        items: most in one batch of any model.
-        background_seconds: most time on the device for a batch that nobody in particular waits for, while people ask.
-        clock: seconds that only grow.
+        items: maximum number of calls in a batch, for any model.
+        background_seconds: maximum predicted duration of a background batch while interactive calls arrive.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(self, *, items: int, background_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._items, self._background_seconds = items, background_seconds
         self._clock = clock
-        self._overtaken = False
-        self._interactive_at = -inf
+        self._background_was_overtaken = False
+        self._last_interactive = -inf
 
-    def compose(self, waiting: Sequence[Member]) -> list[Member]:
-        """The next batch out of those that wait, of whom there is at least one."""
+    def compose(self, waiting: Sequence[QueuedCall]) -> list[QueuedCall]:
+        """Returns the next batch out of the waiting calls, of which there is at least one."""
         first = self._first(waiting)
-        self._overtaken = not first.call.background
-        seconds = self._seconds(first.call)
-        if first.alone:
+        self._background_was_overtaken = not first.call.background
+        max_seconds = self._max_seconds(first.call)
+        if first.runs_alone:
             return [first]
-        batching, pace = first.model.batching, first.model.pace
+        batching, latency_model = first.model.batching, first.model.latency_model
         batch, costs = [first], [first.cost]
-        for mate in _mates(first, waiting, batching):
+        for peer in _batch_peers(first, waiting, batching):
             if len(batch) >= min(batching.items, self._items):
                 break
-            cost = batching.cost([*costs, mate.cost])
-            fits = cost <= batching.budget and pace.seconds(cost) <= seconds
-            if fits and (not batching.padded or _pays(pace, cost, batching.cost(costs), mate.cost)):
-                batch.append(mate)
-                costs.append(mate.cost)
+            cost = batching.cost([*costs, peer.cost])
+            fits = cost <= batching.budget and latency_model.predict(cost) <= max_seconds
+            if fits and (
+                not batching.padded or _is_padding_faster(latency_model, cost, batching.cost(costs), peer.cost)
+            ):
+                batch.append(peer)
+                costs.append(peer.cost)
         return batch
 
-    def _seconds(self, call: CallUnderWay) -> float:
-        """What the batch of a call may take."""
+    def _max_seconds(self, call: ActiveCall) -> float:
+        """Returns how long the batch of a call may take."""
         now = self._clock()
         if not call.background:
-            self._interactive_at = now
+            self._last_interactive = now
             return inf
-        alone = now - self._interactive_at > QUIET_SECONDS
-        return self._background_seconds * (ALONE if alone else 1)
+        is_idle = now - self._last_interactive > INTERACTIVE_IDLE_SECONDS
+        return self._background_seconds * (IDLE_DURATION_FACTOR if is_idle else 1)
 
-    def _first(self, waiting: Sequence[Member]) -> Member:
-        interactive = [member for member in waiting if not member.call.background]
-        background = [member for member in waiting if member.call.background]
+    def _first(self, waiting: Sequence[QueuedCall]) -> QueuedCall:
+        interactive = [queued for queued in waiting if not queued.call.background]
+        background = [queued for queued in waiting if queued.call.background]
         oldest = min(background, key=_arrival, default=None)
-        if oldest and (not interactive or (self._overtaken and time.monotonic() - oldest.arrived > PATIENCE_SECONDS)):
+        if oldest and (
+            not interactive
+            or (self._background_was_overtaken and time.monotonic() - oldest.arrived_at > MAX_OVERTAKEN_SECONDS)
+        ):
             return oldest
         return min(interactive, key=_arrival)
 
 
-def _mates(first: Member, waiting: Sequence[Member], batching: Batching) -> list[Member]:
-    """Those who may run with the first, as they came; of padded ones those nearest in length first."""
-    mates = [member for member in waiting if _may_run_together(first, member)]
+def _batch_peers(first: QueuedCall, waiting: Sequence[QueuedCall], batching: Batching) -> list[QueuedCall]:
+    """Returns the calls that may share a batch with the first: by arrival, or by similar length if they are padded."""
+    peers = [queued for queued in waiting if _may_run_together(first, queued)]
     if batching.padded:
-        return sorted(mates, key=lambda mate: (abs(mate.cost - first.cost), mate.arrived))
-    return sorted(mates, key=_arrival)
+        return sorted(peers, key=lambda peer: (abs(peer.cost - first.cost), peer.arrived_at))
+    return sorted(peers, key=_arrival)
 
 
-def _may_run_together(first: Member, other: Member) -> bool:
+def _may_run_together(first: QueuedCall, other: QueuedCall) -> bool:
     return (
         other is not first
         and other.model is first.model
-        and other.kind == first.kind
+        and other.batch_key == first.batch_key
         and other.call.background == first.call.background
-        and not other.alone
+        and not other.runs_alone
     )
 
 
-def _arrival(member: Member) -> float:
-    return member.arrived
+def _arrival(queued: QueuedCall) -> float:
+    return queued.arrived_at
 
 
-def _pays(pace: Pace, together: float, without: float, alone: float) -> bool:
-    """Whether padding costs less than another batch."""
-    return not pace.known or pace.seconds(together) <= pace.seconds(without) + pace.seconds(alone)
+def _is_padding_faster(latency_model: LatencyModel, together: float, without: float, alone: float) -> bool:
+    """Whether one padded batch is predicted to take no longer than two batches."""
+    return not latency_model.is_fitted or latency_model.predict(together) <= latency_model.predict(
+        without
+    ) + latency_model.predict(alone)

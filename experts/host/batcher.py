@@ -1,7 +1,7 @@
-"""The calls of one model: how many it takes, and the thread on which they run, in batches.
+"""Calls of one model: admission, and execution in batches on the model's thread.
 
-The thread takes the next batch by itself, so that between two of them it waits for nobody. There is no delay to make
-batches larger: what came while one ran is the next.
+The thread takes its next batch without waiting for the event loop. Batches are not delayed to become larger: the calls
+that arrive while one batch runs form the next.
 """
 
 import asyncio
@@ -17,65 +17,65 @@ import structlog
 from opentelemetry.trace import SpanContext
 
 from experts.host import telemetry
-from experts.host.active_calls import CallUnderWay, Together
-from experts.host.batch_composer import Composer, Member
+from experts.host.active_calls import ActiveCall, BatchCall
+from experts.host.batch_composer import BatchComposer, QueuedCall
 from experts.host.isolation import in_call
-from experts.host.loaded_model import Loaded
+from experts.host.loaded_model import LoadedModel
 from experts.host.model_errors import is_out_of_memory
-from experts.host.threads import Threads, sendable
+from experts.host.threads import ThreadPool, sendable
 from services.common.errors import DeadlineExceeded, ModelFailed, Overloaded
 
 log = structlog.get_logger(__name__)
 
-SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
-"""Seconds after which a refused caller may be told to come back."""
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 30.0
+"""Range of the retry delay in the error of a refused call."""
 
-_FADE = 0.9
+_DECAY = 0.9
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a batch gave one of its members."""
+class BatchedResult:
+    """Result of one call in a batch."""
 
     raw: Any
     seconds: float
-    """Of the whole batch."""
+    """Duration of the whole batch."""
     share: float
-    """This member's part of these seconds."""
+    """This call's share of the duration."""
 
 
-class Queue:
-    """Where the calls of one model wait for its thread.
+class Batcher:
+    """Admits the calls of one model and runs them in batches on its thread.
 
     Args:
-        model_id: whose calls they are.
-        limit: how many it takes at a time; of background calls only three quarters of that.
-        composer: puts the batches together.
+        model_id: the model.
+        limit: maximum number of calls, waiting and running; background calls may use three quarters of it.
+        composer: composes the batches.
     """
 
-    def __init__(self, model_id: str, *, limit: int, composer: Composer) -> None:
-        self.thread = Threads(model_id)
-        """For loading too: an engine may care on which thread it lives."""
+    def __init__(self, model_id: str, *, limit: int, composer: BatchComposer) -> None:
+        self.thread = ThreadPool(model_id)
+        """Also loads the model, because engines may be bound to a thread."""
         self.busy_since: float | None = None
-        """When the call began that the device is at, on time.monotonic()'s clock."""
+        """When the batch in progress started, by time.monotonic(); None while the thread is idle."""
         self.model_id, self._limit = model_id, limit
-        self.make_room: Callable[[], None] = lambda: None
-        """Frees memory; called on the thread when there is too little of it."""
+        self.free_memory: Callable[[], None] = lambda: None
+        """Frees device memory; called on the thread after a batch ran out of memory."""
         self._composer = composer
         self._lock = threading.Lock()
-        self._waiting: list[Member] = []
+        self._waiting: list[QueuedCall] = []
         self._present = self._running = 0
-        self._each = 0.0
-        self._at: Loaded | None = None
+        self._call_seconds = 0.0
+        self._active_model: LoadedModel | None = None
 
     @property
     def running(self) -> int:
-        """Calls that the thread is at, even if nobody waits for them any more."""
+        """Calls in execution, including those whose caller has left."""
         return self._running
 
     @property
     def present(self) -> int:
-        """Calls that have a place."""
+        """Admitted calls, waiting or running."""
         return self._present
 
     @property
@@ -83,33 +83,33 @@ class Queue:
         return max(0, self._present - self._running)
 
     @property
-    def quiet(self) -> bool:
-        """Whether there is one call at most, and the thread has nothing to do."""
+    def is_idle(self) -> bool:
+        """Whether nothing runs and at most one call has been admitted."""
         return self._present <= 1 and not self._running
 
     @property
-    def shared(self) -> bool:
-        """Whether there is more than one call."""
+    def has_multiple_calls(self) -> bool:
+        """Whether more than one call has been admitted."""
         return self._present > 1
 
     def kill(self, seconds: float) -> bool:
-        """Ends the process of the model that has been at a batch for so long, if it has one."""
-        kill = getattr(self._at.handler, "kill", None) if self._at else None
+        """Ends the process of a model whose batch has run for so long; returns False if it has no own process."""
+        kill = getattr(self._active_model.handler, "kill", None) if self._active_model else None
         if kill:
             kill(seconds)
         return bool(kill)
 
     @contextmanager
-    def place(self, *, background: bool = False) -> Iterator[None]:
-        """A place for one call as long as the block lasts.
+    def admit(self, *, background: bool = False) -> Iterator[None]:
+        """Admits one call for the duration of the block.
 
         Raises:
             Overloaded: the limit is reached.
         """
         if self._present >= (max(1, self._limit * 3 // 4) if background else self._limit):
-            delay = min(max(self._present * self._each, SHORTEST_WAIT), LONGEST_WAIT)
+            delay = min(max(self._present * self._call_seconds, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
             raise Overloaded(
-                f"{self._present} calls wait for {self.model_id} already",
+                f"{self.model_id} is at its limit of {self._present} calls",
                 remedy="try again later, or let the operator run another replica or raise EXPERT_MAX_WAITING",
                 retry_after=timedelta(seconds=delay),
             )
@@ -120,150 +120,152 @@ class Queue:
             self._present -= 1
 
     @contextmanager
-    def elsewhere(self) -> Iterator[None]:
-        """One call of those in place runs within the block, without the thread."""
+    def count_running(self) -> Iterator[None]:
+        """Counts one admitted call as running within the block, without using the thread."""
         self._running += 1
         try:
             yield
         finally:
             self._running -= 1
 
-    def run_alone(self, model: Loaded, item: Any, cost: float, call: CallUnderWay) -> Ran:
-        """What the model makes of an item, at once; to be called on the thread."""
+    def run_alone(self, model: LoadedModel, item: Any, cost: float, call: ActiveCall) -> BatchedResult:
+        """Runs one item immediately; must be called on the model's thread."""
         if call.cancelled:
-            raise asyncio.CancelledError  # nobody will hear of it
+            raise asyncio.CancelledError  # the caller has left
         try:
             return self._run(model, [item], cost, call)[0]
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        self._make_room()
+        self._free_memory()
         return self._run(model, [item], cost, call)[0]
 
-    def run_concurrently(self, model: Loaded, item: Any, call: CallUnderWay) -> Ran:
-        """What the model makes of an item, next to other calls; on the current thread.
+    def run_concurrently(self, model: LoadedModel, item: Any, call: ActiveCall) -> BatchedResult:
+        """Runs one item concurrently with other calls, on the current thread.
 
         Raises:
-            ModelFailed: it made nothing of it.
-            Exception: whatever the model raised.
+            ModelFailed: the model returned no result.
+            Exception: as raised by the model.
         """
         began = time.monotonic()
-        with telemetry.running(self.model_id, 1, ()), model.computing(call), in_call(call):
+        with telemetry.batch_span(self.model_id, 1, ()), model.metered(call), in_call(call):
             raws = model.handler.run([item], call)  # type: ignore[union-attr]  # a Handler, since it is concurrent
         seconds = time.monotonic() - began
         self._check_count(raws, 1)
-        telemetry.ran(self.model_id, 1, seconds)
+        telemetry.record_batch(self.model_id, 1, seconds)
         with self._lock:
-            self._learn(seconds)
-        return Ran(raws[0], seconds, seconds)
+            self._update_call_seconds(seconds)
+        return BatchedResult(raws[0], seconds, seconds)
 
-    def enter(self, *members: Member) -> None:
-        """Lets calls wait for their batch; from any thread. One that is not settled has been cancelled."""
+    def submit(self, *calls: QueuedCall) -> None:
+        """Queues calls for the next batches; from any thread. A cancelled call gets no result."""
         with self._lock:
-            self._waiting += members
-        for _ in members:
-            self.thread.post(self._turn)
+            self._waiting += calls
+        for _ in calls:
+            self.thread.post(self._run_next)
 
-    def _turn(self) -> None:
-        """Runs a batch, if somebody still waits; on the thread."""
+    def _run_next(self) -> None:
+        """Runs the next batch, if any call still waits; on the thread."""
         try:
-            batch = self._take()
-        except Exception as error:  # noqa: BLE001  # a handler that says nonsense of its batches
-            batch = self._all()
-            _tell(batch, [sendable(error) for _ in batch])
+            batch = self._next_batch()
+        except Exception as error:  # noqa: BLE001  # a handler with invalid batch limits
+            batch = self._take_all()
+            _deliver(batch, [sendable(error) for _ in batch])
             return
         if not batch:
             return
-        model, call = batch[0].model, Together([member.call for member in batch])
-        cost = model.batching.cost([member.cost for member in batch])
+        model, call = batch[0].model, BatchCall([queued.call for queued in batch])
+        cost = model.batching.cost([queued.cost for queued in batch])
         try:
-            items = [member.item for member in batch]
-            members = telemetry.members_of(batch)
-            outcomes: Sequence[Ran | Exception] = batch[0].context.run(self._run, model, items, cost, call, members)
-        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-            self._failed(batch, cost, sendable(error))
+            items = [queued.item for queued in batch]
+            links = telemetry.span_contexts_of(batch)
+            outcomes: Sequence[BatchedResult | Exception] = batch[0].context.run(
+                self._run, model, items, cost, call, links
+            )
+        except BaseException as error:  # noqa: BLE001  # reported to the callers
+            self._retry_or_fail(batch, cost, sendable(error))
         else:
-            _tell(batch, outcomes)
+            _deliver(batch, outcomes)
 
-    def _take(self) -> list[Member]:
-        """The next batch; those who need no answer any more are left out."""
+    def _next_batch(self) -> list[QueuedCall]:
+        """Removes the next batch from the queue; drops cancelled calls and fails those past their deadline."""
         with self._lock:
-            waiting = [member for member in self._waiting if not member.call.cancelled]
+            waiting = [queued for queued in self._waiting if not queued.call.cancelled]
             now = time.monotonic()
-            late = [member for member in waiting if member.call.deadline <= now]
-            waiting = [member for member in waiting if member not in late] if late else waiting
+            late = [queued for queued in waiting if queued.call.deadline <= now]
+            waiting = [queued for queued in waiting if queued not in late] if late else waiting
             batch = self._composer.compose(waiting) if waiting else []
-            self._waiting = [member for member in waiting if member not in batch]
+            self._waiting = [queued for queued in waiting if queued not in batch]
         if late:
-            _tell(late, [_too_late(self.model_id) for _ in late])
+            _deliver(late, [_deadline_exceeded(self.model_id) for _ in late])
         return batch
 
-    def _all(self) -> list[Member]:
+    def _take_all(self) -> list[QueuedCall]:
         with self._lock:
             waiting, self._waiting = self._waiting, []
         return waiting
 
     def _run(
         self,
-        model: Loaded,
+        model: LoadedModel,
         items: Sequence[Any],
         cost: float,
-        call: CallUnderWay | Together,
-        members: Sequence[SpanContext] = (),
-    ) -> list[Ran]:
+        call: ActiveCall | BatchCall,
+        links: Sequence[SpanContext] = (),
+    ) -> list[BatchedResult]:
         self._running += len(items)
-        self._at, self.busy_since = model, (began := time.monotonic())
+        self._active_model, self.busy_since = model, (began := time.monotonic())
         try:
-            with telemetry.running(self.model_id, len(items), members), model.computing(call):
-                raws = model.handler.run(items, call)  # type: ignore[union-attr]  # who is asked never comes here
+            with telemetry.batch_span(self.model_id, len(items), links), model.metered(call):
+                raws = model.handler.run(items, call)  # type: ignore[union-attr]  # a RemoteHandler has no batches
             seconds = time.monotonic() - began
         finally:
             self._running -= len(items)
-            self._at = self.busy_since = None
+            self._active_model = self.busy_since = None
         self._check_count(raws, len(items))
-        model.ran(cost, seconds)
-        telemetry.ran(self.model_id, len(items), seconds)
+        model.record_batch(cost, seconds)
+        telemetry.record_batch(self.model_id, len(items), seconds)
         share = seconds / len(items)
-        self._learn(share)
-        return [Ran(raw, seconds, share) for raw in raws]
+        self._update_call_seconds(share)
+        return [BatchedResult(raw, seconds, share) for raw in raws]
 
     def _check_count(self, raws: Sequence[Any], count: int) -> None:
         if len(raws) != count:
             raise ModelFailed(
-                f"model {self.model_id} gave {len(raws)} results for {count} inputs",
-                remedy="report it to whoever made the expert",
+                f"model {self.model_id} returned {len(raws)} results for {count} inputs",
+                remedy="report it to the maintainer of the expert",
             )
 
-    def _learn(self, share: float) -> None:
-        """Notes what one call takes."""
-        self._each = self._each * _FADE + share * (1 - _FADE) if self._each else share
+    def _update_call_seconds(self, share: float) -> None:
+        """Updates the moving average of the time per call."""
+        self._call_seconds = self._call_seconds * _DECAY + share * (1 - _DECAY) if self._call_seconds else share
 
-    def _failed(self, batch: Sequence[Member], cost: float, error: Exception) -> None:
-        """Gives every member another chance, smaller or alone; one that had them all hears of the error."""
-        if is_out_of_memory(error) and not any(member.retried for member in batch):
-            self._make_room()
-            batch[0].model.did_not_fit(cost)
-            for member in batch:
-                member.retried = True
+    def _retry_or_fail(self, batch: Sequence[QueuedCall], cost: float, error: Exception) -> None:
+        """Queues the calls of a failed batch again, in a smaller batch or alone; a call that ran alone fails."""
+        if is_out_of_memory(error) and not any(queued.was_retried for queued in batch):
+            self._free_memory()
+            batch[0].model.record_out_of_memory(cost)
+            for queued in batch:
+                queued.was_retried = True
         elif len(batch) > 1:
-            for member in batch:
-                member.alone = True
+            for queued in batch:
+                queued.runs_alone = True
         else:
-            _tell(batch, [error])
+            _deliver(batch, [error])
             return
-        self.enter(*batch)
+        self.submit(*batch)
 
-    def _make_room(self) -> None:
+    def _free_memory(self) -> None:
         try:
-            self.make_room()
+            self.free_memory()
         except Exception:
-            log.exception("no room could be made", model=self.model_id)
+            log.exception("memory not freed", model=self.model_id)
 
 
-def _tell(batch: Sequence[Member], outcomes: Sequence[Ran | Exception]) -> None:
-    for member, outcome in zip(batch, outcomes, strict=True):
-        member.settle(outcome)
+def _deliver(batch: Sequence[QueuedCall], outcomes: Sequence[BatchedResult | Exception]) -> None:
+    for queued, outcome in zip(batch, outcomes, strict=True):
+        queued.deliver(outcome)
 
 
-def _too_late(model_id: str) -> DeadlineExceeded:
-    return DeadlineExceeded(f"the caller's deadline passed before {model_id} came to it", remedy="allow more time")
+def _deadline_exceeded(model_id: str) -> DeadlineExceeded:
+    return DeadlineExceeded(f"the call's deadline passed while it waited for {model_id}", remedy="allow more time")

@@ -1,4 +1,4 @@
-"""Values to plain Python and back, by port: what a model sees, and what of its results may leave; on a thread."""
+"""Converts input values to plain Python, and a model's outputs to values; the conversions run on a thread."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -7,32 +7,35 @@ from typing import Any
 
 from experts.host import strict_json
 from experts.host.handler import Inputs, Media, Outputs
-from experts.host.input_validation import MEDIA_TYPES, Argument, check_size, name_of
+from experts.host.input_validation import MEDIA_TYPES, Argument, check_size, describe_port
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, Value
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
 from services.common.errors import CorruptData, InvalidRequest, ModelFailed, NotFound
 
-_DEEPEST = 8
-"""How far into an output a number that is none is looked for."""
+_MAX_DEPTH = 8
+"""Depth to which an output is searched for the number that is not finite."""
 
-_ABSENT = "send the file again; where every file fails so, give this expert the house's ARTIFACTS_URL, and its volume"
+_ABSENT = (
+    "send the file again; if every file fails, set ARTIFACTS_URL of this expert to the deployment's artifact store "
+    "and mount its volume"
+)
 
-# ---------------------------------------------------------------- what a model sees
+# ---------------------------------------------------------------- inputs
 
 
-async def fetched(
-    given: Iterable[Argument], store: ArtifactStore, tenant: str, *, max_bytes: float = inf
+async def fetch_inputs(
+    arguments: Iterable[Argument], store: ArtifactStore, tenant: str, *, max_bytes: float = inf
 ) -> Callable[[], Inputs]:
-    """Gets the artifacts; the function returned makes plain Python of all, and belongs on a thread.
+    """Fetches the artifacts; returns a function that converts all inputs, which must be called on a thread.
 
     Raises:
-        NotFound: ARTIFACT, the tenant has none of that digest.
-        InvalidRequest: one is empty, or they are larger than was said.
+        NotFound: ARTIFACT, the tenant has no artifact with the digest.
+        InvalidRequest: an artifact is empty, or they are larger than the request states.
     """
     contents = [
         (argument.port, [(value, await _content(argument.port, value, store, tenant)) for value in argument.values])
-        for argument in given
+        for argument in arguments
     ]
     check_size([(port.name, sum(len(content) for _, content in received)) for port, received in contents], max_bytes)
     return partial(_plain_inputs, contents)
@@ -48,8 +51,10 @@ async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) 
         if isinstance(error, NotFound):
             error.remedy = _ABSENT
         raise
-    if not content and port.modality != MODALITY_TEXT:  # of which _text says more
-        raise InvalidRequest(f"the file for input {port.name} is empty", port=port.name, remedy=f"send {name_of(port)}")
+    if not content and port.modality != MODALITY_TEXT:  # for which _text raises
+        raise InvalidRequest(
+            f"the file for input {port.name} is empty", port=port.name, remedy=f"send {describe_port(port)}"
+        )
     return content
 
 
@@ -73,7 +78,7 @@ def _plain(port: Port, value: Value, content: bytes) -> Any:
 
 def _text(port: Port, text: str) -> str:
     if not text.strip():
-        raise InvalidRequest(f"input {port.name} has no text in it", port=port.name, remedy="send some text")
+        raise InvalidRequest(f"input {port.name} contains no text", port=port.name, remedy="send some text")
     return text
 
 
@@ -95,38 +100,38 @@ def _json(port: Port, text: str) -> Any:
         ) from None
 
 
-# ---------------------------------------------------------------- what may leave
+# ---------------------------------------------------------------- outputs
 
-Written = Mapping[str, Value | Media]
-"""By output port; Media still have to be put into the store."""
+ConvertedOutputs = Mapping[str, Value | Media]
+"""Outputs by port; Media are not yet in the store."""
 
 
-def outlets(spec: TaskSpec) -> Mapping[str, Port]:
-    """The output ports of a task by name."""
+def output_ports(spec: TaskSpec) -> Mapping[str, Port]:
+    """Returns the output ports of a task by name."""
     return {port.name: port for port in spec.outputs}
 
 
-def written(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> Written:
-    """What a model gave, checked against the ports of its task; belongs on a thread.
+def convert_outputs(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> ConvertedOutputs:
+    """Converts a model's outputs and checks them against the ports of its task; must be called on a thread.
 
     Raises:
-        CorruptData: it breaks the spec.
+        CorruptData: the outputs violate the task spec.
         ModelFailed: a number is not finite.
     """
     if outputs.keys() != ports.keys():
         _check_names(ports, model_id, outputs)
-    return {name: _written(ports[name], model_id, output) for name, output in outputs.items()}
+    return {name: _convert_output(ports[name], model_id, output) for name, output in outputs.items()}
 
 
 def _check_names(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> None:
-    complaints = [f"there is no output {name}" for name in outputs if name not in ports]
-    complaints += [f"output {name} is missing" for name, port in ports.items() if port.required and name not in outputs]
-    if complaints:
-        raise _broken(model_id, complaints[0])
+    problems = [f"there is no output {name}" for name in outputs if name not in ports]
+    problems += [f"output {name} is missing" for name, port in ports.items() if port.required and name not in outputs]
+    if problems:
+        raise _spec_violation(model_id, problems[0])
 
 
-async def kept(outputs: Written, store: ArtifactStore, tenant: str) -> dict[str, Value]:
-    """The outputs as values; media are now artifacts of the tenant."""
+async def store_outputs(outputs: ConvertedOutputs, store: ArtifactStore, tenant: str) -> dict[str, Value]:
+    """Stores media as artifacts of the tenant; returns all outputs as values."""
     values = {}
     for name, output in outputs.items():
         if isinstance(output, Media):
@@ -137,17 +142,17 @@ async def kept(outputs: Written, store: ArtifactStore, tenant: str) -> dict[str,
     return values
 
 
-def _written(port: Port, model_id: str, output: Any) -> Value | Media:
+def _convert_output(port: Port, model_id: str, output: Any) -> Value | Media:
     if port.modality == MODALITY_JSON:
-        text = _canonical(port, model_id, output)
-        return _spilled(port, model_id, text, "application/json", ".json") or Value(json=text)
+        text = _canonical_json(port, model_id, output)
+        return _as_media_if_long(port, model_id, text, "application/json", ".json") or Value(json=text)
     if port.modality == MODALITY_TEXT and isinstance(output, str):
-        return _spilled(port, model_id, output, "text/plain", ".txt") or Value(text=output)
+        return _as_media_if_long(port, model_id, output, "text/plain", ".txt") or Value(text=output)
     if port.modality == MODALITY_TEXT or not _is_media_for(port, output):
         what = type(output).__name__
         if isinstance(output, Media):
             what = output.media_type if output.content else "empty"
-        raise _broken(model_id, f"output {port.name} is {what}, not {name_of(port)}")
+        raise _spec_violation(model_id, f"output {port.name} is {what}, not {describe_port(port)}")
     return output  # type: ignore[no-any-return]  # it is Media
 
 
@@ -157,20 +162,20 @@ def _is_media_for(port: Port, output: Any) -> bool:
     )
 
 
-def _canonical(port: Port, model_id: str, output: Any) -> str:
+def _canonical_json(port: Port, model_id: str, output: Any) -> str:
     try:
         return strict_json.write(output)
     except TypeError as error:
-        raise _broken(model_id, f"output {port.name} is not JSON: {error}") from None
+        raise _spec_violation(model_id, f"output {port.name} is not JSON: {error}") from None
     except (ValueError, RecursionError):
-        found = next(_not_finite(output, port.name, _DEEPEST), f"output {port.name} is not JSON with finite numbers")
+        found = next(_not_finite(output, port.name, _MAX_DEPTH), f"output {port.name} is not JSON with finite numbers")
         raise ModelFailed(
             f"{model_id} failed on this input: {found}", remedy="try another input or another model"
         ) from None
 
 
 def _not_finite(value: Any, path: str, depth: int) -> Iterator[str]:
-    """Which numbers of an output are none, by their place in it."""
+    """Yields a message for each NaN or infinity in an output, with its path."""
     if isinstance(value, float) and not isfinite(value):
         yield f"output {path} is {value}"
     if not depth or isinstance(value, str):
@@ -183,16 +188,16 @@ def _not_finite(value: Any, path: str, depth: int) -> Iterator[str]:
             yield from _not_finite(item, f"{path}[{index}]", depth - 1)
 
 
-def _spilled(port: Port, model_id: str, text: str, media_type: str, suffix: str) -> Media | None:
-    """The text as media if it is too long to travel inline."""
+def _as_media_if_long(port: Port, model_id: str, text: str, media_type: str, suffix: str) -> Media | None:
+    """Returns the text as media if it is too long for an inline value."""
     try:
         content = text.encode()
     except UnicodeEncodeError:
-        raise _broken(model_id, f"output {port.name} has characters in it that are none") from None
+        raise _spec_violation(model_id, f"output {port.name} contains invalid Unicode") from None
     return Media(content, media_type, port.name + suffix) if len(content) > INLINE_BYTES else None
 
 
-def _broken(model_id: str, complaint: str) -> CorruptData:
+def _spec_violation(model_id: str, problem: str) -> CorruptData:
     return CorruptData(
-        f"{model_id} broke the ports of its task: {complaint}", remedy="report it to whoever made the expert"
+        f"{model_id} violates the spec of its task: {problem}", remedy="report it to the maintainer of the expert"
     )

@@ -1,9 +1,9 @@
-"""How an expert describes itself."""
+"""Describe response of an expert: its tasks, model cards and current load."""
 
 import hashlib
 from datetime import timedelta
 
-from experts.host.active_calls import Step
+from experts.host.active_calls import ProgressUpdate
 from experts.host.expert import Expert, Offer
 from experts.host.model_slot import State
 from experts.host.models import Models
@@ -26,21 +26,21 @@ _STATES: dict[State, ModelState.ValueType] = {
 
 
 class Description:
-    """An expert and how it is now."""
+    """Builds Describe responses from an expert and the state of its models."""
 
     def __init__(self, expert: Expert, models: Models, settings: Settings) -> None:
         self.start_duration: timedelta | None = None
-        """From the start of the process until it was ready; None before that."""
+        """Time from the start of the process until it was ready; None before that."""
         self._expert, self._models, self._settings = expert, models, settings
         self._tasks = tuple({offer.spec.name: offer.spec for offer in expert.offers}.values())
 
     def since(self, known_revision: str) -> DescribeResponse:
-        """The whole, or only revision and load if the revision is the one known."""
-        whole = self._whole()
-        if whole.revision == known_revision:
+        """Returns the description; without tasks and models if the caller knows the current revision."""
+        response = self._full_response()
+        if response.revision == known_revision:
             return DescribeResponse(revision=known_revision, unchanged=True, load=self.load())
-        whole.load.CopyFrom(self.load())
-        return whole
+        response.load.CopyFrom(self.load())
+        return response
 
     def load(self) -> ExpertLoad:
         models = self._models
@@ -49,11 +49,11 @@ class Description:
             running=models.running,
             loaded=sorted(models.loaded),
             free_bytes=models.free_bytes,
-            loading=[_loading(model.id, step) for model in models.all if (step := model.loading)],
+            loading=[_loading(model.id, update) for model in models.all if (update := model.load_progress)],
         )
 
-    def _whole(self) -> DescribeResponse:
-        whole = DescribeResponse(
+    def _full_response(self) -> DescribeResponse:
+        response = DescribeResponse(
             expert=self._expert.name,
             version=self._expert.version,
             tasks=self._tasks,
@@ -61,9 +61,9 @@ class Description:
             may_sleep=self._settings.may_sleep,
         )
         if self.start_duration is not None:
-            whole.start_duration.FromTimedelta(self.start_duration)
-        whole.revision = hashlib.sha256(whole.SerializeToString(deterministic=True)).hexdigest()[:16]
-        return whole
+            response.start_duration.FromTimedelta(self.start_duration)
+        response.revision = hashlib.sha256(response.SerializeToString(deterministic=True)).hexdigest()[:16]
+        return response
 
     def _card(self, offer: Offer) -> ModelCard:
         model, card = self._models.get(offer.spec.name, offer.card.id), ModelCard()
@@ -73,11 +73,11 @@ class Description:
             card.region = self._settings.region
         if failure := model.failure:
             card.failure = f"{failure.message}; {failure.remedy}"
-        for field, seconds in ((card.p50, model.times.p50), (card.p95, model.times.p95)):
+        for field, seconds in ((card.p50, model.latency.p50), (card.p95, model.latency.p95)):
             if seconds:
                 field.FromTimedelta(timedelta(seconds=seconds))
         return card
 
 
-def _loading(model_id: str, step: Step) -> ModelLoading:
-    return ModelLoading(model=model_id, fraction=step.fraction, message=step.message)
+def _loading(model_id: str, update: ProgressUpdate) -> ModelLoading:
+    return ModelLoading(model=model_id, fraction=update.fraction, message=update.message)

@@ -1,4 +1,4 @@
-"""The memory of one device: who is in it, and who has to leave so that another can come in."""
+"""Memory budget of one device: resident models and least-recently-used eviction."""
 
 import asyncio
 import time
@@ -15,25 +15,25 @@ log = structlog.get_logger(__name__)
 
 
 class Resident(Protocol):
-    """A model in memory, as far as its place there is concerned."""
+    """A model in memory, as the memory budget sees it."""
 
     id: str
     loaded_bytes: int
     load_seconds: float
-    """What it would cost to have it back."""
+    """How long a reload would take."""
     loaded_at: float
     used_at: float
 
     @property
-    def idle(self) -> bool:
-        """Nobody uses it, or waits to."""
+    def is_idle(self) -> bool:
+        """Whether no call uses it or waits for it."""
 
     @property
-    def vacant(self) -> bool:
-        """Nobody uses it now."""
+    def is_unused(self) -> bool:
+        """Whether no call uses it now."""
 
-    def admit(self, *, admitting: bool) -> None:
-        """Lets further calls in, or keeps them waiting."""
+    def accept_calls(self, *, accepting: bool) -> None:
+        """Admits further calls, or keeps them waiting."""
 
     async def unload(self) -> None:
         """Frees its memory."""
@@ -42,81 +42,87 @@ class Resident(Protocol):
 R = TypeVar("R", bound=Resident)
 
 
-class Room(Generic[R]):
-    """The memory of one device that models may take.
+class DeviceMemory(Generic[R]):
+    """The memory of one device that models may occupy.
 
     Args:
-        device: which.
-        budget: bytes; 0 sets no limit.
-        release: has the engine give freed memory back.
+        device: its name, such as "cuda:0".
+        budget_bytes: maximum for all models together; 0 sets no limit.
+        release: returns freed memory from the engine to the system.
     """
 
-    def __init__(self, device: str, budget: int, release: Callable[[], Awaitable[None]]) -> None:
-        self.device, self.budget = device, budget
+    def __init__(self, device: str, budget_bytes: int, release: Callable[[], Awaitable[None]]) -> None:
+        self.device, self.budget_bytes = device, budget_bytes
         self.freed = asyncio.Event()
         """Set when a model is no longer used."""
         self.residents: list[R] = []
         self._release = release
 
     @property
-    def used(self) -> int:
+    def used_bytes(self) -> int:
         return sum(resident.loaded_bytes for resident in self.residents)
 
     @property
-    def largest(self) -> int:
+    def largest_bytes(self) -> int:
+        """Size of the largest resident model."""
         return max((resident.loaded_bytes for resident in self.residents), default=0)
 
     @property
-    def free(self) -> int:
-        """Bytes left; 0 where there is no limit, since that says nothing."""
-        return max(1, self.budget - self.used) if self.budget else 0
+    def free_bytes(self) -> int:
+        """Bytes left, at least 1; 0 without a budget, where the number is unknown."""
+        return max(1, self.budget_bytes - self.used_bytes) if self.budget_bytes else 0
 
-    def has(self, size: int) -> bool:
+    def fits(self, size: int) -> bool:
         """Whether so many bytes are free."""
-        return not self.budget or self.used + size <= self.budget
+        return not self.budget_bytes or self.used_bytes + size <= self.budget_bytes
 
-    def enter(self, resident: R) -> None:
+    def add(self, resident: R) -> None:
         self.residents.append(resident)
 
-    async def make(self, needed: int, *, keep: R | None = None) -> None:
-        """Has models leave, those first that were not used for longest, until so many bytes are free or nobody is left.
+    async def evict_for(self, needed: int, *, keep: R | None = None) -> None:
+        """Unloads models, least recently used first, until the bytes are free or no other model is left.
 
-        Waits for calls under way where every model is in use.
+        Waits for active calls to end if every model is in use.
         """
-        while not self.has(needed):
+        while not self.fits(needed):
             others = [resident for resident in self.residents if resident is not keep]
             if not others:
-                if needed or self.used > self.budget:
-                    log.warning("a model takes more than its budget", device=self.device, budget=self.budget)
+                if needed or self.used_bytes > self.budget_bytes:
+                    log.warning("model exceeds the memory budget", device=self.device, budget=self.budget_bytes)
                 return
-            await self._let_go([await self._leaving(others)])
+            await self._evict([await self._next_to_evict(others)])
 
-    async def clear(self, spare: Callable[[R], bool] = lambda _resident: False) -> bool:
-        """Has all models leave that nobody uses, but for some; whether there were any."""
-        idle = [resident for resident in self.residents if resident.idle and not spare(resident)]
-        await self._let_go(idle)
+    async def evict_idle(self, excluding: Callable[[R], bool] = lambda _resident: False) -> bool:
+        """Unloads all idle models except the excluded ones; returns whether there were any."""
+        idle = [resident for resident in self.residents if resident.is_idle and not excluding(resident)]
+        await self._evict(idle)
         return bool(idle)
 
-    async def _let_go(self, leaving: Sequence[R]) -> None:
-        for resident in leaving:
+    async def _evict(self, evicted: Sequence[R]) -> None:
+        for resident in evicted:
             self.residents.remove(resident)
-        for resident in leaving:
+        for resident in evicted:
             await resident.unload()
             telemetry.evictions.add(1, {names.REQUEST_MODEL: resident.id, "device": self.device})
             log.info("model unloaded", model=resident.id, device=self.device, freed_bytes=resident.loaded_bytes)
         await self._release()
 
-    async def _leaving(self, residents: Sequence[R]) -> R:
-        """The one that leaves next.
+    async def _next_to_evict(self, residents: Sequence[R]) -> R:
+        """Waits for a model that can be evicted, and returns it.
 
-        If all are in use, those that were there for as long as they took to load let nobody in any more, and the first
-        that is vacant leaves: else a busy model would keep all others out, or two would do nothing but take turns.
+        If all are in use, models that have been loaded for at least as long as their load took stop accepting calls,
+        and the first without an active call is evicted. Otherwise a busy model would block all others, or two models
+        would evict each other continuously.
         """
         closed: list[R] = []
         try:
             while True:
                 self.freed.clear()
-                idle = [resident for resident in residents if resident.idle or (resident in closed and resident.vacant)]
+                idle = [
+                    resident
+                    for resident in residents
+                    if resident.is_idle or (resident in closed and resident.is_unused)
+                ]
                 if idle:
                     return min(idle, key=lambda resident: resident.used_at)
                 now, later = time.monotonic(), list[float]()
@@ -125,14 +131,14 @@ class Room(Generic[R]):
                     if due > now:
                         later.append(due - now)
                     elif resident not in closed:
-                        resident.admit(admitting=False)
+                        resident.accept_calls(accepting=False)
                         closed.append(resident)
-                await self._until_freed(min(later, default=None))
+                await self._wait_freed(min(later, default=None))
         finally:
             for resident in closed:
-                resident.admit(admitting=True)
+                resident.accept_calls(accepting=True)
 
-    async def _until_freed(self, seconds: float | None) -> None:
+    async def _wait_freed(self, seconds: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.freed.wait()

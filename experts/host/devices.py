@@ -1,4 +1,4 @@
-"""Where models compute, and how much memory there is: the host's own knowledge, and what it asks an engine for."""
+"""Devices that models compute on and their memory, and the interface to an engine's devices."""
 
 import ctypes
 import gc
@@ -36,40 +36,40 @@ class Memory(Protocol):
 
 
 class Devices(Protocol):
-    """What the host asks of an engine with devices of its own; called off the loop. A modality's tasks.py names it."""
+    """Devices of an engine, named in a modality's tasks.py; called on a thread."""
 
     def devices(self) -> tuple[str, ...]:
-        """Every GPU there is, such as "cuda:0"; "cpu" where there is none."""
+        """Returns all GPUs, such as "cuda:0", or "cpu" if there are none."""
 
     def memory(self, device: str) -> Memory:
-        """Of a GPU; the host knows the process's memory itself."""
+        """Returns the memory of a GPU; the host measures the process's memory itself."""
 
     def product(self, device: str) -> str:
-        """What a GPU's maker calls it, such as "NVIDIA L4"."""
+        """Returns the product name of a GPU, such as "NVIDIA L4"."""
 
-    def use(self, device: str) -> float | None:
-        """The share of the last moments in which a device computed, whoever had it do so; None where nobody knows."""
+    def utilization(self, device: str) -> float | None:
+        """Returns the recent utilization of a device by all processes, 0 to 1; None if unknown."""
 
     def release(self) -> None:
-        """Gives back what models left behind that nothing refers to any more."""
+        """Returns memory of unloaded models to the system."""
 
 
 @runtime_checkable
 class Repositories(Protocol):
-    """What an engine's Devices know besides where its models are repositories, which have commits."""
+    """Additional interface of Devices whose models are repositories with commits."""
 
     module: str
-    """What no model of it can do without."""
+    """Python module that all of its models require."""
 
     def commit(self, model_id: str) -> str:
-        """The one of a model that is on this machine, and stays the one that is loaded; empty if it is not here."""
+        """Returns the commit of a model on this machine, which is the one that will be loaded; empty if absent."""
 
-    def made_for(self) -> str:
-        """Where its models are going to compute, whether this machine has that or not: "cuda" or "cpu"."""
+    def target_device(self) -> str:
+        """Returns the device that files are fetched for, "cuda" or "cpu", even if this machine has no GPU."""
 
 
-class OnlyCpu:
-    """The devices of an engine that has none of its own."""
+class CpuOnly:
+    """Devices of an engine that only uses the CPU."""
 
     def devices(self) -> tuple[str, ...]:
         return (CPU,)
@@ -80,7 +80,7 @@ class OnlyCpu:
     def product(self, device: str) -> str:
         raise ValueError(f"there is no {device}")
 
-    def use(self, device: str) -> float | None:
+    def utilization(self, device: str) -> float | None:
         if device != CPU:
             raise ValueError(f"there is no {device}")
         return None
@@ -90,30 +90,32 @@ class OnlyCpu:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a model is to compute, and with which numbers."""
+class Placement:
+    """Device and number type of a model."""
 
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:0"."""
     dtype: str = ""
-    """As Loading has it."""
+    """As in LoadContext."""
 
 
-class Places:
-    """Where the operator wants models: "model=cuda:0:bf16,other=cpu,*=auto".
+class Placements:
+    """Placements of models, as configured: "model=cuda:0:bf16,other=cpu,*=auto".
 
     Raises:
-        ValueError: it is not written like that.
+        ValueError: the text has another format.
     """
 
     def __init__(self, text: str) -> None:
-        self._by_model: Mapping[str, Place] = dict(_entry(entry.strip()) for entry in text.split(",") if entry.strip())
+        self._by_model: Mapping[str, Placement] = dict(
+            _entry(entry.strip()) for entry in text.split(",") if entry.strip()
+        )
 
-    def of(self, model_id: str) -> Place:
-        return self._by_model.get(model_id) or self._by_model.get("*") or Place()
+    def of(self, model_id: str) -> Placement:
+        return self._by_model.get(model_id) or self._by_model.get("*") or Placement()
 
 
-def _entry(text: str) -> tuple[str, Place]:
+def _entry(text: str) -> tuple[str, Placement]:
     model, _, where = text.partition("=")
     device, dtype = where.strip(), ""
     head, _, tail = device.rpartition(":")
@@ -122,13 +124,13 @@ def _entry(text: str) -> tuple[str, Place]:
     kind, _, index = device.partition(":")
     if not model or kind not in ("auto", CPU, "cuda") or (index and not (kind == "cuda" and index.isdigit())):
         raise ValueError(f"{text!r} is not MODEL=DEVICE or MODEL=DEVICE:DTYPE, such as *=auto or org/name=cuda:0:bf16")
-    return model.strip(), Place(device, dtype)
+    return model.strip(), Placement(device, dtype)
 
 
 def resident_bytes(process_id: int | None = None) -> int:
-    """What a process takes of the machine's memory, this one by default.
+    """Returns the resident memory of a process, by default this one.
 
-    Where the system does not say, the most this process ever took, and 0 for others.
+    On systems without /proc: the peak of this process, and 0 for other processes.
     """
     statm = _PROC / str(process_id or "self") / "statm"
     with suppress(OSError):
@@ -141,14 +143,14 @@ def resident_bytes(process_id: int | None = None) -> int:
 
 @cache
 def limit_bytes() -> int:
-    """What the machine, or the container, has of memory."""
+    """Returns the memory of the machine, or the limit of the container."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    told = [file.read_text(encoding="ascii").strip() for file in _LIMITS if file.exists()]
-    return min([machine, *(int(text) for text in told if text.isdigit())])
+    limits = [file.read_text(encoding="ascii").strip() for file in _LIMITS if file.exists()]
+    return min([machine, *(int(text) for text in limits if text.isdigit())])
 
 
 def trim() -> None:
-    """Has the allocator give freed memory back to the system, where it can be asked to."""
+    """Returns freed memory from the allocator to the system, if the C library supports it."""
     if sys.platform == "linux" and (malloc_trim := _malloc_trim()):
         malloc_trim(0)
 

@@ -1,14 +1,16 @@
-"""What an expert offers: kinds of task, models for them, and how to load these.
+"""Tasks and models that an expert offers, read from its package.
 
-An expert is a package. Its parts:
+An expert is a package with these files:
 
-    tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
-                 PRELOAD: ids of the models loaded before it is ready, in that order, instead of all;
+    tasks.py     TASKS: Loader by task name; optional:
+                 REQUIRES: by model id, the Python module that the model requires;
+                 PRELOAD: ids of the models to load before the expert is ready, in that order, instead of all;
                  ISOLATED: modules of engines that run in worker processes;
-                 DEVICES: what its engine knows of GPUs, and of commits (devices.Devices, devices.Repositories);
-                 or EXPERT alone, where what it offers is known only when it starts: given name and version, the Expert
+                 DEVICES: the engine's devices.Devices or devices.Repositories.
+                 Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
+                 are known only at startup.
     models.json  its ModelCards
-    tasks.json   TaskSpecs of the kinds of task that are not standard, if it has any
+    tasks.json   TaskSpecs of its own tasks, besides the standard ones; optional
 """
 
 import json
@@ -44,7 +46,7 @@ _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 @dataclass(frozen=True)
 class Offer:
-    """One model for one kind of task."""
+    """One model for one task."""
 
     spec: TaskSpec
     card: ModelCard
@@ -53,20 +55,20 @@ class Offer:
 
 @dataclass(frozen=True)
 class Expert:
-    """Everything one expert offers; of several models for a task the first is its own choice."""
+    """Everything that one expert offers; the first model of a task is its default."""
 
     name: str
     offers: tuple[Offer, ...]
     preload: tuple[str, ...] = ()
-    """Ids of the models that are loaded before it is ready."""
+    """Ids of the models to load before it is ready."""
     version: str = ""
-    """Of its code; empty means unknown."""
+    """Version of its code; empty if unknown."""
     devices: Devices | None = None
-    """What its engine knows of GPUs, if it uses any."""
+    """Devices of its engine, if it uses any besides the CPU."""
     isolated_modules: tuple[str, ...] = ()
     """Modules of the engines that run in worker processes."""
-    beside: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()
-    """What is open as long as it serves; given what to call when a model's trouble comes or goes."""
+    connections: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()
+    """Opens connections for as long as it serves; receives a callback for changes of an unavailable_reason."""
 
     @property
     def takes_files(self) -> bool:
@@ -74,10 +76,10 @@ class Expert:
         return any(port.modality in FILES for offer in self.offers for port in offer.spec.inputs)
 
     def only(self, allowed: Collection[str]) -> "Expert":
-        """The same with the models that are allowed; none named allows all.
+        """Returns the expert with only the allowed models; an empty collection allows all.
 
         Raises:
-            FailedPrecondition: it has none of them.
+            FailedPrecondition: it has none of the allowed models.
         """
         if not allowed:
             return self
@@ -89,7 +91,7 @@ class Expert:
         return replace(self, offers=offers, preload=tuple(model for model in self.preload if model in allowed))
 
     def find(self, task: str, model_id: str) -> Offer:
-        """The offer for a task; without an id the first.
+        """Returns the offer for a task and model; an empty id selects the first model.
 
         Raises:
             NotFound: TASK or MODEL.
@@ -107,11 +109,11 @@ class Expert:
 
 
 def read_expert(package: str) -> Expert:
-    """The expert that is a package, less the models whose engine is not installed.
+    """Reads the expert of a package, without models whose engine is not installed.
 
     Raises:
-        FailedPrecondition: its parts contradict each other.
-        EngineNotInstalled: nothing is left.
+        FailedPrecondition: its files contradict each other.
+        EngineNotInstalled: no model is left.
     """
     tasks: Mapping[str, Any] = vars(import_module(f"{package}.tasks"))
     if made := tasks.get("EXPERT"):
@@ -128,29 +130,29 @@ def read_expert(package: str) -> Expert:
         remedy = install_command(package.rpartition(".")[2], next(filter(None, requires.values()), ""))
         raise EngineNotInstalled(f"{package} has no model whose engine is installed", remedy=remedy)
     specs = _specs(_read(folder / "tasks.json", TaskSpec))
-    offers = offered(installed, specs, tasks["TASKS"])
+    offers = build_offers(installed, specs, tasks["TASKS"])
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
     name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
     return Expert(name, offers, preload, version, devices, tuple(tasks.get("ISOLATED", ())))
 
 
-def offered(
+def build_offers(
     cards: Iterable[ModelCard], specs: Mapping[str, TaskSpec], loaders: Mapping[str, Loader]
 ) -> tuple[Offer, ...]:
-    """The cards with their specs and loaders.
+    """Combines model cards with their task specs and loaders.
 
     Raises:
-        FailedPrecondition: a card has no spec or no loader, stands there twice, or its id is no id.
+        FailedPrecondition: a card has no spec or no loader, is a duplicate, or has an invalid id.
     """
     offers: dict[tuple[str, str], Offer] = {}
     for card in cards:
         if not _MODEL_ID.fullmatch(card.id):
-            raise _contradiction(f"{card.id!r} is no id of a model: only letters, digits and . _ / - are")
+            raise _contradiction(f"{card.id!r} is not a valid model id: use only letters, digits and . _ / -")
         if card.task not in specs:
-            raise _contradiction(f"model {card.id} is for {card.task}, which is neither standard nor in tasks.json")
+            raise _contradiction(f"task {card.task} of model {card.id} is neither standard nor in tasks.json")
         if card.task not in loaders:
-            raise _contradiction(f"model {card.id} is for {card.task}, for which TASKS has no loader")
+            raise _contradiction(f"task {card.task} of model {card.id} has no loader in TASKS")
         if (card.task, card.id) in offers:
             raise _contradiction(f"model {card.id} has two cards for {card.task}")
         offers[card.task, card.id] = Offer(specs[card.task], card, loaders[card.task])
@@ -161,19 +163,19 @@ def _specs(own: Iterable[TaskSpec]) -> dict[str, TaskSpec]:
     specs = dict(standard_tasks())
     for spec in own:
         if specs.setdefault(spec.name, spec) != spec:
-            raise _contradiction(f"{spec.name} is a standard task, or stands in tasks.json twice")
+            raise _contradiction(f"task {spec.name} in tasks.json is a standard task or a duplicate")
     return specs
 
 
 def _read(file: Traversable, kind: type[Any]) -> list[Any]:
-    """The messages in a file; none if it is not there."""
+    """Reads the messages in a JSON file; none if the file does not exist."""
     if not file.is_file():
         return []
     try:
         entries = json.loads(file.read_text(encoding="utf-8"))
         return [_parsed(entry, kind()) for entry in entries]
     except (ValueError, json_format.ParseError) as error:
-        raise _contradiction(f"{file.name} cannot be read: {error}") from error
+        raise _contradiction(f"cannot read {file.name}: {error}") from error
 
 
 def _parsed(entry: dict[str, Any], message: Message) -> Message:
@@ -181,16 +183,16 @@ def _parsed(entry: dict[str, Any], message: Message) -> Message:
 
 
 def _completed(card: ModelCard, module: str) -> ModelCard:
-    """The card with the version of its engine for a revision, where it names no commit, and its location."""
-    return _with(card, card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION))
+    """Returns the card with the version of its engine as the revision, unless it names a commit."""
+    return _with_revision(card, card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION))
 
 
 def _at_commit(card: ModelCard, repositories: Repositories) -> ModelCard:
-    """The card of a repository: no version says which of its commits will be loaded."""
-    return _with(card, card.revision or repositories.commit(card.id))
+    """Returns the card with the commit of its repository that will be loaded as the revision."""
+    return _with_revision(card, card.revision or repositories.commit(card.id))
 
 
-def _with(card: ModelCard, revision: str) -> ModelCard:
+def _with_revision(card: ModelCard, revision: str) -> ModelCard:
     completed = ModelCard()
     completed.CopyFrom(card)
     completed.revision = revision
@@ -202,7 +204,7 @@ def _with(card: ModelCard, revision: str) -> ModelCard:
 def _is_installed(card: ModelCard, module: str) -> bool:
     if not module or find_spec(module.partition(".")[0]):
         return True
-    log.warning("model left out, its engine is not installed", model=card.id, task=card.task, module=module)
+    log.warning("model skipped: its engine is not installed", model=card.id, task=card.task, module=module)
     return False
 
 

@@ -25,15 +25,15 @@ def is_missing_dependency(error: ModuleNotFoundError) -> bool:
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Says which package is missing."""
+    """Returns a message that names the missing package."""
     return f"the Python package {_top(error.name or '')} is not installed"
 
 
 def install_command(expert: str, module: str = "") -> str:
-    """Shell command that installs what an expert needs, into the Python that runs it.
+    """Returns the shell command that installs an expert's packages into the Python that runs it.
 
     Args:
-        expert: name of the expert; of ours, each has an extra of the same name.
+        expert: name of the expert; each expert of this project has an extra of the same name.
         module: absent module, for experts without an extra.
     """
     if expert not in _extras():

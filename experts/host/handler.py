@@ -1,8 +1,8 @@
-"""What a model is to the host: read the input, run a batch, write the output.
+"""Interface between a model and the host: prepare one input, run a batch, finish one output.
 
-A loader makes a Handler; the host decides when each of its steps runs and on which thread.
-Inputs and outputs are plain Python, by port: str for text, parsed JSON for json, Media for the rest;
-a list of these for a port that takes many.
+A loader returns a Handler; the host decides when each step runs and on which thread. Inputs and outputs are plain
+Python values by port name: str for text, parsed JSON for json, Media for the rest, and a list of these for a port that
+takes many values.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,32 +17,32 @@ Outputs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Media:
-    """Bytes of a picture, a recording, a video or a table, as they came or as they go."""
+    """Encoded bytes of an image, audio, video or table file."""
 
     content: bytes
     media_type: str
-    """IANA media type; on the way in it was found by looking at the bytes."""
+    """IANA media type; of an input it was detected from the content."""
     name: str
-    """What a person would call the file, such as "faces.png"; never a path."""
+    """File name such as "faces.png"; never a path."""
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How a model likes its batches: what a Handler may say of itself in an attribute `batching`."""
+    """Batch limits of a model; a Handler may declare them in an attribute `batching`."""
 
     items: int = 32
-    """Most items in one batch; 1: never more than one."""
+    """Maximum number of items in a batch; 1 disables batching."""
     budget: float = inf
-    """Most that a batch may cost, in the unit of the handler's cost."""
+    """Maximum cost of a batch, in the unit of the handler's cost."""
     padded: bool = False
-    """Every item is padded to the longest: a batch costs its longest item times their number."""
+    """Whether items are padded to the longest: a batch then costs its longest item times the number of items."""
 
     def cost(self, costs: Sequence[float]) -> float:
-        """What a batch of items of such costs comes to."""
+        """Returns the cost of a batch of items with the given costs."""
         return max(costs) * len(costs) if self.padded else sum(costs)
 
 
-ALONE = Batching(items=1)
+UNBATCHED = Batching(items=1)
 
 
 class Call(Protocol):
@@ -50,70 +50,73 @@ class Call(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Nobody waits for the batch any more: stop when convenient."""
+        """Whether every caller of the batch has left: the model may stop."""
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Tells how far the batch is, 0 to 1; callable from any thread."""
+        """Reports progress from 0 to 1; callable from any thread."""
 
 
 class Handler(Protocol):
-    """A loaded model. Raises InvalidRequest, naming the port, for input it cannot take.
+    """A loaded model. Raises InvalidRequest, naming the port, for input that it cannot process.
 
-    What it may have besides: `batching`, how it likes its batches; `revision`, the commit that was loaded;
-    `close()`, called on the device's thread before it is let go; `concurrent`, True if `run` only waits for isolated
-    calls (experts.host.isolation): then each call runs alone, next to others, on a CPU thread.
+    Optional attributes:
+        batching: its Batching.
+        revision: the commit that was loaded.
+        close(): frees resources; called on the device's thread before the model is unloaded.
+        concurrent: True if `run` only waits for isolated calls (experts.host.isolation): each call then runs unbatched
+            and concurrently with others, on a CPU thread.
     """
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
-        """Reads one caller's input; on a CPU thread."""
+        """Converts one call's input to an item; runs on a CPU thread."""
 
     def cost(self, item: Any) -> float:
-        """What the item adds to a batch, in the model's own unit (tokens, pixels, seconds)."""
+        """Returns what the item adds to a batch, in the model's own unit (tokens, pixels, seconds)."""
 
     def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
-        """Runs a batch, one result per item, in order; on the device's thread.
+        """Runs a batch and returns one result per item, in order; runs on the device's thread.
 
-        All items have the same parameters. If it raises, they are run again one by one.
+        All items have the same parameters. If it raises, the items are run again one by one.
         """
 
     def finish(self, raw: Any) -> Outputs:
-        """Writes one caller's output: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
+        """Converts one result to outputs: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """Why a model cannot answer for now, though it is loaded: what a Handler may say of itself in `trouble`."""
+class UnavailableReason:
+    """Why a loaded model cannot answer at present; a handler may expose it in an attribute `unavailable_reason`."""
 
     message: str
     remedy: str
 
 
-class Elsewhere(Protocol):
-    """A model that runs elsewhere: a Handler but for `run`, in whose place it is asked, on the event loop.
+class RemoteHandler(Protocol):
+    """A model that runs in another service: like a Handler, with an asynchronous `infer` instead of `run`.
 
-    Many calls are active at once, each with its own caller in `services.common.call_context`; there are no batches. A
-    call that nobody waits for any more is cancelled. It may have a `trouble` besides.
+    Calls are not batched. Many run concurrently on the event loop, each with its own caller in
+    `services.common.call_context`. A call is cancelled when its caller leaves. It may have an `unavailable_reason`.
     """
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
-        """As a Handler's."""
+        """As Handler.prepare."""
 
     def cost(self, item: Any) -> float:
-        """As a Handler's; nobody weighs it."""
+        """As Handler.cost; the host ignores it."""
 
-    def ask(self, item: Any, call: Call) -> Awaitable[Any]:
-        """What the model makes of one item."""
+    def infer(self, item: Any, call: Call) -> Awaitable[Any]:
+        """Returns the model's result for one item."""
 
     def finish(self, raw: Any) -> Outputs:
-        """As a Handler's."""
+        """As Handler.finish."""
 
 
 @dataclass(frozen=True)
 class Single:
-    """A plain function as a Handler: one call after the other, no batching."""
+    """Handler of a plain function: one call after the other, without batching."""
 
     function: Callable[[Inputs, Parameters], Outputs]
-    batching: Batching = ALONE
+    batching: Batching = UNBATCHED
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[Inputs, Parameters]:
         return inputs, parameters
@@ -133,8 +136,8 @@ class Single:
         return raw
 
 
-def is_concurrent(handler: "Handler | Elsewhere") -> bool:
-    """Whether the work is done in other processes already, so that calls need not wait for each other."""
+def is_concurrent(handler: "Handler | RemoteHandler") -> bool:
+    """Whether the handler's work runs in other processes, so that its calls need not wait for each other."""
     return bool(getattr(handler, "concurrent", False))
 
 
@@ -143,5 +146,5 @@ def single(function: Callable[[Inputs, Parameters], Outputs]) -> Handler:
     return Single(function)
 
 
-Loader = Callable[[str, str], Handler | Elsewhere]
-"""Given a model id and a device ("cpu", "cuda:0"), loads it. Heavy imports stay inside."""
+Loader = Callable[[str, str], Handler | RemoteHandler]
+"""Loads a model, given its id and a device ("cpu", "cuda:0"). Imports of heavy libraries belong inside it."""

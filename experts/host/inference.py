@@ -1,4 +1,4 @@
-"""One call through one model: its steps, on the threads where they belong."""
+"""Runs one call on one model: loads the model if needed, then runs each step on its thread."""
 
 import asyncio
 import time
@@ -6,102 +6,112 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from experts.host import strict_json, telemetry
-from experts.host.batcher import Queue, Ran
+from experts.host.batcher import BatchedResult, Batcher
 from experts.host.handler import is_concurrent
-from experts.host.loaded_model import Loaded
+from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
-from experts.host.model_errors import blaming
-from experts.host.model_slot import Model
-from experts.host.pipeline_threads import Journey, Steps
-from experts.host.threads import Threads
+from experts.host.model_errors import translate_model_errors
+from experts.host.model_slot import ModelSlot
+from experts.host.pipeline_threads import CallSteps, PipelinedCall
+from experts.host.threads import ThreadPool
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Done(Generic[T]):
-    """What a call came to."""
+class InferenceResult(Generic[T]):
+    """Result of a call and the time it took."""
 
     result: T
     busy_seconds: float
-    """Its own: waiting excluded, and of the batch only its share."""
+    """The call's own steps and its share of the batch, without waiting."""
 
 
 class Inference:
-    """Runs calls; the CPU threads are shared by all models."""
+    """Runs calls.
 
-    def __init__(self, cpu: Threads) -> None:
+    Args:
+        cpu: threads for reading inputs and writing outputs, shared by all models.
+    """
+
+    def __init__(self, cpu: ThreadPool) -> None:
         self._cpu = cpu
 
-    async def run(self, model: Model, steps: Steps[T]) -> Done[T]:
-        """Loads the model if it is not, and gives it one call.
+    async def run(self, model: ModelSlot, steps: CallSteps[T]) -> InferenceResult[T]:
+        """Runs one call, after loading the model if necessary.
 
         Raises:
-            InvalidRequest: the model cannot take the input.
+            InvalidRequest: the model cannot process the input.
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: the input or the result does not fit.
-            ModelFailed: the model broke; the cause is in the log.
+            ModelFailed: the model failed; the log has the cause.
         """
-        queue = model.queue
-        async with model.used(steps.call) as loaded:
-            with blaming(model.id):
-                if hasattr(loaded.handler, "ask"):
-                    ran, result = await self._elsewhere(loaded, queue, steps)
+        batcher = model.batcher
+        async with model.use(steps.call) as loaded:
+            with translate_model_errors(model.id):
+                if hasattr(loaded.handler, "infer"):
+                    ran, result = await self._run_remote(loaded, batcher, steps)
                 elif is_concurrent(loaded.handler):
-                    ran, result = await self._concurrently(loaded, queue, steps)
-                elif queue.quiet and not steps.decodes:
-                    ran, result = await self._at_once(loaded, queue, steps)
+                    ran, result = await self._run_concurrently(loaded, batcher, steps)
+                elif batcher.is_idle and not steps.decodes_files:
+                    ran, result = await self._run_directly(loaded, batcher, steps)
                 else:
-                    ran, result = await self._in_turn(model.task, loaded, queue, steps)
-        own = steps.watch.seconds
-        model.times.add(own + ran.seconds)
-        return Done(result, own + ran.share)
+                    ran, result = await self._run_batched(model.task, loaded, batcher, steps)
+        own = steps.stopwatch.seconds
+        model.latency.add(own + ran.seconds)
+        return InferenceResult(result, own + ran.share)
 
-    async def _at_once(self, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
-        """On the device's thread alone: there is nothing to overlap with, and each change of threads costs 0.1 ms."""
+    async def _run_directly(
+        self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
+    ) -> tuple[BatchedResult, T]:
+        """Runs all steps on the device's thread: without other calls, each change of threads only costs 0.1 ms."""
 
-        def whole() -> tuple[Ran, T | None, bool]:
-            with cpus().used(steps.call):
+        def run_all() -> tuple[BatchedResult, T | None, bool]:
+            with cpus().metered(steps.call):
                 item, cost = steps.prepare(loaded)
-                ran = queue.run_alone(loaded, item, cost, steps.call)
-                if queue.shared:  # others came meanwhile: the device is theirs
+                ran = batcher.run_alone(loaded, item, cost, steps.call)
+                if batcher.has_multiple_calls:  # others arrived meanwhile and need the device
                     return ran, None, False
                 return ran, steps.finish(loaded, ran.raw), True
 
-        ran, result, finished = await queue.thread.run(whole)
+        ran, result, finished = await batcher.thread.run(run_all)
         if not finished:
             result = await self._cpu.run(steps.finish, loaded, ran.raw)
         return ran, result  # type: ignore[return-value]  # it is finished now
 
-    async def _concurrently(self, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
-        """On one CPU thread, which waits for worker processes: no call waits for another."""
+    async def _run_concurrently(
+        self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
+    ) -> tuple[BatchedResult, T]:
+        """Runs the call on one CPU thread, which waits for worker processes; calls do not wait for each other."""
 
-        def whole() -> tuple[Ran, T]:
+        def run_all() -> tuple[BatchedResult, T]:
             if steps.call.cancelled:
                 raise asyncio.CancelledError
             item, _ = steps.prepare(loaded)
-            ran = queue.run_concurrently(loaded, item, steps.call)
+            ran = batcher.run_concurrently(loaded, item, steps.call)
             return ran, steps.finish(loaded, ran.raw)
 
-        with queue.elsewhere():
-            return await self._cpu.run(whole)
+        with batcher.count_running():
+            return await self._cpu.run(run_all)
 
-    async def _elsewhere(self, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
-        """By a model that runs elsewhere: no call waits for another."""
+    async def _run_remote(self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]) -> tuple[BatchedResult, T]:
+        """Runs the call by a RemoteHandler on the event loop; calls do not wait for each other."""
         item, _ = await self._cpu.run(steps.prepare, loaded)
-        with queue.elsewhere():
+        with batcher.count_running():
             began = time.monotonic()
             try:
-                with telemetry.running(queue.model_id, 1, ()):
-                    raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
+                with telemetry.batch_span(batcher.model_id, 1, ()):
+                    raw = await loaded.handler.infer(item, steps.call)  # type: ignore[union-attr]  # a RemoteHandler
             finally:
                 seconds = time.monotonic() - began
                 if loaded.pool:
-                    steps.call.uses(loaded.pool.name, seconds)
-            telemetry.ran(queue.model_id, 1, seconds)
-        return Ran(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
+                    steps.call.add_usage(loaded.pool.name, seconds)
+            telemetry.record_batch(batcher.model_id, 1, seconds)
+        return BatchedResult(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
 
-    async def _in_turn(self, task: str, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
-        """In a batch; input is read and output written while the device is at other calls."""
-        kind = f"{task} {strict_json.write(steps.parameters)}"
-        return await Journey(self._cpu, queue, loaded, kind, steps).made()
+    async def _run_batched(
+        self, task: str, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
+    ) -> tuple[BatchedResult, T]:
+        """Runs the call in a batch; input is read and output written while the device runs other calls."""
+        batch_key = f"{task} {strict_json.write(steps.parameters)}"
+        return await PipelinedCall(self._cpu, batcher, loaded, batch_key, steps).result()

@@ -1,4 +1,4 @@
-"""What a call gives on the ports of its task: its form, checked before anything waits."""
+"""Validates the inputs of a call against the ports of its task, before the call waits for anything."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import InvalidRequest
 
-MOST_VALUES = 1_000
-"""Of one port that takes many."""
+MAX_VALUES = 1_000
+"""Maximum number of values of a port that takes many."""
 
 _NAMES = {
     MODALITY_TEXT: "text",
@@ -42,33 +42,33 @@ MEDIA_TYPES = {
     ),
     MODALITY_JSON: ("application/json",),
 }
-"""How the media types begin that may stand for a modality."""
+"""Prefixes of the media types that each modality accepts."""
 
 _INLINE = {MODALITY_TEXT: "text", MODALITY_TABLE: "json", MODALITY_JSON: "json"}
-"""Which kind of value may carry a modality beside an artifact."""
+"""Kind of inline value that each modality accepts, besides artifacts."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """What a call gives on one port, right in form. A port that takes one value has one."""
+    """Validated values of one input port."""
 
     port: Port
     values: Sequence[Value]
 
 
-class Form:
-    """The ports of one kind of task, as calls must fill them."""
+class InputValidator:
+    """Validates inputs against the ports of one task."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self._task = spec.name
         self._ports = {port.name: port for port in spec.inputs}
 
     def read(self, request: InferRequest, *, max_bytes: int) -> list[Argument]:
-        """What a call gives on the ports of its task.
+        """Returns the validated inputs of a call.
 
         Raises:
-            InvalidRequest: names the port that is unknown, missing or given what it does not take; TOO_LARGE, naming
-                the largest, where they have more than max_bytes together, or one of them too many values.
+            InvalidRequest: names the port that is unknown, missing or has a value of the wrong kind; TOO_LARGE if one
+                port has too many values, or all inputs together exceed max_bytes (names the largest).
         """
         if unknown := [name for name in (*request.inputs, *request.lists) if name not in self._ports]:
             name, known = min(unknown), ", ".join(self._ports)
@@ -91,12 +91,14 @@ class Form:
             return [request.inputs[name]]
         values: Sequence[Value] = request.lists[name].values if many else []
         if port.required and not values:
-            raise InvalidRequest(f"{self._task} needs the input {name}", port=name, remedy=f"send {name_of(port)}")
+            raise InvalidRequest(
+                f"{self._task} needs the input {name}", port=name, remedy=f"send {describe_port(port)}"
+            )
         return values
 
 
 FILES = (MODALITY_IMAGE, MODALITY_AUDIO, MODALITY_VIDEO)
-"""Modalities that are decoded."""
+"""Modalities whose files are decoded."""
 
 
 def has_files(given: Iterable[Argument]) -> bool:
@@ -105,20 +107,20 @@ def has_files(given: Iterable[Argument]) -> bool:
 
 
 def _checked(argument: Argument) -> int:
-    """How many bytes there are on one port, each value being of a kind that it takes."""
-    _check_number(argument)
+    """Validates the values of one port and returns their bytes."""
+    _check_count(argument)
     size, port = 0, argument.port
     for value in argument.values:
         kind = value.WhichOneof("kind")
-        _check_form(port, value, kind)
+        _check_kind(port, value, kind)
         size += value.artifact.size_bytes if kind == "artifact" else len(value.text or value.json)
     return size
 
 
-def _check_number(argument: Argument) -> None:
-    if len(argument.values) > MOST_VALUES:
+def _check_count(argument: Argument) -> None:
+    if len(argument.values) > MAX_VALUES:
         raise InvalidRequest(
-            f"input {argument.port.name} has {len(argument.values)} values, the limit is {MOST_VALUES}",
+            f"input {argument.port.name} has {len(argument.values)} values, the limit is {MAX_VALUES}",
             port=argument.port.name,
             reason="TOO_LARGE",
             remedy="send fewer at a time",
@@ -126,35 +128,39 @@ def _check_number(argument: Argument) -> None:
 
 
 def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> None:
-    """Whether what is given on the ports, so many bytes each, is not too much together.
+    """Checks the total size of the inputs, given as bytes by port.
 
     Raises:
-        InvalidRequest: TOO_LARGE, naming the port that has most.
+        InvalidRequest: TOO_LARGE, naming the port with the most bytes.
     """
     size = sum(size for _, size in sizes)
     if size > max_bytes:
         raise InvalidRequest(
-            f"the input has {size:,} bytes together, the limit is {max_bytes:,}",
+            f"the inputs have {size:,} bytes in total, the limit is {max_bytes:,}",
             port=max(sizes, key=itemgetter(1))[0],
             reason="TOO_LARGE",
             remedy="send smaller files, or let the operator raise EXPERT_MAX_INPUT_BYTES",
         )
 
 
-def _check_form(port: Port, value: Value, kind: str | None) -> None:
+def _check_kind(port: Port, value: Value, kind: str | None) -> None:
     if kind == "artifact":
         if not value.artifact.media_type.startswith(MEDIA_TYPES[port.modality]):
             what = value.artifact.media_type or "a file of unknown type"
             raise InvalidRequest(
-                f"input {port.name} takes {name_of(port)}, not {what}", port=port.name, remedy=f"send {name_of(port)}"
+                f"input {port.name} takes {describe_port(port)}, not {what}",
+                port=port.name,
+                remedy=f"send {describe_port(port)}",
             )
     elif kind is None or kind != _INLINE.get(port.modality):
         what = {"text": "text", "json": "JSON", None: "nothing"}[kind]
         raise InvalidRequest(
-            f"input {port.name} takes {name_of(port)}, not {what}", port=port.name, remedy=f"send {name_of(port)}"
+            f"input {port.name} takes {describe_port(port)}, not {what}",
+            port=port.name,
+            remedy=f"send {describe_port(port)}",
         )
 
 
-def name_of(port: Port) -> str:
-    """What the port takes, in words."""
+def describe_port(port: Port) -> str:
+    """Returns what the port accepts, such as "an image"."""
     return _NAMES[port.modality]

@@ -1,43 +1,45 @@
-"""How long batches take, learnt from those that ran."""
+"""Predicts how long a batch takes from its cost, by weighted linear regression over past batches."""
 
 from math import inf
 
-FADE = 0.95
-"""How much a batch still counts when the next has run."""
+DECAY = 0.95
+"""Factor by which a batch's weight falls with each later batch."""
 
-NARROW = 0.01
-"""Costs that differ by less than this share of their mean say nothing of how time grows with cost."""
+MIN_RELATIVE_SPREAD = 0.01
+"""Minimum standard deviation of costs, relative to their mean, from which a slope is estimated."""
 
 
-class Pace:
-    """A straight line through the latest batches: some seconds for any batch, and some for each unit of cost."""
+class LatencyModel:
+    """Linear model of batch latency: fixed seconds per batch plus seconds per unit of cost."""
 
     def __init__(self) -> None:
         self._weight = self._cost = self._seconds = self._squares = self._products = 0.0
         self._largest = 0.0
 
-    def learn(self, cost: float, seconds: float) -> None:
-        self._weight = self._weight * FADE + 1
-        self._cost = self._cost * FADE + cost
-        self._seconds = self._seconds * FADE + seconds
-        self._squares = self._squares * FADE + cost * cost
-        self._products = self._products * FADE + cost * seconds
-        self._largest = max(self._largest * FADE, cost)
+    def observe(self, cost: float, seconds: float) -> None:
+        """Adds a measured batch."""
+        self._weight = self._weight * DECAY + 1
+        self._cost = self._cost * DECAY + cost
+        self._seconds = self._seconds * DECAY + seconds
+        self._squares = self._squares * DECAY + cost * cost
+        self._products = self._products * DECAY + cost * seconds
+        self._largest = max(self._largest * DECAY, cost)
 
     @property
-    def known(self) -> bool:
-        """Whether it can tell what a batch takes from what an item takes."""
+    def is_fitted(self) -> bool:
+        """Whether the observed costs differ enough to estimate a slope."""
         return self._slope() is not None
 
-    def seconds(self, cost: float) -> float:
-        """What a batch of that cost is likely to take; infinitely long before any has run.
+    def predict(self, cost: float) -> float:
+        """Returns the expected seconds of a batch; infinity before the first observation.
 
-        Beyond what has run so far it grows at least as fast as the cost: a batch too large is felt by all who wait.
+        Above the largest observed cost the prediction grows at least linearly with the cost, because an oversized
+        batch delays every waiting call.
         """
         if not self._weight:
             return inf
         if self._largest and cost > self._largest:
-            return self.seconds(self._largest) * cost / self._largest
+            return self.predict(self._largest) * cost / self._largest
         mean_cost, mean_seconds = self._cost / self._weight, self._seconds / self._weight
         slope = self._slope()
         if slope is None:
@@ -45,12 +47,12 @@ class Pace:
         return mean_seconds + slope * (cost - mean_cost)
 
     def _slope(self) -> float | None:
-        """Seconds for each unit of cost; None if all batches were alike. It leaves 0 or more for any batch."""
+        """Seconds per unit of cost, or None if all costs are similar; bounded so that predictions are not negative."""
         if not self._weight or not self._cost:
             return None
         mean_cost, mean_seconds = self._cost / self._weight, self._seconds / self._weight
         variance = self._squares / self._weight - mean_cost * mean_cost
-        if variance <= (NARROW * mean_cost) ** 2:
+        if variance <= (MIN_RELATIVE_SPREAD * mean_cost) ** 2:
             return None
         covariance = self._products / self._weight - mean_cost * mean_seconds
         return min(max(covariance / variance, 0.0), mean_seconds / mean_cost)

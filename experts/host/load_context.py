@@ -1,4 +1,4 @@
-"""What a loader may ask of the host beside the model's id and device: where and how, and whom to tell of progress."""
+"""Context of the model load in progress: revision, device, number type, and a progress callback for the loader."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,45 +6,45 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 
-def _nobody(_fraction: float, _message: str) -> None:
+def _ignore_progress(_fraction: float, _message: str) -> None:
     pass
 
 
 @dataclass(frozen=True)
-class Loading:
+class LoadContext:
     """One load of one model."""
 
     revision: str = ""
-    """The one on the model's card; empty means whichever is there."""
-    progress: Callable[[float, str], None] = _nobody
-    """Tells how far it is, 0 to 1, and at what; callable from any thread."""
+    """Revision of the model card; empty allows any revision that is present."""
+    progress: Callable[[float, str], None] = _ignore_progress
+    """Reports progress, 0 to 1, and the current activity; callable from any thread."""
     task: str = ""
     model_id: str = ""
     device: str = ""
     """Never "auto"."""
     dtype: str = ""
-    """"float32", "float16" or "bfloat16" if the operator chose one for this model; empty leaves it to the engine."""
-    fetching: bool = False
-    """Only its files are wanted: the loader ends with Fetched once all are here, before it loads any of them."""
+    """"float32", "float16" or "bfloat16" if the operator set one for this model; empty leaves it to the engine."""
+    fetch_only: bool = False
+    """Only download the files: the loader raises FilesFetched when all are present, before it loads any of them."""
 
 
-class Fetched(Exception):  # it is no error
-    """All that a model needs is on this machine."""
+class FilesFetched(Exception):  # raised on success, too
+    """All files that a model needs are on this machine."""
 
 
-_NOTHING = Loading()
-_current: ContextVar[Loading] = ContextVar("loading", default=_NOTHING)
+_NO_LOAD = LoadContext()
+_current: ContextVar[LoadContext] = ContextVar("load_context", default=_NO_LOAD)
 
 
-def current() -> Loading:
-    """The load under way, as seen by the loader: on its own thread, and for as long as it runs."""
+def current() -> LoadContext:
+    """Returns the context of the load in progress; valid on the loader's thread until the loader returns."""
     return _current.get()
 
 
 @contextmanager
-def told(loading: Loading) -> Iterator[None]:
-    """For the host: what is loaded inside the block, or on threads started from it, sees this."""
-    token = _current.set(loading)
+def use(context: LoadContext) -> Iterator[None]:
+    """Sets the context of loads within the block, and on threads that are started from it."""
+    token = _current.set(context)
     try:
         yield
     finally:

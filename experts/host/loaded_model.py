@@ -1,77 +1,77 @@
-"""A model in memory, and what was learnt of it there."""
+"""A model in memory, with the batch limits and latencies learnt while it runs."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
-from experts.host.handler import Batching, Elsewhere, Handler, Trouble
-from experts.host.latency_model import Pace
-from experts.host.metering import Pool, User, cpus
+from experts.host.handler import Batching, Handler, RemoteHandler, UnavailableReason
+from experts.host.latency_model import LatencyModel
+from experts.host.metering import MeteredCall, Pool, cpus
 
-_RECOVERY = 1.1
+_RECOVERY_FACTOR = 1.1
 
 
 @dataclass(eq=False)
-class Loaded:
-    """A model in memory, and what was learnt of it there."""
+class LoadedModel:
+    """A model in memory, with the batch limits and latencies learnt while it runs."""
 
-    handler: Handler | Elsewhere
+    handler: Handler | RemoteHandler
     pool: Pool | None = None
-    """What it computes on beside the CPUs."""
-    pace: Pace = field(default_factory=Pace)
-    ceiling: float = inf
-    """Most that a batch may cost, since a larger one did not fit."""
-    _warm: bool = False
+    """The pool of the device it computes on, besides the CPUs."""
+    latency_model: LatencyModel = field(default_factory=LatencyModel)
+    max_batch_cost: float = inf
+    """Maximum cost of a batch, lowered after a batch ran out of memory."""
+    _is_warm: bool = False
 
     @property
     def batching(self) -> Batching:
-        """How it likes its batches, as far as memory allows."""
+        """The handler's batch limits, reduced to what fits into memory."""
         own: Batching = getattr(self.handler, "batching", None) or Batching()
-        return own if own.budget <= self.ceiling else Batching(own.items, self.ceiling, own.padded)
+        return own if own.budget <= self.max_batch_cost else Batching(own.items, self.max_batch_cost, own.padded)
 
     @property
     def revision(self) -> str:
-        """The commit that was loaded, if the model knows."""
+        """The commit that was loaded; empty if the handler does not report it."""
         return getattr(self.handler, "revision", None) or ""
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes, if the model knows better than this process can measure."""
+        """Memory use as reported by the handler; 0 if the host has to measure it."""
         return getattr(self.handler, "memory_bytes", None) or 0
 
     @property
-    def trouble(self) -> Trouble | None:
-        """Why it cannot answer for now, if it says so."""
-        return getattr(self.handler, "trouble", None)
+    def unavailable_reason(self) -> UnavailableReason | None:
+        """Why it cannot answer at present, if the handler reports a reason."""
+        return getattr(self.handler, "unavailable_reason", None)
 
-    def computing(self, user: User) -> AbstractContextManager[object]:
-        """Whoever has it run within the block uses what it computes on."""
-        return _both(cpus(), self.pool, user) if self.pool else cpus().used(user)
+    def metered(self, call: MeteredCall) -> AbstractContextManager[object]:
+        """Charges the computing time within the block to a call."""
+        return _both(cpus(), self.pool, call) if self.pool else cpus().metered(call)
 
-    def ran(self, cost: float, seconds: float) -> None:
-        """A batch ran well, and took so long; the first says nothing, engines warm up on it."""
-        if self._warm:
-            self.pace.learn(cost, seconds)
-        self._warm = True
-        self.ceiling *= _RECOVERY  # what was short of memory may have it now
+    def record_batch(self, cost: float, seconds: float) -> None:
+        """Records a batch that succeeded; the first one is ignored because engines warm up on it."""
+        if self._is_warm:
+            self.latency_model.observe(cost, seconds)
+        self._is_warm = True
+        self.max_batch_cost *= _RECOVERY_FACTOR  # a shortage of memory may have passed
 
-    def did_not_fit(self, cost: float) -> None:
-        """A batch ran out of memory."""
-        self.ceiling = cost / 2
+    def record_out_of_memory(self, cost: float) -> None:
+        """Halves the maximum batch cost after a batch of this cost ran out of memory."""
+        self.max_batch_cost = cost / 2
 
-    def end(self) -> None:
-        """Ends the process in which it is, if that is one of its own."""
+    def end_process(self) -> None:
+        """Ends the model's own process, if it has one."""
         if hasattr(self.handler, "kill"):
             self.close()
 
     def close(self) -> None:
-        """Lets the model clean up; on the device's thread."""
+        """Lets the handler clean up; called on the device's thread."""
         if close := getattr(self.handler, "close", None):
             close()
 
 
 @contextmanager
-def _both(one: Pool, other: Pool, user: User) -> Iterator[None]:
-    with one.used(user), other.used(user):
+def _both(one: Pool, other: Pool, call: MeteredCall) -> Iterator[None]:
+    with one.metered(call), other.metered(call):
         yield

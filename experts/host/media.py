@@ -1,4 +1,4 @@
-"""Pictures and pages as models take them: decoded in a worker process within limits, and encoded again."""
+"""Decodes images and document pages in a worker process within limits, and encodes images."""
 
 import io
 import warnings
@@ -23,28 +23,31 @@ MAX_PIXELS = 100_000_000
 MAX_FRAMES = pdf.MAX_PAGES
 
 _FORMATS = ("PNG", "JPEG", "MPO", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "HEIF", "PPM", "JPEG2000", "ICO")
-"""No others: some decoders start programs, and most are hardly ever tried."""
+"""Other decoders of Pillow are disabled: some start programs, and most are rarely tested."""
 _STRIP_PIXELS = 1 << 20
-_PICTURES_REMEDY = "Send a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC picture, or a PDF."
+_FORMATS_REMEDY = "Send a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image, or a PDF."
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a document, or the one picture."""
+    """One page of a document, or a single image."""
 
     number: int
     width: float
     height: float
     lines: tuple[Line, ...]
-    """The file's own text, placed in the dots of the picture; empty where there is none and that has to be read."""
+    """The text embedded in the file, in pixel coordinates of the page image; empty if the page needs OCR."""
     picture: "Callable[[], Image]"
-    """Draws or decodes the page, in RGB."""
+    """Renders or decodes the page, in RGB."""
 
 
 def open_image(media: Media, *, port: str = "image", alpha: bool = False) -> "Image":
-    """The picture upright and in RGB; of several frames the first; a PDF of one page is the picture of that page.
+    """Decodes an image upright and in RGB: the first of several frames, or the only page of a PDF.
 
-    Transparency lies on white, or is kept (RGBA) where asked for.
+    Args:
+        media: the file.
+        port: its input port.
+        alpha: whether to keep transparency (RGBA) instead of blending it with white.
 
     Raises:
         InvalidRequest: it cannot be decoded, is too large, or DECODE_LIMIT.
@@ -53,7 +56,7 @@ def open_image(media: Media, *, port: str = "image", alpha: bool = False) -> "Im
 
 
 def pages(media: Media, *, port: str = "image") -> list[Page]:
-    """The pages of a PDF, the frames of a TIFF, or the one picture.
+    """Returns the pages of a PDF, the frames of a TIFF, or the single image.
 
     Raises:
         InvalidRequest: it cannot be decoded, is too large, or DECODE_LIMIT.
@@ -71,24 +74,24 @@ def _picture_of(media: Media, number: int, port: str, budget: Budget) -> "Image"
 
 
 def png(image: "Image", name: str) -> Media:
-    """The picture without loss, packed lightly: packing tight takes seconds for a photo and saves little."""
+    """Encodes an image as PNG with light compression: more takes seconds for a photo and saves little."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG", compress_level=1)
     return Media(buffer.getvalue(), "image/png", name)
 
 
 def box(corners: "Sequence[float]") -> dict[str, float]:
-    """Where something is in a picture, as results say it: left, upper, right and lower edge, to a tenth of a pixel."""
-    return {side: round(place, 1) for side, place in zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)}
+    """Returns a bounding box as results state it: left, upper, right and lower edge, to a tenth of a pixel."""
+    return {side: round(edge, 1) for side, edge in zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)}
 
 
 def renamed(media: Media, suffix: str, extension: str) -> str:
-    """A name for what was made of a file: photo.jpg becomes photo-faces.png."""
+    """Returns the name of a file derived from another: photo.jpg becomes photo-faces.png."""
     stem = PurePosixPath(media.name.replace("\\", "/")).stem or "file"
     return f"{stem}-{suffix}.{extension}"
 
 
-# ------------------------------------------------------- what runs in a worker process
+# ------------------------------------------------------- in a worker process
 
 
 def decode_here(media: Media, port: str = "image", alpha: bool = False) -> "Image":  # arguments travel by position
@@ -115,8 +118,8 @@ def _read_pages(media: Media, port: str) -> list[pdf.PdfPage]:
         frames = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         if frames > MAX_FRAMES:
             raise InvalidRequest(
-                f"{media.name} has {frames} pages; at most {MAX_FRAMES} are read at once.",
-                remedy="Split it and send the parts one by one.",
+                f"{media.name} has {frames} pages; the limit is {MAX_FRAMES}.",
+                remedy="Split it and send the parts separately.",
                 port=port,
             )
         image.load()
@@ -128,8 +131,8 @@ def _only_page(media: Media, port: str) -> pdf.PdfPage:
     found = _read_pages(media, port)
     if len(found) > 1:
         raise InvalidRequest(
-            f"{media.name} has {len(found)} pages where one picture is wanted.",
-            remedy="Send the page you mean on its own.",
+            f"{media.name} has {len(found)} pages; the input takes one image.",
+            remedy="Send a file with only the page to process.",
             port=port,
         )
     return found[0]
@@ -137,7 +140,7 @@ def _only_page(media: Media, port: str) -> pdf.PdfPage:
 
 @cache
 def _pillow() -> Any:
-    """Pillow, told once what it may read and how much."""
+    """Imports Pillow and configures its size limit and formats once."""
     from PIL import Image
 
     Image.init()
@@ -153,7 +156,7 @@ def _pillow() -> Any:
 
 @contextmanager
 def _decoding(media: Media, port: str) -> "Iterator[Image]":
-    """Opens the picture; whatever the decoder says against the bytes becomes one clear refusal."""
+    """Opens an image; raises InvalidRequest for any error of the decoder."""
     pillow = _pillow()
     bombs = (pillow.DecompressionBombError, pillow.DecompressionBombWarning)
     try:
@@ -167,17 +170,19 @@ def _decoding(media: Media, port: str) -> "Iterator[Image]":
     except bombs as error:
         raise _too_large(media, port, "too many pixels") from error
     except pillow.UnidentifiedImageError as error:
-        raise InvalidRequest(f"{media.name} is not a picture.", remedy=_PICTURES_REMEDY, port=port) from error
-    except Exception as error:  # decoders raise anything on broken bytes
         raise InvalidRequest(
-            f"{media.name} is damaged: the picture in it cannot be decoded.",
+            f"cannot decode {media.name}: it is not a supported image.", remedy=_FORMATS_REMEDY, port=port
+        ) from error
+    except Exception as error:  # decoders raise any exception on corrupted data
+        raise InvalidRequest(
+            f"cannot decode {media.name}: the image data is corrupted.",
             remedy="Send the original, or open it and save it again.",
             port=port,
         ) from error
 
 
 def _check_size(image: "Image", media: Media, port: str) -> None:
-    """Before anything is decoded: the header says how large it will be."""
+    """Checks the size in the header, before anything is decoded."""
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise _too_large(media, port, f"{width} x {height} pixels")
@@ -185,26 +190,26 @@ def _check_size(image: "Image", media: Media, port: str) -> None:
 
 def _too_large(media: Media, port: str, size: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{media.name} has {size}; at most {MAX_PIXELS // 1_000_000} million are decoded.",
-        remedy="Send a smaller version of the picture.",
+        f"{media.name} has {size}; the limit is {MAX_PIXELS // 1_000_000} million.",
+        remedy="Send a smaller version of the image.",
         port=port,
     )
 
 
 def _upright(image: "Image", *, alpha: bool) -> "Image":
-    """The picture in RGB, or RGBA, turned as its metadata say.
+    """Converts an image to RGB or RGBA and applies the orientation in its metadata.
 
-    It is made strip by strip: a picture of the largest size fits into the limit on memory twice, not four times.
+    The conversion runs in strips, because an image of the maximum size fits into the memory limit only twice.
     """
     from PIL import ExifTags, ImageOps
 
     image.load()
-    see_through = image.has_transparency_data
-    mode = "RGBA" if alpha and see_through else "RGB"
+    is_transparent = image.has_transparency_data
+    mode = "RGBA" if alpha and is_transparent else "RGB"
     if image.mode == mode:
         ImageOps.exif_transpose(image, in_place=True)
         return image
-    convert = _converter(image, mode, on_white=see_through and not alpha)
+    convert = _converter(image, mode, on_white=is_transparent and not alpha)
     upright: Image = _pillow().new(mode, image.size)
     for box in _strips(image.size):
         upright.paste(convert(image.crop(box)), box)
@@ -223,7 +228,7 @@ def _strips(size: tuple[int, int]) -> "Iterator[tuple[int, int, int, int]]":
 
 
 def _converter(image: "Image", mode: str, *, on_white: bool) -> "Callable[[Image], Image]":
-    """Converts a part of the picture."""
+    """Returns a function that converts a part of the image."""
     if image.mode.startswith(("I", "F")):
         low, high = _extremes(image)
         return lambda strip: _eight_bit(strip, low, high).convert(mode)
@@ -231,16 +236,16 @@ def _converter(image: "Image", mode: str, *, on_white: bool) -> "Callable[[Image
         return lambda strip: strip.convert(mode)
     pillow = _pillow()
 
-    def laid_on_white(strip: "Image") -> "Image":
+    def blend_with_white(strip: "Image") -> "Image":
         white: Image = pillow.new("RGBA", strip.size, "white")
         white.alpha_composite(strip.convert("RGBA"))
         return white.convert(mode)
 
-    return laid_on_white
+    return blend_with_white
 
 
 def _extremes(image: "Image") -> tuple[float, float]:
-    """The values that become black and white."""
+    """Returns the pixel values that become black and white."""
     import numpy as np
 
     if image.mode != "F":
@@ -253,7 +258,7 @@ def _extremes(image: "Image") -> tuple[float, float]:
 
 
 def _eight_bit(strip: "Image", low: float, high: float) -> "Image":
-    """Pillow cuts deeper greys off at white instead of scaling them."""
+    """Scales grey values to 8 bits; Pillow would clip them to white."""
     import numpy as np
 
     values = np.asarray(strip, dtype=np.float32)

@@ -1,7 +1,7 @@
-"""What calls use: seconds of CPUs and of devices, shared out among those that are at work at the same time.
+"""Usage metering: seconds of CPUs and devices, divided among the calls that run at the same time.
 
-So what all calls used together is never more than what the process did, and the seconds of a GPU never more than went
-by. What the process does meanwhile for nobody in particular is theirs, too.
+The calls together are never charged more than the process used, nor more GPU seconds than elapsed. Background work of
+the process during a call is charged to the active calls, too.
 """
 
 import re
@@ -17,72 +17,72 @@ from typing import Protocol
 
 from experts.host.devices import CPU
 
-ELSEWHERE = "elsewhere"
-"""The pool of models that run in nobody's process here, if it has no other name."""
+REMOTE_POOL = "elsewhere"
+"""Default pool of models that run in other services."""
 
 Clock = Callable[[], float]
 
 
 class Meter:
-    """Shares what a clock counts equally among those who are at work.
+    """Divides the seconds of a clock equally among concurrent users.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic, in seconds.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._at_work = 0
-        self._last = self._each = 0.0
+        self._users = 0
+        self._last = self._seconds_per_user = 0.0
 
     def begin(self) -> float:
-        """Somebody begins to work; gives what `end` wants to know."""
+        """Starts one use; returns the argument for `end`."""
         with self._lock:
-            self._share()
-            self._at_work += 1
-            return self._each
+            self._divide()
+            self._users += 1
+            return self._seconds_per_user
 
     def end(self, begun: float) -> float:
-        """Somebody has worked; gives the seconds that were theirs."""
+        """Ends one use; returns its share of the seconds."""
         with self._lock:
-            self._share()
-            self._at_work -= 1
-            return self._each - begun
+            self._divide()
+            self._users -= 1
+            return self._seconds_per_user - begun
 
-    def _share(self) -> None:
+    def _divide(self) -> None:
         now = self._clock()
-        if self._at_work:
-            self._each += max(0.0, now - self._last) / self._at_work
-        self._last = max(self._last, now)  # a process that ends just now is missing for a moment
+        if self._users:
+            self._seconds_per_user += max(0.0, now - self._last) / self._users
+        self._last = max(self._last, now)  # the clock falls briefly while the usage of an ended process is transferred
 
 
-class User(Protocol):
-    """A call, or a batch of them."""
+class MeteredCall(Protocol):
+    """A call, or a batch of calls, that is charged for usage."""
 
-    def uses(self, pool: str, seconds: float) -> None: ...
+    def add_usage(self, pool: str, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Machines with one price, and how their seconds are counted here."""
+    """Machines with one price, and the meter of their seconds in this process."""
 
     name: str
     meter: Meter = field(default_factory=Meter)
     _thread: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
-    def used(self, user: User) -> AbstractContextManager[None]:
-        """Whoever works within the block uses the pool; a block of the same thread around it counts for both."""
-        return _NOT_AGAIN if hasattr(self._thread, "use") else _Use(self, user)
+    def metered(self, call: MeteredCall) -> AbstractContextManager[None]:
+        """Charges the seconds of the block to the call; a nested block on the same thread is not charged again."""
+        return _NOT_AGAIN if hasattr(self._thread, "use") else _Use(self, call)
 
 
 class _Use:
-    """One thread that is at work."""
+    """The metered block of one thread."""
 
-    __slots__ = ("_begun", "_pool", "_user")
+    __slots__ = ("_begun", "_call", "_pool")
 
-    def __init__(self, pool: Pool, user: User) -> None:
-        self._pool, self._user = pool, user
+    def __init__(self, pool: Pool, call: MeteredCall) -> None:
+        self._pool, self._call = pool, call
 
     def __enter__(self) -> None:
         self._pool._thread.use = self  # noqa: SLF001  # a part of it
@@ -90,7 +90,7 @@ class _Use:
 
     def __exit__(self, *_: object) -> None:
         del self._pool._thread.use  # noqa: SLF001  # likewise
-        self._user.uses(self._pool.name, self._pool.meter.end(self._begun))
+        self._call.add_usage(self._pool.name, self._pool.meter.end(self._begun))
 
 
 _NOT_AGAIN = nullcontext()
@@ -98,15 +98,15 @@ _NOT_AGAIN = nullcontext()
 
 @cache
 def cpus() -> Pool:
-    """The CPUs, as far as this process and those it has started keep them busy."""
+    """Returns the pool of the CPUs, metered by the processor time of this process and its workers."""
     return Pool(CPU, Meter(_cpu_seconds))
 
 
 class Pools:
-    """Where the models of an expert compute.
+    """Usage pools of an expert's devices.
 
     Args:
-        name: of its GPUs, and of where models run that do not run here; empty: after the GPU.
+        name: pool of its GPUs and of its remote models; empty: named after the GPU, or REMOTE_POOL.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -114,11 +114,11 @@ class Pools:
         self._devices: dict[str, Pool] = {}
 
     def of(self, device: str, product: Callable[[str], str]) -> Pool | None:
-        """A device's pool beside the CPUs; None where there are only those.
+        """Returns the pool of a device besides the CPUs; None for the CPU itself.
 
         Args:
             device: such as "cuda:0".
-            product: tells what a device is called by who made it.
+            product: returns the product name of a device.
         """
         if device == CPU:
             return None
@@ -127,34 +127,35 @@ class Pools:
         return self._devices[device]
 
     @property
-    def elsewhere(self) -> Pool:
-        return Pool(self._name or ELSEWHERE)
+    def remote(self) -> Pool:
+        """The pool of models that run in other services."""
+        return Pool(self._name or REMOTE_POOL)
 
 
-_SIGNS = re.compile(r"[^a-z0-9.]+")
+_SEPARATORS = re.compile(r"[^a-z0-9.]+")
 
 
 def gpu_name(product: str) -> str:
-    """A GPU's name in the price table: "NVIDIA L4" is gpu-l4, "Tesla T4" gpu-t4."""
+    """Returns a GPU's name in the price table: "NVIDIA L4" is gpu-l4, "Tesla T4" gpu-t4."""
     words = [word for word in product.lower().split() if word not in {"nvidia", "tesla", "geforce"}]
-    return "-".join(["gpu", *(_SIGNS.sub("-", word) for word in words)])
+    return "-".join(["gpu", *(_SEPARATORS.sub("-", word) for word in words)])
 
 
 _workers: set[int] = set()
-"""Processes that this one has started and not yet seen end."""
+"""Process ids of workers that have not ended."""
 
 
 def watch(process_id: int) -> None:
-    """What a process of ours does counts from now on."""
+    """Includes a worker process in the processor time of this process."""
     _workers.add(process_id)
 
 
 def forget(process_id: int, cpu_seconds: float = 0.0) -> None:
-    """It has ended.
+    """Removes a worker process that has ended.
 
     Args:
-        process_id: which.
-        cpu_seconds: what it has used, unless the system counts it among this process's children.
+        process_id: the process.
+        cpu_seconds: its processor time, if the system does not add it to that of this process's children.
     """
     global _ended_seconds  # noqa: PLW0603  # a counter
     with _ending:
@@ -164,7 +165,7 @@ def forget(process_id: int, cpu_seconds: float = 0.0) -> None:
 
 _ending = threading.Lock()
 _ended_seconds = 0.0
-"""What processes used that have ended and were children of another process."""
+"""Processor time of ended workers that were not children of this process."""
 
 
 def _cpu_seconds() -> float:
@@ -174,13 +175,13 @@ def _cpu_seconds() -> float:
 
 
 def cpu_seconds_of(process_id: int) -> float:
-    """Of another process, where the system has a clock for each; 0 elsewhere."""
+    """Returns the processor time of another process on Linux; 0 on other systems."""
     with suppress(OSError):
         if sys.platform == "linux":
             return time.clock_gettime(~process_id << 3 | 2)
     return 0.0
 
 
-def written(used: Mapping[str, float]) -> str:
-    """Seconds by pool as trailing metadata carries them: "cpu=0.125000,gpu-l4=0.050000"."""
+def format_usage(used: Mapping[str, float]) -> str:
+    """Formats seconds by pool for trailing metadata: "cpu=0.125000,gpu-l4=0.050000"."""
     return ",".join(f"{pool}={seconds:.6f}" for pool, seconds in dict(used).items())

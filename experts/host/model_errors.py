@@ -1,4 +1,4 @@
-"""What a model raised, as an expected failure."""
+"""Translates exceptions raised by models into service errors."""
 
 import traceback
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from services.common.errors import ModelFailed, OutOfMemory, ServiceError
 
 log = structlog.get_logger(__name__)
 
-_NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
-"""What engines say in errors that have no class of their own."""
+_OUT_OF_MEMORY_MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
+"""Parts of RuntimeError messages with which engines report a lack of memory."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was too little memory, whichever engine says so."""
+    """Whether an error of any engine means that memory ran out."""
     if isinstance(error, MemoryError | OutOfMemory) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
 
 
 @contextmanager
-def blaming(model_id: str) -> Iterator[None]:
-    """Turns what is no expected failure into one that says nothing of the input, to the caller as to the log."""
+def translate_model_errors(model_id: str) -> Iterator[None]:
+    """Raises OutOfMemory or ModelFailed for unexpected errors; neither the error nor the log quotes the input."""
     try:
         yield
     except ServiceError:
@@ -37,5 +37,5 @@ def blaming(model_id: str) -> Iterator[None]:
         log.error("model failed", model=model_id, error=type(error).__name__, where=where)  # noqa: TRY400  # the message may quote the input
         raise ModelFailed(
             f"{model_id} failed on this input: {type(error).__name__}",
-            remedy="try another input or another model; the expert's log has the place",
+            remedy="try another input or another model; the log of the expert has the stack trace",
         ) from error

@@ -1,4 +1,4 @@
-"""How models come into memory: one after the other, each on its own thread, others leaving where room is short."""
+"""Loads models one at a time, each on its own thread, and evicts others when memory is short."""
 
 import asyncio
 import time
@@ -6,174 +6,185 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from experts.host import load_context, telemetry
-from experts.host.batcher import Queue
-from experts.host.device_memory import Room
-from experts.host.devices import CPU, Devices, Place, Places, limit_bytes, resident_bytes, trim
-from experts.host.loaded_model import Loaded
+from experts.host.batcher import Batcher
+from experts.host.device_memory import DeviceMemory
+from experts.host.devices import CPU, Devices, Placement, Placements, limit_bytes, resident_bytes, trim
+from experts.host.loaded_model import LoadedModel
 from experts.host.metering import Pools
 from experts.host.model_errors import is_out_of_memory
-from experts.host.threads import Threads
+from experts.host.threads import ThreadPool
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
-    from experts.host.model_slot import Model
+    from experts.host.model_slot import ModelSlot
 
 Clock = Callable[[], float]
 
-CLEARING_SECONDS = 30.0
+EVICTION_TIMEOUT_SECONDS = 30.0
 
 CPU_SHARE, GPU_SHARE = 0.7, 0.9
-"""How much of a memory models may take where nobody set a budget; the rest is for the calls."""
+"""Default memory budget, as a share of the device's memory; the rest is for calls."""
 
 
-class Loads:
-    """What loading models share. They take turns: imports on several threads at once can deadlock.
+class ModelManager:
+    """Loads models and tracks their memory. Loads are serialized: imports on several threads at once can deadlock.
 
     Args:
-        devices: the engine's.
-        places: where the operator wants which model.
-        memory_bytes: what models may take of each device; 0 leaves some of it for the calls.
-        pools: what of the price table they use.
+        devices: the engine's devices.
+        placements: device and number type of each model, as configured by the operator.
+        memory_bytes: memory budget of each device; 0 selects the default share.
+        pools: usage pools of the devices.
         clock: seconds.
     """
 
-    def __init__(self, devices: Devices, places: Places, *, memory_bytes: int, pools: Pools, clock: Clock) -> None:
+    def __init__(
+        self, devices: Devices, placements: Placements, *, memory_bytes: int, pools: Pools, clock: Clock
+    ) -> None:
         self.clock = clock
         self.changed = asyncio.Event()
-        """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
+        """Set when a model was loaded or unloaded, or failed to load; cleared by the observer."""
         self.changes = 0
-        """How often that has happened."""
-        self.since: float | None = None
-        """When the load began that is under way, on time.monotonic()'s clock."""
-        self._devices, self._places, self._memory_bytes, self._pools = devices, places, memory_bytes, pools
-        self._turn = asyncio.Lock()
-        self._thread = Threads("devices")
-        self._rooms: dict[str, Room[Model]] = {}
+        """Number of such changes."""
+        self.loading_since: float | None = None
+        """When the load in progress started, by time.monotonic()."""
+        self._devices, self._placements, self._memory_bytes, self._pools = devices, placements, memory_bytes, pools
+        self._load_lock = asyncio.Lock()
+        self._thread = ThreadPool("devices")
+        self._memories: dict[str, DeviceMemory[ModelSlot]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def free_bytes(self) -> int:
-        """What models may still take where most is left; 0 if that is not known."""
-        return max((room.free for room in self._rooms.values()), default=0)
+        """Free memory of the device that has most; 0 if unknown."""
+        return max((memory.free_bytes for memory in self._memories.values()), default=0)
 
     @property
     def memory(self) -> dict[tuple[str, str], int]:
-        """Bytes, by device and what they are: taken by models, or their budget there."""
-        rooms = tuple(self._rooms.values())
-        return {(room.device, "models"): room.used for room in rooms} | {
-            (room.device, "budget"): room.budget for room in rooms
+        """Bytes by device and kind: "models" (in use) or "budget"."""
+        memories = tuple(self._memories.values())
+        return {(memory.device, "models"): memory.used_bytes for memory in memories} | {
+            (memory.device, "budget"): memory.budget_bytes for memory in memories
         }
 
     @property
-    def use(self) -> dict[str, float]:
-        """The share of the last moments in which each device computed, where somebody knows."""
-        found = {device: self._devices.use(device) for device in tuple(self._rooms)}
+    def utilization(self) -> dict[str, float]:
+        """Recent utilization of each device, 0 to 1, where it is known."""
+        found = {device: self._devices.utilization(device) for device in tuple(self._memories)}
         return {device: share for device, share in found.items() if share is not None}
 
-    def has_room_for(self, model: "Model") -> bool:
-        """Whether it is likely to come in without another leaving."""
-        rooms = self._rooms.values()
-        return not rooms or any(room.has(model.loaded_bytes or room.largest) for room in rooms)
+    def has_memory_for(self, model: "ModelSlot") -> bool:
+        """Whether the model probably fits without evicting another."""
+        memories = self._memories.values()
+        return not memories or any(memory.fits(model.loaded_bytes or memory.largest_bytes) for memory in memories)
 
-    async def load(self, model: "Model") -> None:
-        """Loads a model, once it is its turn and there is room.
+    async def load(self, model: "ModelSlot") -> None:
+        """Loads a model after earlier loads, once there is memory for it.
 
         Raises:
-            Exception: whatever its loader raises.
+            Exception: as raised by its loader.
         """
         self._loop = asyncio.get_running_loop()
-        async with self._turn:
-            place = self._places.of(model.id)
-            room = await self._room_at(place)
-            await room.make(_expected(model, room.device))
-            self.since = began = time.monotonic()
+        async with self._load_lock:
+            placement = self._placements.of(model.id)
+            memory = await self._select_memory(placement)
+            await memory.evict_for(_expected_bytes(model, memory.device))
+            self.loading_since = began = time.monotonic()
             try:
-                with telemetry.loading(model.id, model.task, room.device):
-                    loaded, taken = await self._fitted(room, model, place)
+                with telemetry.load_span(model.id, model.task, memory.device):
+                    loaded, taken = await self._load_with_retry(memory, model, placement)
             finally:
-                self.since = None
-            model.came_in(loaded, taken, seconds=time.monotonic() - began)
-            room.enter(model)
-            await room.make(0, keep=model)
+                self.loading_since = None
+            model.set_loaded(loaded, taken, seconds=time.monotonic() - began)
+            memory.add(model)
+            await memory.evict_for(0, keep=model)
 
-    def tell(self) -> None:
-        """A model's state is another."""
+    def notify_change(self) -> None:
+        """Signals that the state of a model has changed."""
         self.changes += 1
         self.changed.set()
 
-    def freed(self) -> None:
-        """A model is no longer used."""
-        for room in self._rooms.values():
-            room.freed.set()
+    def notify_idle(self) -> None:
+        """Signals that a model is no longer used."""
+        for memory in self._memories.values():
+            memory.freed.set()
 
-    def make_room(self, queue: Queue) -> None:
-        """Has the models leave that nobody uses where those of a queue are; to be called on the queue's thread."""
+    def free_memory(self, batcher: Batcher) -> None:
+        """Evicts idle models on the devices of a batcher's models; must be called on the batcher's thread."""
         if self._loop:
-            asyncio.run_coroutine_threadsafe(self._cleared(queue), self._loop).result(CLEARING_SECONDS)
+            eviction = asyncio.run_coroutine_threadsafe(self._evict_others(batcher), self._loop)
+            eviction.result(EVICTION_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         self._thread.close()
 
-    async def _cleared(self, queue: Queue) -> None:
-        for room in self._rooms.values():
-            if any(model.queue is queue for model in room.residents):
-                await room.clear(spare=lambda model: model.queue is queue)
+    async def _evict_others(self, batcher: Batcher) -> None:
+        for memory in self._memories.values():
+            if any(model.batcher is batcher for model in memory.residents):
+                await memory.evict_idle(excluding=lambda model: model.batcher is batcher)
 
-    async def _fitted(self, room: "Room[Model]", model: "Model", place: Place) -> tuple[Loaded, int]:
+    async def _load_with_retry(
+        self, memory: "DeviceMemory[ModelSlot]", model: "ModelSlot", placement: Placement
+    ) -> tuple[LoadedModel, int]:
+        """Loads the model; if it runs out of memory, evicts idle models and tries once more."""
         try:
-            return await model.queue.thread.run(self._measured, model, room.device, place.dtype)
+            return await model.batcher.thread.run(self._load_and_measure, model, memory.device, placement.dtype)
         except Exception as error:
-            if not is_out_of_memory(error) or not await room.clear():
+            if not is_out_of_memory(error) or not await memory.evict_idle():
                 raise
-        return await model.queue.thread.run(self._measured, model, room.device, place.dtype)
+        return await model.batcher.thread.run(self._load_and_measure, model, memory.device, placement.dtype)
 
-    def _measured(self, model: "Model", device: str, dtype: str) -> tuple[Loaded, int]:
-        """The model, and the bytes it takes; on its thread."""
-        before = self._used(device)
-        told = load_context.Loading(model.offer.card.revision, model.tell, model.task, model.id, device, dtype)
-        with load_context.told(told):
+    def _load_and_measure(self, model: "ModelSlot", device: str, dtype: str) -> tuple[LoadedModel, int]:
+        """Returns the loaded model and the bytes that it takes; on its thread."""
+        before = self._used_bytes(device)
+        context = load_context.LoadContext(
+            model.offer.card.revision, model.report_progress, model.task, model.id, device, dtype
+        )
+        with load_context.use(context):
             handler = model.offer.loader(model.id, device)
-        elsewhere = hasattr(handler, "ask")
-        loaded = Loaded(handler, self._pools.elsewhere if elsewhere else self._pools.of(device, self._devices.product))
-        return loaded, loaded.memory_bytes or max(0, self._used(device) - before)
+        is_remote = hasattr(handler, "infer")
+        loaded = LoadedModel(
+            handler, self._pools.remote if is_remote else self._pools.of(device, self._devices.product)
+        )
+        return loaded, loaded.memory_bytes or max(0, self._used_bytes(device) - before)
 
-    def _used(self, device: str) -> int:
+    def _used_bytes(self, device: str) -> int:
         return resident_bytes() if device == CPU else self._devices.memory(device).used
 
-    async def check_places(self, model_ids: Iterable[str]) -> None:
-        """Whether there is a device for each model that is to be on a certain one.
+    async def check_placements(self, model_ids: Iterable[str]) -> None:
+        """Checks that the configured device of each model exists.
 
         Raises:
-            FailedPrecondition: LOAD_FAILED, there is not.
+            FailedPrecondition: LOAD_FAILED, a device does not exist.
         """
-        for place in {self._places.of(model_id) for model_id in model_ids}:
-            if place.device != "auto":
-                await self._fitting(place)
+        for placement in {self._placements.of(model_id) for model_id in model_ids}:
+            if placement.device != "auto":
+                await self._matching_devices(placement)
 
-    async def _room_at(self, place: Place) -> "Room[Model]":
-        """Where a model is to go; of several devices that would do, the one with most room.
+    async def _select_memory(self, placement: Placement) -> "DeviceMemory[ModelSlot]":
+        """Returns the matching device with the most free memory.
 
         Raises:
-            FailedPrecondition: LOAD_FAILED, there is no such device.
+            FailedPrecondition: LOAD_FAILED, no such device exists.
         """
-        return max([await self._room(device) for device in await self._fitting(place)], key=lambda room: room.free)
+        memories = [await self._memory_of(device) for device in await self._matching_devices(placement)]
+        return max(memories, key=lambda memory: memory.free_bytes)
 
-    async def _fitting(self, place: Place) -> list[str]:
-        there = (CPU,) if place.device == CPU else await self._thread.run(self._devices.devices)
-        fitting = [device for device in there if place.device in ("auto", device, device.partition(":")[0])]
-        if not fitting:
-            known = ", ".join(dict.fromkeys([*there, CPU]))
-            remedy = f"give it one and its driver, or choose among {known} in EXPERT_DEVICES"
-            raise FailedPrecondition(f"there is no device {place.device}", reason="LOAD_FAILED", remedy=remedy)
-        return fitting
+    async def _matching_devices(self, placement: Placement) -> list[str]:
+        present = (CPU,) if placement.device == CPU else await self._thread.run(self._devices.devices)
+        matching = [device for device in present if placement.device in ("auto", device, device.partition(":")[0])]
+        if not matching:
+            known = ", ".join(dict.fromkeys([*present, CPU]))
+            remedy = f"install the device and its driver, or choose one of {known} in EXPERT_DEVICES"
+            raise FailedPrecondition(f"there is no device {placement.device}", reason="LOAD_FAILED", remedy=remedy)
+        return matching
 
-    async def _room(self, device: str) -> "Room[Model]":
-        if device not in self._rooms:
-            budget = self._memory_bytes or await self._thread.run(self._usual_budget, device)
-            self._rooms[device] = Room(device, budget, self._release)
-        return self._rooms[device]
+    async def _memory_of(self, device: str) -> "DeviceMemory[ModelSlot]":
+        if device not in self._memories:
+            budget = self._memory_bytes or await self._thread.run(self._default_budget, device)
+            self._memories[device] = DeviceMemory(device, budget, self._release)
+        return self._memories[device]
 
-    def _usual_budget(self, device: str) -> int:
+    def _default_budget(self, device: str) -> int:
         if device == CPU:
             return int(limit_bytes() * CPU_SHARE)
         return int(self._devices.memory(device).free * GPU_SHARE)
@@ -183,6 +194,6 @@ class Loads:
         await self._thread.run(trim)
 
 
-def _expected(model: "Model", device: str) -> int:
-    """What a model is likely to take: as it did last, or as its card says, else by its parameters."""
+def _expected_bytes(model: "ModelSlot", device: str) -> int:
+    """Expected memory use: measured at the last load, stated by the card, or estimated from the parameter count."""
     return model.loaded_bytes or model.offer.card.parameter_count * (4 if device == CPU else 2)

@@ -1,4 +1,4 @@
-"""One model for one kind of task: loaded once, when first asked for, kept while it is used, let go to make room."""
+"""One model for one task: loaded once on first use, kept in memory while it is used, and unloaded on eviction."""
 
 import asyncio
 import time
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import structlog
 
 from experts.host import telemetry
-from experts.host.active_calls import CallUnderWay, Step
-from experts.host.batcher import Queue
+from experts.host.active_calls import ActiveCall, ProgressUpdate
+from experts.host.batcher import Batcher
 from experts.host.expert import Offer
-from experts.host.handler import Trouble
-from experts.host.loaded_model import Loaded
-from experts.host.timing import TOLERANCE, Times
+from experts.host.handler import UnavailableReason
+from experts.host.loaded_model import LoadedModel
+from experts.host.timing import TOLERANCE, LatencyStats
 from services.common.errors import FailedPrecondition, ServiceError
 
 if TYPE_CHECKING:
-    from experts.host.model_manager import Loads
+    from experts.host.model_manager import ModelManager
 
 log = structlog.get_logger(__name__)
 
 FAILURE_SECONDS = 30.0
-"""How long a model that did not load is not tried again."""
+"""Delay before the load of a model that failed to load is tried again."""
 
 
 class State(Enum):
@@ -35,93 +35,93 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class LoadFailure:
     """Why a model did not load."""
 
     message: str
     remedy: str
     until: float
-    """When it may be tried again, on the models' clock."""
+    """When the load may be tried again, on the manager's clock."""
 
 
-class Model:
-    """One model for one kind of task; to the room it is in, a Resident."""
+class ModelSlot:
+    """One model for one task; the Resident of its device's memory."""
 
-    def __init__(self, offer: Offer, queue: Queue, loads: "Loads") -> None:
-        self.offer, self.queue = offer, queue
+    def __init__(self, offer: Offer, batcher: Batcher, manager: "ModelManager") -> None:
+        self.offer, self.batcher = offer, batcher
         self.id, self.task = offer.card.id, offer.spec.name
-        self.times = Times()
+        self.latency = LatencyStats()
         self.loaded_bytes = offer.card.loaded_bytes
-        """What it takes when loaded; measured whenever it is."""
+        """Memory use when loaded: as the card states, then as measured at the last load."""
         self.revision = offer.card.revision
-        """The card's, else the commit that was loaded last; empty until that is known."""
+        """The card's revision, or the commit that was loaded last; empty until it is known."""
         self.load_seconds = 0.0
         self.loaded_at = self.used_at = 0.0
-        self.loading: Step | None = None
-        """How far its load is, while there is one."""
-        self._loads = loads
-        self._outcome: Loaded | Failure | None = None
-        self._load: asyncio.Task[Loaded | Failure | None] | None = None
-        self._inside = self._waiting = 0
-        self._open = asyncio.Event()
-        self._open.set()
-        self._watching: set[CallUnderWay | None] = set()
+        self.load_progress: ProgressUpdate | None = None
+        """Progress of the load in progress, if any."""
+        self._manager = manager
+        self._outcome: LoadedModel | LoadFailure | None = None
+        self._load: asyncio.Task[LoadedModel | LoadFailure | None] | None = None
+        self._active = self._waiting = 0
+        self._accepting = asyncio.Event()
+        self._accepting.set()
+        self._load_observers: set[ActiveCall | None] = set()
 
     @property
     def state(self) -> State:
         if self.failure:
             return State.FAILED
-        return State.LOADABLE if self._settled is None else State.READY
+        return State.LOADABLE if self._current_outcome is None else State.READY
 
     @property
-    def failure(self) -> Failure | Trouble | None:
-        """Why it did not load, for as long as that is remembered, or is no use for now."""
-        settled = self._settled
-        return settled.trouble if isinstance(settled, Loaded) else settled
+    def failure(self) -> LoadFailure | UnavailableReason | None:
+        """Why it did not load, until the next attempt is due, or why it is unavailable although it is loaded."""
+        outcome = self._current_outcome
+        return outcome.unavailable_reason if isinstance(outcome, LoadedModel) else outcome
 
-    def check(self, revision: str) -> None:
-        """Whether it is here at a revision; empty asks for any.
+    def check_revision(self, revision: str) -> None:
+        """Checks that the model has the requested revision; an empty one accepts any.
 
         Raises:
             FailedPrecondition: REVISION.
         """
         if revision not in ("", self.revision or revision):
             raise FailedPrecondition(
-                f"{self.id} is here at revision {self.revision}, not {revision}",
+                f"{self.id} is available at revision {self.revision}, not {revision}",
                 reason="REVISION",
-                remedy="ask for that revision, or for none",
+                remedy="request the available revision, or none",
             )
 
     @property
-    def idle(self) -> bool:
-        """Nobody uses it, or waits to."""
-        return not self._inside and not self._waiting
+    def is_idle(self) -> bool:
+        """Whether no call uses it or waits for it."""
+        return not self._active and not self._waiting
 
     @property
-    def vacant(self) -> bool:
-        """Nobody uses it now."""
-        return not self._inside
+    def is_unused(self) -> bool:
+        """Whether no call uses it now."""
+        return not self._active
 
-    def used(self, call: CallUnderWay | None = None) -> AbstractAsyncContextManager[Loaded]:
-        """The model, loaded, which stays so within the block. However many come at once, it is loaded once.
+    def use(self, call: ActiveCall | None = None) -> AbstractAsyncContextManager[LoadedModel]:
+        """Returns the loaded model, which stays loaded within the block; concurrent uses share one load.
 
         Args:
-            call: is told how far the load is.
+            call: receives the progress of the load.
 
         Raises:
-            FailedPrecondition: LOAD_FAILED, now or a short while ago.
+            FailedPrecondition: LOAD_FAILED, now or within the last FAILURE_SECONDS.
         """
         return _Use(self, call)
 
-    def admit(self, *, admitting: bool) -> None:
-        """Lets further calls in, or keeps them waiting; those inside are left in peace."""
-        if admitting:
-            self._open.set()
+    def accept_calls(self, *, accepting: bool) -> None:
+        """Admits further calls, or keeps them waiting; active calls continue."""
+        if accepting:
+            self._accepting.set()
         else:
-            self._open.clear()
+            self._accepting.clear()
 
-    def came_in(self, loaded: Loaded, taken: int, *, seconds: float) -> None:
-        """It is in memory now, where it takes so many bytes, and took so long to come."""
+    def set_loaded(self, loaded: LoadedModel, taken: int, *, seconds: float) -> None:
+        """Records a successful load, the bytes it took in memory, and its duration."""
         if not self.loaded_bytes / TOLERANCE <= taken <= self.loaded_bytes * TOLERANCE:
             self.loaded_bytes = taken
         self.revision = self.offer.card.revision or loaded.revision
@@ -129,112 +129,113 @@ class Model:
         self.loaded_at = self.used_at = time.monotonic()
 
     async def unload(self) -> None:
-        """Frees its memory; nobody may be using it."""
+        """Frees its memory; no call may be using it."""
         holder, self._outcome = [self._outcome], None
-        self._loads.tell()
-        await self.queue.thread.run(_close, holder)
+        self._manager.notify_change()
+        await self.batcher.thread.run(_close, holder)
 
-    def end(self) -> None:
-        """The expert ends: a process of the model's own has to, too; what is in this one goes with it."""
-        if isinstance(self._outcome, Loaded):
-            self._outcome.end()
+    def end_process(self) -> None:
+        """Ends the model's own process, if it has one, when the expert shuts down."""
+        if isinstance(self._outcome, LoadedModel):
+            self._outcome.end_process()
 
-    def tell(self, fraction: float, message: str) -> None:
-        """How far its load is; callable from any thread."""
-        self.loading = Step(fraction, message)
-        for call in tuple(self._watching):
+    def report_progress(self, fraction: float, message: str = "") -> None:
+        """Reports the progress of its load; callable from any thread."""
+        self.load_progress = ProgressUpdate(fraction, message)
+        for call in tuple(self._load_observers):
             if call:
                 call.progress(fraction, message)
 
-    async def enter(self, call: CallUnderWay | None) -> Loaded:
-        """As `used`; whoever comes in has to leave."""
+    async def acquire(self, call: ActiveCall | None) -> LoadedModel:
+        """As `use`; must be followed by `release`."""
         self._waiting += 1
         try:
             while True:
-                await self._open.wait()
-                outcome = self._settled or await self._load_once(call)
-                if isinstance(outcome, Failure):
-                    raise self._refusal(outcome)
-                if outcome and outcome is self._outcome and self._open.is_set():  # else it had to leave meanwhile
-                    self._inside += 1
+                await self._accepting.wait()
+                outcome = self._current_outcome or await self._load_once(call)
+                if isinstance(outcome, LoadFailure):
+                    raise self._load_error(outcome)
+                if outcome and outcome is self._outcome and self._accepting.is_set():  # else it was evicted meanwhile
+                    self._active += 1
                     return outcome
         finally:
             self._waiting -= 1
 
-    def leave(self) -> None:
-        self._inside -= 1
+    def release(self) -> None:
+        self._active -= 1
         self.used_at = time.monotonic()
-        if not self._inside:
-            self._loads.freed()
+        if not self._active:
+            self._manager.notify_idle()
 
     @property
-    def _settled(self) -> Loaded | Failure | None:
-        if isinstance(self._outcome, Failure) and self._loads.clock() >= self._outcome.until:
+    def _current_outcome(self) -> LoadedModel | LoadFailure | None:
+        """The outcome of the last load; None if there was none, or it failed and may be tried again."""
+        if isinstance(self._outcome, LoadFailure) and self._manager.clock() >= self._outcome.until:
             return None
         return self._outcome
 
-    async def _load_once(self, call: CallUnderWay | None) -> Loaded | Failure | None:
+    async def _load_once(self, call: ActiveCall | None) -> LoadedModel | LoadFailure | None:
         if call:
-            step = self.loading or Step()
-            call.progress(step.fraction, step.message or "loading the model")
-            self._watching.add(call)
+            update = self.load_progress or ProgressUpdate()
+            call.progress(update.fraction, update.message or "loading the model")
+            self._load_observers.add(call)
         if self._load is None:
-            self.loading = Step()
-            self._load = asyncio.create_task(self._loaded(), name=f"load-{self.id}")
+            self.load_progress = ProgressUpdate()
+            self._load = asyncio.create_task(self._run_load(), name=f"load-{self.id}")
         try:
-            return await asyncio.shield(self._load)  # who stops waiting does not stop it
+            return await asyncio.shield(self._load)  # the load continues when one of its waiters is cancelled
         finally:
-            self._watching.discard(call)
+            self._load_observers.discard(call)
 
-    async def _loaded(self) -> Loaded | Failure | None:
+    async def _run_load(self) -> LoadedModel | LoadFailure | None:
         began = time.monotonic()
         try:
-            await self._loads.load(self)
+            await self._manager.load(self)
         except ServiceError as error:
             log.warning("model not loaded", model=self.id, task=self.task, error=error.message)
-            self._outcome = self._failed(error.message, error.remedy)
+            self._outcome = self._failure_of(error.message, error.remedy)
         except ModuleNotFoundError as error:
             log.exception("model not loaded", model=self.id, task=self.task)
-            self._outcome = self._failed(str(error), "install what the expert needs: the extra of its name")
+            self._outcome = self._failure_of(str(error), "install the extra named after the expert")
         except Exception as error:
             log.exception("model not loaded", model=self.id, task=self.task)
-            self._outcome = self._failed(type(error).__name__, "look for the cause in the log of the expert")
+            self._outcome = self._failure_of(type(error).__name__, "see the log of the expert for the cause")
         else:
             facts = {"seconds": round(self.load_seconds, 3), "bytes": self.loaded_bytes}
             log.info("model loaded", model=self.id, task=self.task, **facts)
         finally:
-            telemetry.loaded(self.id, time.monotonic() - began, well=isinstance(self._outcome, Loaded))
-            self._load = self.loading = None
-            self._loads.tell()
+            telemetry.record_load(self.id, time.monotonic() - began, succeeded=isinstance(self._outcome, LoadedModel))
+            self._load = self.load_progress = None
+            self._manager.notify_change()
         return self._outcome
 
-    def _failed(self, cause: str, remedy: str) -> Failure:
-        until = self._loads.clock() + FAILURE_SECONDS
-        return Failure(f"model {self.id} could not be loaded: {cause}", remedy, until)
+    def _failure_of(self, cause: str, remedy: str) -> LoadFailure:
+        until = self._manager.clock() + FAILURE_SECONDS
+        return LoadFailure(f"cannot load model {self.id}: {cause}", remedy, until)
 
-    def _refusal(self, failure: Failure) -> FailedPrecondition:
-        wait = timedelta(seconds=max(0.0, failure.until - self._loads.clock()))
+    def _load_error(self, failure: LoadFailure) -> FailedPrecondition:
+        wait = timedelta(seconds=max(0.0, failure.until - self._manager.clock()))
         return FailedPrecondition(failure.message, remedy=failure.remedy, reason="LOAD_FAILED", retry_after=wait)
 
 
-class _Use(AbstractAsyncContextManager[Loaded]):
-    __slots__ = ("_call", "_model")
+class _Use(AbstractAsyncContextManager[LoadedModel]):
+    __slots__ = ("_call", "_slot")
 
-    def __init__(self, model: Model, call: CallUnderWay | None) -> None:
-        self._model, self._call = model, call
+    def __init__(self, slot: ModelSlot, call: ActiveCall | None) -> None:
+        self._slot, self._call = slot, call
 
-    async def __aenter__(self) -> Loaded:
-        return await self._model.enter(self._call)
+    async def __aenter__(self) -> LoadedModel:
+        return await self._slot.acquire(self._call)
 
     async def __aexit__(self, *_: object) -> None:
-        self._model.leave()
+        self._slot.release()
 
 
-def _close(holder: "list[Loaded | Failure | None]") -> None:
-    """Lets go of the model on its own thread, and of the last reference to it."""
+def _close(holder: "list[LoadedModel | LoadFailure | None]") -> None:
+    """Closes the model on its own thread, and drops the last reference to it there."""
     loaded = holder.pop()
-    if isinstance(loaded, Loaded):
+    if isinstance(loaded, LoadedModel):
         try:
             loaded.close()
         except Exception:
-            log.exception("a model failed to clean up")
+            log.exception("model cleanup failed")

@@ -1,4 +1,4 @@
-"""The parameters of a kind of task: checked against the schemas in its spec, completed by their defaults."""
+"""Validates the parameters of a call against the JSON Schemas of its task, and adds defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,22 +11,22 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 PORT = "parameters"
-"""Stands for an input port where the parameters are at fault; the one that is follows after a dot."""
+"""Port named by errors about parameters; the name of the parameter follows after a dot."""
 
-_LONGEST_BYTES = 256 * 1024
-_LONGEST_COMPLAINT = 300
+_MAX_BYTES = 256 * 1024
+_MAX_MESSAGE_LENGTH = 300
 
 
 def port_of(parameter: str) -> str:
-    """What an error names as its port where a parameter is at fault."""
+    """Returns the port that an error about a parameter names."""
     return f"{PORT}.{parameter}"
 
 
 class ParameterReader:
-    """Reads the parameters of one kind of task.
+    """Reads the parameters of one task.
 
     Raises:
-        FailedPrecondition: a schema in the spec is none.
+        FailedPrecondition: the spec contains an invalid schema.
     """
 
     def __init__(self, spec: TaskSpec) -> None:
@@ -38,38 +38,37 @@ class ParameterReader:
         )
 
     def read(self, parameters_json: str) -> dict[str, Any]:
-        """The parameters by name, defaults included.
+        """Returns the parameters by name, including defaults.
 
         Raises:
-            InvalidRequest: names as its port the parameter that is unknown or out of its range, or where there is no
-                JSON object all of them.
+            InvalidRequest: a parameter is unknown or invalid (its port names it), or the text is not a JSON object.
         """
         if not parameters_json:
             return dict(self._defaults)
         given = self._parsed(parameters_json)
         if unknown := sorted(given.keys() - self._schemas.keys()):
-            raise self._refused(f"{self._task} has no parameter {unknown[0]}", port_of(unknown[0]))
+            raise self._error(f"{self._task} has no parameter {unknown[0]}", port_of(unknown[0]))
         if error := best_match(self._validator.iter_errors(given)):
             at = [str(step) for step in error.absolute_path]
-            raise self._refused(f"parameter {'.'.join(at)}: {error.message[:_LONGEST_COMPLAINT]}", port_of(at[0]))
-        return self._defaults | {name: self._plain(name, value) for name, value in given.items()}
+            raise self._error(f"parameter {'.'.join(at)}: {error.message[:_MAX_MESSAGE_LENGTH]}", port_of(at[0]))
+        return self._defaults | {name: self._to_python(name, value) for name, value in given.items()}
 
     def _parsed(self, parameters_json: str) -> dict[str, Any]:
-        if len(parameters_json) > _LONGEST_BYTES:
-            raise self._refused(f"the parameters have more than {_LONGEST_BYTES} bytes")
+        if len(parameters_json) > _MAX_BYTES:
+            raise self._error(f"the parameters have more than {_MAX_BYTES} bytes")
         try:
             given = strict_json.read(parameters_json)
         except ValueError as error:
-            raise self._refused(f"the parameters are not JSON: {error}") from None
+            raise self._error(f"the parameters are not JSON: {error}") from None
         if not isinstance(given, dict):
-            raise self._refused("the parameters are not a JSON object")
+            raise self._error("the parameters are not a JSON object")
         return given
 
-    def _refused(self, complaint: str, port: str = PORT) -> InvalidRequest:
-        return InvalidRequest(complaint, port=port, remedy=self._remedy())
+    def _error(self, message: str, port: str = PORT) -> InvalidRequest:
+        return InvalidRequest(message, port=port, remedy=self._remedy())
 
-    def _plain(self, name: str, value: Any) -> Any:
-        """To JSON Schema 5.0 is an integer; to Python it is none."""
+    def _to_python(self, name: str, value: Any) -> Any:
+        """Converts floats such as 5.0, which JSON Schema accepts as integers, to int."""
         return int(value) if self._schemas[name].get("type") == "integer" else value
 
     def _remedy(self) -> str:
@@ -86,6 +85,6 @@ def _schema(spec: TaskSpec, json_schema: str) -> dict[str, Any]:
         schema = None
     if not isinstance(schema, dict):
         raise FailedPrecondition(
-            f"a parameter of {spec.name} has no valid JSON Schema: {json_schema}", remedy="correct the TaskSpec"
+            f"a parameter of {spec.name} has an invalid JSON Schema: {json_schema}", remedy="correct the TaskSpec"
         )
     return schema

@@ -1,6 +1,6 @@
-"""PDF: the text that is in the file, line by line, and the pages as pictures.
+"""Extracts text lines from PDF files and renders their pages.
 
-PDFium takes one thread at a time and cannot be interrupted, so this runs in worker processes only (isolation).
+PDFium is single-threaded and cannot be interrupted, so this runs in worker processes only (experts.host.isolation).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/pdf"
 DPI = 150
-"""Pages become pictures at this many dots per inch, and boxes count in these dots."""
+"""Resolution of rendered pages; boxes are in these pixels."""
 MAX_PAGES = 100
 MAX_PAGE_PIXELS = 20_000_000
 
@@ -29,42 +29,46 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """Words that stand beside one another."""
+    """Words next to each other on one line."""
 
     text: str
     score: float
-    """0 to 1; what a file says of itself is certain."""
+    """0 to 1; text embedded in a file has 1."""
     box: Box
-    """xmin, ymin, xmax, ymax from the upper left corner of the page's picture."""
+    """xmin, ymin, xmax, ymax in pixels from the upper left corner of the page image."""
     slope: float = 0.0
-    """How far it sinks from left to right, for each dot; a photographed page is hardly ever level."""
+    """Pixels by which the line falls per pixel to the right; photographed pages are rarely level."""
 
 
 @dataclass(frozen=True)
 class PdfPage:
-    """One page without its picture."""
+    """Size and text of one page."""
 
     number: int
     width: float
     height: float
     lines: tuple[Line, ...]
-    """Empty where the page is a scan: then its picture has to be read."""
+    """Empty if the page is a scan, which needs OCR."""
 
 
 def read(content: bytes, *, name: str, port: str) -> list[PdfPage]:
-    """All pages with their text; refuses what is broken, locked or too long."""
+    """Reads all pages with their text.
+
+    Raises:
+        InvalidRequest: the file is corrupted, encrypted or has too many pages.
+    """
     with _opened(content, name, port) as document:
         if not 0 < len(document) <= MAX_PAGES:
             raise InvalidRequest(
-                f"{name} has {len(document)} pages; at most {MAX_PAGES} are read at once.",
-                remedy="Split it and send the parts one by one.",
+                f"{name} has {len(document)} pages; the limit is {MAX_PAGES}.",
+                remedy="Split it and send the parts separately.",
                 port=port,
             )
         return [_page(document, index) for index in range(len(document))]
 
 
 def render(content: bytes, number: int, *, name: str, port: str) -> "Image":
-    """A page as a picture in RGB, pages counted from 1."""
+    """Renders a page in RGB; pages are numbered from 1."""
     with (
         _opened(content, name, port) as document,
         _closing(document[number - 1]) as page,
@@ -82,9 +86,9 @@ def _opened(content: bytes, name: str, port: str) -> Iterator[Any]:
             yield document
     except pypdfium2.PdfiumError as error:
         locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
-        cause = "is locked with a password" if locked else "is not a PDF that can be read"
+        cause = "it is protected by a password" if locked else "it is not a valid PDF"
         remedy = "Save a copy without the password and send that." if locked else "Open it and save it again."
-        raise InvalidRequest(f"{name} {cause}.", remedy=remedy, port=port) from error
+        raise InvalidRequest(f"cannot read {name}: {cause}.", remedy=remedy, port=port) from error
 
 
 @contextmanager
@@ -99,27 +103,27 @@ def _page(document: Any, index: int) -> PdfPage:
     with _closing(document[index]) as page, _closing(page.get_textpage()) as textpage:
         width, height = page.get_size()
         scale = _scale(page)
-        lines = tuple(_lines(_letters(textpage, _placing(page, scale))))
+        lines = tuple(_lines(_letters(textpage, _to_pixels(page, scale))))
         text = "".join(line.text for line in lines)
-        if not _readable(text) or (len(text) < _STAMP_CHARACTERS and _is_scan(page, width * height)):
+        if not _is_readable(text) or (len(text) < _STAMP_CHARACTERS and _is_scan(page, width * height)):
             lines = ()
         return PdfPage(index + 1, width * scale, height * scale, lines)
 
 
 def _scale(page: Any) -> float:
-    """Dots per point; fewer on a poster."""
+    """Returns pixels per point, reduced for large pages."""
     width, height = page.get_size()
     return float(min(DPI / _POINTS_PER_INCH, (MAX_PAGE_PIXELS / max(width * height, 1)) ** 0.5))
 
 
-def _readable(text: str) -> bool:
-    """Fonts without a table of their letters give text that looks right and reads as rubbish."""
-    rubbish = sum(not character.isprintable() or character == "�" for character in text)
-    return bool(text) and rubbish <= len(text) // 10
+def _is_readable(text: str) -> bool:
+    """Whether the text is usable: fonts without a character map give text that renders well but reads as garbage."""
+    garbage = sum(not character.isprintable() or character == "�" for character in text)
+    return bool(text) and garbage <= len(text) // 10
 
 
 def _is_scan(page: Any, area: float) -> bool:
-    """A picture fills the page: what little text lies on it is a stamp."""
+    """Whether an image fills the page, so that a little text on it is only a stamp."""
     from pypdfium2 import raw
 
     for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE]):
@@ -130,7 +134,7 @@ def _is_scan(page: Any, area: float) -> bool:
 
 
 def _lines(letters: Iterable[tuple[str, Box | None]]) -> Iterator[Line]:
-    """Cuts at line ends and at wide gaps, so that the cells of a table stay apart."""
+    """Splits letters at line ends and at wide gaps, so that table cells stay separate."""
     words: list[str] = []
     box: Box | None = None
     for letter, corners in letters:
@@ -147,33 +151,33 @@ def _lines(letters: Iterable[tuple[str, Box | None]]) -> Iterator[Line]:
         yield from _line(words, box)
 
 
-def _letters(textpage: Any, place: Callable[[Box], Box]) -> Iterator[tuple[str, Box | None]]:
-    """Every character with its corners; spaces and line ends have none."""
+def _letters(textpage: Any, to_pixels: Callable[[Box], Box]) -> Iterator[tuple[str, Box | None]]:
+    """Yields every character with its box; spaces and line ends have none."""
     from pypdfium2 import raw
 
     for index in range(textpage.count_chars()):
         code = raw.FPDFText_GetUnicode(textpage, index)
         letter = chr(code) if code else ""
-        yield letter or " ", place(textpage.get_charbox(index)) if letter.strip() else None
+        yield letter or " ", to_pixels(textpage.get_charbox(index)) if letter.strip() else None
 
 
-def _placing(page: Any, scale: float) -> Callable[[Box], Box]:
-    """From the file's own coordinates to the dots of the picture: cropped, turned as the page is, from the top down."""
+def _to_pixels(page: Any, scale: float) -> Callable[[Box], Box]:
+    """Returns a function that converts PDF coordinates to pixels of the cropped and rotated page image."""
     left, bottom, right, top = page.get_bbox()
-    turns: dict[int, Callable[[float, float], tuple[float, float]]] = {
+    rotations: dict[int, Callable[[float, float], tuple[float, float]]] = {
         0: lambda x, y: (x - left, top - y),
         90: lambda x, y: (y - bottom, x - left),
         180: lambda x, y: (right - x, y - bottom),
         270: lambda x, y: (top - y, right - x),
     }
-    turn = turns[page.get_rotation()]
+    rotate = rotations[page.get_rotation()]
 
-    def place(corners: Box) -> Box:
-        one, other = turn(*corners[:2]), turn(*corners[2:])
+    def convert(corners: Box) -> Box:
+        one, other = rotate(*corners[:2]), rotate(*corners[2:])
         (xmin, xmax), (ymin, ymax) = (sorted((scale * a, scale * b)) for a, b in zip(one, other, strict=True))
         return xmin, ymin, xmax, ymax
 
-    return place
+    return convert
 
 
 def _around(one: Box, other: Box) -> Box:
@@ -181,11 +185,11 @@ def _around(one: Box, other: Box) -> Box:
 
 
 def _is_gap(box: Box, corners: Box) -> bool:
-    """Whether a letter is far from those before it; in text that runs upwards they stand above one another."""
-    tall = max(box[3] - box[1], corners[3] - corners[1])
-    beside = max(corners[0] - box[2], box[0] - corners[2])
-    above = max(corners[1] - box[3], box[1] - corners[3])
-    return max(beside, above) > _CELL_GAP * tall
+    """Whether a letter is far from the preceding ones, horizontally or, in vertical text, vertically."""
+    height = max(box[3] - box[1], corners[3] - corners[1])
+    horizontal = max(corners[0] - box[2], box[0] - corners[2])
+    vertical = max(corners[1] - box[3], box[1] - corners[3])
+    return max(horizontal, vertical) > _CELL_GAP * height
 
 
 def _line(letters: list[str], box: Box) -> Iterator[Line]:

@@ -1,6 +1,6 @@
-"""One call's way through the threads: read on one, run on the device's, written on a third.
+"""Moves one call through the threads: prepared on a CPU thread, run on the device's thread, finished on a CPU thread.
 
-Each hands it to the next. The event loop, which has others to talk to, is only told of the end.
+Each thread passes the call directly to the next. The event loop only receives the result.
 """
 
 from collections.abc import Callable
@@ -8,63 +8,67 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from experts.host.active_calls import CallUnderWay
-from experts.host.batch_composer import Member
-from experts.host.batcher import Queue, Ran
+from experts.host.active_calls import ActiveCall
+from experts.host.batch_composer import QueuedCall
+from experts.host.batcher import BatchedResult, Batcher
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.isolation import in_call
-from experts.host.loaded_model import Loaded
+from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
-from experts.host.threads import Promise, Threads
+from experts.host.threads import ThreadPool, ThreadSafeFuture
 from experts.host.timing import Stopwatch
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Steps(Generic[T]):
-    """What is to be done for one call."""
+class CallSteps(Generic[T]):
+    """How to read the input of one call and write its output."""
 
     read: Callable[[], Inputs]
     parameters: Parameters
     write: Callable[[Outputs], T]
-    call: CallUnderWay
-    decodes: bool = False
-    """A file is decoded to read the input, which may take long: not on the device's thread."""
-    watch: Stopwatch = field(default_factory=Stopwatch)
-    """Counts what it takes to read and write."""
+    call: ActiveCall
+    decodes_files: bool = False
+    """Whether reading the input decodes a file, which may be slow and must not block the device's thread."""
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    """Measures the time spent reading and writing."""
 
-    def prepare(self, model: Loaded) -> tuple[Any, float]:
-        """The item, and what it costs."""
-        with cpus().used(self.call), in_call(self.call):
-            return self.watch.time(self._prepared, model)
+    def prepare(self, model: LoadedModel) -> tuple[Any, float]:
+        """Returns the item and its cost."""
+        with cpus().metered(self.call), in_call(self.call):
+            return self.stopwatch.time(self._prepare, model)
 
-    def finish(self, model: Loaded, raw: Any) -> T:
-        with cpus().used(self.call), in_call(self.call):
-            return self.watch.time(self._finished, model, raw)
+    def finish(self, model: LoadedModel, raw: Any) -> T:
+        """Converts the model's result to the call's output."""
+        with cpus().metered(self.call), in_call(self.call):
+            return self.stopwatch.time(self._finish, model, raw)
 
-    def _prepared(self, model: Loaded) -> tuple[Any, float]:
+    def _prepare(self, model: LoadedModel) -> tuple[Any, float]:
         item = model.handler.prepare(self.read(), self.parameters)
         return item, float(model.handler.cost(item))
 
-    def _finished(self, model: Loaded, raw: Any) -> T:
+    def _finish(self, model: LoadedModel, raw: Any) -> T:
         return self.write(model.handler.finish(raw))
 
 
-class Journey(Generic[T]):
-    """One call on its way, in a batch with others of its kind."""
+class PipelinedCall(Generic[T]):
+    """One call that runs in a batch with others of the same batch key."""
 
-    def __init__(self, cpu: Threads, queue: Queue, loaded: Loaded, kind: str, steps: Steps[T]) -> None:
-        self._cpu, self._queue, self._loaded, self._kind, self._steps = cpu, queue, loaded, kind, steps
+    def __init__(
+        self, cpu: ThreadPool, batcher: Batcher, loaded: LoadedModel, batch_key: str, steps: CallSteps[T]
+    ) -> None:
+        self._cpu, self._batcher, self._loaded, self._steps = cpu, batcher, loaded, steps
+        self._batch_key = batch_key
         self._context = copy_context()
-        self._end: Promise[tuple[Ran, T]] = Promise()
+        self._end: ThreadSafeFuture[tuple[BatchedResult, T]] = ThreadSafeFuture()
 
-    async def made(self) -> tuple[Ran, T]:
-        """What came of it.
+    async def result(self) -> tuple[BatchedResult, T]:
+        """Runs the call and returns its result.
 
         Raises:
-            DeadlineExceeded: it was not its turn in time.
-            Exception: whatever the model raised.
+            DeadlineExceeded: its deadline passed while it waited.
+            Exception: as raised by the model.
         """
         self._cpu.post(self._prepare)
         return await self._end.future
@@ -74,22 +78,24 @@ class Journey(Generic[T]):
             return
         try:
             item, cost = self._context.run(self._steps.prepare, self._loaded)
-        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-            self._end.fail(error)
+        except BaseException as error:  # noqa: BLE001  # reported to the caller
+            self._end.set_exception(error)
         else:
-            member = Member(self._loaded, self._kind, item, cost, self._steps.call, self._context, self._ran)
-            self._queue.enter(member)
+            call, context = self._steps.call, self._context
+            self._batcher.submit(
+                QueuedCall(self._loaded, self._batch_key, item, cost, call, context, self._receive_outcome)
+            )
 
-    def _ran(self, outcome: Ran | Exception) -> None:
+    def _receive_outcome(self, outcome: BatchedResult | Exception) -> None:
         if isinstance(outcome, Exception):
-            self._end.fail(outcome)
+            self._end.set_exception(outcome)
         else:
             self._cpu.post(lambda: self._finish(outcome))
 
-    def _finish(self, ran: Ran) -> None:
+    def _finish(self, ran: BatchedResult) -> None:
         if self._steps.call.cancelled:
             return
         try:
-            self._end.keep((ran, self._context.run(self._steps.finish, self._loaded, ran.raw)))
-        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-            self._end.fail(error)
+            self._end.set_result((ran, self._context.run(self._steps.finish, self._loaded, ran.raw)))
+        except BaseException as error:  # noqa: BLE001  # reported to the caller
+            self._end.set_exception(error)

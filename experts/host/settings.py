@@ -3,66 +3,69 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from experts.host.devices import Places
+from experts.host.devices import Placements
 from experts.host.isolation import Configuration, Limits
 from services.common.settings import ServiceSettings, StoreSettings
 
 
 class Settings(ServiceSettings, StoreSettings):
-    """What an expert can be told."""
+    """Settings of an expert process."""
 
     model_config = SettingsConfigDict(env_prefix="EXPERT_")
 
     max_waiting: int = Field(64, ge=1)
-    """How many calls one model takes at a time, running or waiting; more are refused at once. Of background calls it
-    takes three quarters of that."""
+    """Maximum calls of one model, running or waiting; further calls are refused immediately. Background calls may use
+    three quarters of it."""
     batch_items: int = Field(32, ge=1)
-    """Most calls in one batch, whatever the model would take."""
+    """Maximum calls in one batch, for any model."""
     background_seconds: float = Field(0.05, gt=0)
-    """Most time on the device for a batch of background calls, which interactive ones then wait for."""
+    """Maximum device time of a batch of background calls, which delays interactive calls."""
     max_input_bytes: int = Field(256 * 1024 * 1024, ge=1)
-    """Most bytes of artifacts that one call may bring, since models take them whole."""
+    """Maximum bytes of the inputs of one call; models hold them in memory."""
     call_seconds: float = Field(900.0, gt=0)
-    """Longest call, loading included, whatever deadline the caller has."""
+    """Maximum duration of a call including model loading, whatever deadline the caller has."""
     memory_bytes: int = Field(0, ge=0)
-    """What models may take of each device's memory; those not used for longest leave. 0: 70 % of the machine's, or 90 %
-    of what a GPU has free."""
+    """Memory budget for models on each device; least recently used models are unloaded. 0: 70 % of the machine's
+    memory, or 90 % of the free memory of a GPU."""
     devices: str = "*=auto"
-    """Where models compute, and with which numbers: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
+    """Device and number type of each model: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
     pool: str = Field("", pattern="^[a-z0-9._-]{0,64}$")
-    """What the price table calls its GPUs, or whoever answers for models that run elsewhere; empty: a GPU's own name,
-    such as gpu-l4, or elsewhere. CPUs are cpu."""
+    """Name of its GPUs, or of the service that runs remote models, in the price table; empty: the GPU's own name, such
+    as gpu-l4, or elsewhere. CPUs are cpu."""
     device_seconds: float = Field(900.0, gt=0)
-    """Longest batch: beyond it the worker process is ended or, where there is none, the expert says it is not alive."""
+    """Maximum duration of a batch; after it the worker process is killed or, without one, the expert reports that it
+    is not alive."""
     load_seconds: float = Field(3600.0, gt=0)
-    """Longest load of a model, its download included: beyond it the worker process is ended or, where there is none,
-    the expert says it is not alive."""
+    """Maximum duration of a model load including its download; after it the worker process is killed or, without one,
+    the expert reports that it is not alive."""
     workers: Literal["thread", "process"] = "thread"
-    """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.5 ms
-    a call."""
+    """process: each model runs in a process of its own, so that a crash affects only that model; costs memory and
+    0.5 ms a call."""
     allowed: str = ""
-    """Ids of the only models that may be served, by comma; empty allows all the expert has."""
+    """Ids of the models that may be served, separated by commas; empty allows all of the expert's models."""
     threads: int = Field(2, ge=1)
-    """Threads that read inputs and write outputs, beside each model's own."""
+    """Threads that read inputs and write outputs, in addition to one thread per model."""
     decode_workers: int = Field(3, ge=1)
-    """Most processes that decode pictures, PDFs, recordings and videos, and run engines that need no loading. They
-    share most of their memory, and are started when they are needed."""
+    """Maximum processes that decode images, PDFs, audio and video, and run engines that need no loading. They share
+    most of their memory, and are started on demand."""
     decode_slow_workers: int = Field(1, ge=1)
-    """How many of them calls may occupy that take more than a second of processor time, while others wait."""
+    """How many of these processes calls with more than a second of processor time may occupy while others wait."""
     decode_engine_workers: int = Field(2, ge=1)
-    """Most processes of each engine that is loaded, such as that which reads text in pictures (250 MB each). The first
-    is started with the model, others when they are needed."""
+    """Maximum processes of each loaded engine, such as OCR (250 MB each). The first is started with the model, others
+    on demand."""
     decode_memory_bytes: int = Field(1280 * 1024 * 1024, ge=64 * 1024 * 1024)
-    """Memory (address space) for decoding one file: enough for a picture of 100 megapixels. A call that needs more
-    fails with DECODE_LIMIT. Systems other than Linux do not limit it."""
+    """Memory (address space) for decoding one file: enough for an image of 100 megapixels. A call that needs more
+    fails with DECODE_LIMIT. Enforced on Linux only."""
     decode_cpu_seconds: float = Field(60.0, gt=0)
-    """Processor time for decoding one file, all pages of a document together; beyond it: DECODE_LIMIT."""
+    """Processor time for decoding one file, all pages of a document together; a call that needs more fails with
+    DECODE_LIMIT."""
     decode_wall_seconds: float = Field(120.0, gt=0)
-    """Time for decoding one file, without waiting for a worker process; beyond it: DECODE_LIMIT."""
+    """Time for decoding one file, without waiting for a worker process; a call that needs more fails with
+    DECODE_LIMIT."""
     may_sleep: bool = False
-    """It may be scaled to zero: its models then stay in the catalogue while it is away."""
+    """Whether it may be scaled to zero: its models then stay in the catalogue while it is down."""
     region: str = ""
-    """Where its machine stands, the wider first, as in eu-central-1: for the cards of models that run here."""
+    """Location of its machine, such as eu-central-1; copied to the cards of models that run there."""
 
     @property
     def allowed_ids(self) -> frozenset[str]:
@@ -70,12 +73,12 @@ class Settings(ServiceSettings, StoreSettings):
 
     @property
     def isolation(self) -> Configuration:
-        """The worker processes for native code."""
+        """Configuration of the worker processes for native code."""
         limits = Limits(self.decode_memory_bytes, self.decode_cpu_seconds, self.decode_wall_seconds)
         return Configuration(self.decode_workers, self.decode_slow_workers, self.decode_engine_workers, limits)
 
     @field_validator("devices")
     @classmethod
-    def _are_places(cls, value: str) -> str:
-        Places(value)
+    def _validate_devices(cls, value: str) -> str:
+        Placements(value)
         return value

@@ -1,4 +1,4 @@
-"""JSON as it may cross a hop: finite numbers, and one way to write it."""
+"""Strict JSON for messages between services: finite numbers only, and a canonical output format."""
 
 import json
 import math
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def read(text: str) -> Any:
-    """What the text says.
+    """Parses JSON text.
 
     Raises:
-        ValueError: it is no JSON, has NaN or an infinity in it, or is nested too deeply.
+        ValueError: it is not JSON, contains NaN or an infinity, or is nested too deeply.
     """
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -18,21 +18,21 @@ def read(text: str) -> Any:
 
 
 def write(value: Any) -> str:
-    """Canonical JSON: sorted keys, no spaces.
+    """Returns canonical JSON: sorted keys, no spaces.
 
     Raises:
-        TypeError: it holds something JSON has no word for.
-        ValueError: it holds NaN or an infinity, or itself.
+        TypeError: the value contains a type that JSON cannot represent.
+        ValueError: it contains NaN, an infinity or a circular reference.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a number that JSON knows")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise ValueError(f"{digits[:20]} is too large a number")
+        raise ValueError(f"the number {digits[:20]} is too large")
     return number

@@ -1,4 +1,4 @@
-"""What is traced and counted of models: batches, loads, memory. Labels are models, tasks and devices of this expert."""
+"""Traces and metrics of models: batches, loads, memory. Labels are the models, tasks and devices of this expert."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,7 +9,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanContext
 
-from experts.host.batch_composer import Member
+from experts.host.batch_composer import QueuedCall
 from services.common import semantic_conventions as names
 from services.common import tracing
 
@@ -17,104 +17,107 @@ _meter = metrics.get_meter("hugginggpt.expert")
 
 batch_items = _meter.create_histogram(
     "expert_batch_items",
-    description="Calls that ran together on a device, by model.",
+    description="Calls in one batch, by model.",
     explicit_bucket_boundaries_advisory=(1, 2, 4, 8, 16, 32, 64, 128),
 )
 batch_seconds = _meter.create_histogram(
-    "expert_batch_duration", unit="s", description="Time of batches on their device, by model."
+    "expert_batch_duration", unit="s", description="Duration of batches on their device, by model."
 )
 load_seconds = _meter.create_histogram(
-    "expert_model_load_duration", unit="s", description="Loads of models, by model and outcome: loaded or failed."
+    "expert_model_load_duration", unit="s", description="Duration of model loads, by model and outcome: loaded, failed."
 )
 evictions = _meter.create_counter(
-    "expert_model_evictions", description="Models that left memory so that others could come in, by model and device."
+    "expert_model_evictions", description="Models unloaded to free memory for others, by model and device."
 )
 
 
-class Watched(Protocol):
-    """The models of an expert, as far as they are counted."""
+class ObservedModels(Protocol):
+    """The models of an expert, as the metrics observe them."""
 
     @property
     def depths(self) -> Mapping[tuple[str, str], int]:
-        """Calls, by model and state: waiting or running."""
+        """Number of calls by model and state: "waiting" or "running"."""
 
     @property
     def memory(self) -> Mapping[tuple[str, str], int]:
-        """Bytes, by device and what they are: taken by models, or their budget there."""
+        """Bytes by device and kind: "models" (in use) or "budget"."""
 
     @property
-    def use(self) -> Mapping[str, float]:
-        """The share of the last moments in which each device computed, where somebody knows."""
+    def utilization(self) -> Mapping[str, float]:
+        """Recent utilization of each device, 0 to 1, where it is known."""
 
 
-_watched: "WeakSet[Watched]" = WeakSet()
+_observed: "WeakSet[ObservedModels]" = WeakSet()
 
 
-def watch(models: Watched) -> None:
-    """Has models counted for as long as they are there."""
-    _watched.add(models)
+def watch(models: ObservedModels) -> None:
+    """Includes models in the metrics for as long as they exist."""
+    _observed.add(models)
 
 
-def _depths(_: CallbackOptions) -> Iterator[Observation]:
-    for models in tuple(_watched):
+def _observe_calls(_: CallbackOptions) -> Iterator[Observation]:
+    for models in tuple(_observed):
         for (model_id, state), calls in models.depths.items():
             yield Observation(calls, {names.REQUEST_MODEL: model_id, "state": state})
 
 
-def _memory(_: CallbackOptions) -> Iterator[Observation]:
-    for models in tuple(_watched):
+def _observe_memory(_: CallbackOptions) -> Iterator[Observation]:
+    for models in tuple(_observed):
         for (device, kind), size in models.memory.items():
             yield Observation(size, {"device": device, "kind": kind})
 
 
-def _use(_: CallbackOptions) -> Iterator[Observation]:
-    for models in tuple(_watched):
-        for device, share in models.use.items():
+def _observe_utilization(_: CallbackOptions) -> Iterator[Observation]:
+    for models in tuple(_observed):
+        for device, share in models.utilization.items():
             yield Observation(share, {"device": device})
 
 
 _meter.create_observable_gauge(
-    "expert_calls", [_depths], description="Calls of this expert, by model and state: waiting or running."
+    "expert_calls", [_observe_calls], description="Calls of this expert, by model and state: waiting, running."
 )
 _meter.create_observable_gauge(
-    "expert_memory", [_memory], unit="By", description="Memory for models, by device and kind: models or budget."
+    "expert_memory",
+    [_observe_memory],
+    unit="By",
+    description="Device memory of models, by device and kind: models (in use), budget.",
 )
 _meter.create_observable_gauge(
-    "expert_gpu_use", [_use], unit="1", description="Share of the last moments in which a GPU computed, by device."
+    "expert_gpu_use", [_observe_utilization], unit="1", description="Recent utilization of a GPU, 0 to 1, by device."
 )
 
 
-def members_of(batch: Sequence[Member]) -> list[SpanContext]:
-    """The spans of the calls in a batch; none where nothing is traced."""
+def span_contexts_of(batch: Sequence[QueuedCall]) -> list[SpanContext]:
+    """Returns the spans of the calls in a batch; none if tracing is off."""
     if not tracing.provider():
         return []
-    found = (member.context.run(tracing.current_span_context) for member in batch)
+    found = (queued.context.run(tracing.current_span_context) for queued in batch)
     return [span for span in found if span.is_valid]
 
 
-def running(model_id: str, items: int, members: Sequence[SpanContext]) -> AbstractContextManager[object]:
-    """The span of a batch, linked to those of its members."""
+def batch_span(model_id: str, items: int, links: Sequence[SpanContext]) -> AbstractContextManager[object]:
+    """Opens the span of a batch, linked to the spans of its calls."""
     if not tracing.provider():
         return nullcontext()
     facts: tracing.Attributes = {names.REQUEST_MODEL: model_id, names.ITEMS: items}
-    return tracing.start_span(names.span_name(names.RUN_BATCH, model_id), facts, links=members)
+    return tracing.start_span(names.span_name(names.RUN_BATCH, model_id), facts, links=links)
 
 
 @contextmanager
-def loading(model_id: str, task: str, device: str) -> Iterator[None]:
-    """The span of a load."""
+def load_span(model_id: str, task: str, device: str) -> Iterator[None]:
+    """Opens the span of a load."""
     facts: tracing.Attributes = {names.REQUEST_MODEL: model_id, names.TASK: task, names.DEVICE: device}
     with tracing.start_span(names.span_name(names.LOAD_MODEL, model_id), facts):
         yield
 
 
-def loaded(model_id: str, seconds: float, *, well: bool) -> None:
-    """A load has ended."""
-    load_seconds.record(seconds, {names.REQUEST_MODEL: model_id, "outcome": "loaded" if well else "failed"})
+def record_load(model_id: str, seconds: float, *, succeeded: bool) -> None:
+    """Records a load that has ended."""
+    load_seconds.record(seconds, {names.REQUEST_MODEL: model_id, "outcome": "loaded" if succeeded else "failed"})
 
 
-def ran(model_id: str, items: int, seconds: float) -> None:
-    """A batch ran well."""
+def record_batch(model_id: str, items: int, seconds: float) -> None:
+    """Records a batch that succeeded."""
     label = {names.REQUEST_MODEL: model_id}
     batch_items.record(items, label)
     batch_seconds.record(seconds, label)

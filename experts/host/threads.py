@@ -1,4 +1,4 @@
-"""Threads that work for coroutines."""
+"""Daemon threads that run functions for coroutines."""
 
 import asyncio
 import itertools
@@ -16,37 +16,37 @@ V = TypeVar("V")
 Jobs = SimpleQueue[Callable[[], None] | None]
 
 
-class Promise(Generic[T]):
-    """What a coroutine waits for, to be kept by any thread."""
+class ThreadSafeFuture(Generic[T]):
+    """A future of the running event loop that any thread may complete."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[T] = self._loop.create_future()
 
-    def keep(self, result: T) -> None:
-        self._call(self.future.set_result, result)
+    def set_result(self, result: T) -> None:
+        self._schedule(self.future.set_result, result)
 
-    def fail(self, error: BaseException) -> None:
-        self._call(self.future.set_exception, sendable(error))
+    def set_exception(self, error: BaseException) -> None:
+        self._schedule(self.future.set_exception, sendable(error))
 
-    def _call(self, settle: Callable[[V], None], outcome: V) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
-            self._loop.call_soon_threadsafe(self._settle, settle, outcome)
+    def _schedule(self, complete: Callable[[V], None], outcome: V) -> None:
+        with suppress(RuntimeError):  # the loop has closed, so there are no waiters
+            self._loop.call_soon_threadsafe(self._complete, complete, outcome)
 
-    def _settle(self, settle: Callable[[V], None], outcome: V) -> None:
+    def _complete(self, complete: Callable[[V], None], outcome: V) -> None:
         if not self.future.done():
-            settle(outcome)
+            complete(outcome)
 
 
-class Threads:
-    """A number of threads with one queue; what was cancelled before its turn is left out.
+class ThreadPool:
+    """Daemon threads with one queue; functions cancelled before they start are skipped.
 
-    They are daemons, unlike those of an executor: one that is stuck in native code never keeps the process from ending.
+    Unlike an executor's, threads that are stuck in native code do not keep the process from exiting.
 
     Args:
-        name: of the threads.
-        count: how many there are.
-        elastic: a thread that waits for another process (`blocked`) does not count; another takes its place.
+        name: prefix of the threads' names.
+        count: number of threads.
+        elastic: whether a thread that waits for another process (`blocked`) is replaced by another thread meanwhile.
     """
 
     def __init__(self, name: str, count: int = 1, *, elastic: bool = False) -> None:
@@ -59,32 +59,32 @@ class Threads:
             self._fill()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result. If cancelled meanwhile, the function runs on and nobody hears of it."""
-        promise: Promise[T] = Promise()  # subscripted it would take twice the time
+        """Runs the function on a thread; if cancelled meanwhile, the function completes and its result is dropped."""
+        future: ThreadSafeFuture[T] = ThreadSafeFuture()  # subscripted it would take twice the time
         context = copy_context()
 
         def job() -> None:
-            if promise.future.cancelled():
+            if future.future.cancelled():
                 return
             try:
-                promise.keep(context.run(function, *args, **kwargs))
-            except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-                promise.fail(error)
+                future.set_result(context.run(function, *args, **kwargs))
+            except BaseException as error:  # noqa: BLE001  # reported to the caller
+                future.set_exception(error)
 
         self.post(job)
-        return await promise.future
+        return await future.future
 
     def post(self, job: Callable[[], None]) -> None:
-        """Has a thread do something that raises nothing."""
+        """Queues a function that raises nothing."""
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Lets the threads end once the queue is empty; waits for none."""
+        """Ends the threads once the queue is empty, without waiting for them."""
         self._jobs.put(None)
 
     @contextmanager
     def blocked(self) -> Iterator[None]:
-        """The current thread, which is one of these, only waits within the block."""
+        """Marks the current thread, one of this pool, as waiting within the block."""
         if not self._elastic:
             yield
             return
@@ -98,7 +98,7 @@ class Threads:
                 self._blocked -= 1
 
     def is_superfluous(self) -> bool:
-        """Whether the current thread is one too many, and ends now."""
+        """Whether there are too many threads, so that the current one must end; removes it from the count."""
         with self._lock:
             superfluous = self._alive - self._blocked > self._count
             self._alive -= superfluous
@@ -107,11 +107,11 @@ class Threads:
     def _fill(self) -> None:
         while self._alive - self._blocked < self._count:
             self._alive += 1
-            _Worker(f"{self._name}-{next(self._numbers)}", self, self._jobs).start()
+            _WorkerThread(f"{self._name}-{next(self._numbers)}", self, self._jobs).start()
 
 
-class _Worker(threading.Thread):
-    def __init__(self, name: str, threads: Threads, jobs: Jobs) -> None:
+class _WorkerThread(threading.Thread):
+    def __init__(self, name: str, threads: ThreadPool, jobs: Jobs) -> None:
         super().__init__(name=name, daemon=True)
         self.busy = False
         self.threads = threads
@@ -121,7 +121,7 @@ class _Worker(threading.Thread):
         while job := self._jobs.get():
             self.busy = True
             job()
-            del job  # and the input and output of the call with it
+            del job  # frees the input and output of the call
             self.busy = False
             if self.threads.is_superfluous():
                 return
@@ -129,18 +129,18 @@ class _Worker(threading.Thread):
 
 
 def blocked() -> AbstractContextManager[None]:
-    """The current thread only waits within the block: where it is one of elastic Threads, another takes its place."""
+    """Marks the current thread as waiting within the block: an elastic ThreadPool runs another in its place."""
     thread = threading.current_thread()
-    return thread.threads.blocked() if isinstance(thread, _Worker) else nullcontext()
+    return thread.threads.blocked() if isinstance(thread, _WorkerThread) else nullcontext()
 
 
 def any_busy() -> bool:
-    """Whether a function of any Threads runs still, closed or not."""
-    return any(thread.busy for thread in threading.enumerate() if isinstance(thread, _Worker))
+    """Whether a function still runs on any ThreadPool, closed or not."""
+    return any(thread.busy for thread in threading.enumerate() if isinstance(thread, _WorkerThread))
 
 
 def sendable(error: BaseException) -> Exception:
-    """The error itself, unless it would end something on the loop: a generator, a task, the process."""
+    """Returns the error, or a RuntimeError in place of one that would end a generator, a task or the process."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return RuntimeError(f"{type(error).__name__} in a thread").with_traceback(error.__traceback__)

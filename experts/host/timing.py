@@ -1,4 +1,4 @@
-"""How long things take."""
+"""Latency percentiles and a stopwatch."""
 
 import time
 from bisect import bisect_left, insort
@@ -14,10 +14,11 @@ WINDOW = 100
 TOLERANCE = 1.25
 
 
-class Times:
-    """Median and 95th percentile of the latest calls, in seconds; 0 until measured.
+class LatencyStats:
+    """Median and 95th percentile of the last WINDOW calls, in seconds; 0 until measured.
 
-    They change only when they are off by a quarter, so that what is published does not change with every call.
+    A value changes only when the measured one differs by more than TOLERANCE, so that the published description does
+    not change with every call.
     """
 
     def __init__(self) -> None:
@@ -32,21 +33,22 @@ class Times:
         insort(ordered, seconds)
         if len(ordered) > WINDOW:
             del ordered[bisect_left(ordered, self._latest.popleft())]
-        self.p50 = _kept(self.p50, ordered[ceil(0.50 * len(ordered)) - 1])
-        self.p95 = _kept(self.p95, ordered[ceil(0.95 * len(ordered)) - 1])
+        self.p50 = _smoothed(self.p50, ordered[ceil(0.50 * len(ordered)) - 1])
+        self.p95 = _smoothed(self.p95, ordered[ceil(0.95 * len(ordered)) - 1])
 
 
-def _kept(old: float, new: float) -> float:
+def _smoothed(old: float, new: float) -> float:
     return old if old / TOLERANCE <= new <= old * TOLERANCE else new
 
 
 class Stopwatch:
-    """Adds up the time spent in functions, on whichever thread."""
+    """Sums the time spent in functions, on any thread."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def time(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the function and returns its result."""
         began = time.perf_counter()
         try:
             return function(*args, **kwargs)

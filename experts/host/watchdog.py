@@ -1,4 +1,4 @@
-"""Watches what cannot be cancelled: a call in native code can at least be noticed."""
+"""Watchdog for batches and loads that take too long: native code cannot be cancelled, only detected or killed."""
 
 import asyncio
 import time
@@ -10,24 +10,24 @@ from services.common.server import RunningServer
 
 log = structlog.get_logger(__name__)
 
-SHORTEST_LOOK, LONGEST_LOOK = 0.02, 5.0
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 5.0
 
 
 async def watch(models: Models, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
-    """Ends what takes longer than it may; where that is no process of its own, the expert is not alive.
+    """Kills worker processes whose batch is overdue; without a worker process, sets liveness to NOT_SERVING.
 
     Args:
-        models: of the expert.
-        running: whose liveness it is.
-        batch_seconds: how long a batch may take.
-        load_seconds: how long a load may take.
+        models: the models of the expert.
+        running: the server whose liveness is set.
+        batch_seconds: maximum duration of a batch.
+        load_seconds: maximum duration of a load.
     """
-    alive, pause = True, min(max(batch_seconds / 10, SHORTEST_LOOK), LONGEST_LOOK)
+    alive, pause = True, min(max(batch_seconds / 10, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
     while True:
         await asyncio.sleep(pause)
-        overdue = [queue for queue in models.queues if _is_overdue(queue.busy_since, batch_seconds)]
-        stuck = [queue.model_id for queue in overdue if not queue.kill(batch_seconds)]
-        loading = [model.id for model in models.all if model.loading is not None]
+        overdue = [batcher for batcher in models.batchers if _is_overdue(batcher.busy_since, batch_seconds)]
+        stuck = [batcher.model_id for batcher in overdue if not batcher.kill(batch_seconds)]
+        loading = [model.id for model in models.all if model.load_progress is not None]
         if _is_overdue(models.loading_since, load_seconds):
             stuck += loading
         if alive == (not stuck):
@@ -35,7 +35,7 @@ async def watch(models: Models, running: RunningServer, *, batch_seconds: float,
         alive = not stuck
         await running.set_ready("liveness", ready=alive)
         if stuck:
-            log.error("not alive: a model does not come back", models=stuck)
+            log.error("not alive: models are stuck", models=stuck)
         else:
             log.info("alive again")
 

@@ -1,6 +1,6 @@
-"""A model in a process of its own, seen from inside: python -m experts.host.worker FD.
+"""Model worker process: python -m experts.host.worker FD.
 
-The other end of FD is the expert's (workers.py). When that end closes, this process ends, whatever it is at.
+FD is a socket to the expert (worker_process.py). When the expert closes its end, this process exits immediately.
 """
 
 import os
@@ -17,38 +17,38 @@ from experts.host import load_context
 from experts.host.devices import resident_bytes
 from experts.host.handler import Handler, is_concurrent
 from experts.host.isolation import running
-from experts.host.model_errors import blaming
-from experts.host.threads import Threads, sendable
-from experts.host.worker_protocol import LOAD, Cancel, Progress, Reply, Request, Start, Told
+from experts.host.model_errors import translate_model_errors
+from experts.host.threads import ThreadPool, sendable
+from experts.host.worker_protocol import LOAD, Cancel, LoadedInfo, Progress, Reply, Request, Start
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context, logging
 
 
-class Batch:
-    """The calls of a batch, which are the other process's: a handler.Call."""
+class RemoteBatch:
+    """The calls of a batch, which are active in the parent process: a handler.Call."""
 
-    def __init__(self, tell: Callable[[float, str], None]) -> None:
+    def __init__(self, send_progress: Callable[[float, str], None]) -> None:
         self.cancelled = False
-        self._tell = tell
+        self._send_progress = send_progress
 
     def progress(self, fraction: float, message: str = "") -> None:
-        self._tell(fraction, message)
+        self._send_progress(fraction, message)
 
 
 class Worker:
-    """Does what comes down the connection: batches on one thread, the rest on others."""
+    """Executes the requests received on a connection: batches on one thread, other steps on CPU threads."""
 
     def __init__(self, connection: Connection, start: Start) -> None:
         self._connection, self._start = connection, start
-        self._sending = threading.Lock()
-        self._device, self._cpu = Threads("device"), Threads("cpu", start.threads, elastic=True)
+        self._send_lock = threading.Lock()
+        self._device, self._cpu = ThreadPool("device"), ThreadPool("cpu", start.threads, elastic=True)
         self._handler: Handler | None = None
         self._items: dict[int, Any] = {}
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[int, RemoteBatch] = {}
 
     def serve(self) -> None:
-        """Loads, and answers until nobody is there to ask."""
-        self._do(self._device, LOAD, self._load)
+        """Loads the model and answers requests until the connection closes."""
+        self._post(self._device, LOAD, self._load)
         with suppress(EOFError, OSError):
             while True:
                 message = self._connection.recv()
@@ -56,49 +56,55 @@ class Worker:
                     if batch := self._batches.get(message.number):
                         batch.cancelled = True
                 else:
-                    self._take(message)
+                    self._handle(message)
 
-    def _take(self, request: Request) -> None:
-        for item in request.forget:
+    def _handle(self, request: Request) -> None:
+        for item in request.discarded:
             self._items.pop(item, None)
         if request.step == "run":
-            self._batches[request.number] = Batch(partial(self._tell, request.number))
-            self._do(self._device, request.number, partial(self._run, request))
+            self._batches[request.number] = RemoteBatch(partial(self._send_progress, request.number))
+            self._post(self._device, request.number, partial(self._run, request))
         else:
             step = self._prepare if request.step == "prepare" else self._finish
-            self._do(self._cpu, request.number, partial(step, request))
+            self._post(self._cpu, request.number, partial(step, request))
 
-    def _do(self, threads: Threads, number: int, function: Callable[[], Any]) -> None:
+    def _post(self, threads: ThreadPool, number: int, function: Callable[[], Any]) -> None:
         def job() -> None:
             try:
-                with blaming(self._start.model_id):
-                    reply = Reply(number, _raising_only_errors(function))
-            except Exception as error:  # noqa: BLE001  # whoever waits must hear of it
+                with translate_model_errors(self._start.model_id):
+                    reply = Reply(number, _call_with_sendable_errors(function))
+            except Exception as error:  # noqa: BLE001  # reported to the parent
                 reply = Reply(number, error=error)
             self._batches.pop(number, None)
             self._send(reply)
 
         threads.post(job)
 
-    def _load(self) -> Told:
+    def _load(self) -> LoadedInfo:
         start = self._start
-        tell = partial(self._tell, LOAD)
-        with load_context.told(
-            load_context.Loading(start.revision, tell, start.task, start.model_id, start.device, start.dtype)
-        ):
+        context = load_context.LoadContext(
+            start.revision,
+            partial(self._send_progress, LOAD),
+            start.task,
+            start.model_id,
+            start.device,
+            start.dtype,
+        )
+        with load_context.use(context):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
         batching, revision = getattr(handler, "batching", None), getattr(handler, "revision", None) or ""
-        return Told(batching, revision, resident_bytes(), elsewhere=hasattr(handler, "ask") or is_concurrent(handler))
+        needs_no_process = hasattr(handler, "infer") or is_concurrent(handler)
+        return LoadedInfo(batching, revision, resident_bytes(), needs_no_process)
 
     def _prepare(self, request: Request) -> float:
-        inputs, parameters = request.given
+        inputs, parameters = request.arguments
         with call_context.use_caller(Caller.FromString(request.caller)):
             item = self._loaded.prepare(inputs, parameters)
             self._items[request.items[0]] = item
             return self._loaded.cost(item)
 
     def _run(self, request: Request) -> int:
-        items = [self._items[item] for item in request.items]  # kept: should this fail, they run alone
+        items = [self._items[item] for item in request.items]  # not removed: after an error they are run one by one
         with call_context.use_caller(Caller.FromString(request.caller)):
             raws = self._loaded.run(items, self._batches[request.number])
         self._items |= dict(zip(request.items, raws, strict=False))
@@ -110,24 +116,24 @@ class Worker:
 
     @property
     def _loaded(self) -> Handler:
-        assert self._handler  # noqa: S101  # the parent asks for nothing before it has heard of the load
+        assert self._handler  # noqa: S101  # the parent sends no request before the load has succeeded
         return self._handler
 
-    def _tell(self, number: int, fraction: float, message: str) -> None:
+    def _send_progress(self, number: int, fraction: float, message: str) -> None:
         self._send(Progress(number, fraction, message))
 
     def _send(self, message: Any) -> None:
-        with self._sending, suppress(OSError):  # the parent has gone, and this process is about to end
+        with self._send_lock, suppress(OSError):  # the parent has exited, and this process will, too
             try:
                 self._connection.send(message)
             except (pickle.PicklingError, TypeError, AttributeError) as error:
                 self._connection.send(Reply(message.number, error=sendable(error)))
 
 
-def _raising_only_errors(function: Callable[[], Any]) -> Any:
+def _call_with_sendable_errors(function: Callable[[], Any]) -> Any:
     try:
         return function()
-    except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
+    except BaseException as error:  # noqa: BLE001  # reported to the parent
         raise sendable(error) from None
 
 
@@ -140,7 +146,7 @@ def main(descriptor: int) -> None:
     logging.setup(f"worker {start.model_id}", level=level, style=style)
     with running(start.isolation, ahead=False):
         Worker(connection, start).serve()
-    os._exit(0)  # a thread may be stuck in native code, which is why there is this process
+    os._exit(0)  # exits even if a thread is stuck in native code
 
 
 if __name__ == "__main__":

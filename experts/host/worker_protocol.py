@@ -1,4 +1,4 @@
-"""What an expert and its worker processes say to each other, pickled."""
+"""Messages between an expert and its model worker processes, pickled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from experts.host.handler import Batching
 from experts.host.isolation import Configuration
 
 LOAD = 0
-"""The number of the first request, which Start stands for."""
+"""Request number of the load, which the Start message requests."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a worker is told first."""
+    """First message to a worker: configures it and requests the load of its model."""
 
     path: Sequence[str]
-    """Where its modules are."""
+    """Module search path."""
     loader: bytes
-    """Pickled by name, and to be read only once the path is known."""
+    """The pickled loader; must be unpickled after the path is set."""
     task: str
     model_id: str
     revision: str
@@ -26,48 +26,48 @@ class Start:
     dtype: str
     threads: int
     load_seconds: float
-    """Longest load; beyond it the worker is ended."""
+    """Timeout of the load, after which the worker is killed."""
     log: tuple[str, str]
     """Level and format."""
     isolation: Configuration
-    """The processes that it decodes files in."""
+    """Configuration of the worker's own decoding processes."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a loaded model says of itself."""
+class LoadedInfo:
+    """Properties of a loaded model."""
 
     batching: Batching | None
     revision: str
     resident_bytes: int
-    elsewhere: bool
-    """It needs no process: it asks others."""
+    needs_no_process: bool
+    """Whether its work runs in other processes or services, so that a worker process is of no use."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Something to do for one caller, or for a batch of them."""
+    """A step to run for one call or for a batch."""
 
     number: int
     step: str
     """"prepare", "run" or "finish"."""
     items: tuple[int, ...]
     caller: bytes
-    given: Any = None
-    forget: tuple[int, ...] = ()
-    """Items nobody will ask for any more."""
+    arguments: Any = None
+    discarded: tuple[int, ...] = ()
+    """Items that are no longer needed."""
 
 
 @dataclass(frozen=True)
 class Cancel:
-    """Nobody waits for a batch any more."""
+    """All callers of a batch have left."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a request."""
+    """Result or error of a request."""
 
     number: int
     result: Any = None
@@ -76,7 +76,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a load or a batch is."""
+    """Progress of a load or a batch."""
 
     number: int
     fraction: float

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import Page, pages
 from experts.lite.form_fields import answer
 from experts.lite.ocr import Reader, Text, described, read, reader
@@ -26,7 +26,7 @@ class Asked:
 class DocumentQuestionAnswering:
     """The task document-question-answering: the best answer of all pages, with its page."""
 
-    batching = ALONE
+    batching = UNBATCHED
     concurrent = True
 
     def __init__(self, engine: Reader) -> None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import engine_pool, run_in
 from experts.host.media import Page, box, pages
 from experts.host.pdf import Line
@@ -239,7 +239,7 @@ class Document:
 class ImageToText:
     """The task image-to-text: all that is written, in reading order."""
 
-    batching = ALONE
+    batching = UNBATCHED
     concurrent = True
 
     def __init__(self, engine: Reader) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from experts.host.audio import read_audio
-from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import engine_pool, run_in
 from experts.host.parameters import port_of
 from services.common.errors import InvalidRequest
@@ -55,7 +55,7 @@ class Recording:
 class Transcription:
     """The recogniser in worker processes of its own, loaded in the first of them."""
 
-    batching = ALONE
+    batching = UNBATCHED
     concurrent = True
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls that take a thread of their own: with some providers the client waits there, and fetches the result."""
+"""Runs calls on threads of their own: for some providers, the client blocks while it polls for the result."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,70 +7,70 @@ from contextvars import ContextVar, copy_context
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from experts.host.threads import Promise
+from experts.host.threads import ThreadSafeFuture
 from services.common.errors import Unavailable
 
 T = TypeVar("T")
 
 
-class Leash:
-    """A call's hold on what was started for it elsewhere."""
+class CallHandle:
+    """Cancels the work of a call on another thread."""
 
     def __init__(self) -> None:
-        self._gone = Event()
+        self._cancelled = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
     def check(self) -> None:
-        """Whether the caller is still there.
+        """Checks that the caller still waits.
 
         Raises:
-            Unavailable: nobody will hear of it.
+            Unavailable: the call was cancelled.
         """
-        if self._gone.is_set():
+        if self._cancelled.is_set():
             raise Unavailable("the caller has left")
 
-    async def holding(self, work: Coroutine[Any, Any, T]) -> T:
-        """Does the work until the caller leaves."""
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs the work until it is done or cancelled."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        if self._gone.is_set():
+        if self._cancelled.is_set():
             work.close()
         self.check()
         return await work
 
-    def leave(self) -> None:
-        self._gone.set()
+    def cancel(self) -> None:
+        self._cancelled.set()
         if self._loop and self._task:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self._task.cancel)
 
 
-_leash: ContextVar[Leash | None] = ContextVar("leash", default=None)
+_handle: ContextVar[CallHandle | None] = ContextVar("call_handle", default=None)
 
 
-def still_wanted() -> None:
-    """To be called before anything is sent or read on a thread of its own.
+def check_active() -> None:
+    """Checks that the current call is active; must be called before anything is sent or read on its thread.
 
     Raises:
         Unavailable: the caller has left.
     """
-    if leash := _leash.get():
-        leash.check()
+    if handle := _handle.get():
+        handle.check()
 
 
-async def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Does the work on a thread and an event loop of its own; when the caller leaves, it ends at its next step."""
-    promise, leash, context = Promise[T](), Leash(), copy_context()
+async def run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Runs the work on a thread and event loop of its own; after a cancellation it ends at its next request."""
+    future, handle, context = ThreadSafeFuture[T](), CallHandle(), copy_context()
 
-    def live() -> None:
-        _leash.set(leash)
+    def target() -> None:
+        _handle.set(handle)
         try:
-            promise.keep(asyncio.run(leash.holding(work())))
-        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-            promise.fail(error)
+            future.set_result(asyncio.run(handle.run(work())))
+        except BaseException as error:  # noqa: BLE001  # reported to the caller
+            future.set_exception(error)
 
-    Thread(target=context.run, args=(live,), name="apart", daemon=True).start()
+    Thread(target=context.run, args=(target,), name="remote-call", daemon=True).start()
     try:
-        return await promise.future
+        return await future.future
     finally:
-        leash.leave()
+        handle.cancel()

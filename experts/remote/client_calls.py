@@ -1,4 +1,4 @@
-"""What the client is called with, for those tasks where that takes more than a line."""
+"""Calls of the huggingface_hub client that need more than one line."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,19 +8,19 @@ if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient as Client
 
 
-def given(parameters: Parameters, *names: str, **renamed: str) -> dict[str, Any]:
-    """Those that were given; of renamed ones the client's name comes first, then ours."""
-    wanted = dict(zip(names, names, strict=True)) | renamed
-    return {theirs: parameters[ours] for theirs, ours in wanted.items() if ours in parameters}
+def select(parameters: Parameters, *names: str, **renamed: str) -> dict[str, Any]:
+    """Returns the parameters that are present, under the client's names (keyword: client's name, value: ours)."""
+    names_by_option = dict(zip(names, names, strict=True)) | renamed
+    return {theirs: parameters[ours] for theirs, ours in names_by_option.items() if ours in parameters}
 
 
 async def summarise(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
-    lengths = given(parameters, "max_length", "min_length")
+    lengths = select(parameters, "max_length", "min_length")
     return await client.summarization(inputs["text"], generate_parameters=lengths or None)
 
 
 async def translate(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
-    languages = given(parameters, src_lang="source_language", tgt_lang="target_language")
+    languages = select(parameters, src_lang="source_language", tgt_lang="target_language")
     return await client.translation(inputs["text"], **languages)
 
 
@@ -31,33 +31,33 @@ async def ask_table(client: "Client", inputs: Inputs, _parameters: Parameters) -
 
 
 async def speak(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
-    wishes = {
-        name: value for name, value in given(parameters, "voice", "speed").items() if (name, value) != ("speed", 1)
+    options = {
+        name: value for name, value in select(parameters, "voice", "speed").items() if (name, value) != ("speed", 1)
     }
-    return await client.text_to_speech(inputs["text"], extra_body=wishes or None)
+    return await client.text_to_speech(inputs["text"], extra_body=options or None)
 
 
 async def paint(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     names = ("negative_prompt", "width", "height", "num_inference_steps", "guidance_scale", "seed")
-    return await client.text_to_image(inputs["text"], **given(parameters, *names))
+    return await client.text_to_image(inputs["text"], **select(parameters, *names))
 
 
 async def repaint(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     names = ("strength", "num_inference_steps", "guidance_scale", "seed")
     image = inputs["image"].content
-    return await client.image_to_image(image, inputs.get("instruction"), **given(parameters, *names))
+    return await client.image_to_image(image, inputs.get("instruction"), **select(parameters, *names))
 
 
-async def film(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def video(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     names = ("num_frames", "num_inference_steps", "guidance_scale", "seed")
-    return await client.text_to_video(inputs["text"], **given(parameters, *names))
+    return await client.text_to_video(inputs["text"], **select(parameters, *names))
 
 
 async def animate(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
-    wishes = given(parameters, "num_frames", "num_inference_steps", "seed")
-    return await client.image_to_video(inputs["image"].content, prompt=inputs.get("text"), **wishes)
+    options = select(parameters, "num_frames", "num_inference_steps", "seed")
+    return await client.image_to_video(inputs["image"].content, prompt=inputs.get("text"), **options)
 
 
 async def write_on(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
-    wishes = given(parameters, "max_new_tokens", "temperature", "seed")
-    return await client.text_generation(inputs["text"], **wishes)
+    options = select(parameters, "max_new_tokens", "temperature", "seed")
+    return await client.text_generation(inputs["text"], **options)

@@ -1,4 +1,4 @@
-"""The connections to the Hub's router, to providers and to endpoints of one's own, shared by all calls."""
+"""HTTP clients for the Hub's router, providers and endpoints, shared by all calls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import TYPE_CHECKING
 
 from experts.remote import hub_internals
-from experts.remote.blocking_calls import still_wanted
+from experts.remote.blocking_calls import check_active
 from experts.remote.settings import RemoteSettings
 from services.common.errors import ModelFailed
 
@@ -17,59 +17,59 @@ _REDIRECTS = 3
 
 
 @asynccontextmanager
-async def opened(settings: RemoteSettings) -> AsyncIterator[None]:
-    """Within the block the client asks through connections of ours; nothing is sent before it is asked."""
+async def open_connections(settings: RemoteSettings) -> AsyncIterator[None]:
+    """Provides huggingface_hub with these HTTP clients within the block; connections open on the first call."""
     from experts.endpoints import http_client
 
-    seconds, most = settings.timeout_seconds, settings.reply_bytes
+    seconds, max_bytes = settings.timeout_seconds, settings.reply_bytes
     loop = asyncio.get_running_loop()
-    async with http_client.client(seconds=seconds, reply_bytes=most) as shared:
+    async with http_client.client(seconds=seconds, reply_bytes=max_bytes) as shared:
 
         def client() -> "AbstractAsyncContextManager[AsyncClient]":
             if asyncio.get_running_loop() is loop:
                 return nullcontext(shared)
-            return http_client.client(seconds=seconds, reply_bytes=most)  # connections belong to their loop
+            return http_client.client(seconds=seconds, reply_bytes=max_bytes)  # connections belong to their loop
 
-        hub_internals.ask_through(client, lambda: _fetching(settings))
+        hub_internals.use_clients(client, lambda: _result_client(settings))
         try:
             yield
         finally:
-            hub_internals.ask_as_usual()
+            hub_internals.reset_clients()
 
 
-def _fetching(settings: RemoteSettings) -> "Client":
-    """For results that a provider has ready somewhere: what it is given are addresses that the provider chose."""
+def _result_client(settings: RemoteSettings) -> "Client":
+    """Returns a client that fetches results from addresses chosen by the provider, which are not trusted."""
     from httpx2 import URL, Client, Timeout
 
     from experts.endpoints import http_client
 
-    asked = URL(hub_internals.router("any"))
+    router = URL(hub_internals.router("any"))
 
-    def sending(request: "Request") -> None:
-        still_wanted()
-        if not _same(request.url, asked):
+    def on_request(request: "Request") -> None:
+        check_active()
+        if not _has_same_origin(request.url, router):
             _check(request.url)
             request.headers.pop("authorization", None)
 
-    def received(response: "Response") -> None:
-        still_wanted()
+    def on_response(response: "Response") -> None:
+        check_active()
         http_client.limit(response, settings.reply_bytes)
 
     return Client(
         timeout=Timeout(settings.timeout_seconds, connect=http_client.CONNECT_SECONDS),
         follow_redirects=True,
         max_redirects=_REDIRECTS,
-        event_hooks={"request": [sending], "response": [received]},
-        **http_client.habits(),
+        event_hooks={"request": [on_request], "response": [on_response]},
+        **http_client.common_options(),
     )
 
 
-def _same(one: "URL", other: "URL") -> bool:
+def _has_same_origin(one: "URL", other: "URL") -> bool:
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
 def _check(address: "URL") -> None:
-    """Only what proves by its certificate who it is: no service of the house is asked in a provider's name."""
+    """Requires HTTPS, whose certificate identifies the server, so that no internal service is called."""
     if address.scheme != "https":
-        what = f"the provider has its result at {address.host}, which is no public https address"
-        raise ModelFailed(what, remedy="take another provider in REMOTE_PROVIDERS")
+        what = f"the provider's result is at {address.host}, which is not a public https address"
+        raise ModelFailed(what, remedy="name another provider in REMOTE_PROVIDERS")

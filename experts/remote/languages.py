@@ -8,16 +8,16 @@ from typing import Any
 from experts.host.handler import Inputs, Parameters
 
 _READ = 20_000
-"""Characters of a text that are read; more change nothing but the time."""
+"""Characters of a text that are analysed; more only take time."""
 
 
 def with_source(inputs: Inputs, parameters: Parameters, languages: Collection[str]) -> Parameters:
     """Adds the detected source language to a translation's parameters: providers take both languages or none.
 
     Args:
-        inputs: with the text.
-        parameters: of the translation.
-        languages: two-letter tags of the languages that the model knows; empty if that is unknown.
+        inputs: inputs with the text.
+        parameters: parameters of the translation.
+        languages: two-letter tags of the model's languages; empty if unknown.
     """
     if "target_language" not in parameters or "source_language" in parameters:
         return parameters
@@ -27,13 +27,13 @@ def with_source(inputs: Inputs, parameters: Parameters, languages: Collection[st
 
 
 def detected(text: str, among: Collection[str] = ()) -> str:
-    """The BCP 47 tag of the language that a text is most likely written in.
+    """Returns the BCP 47 tag of a text's most likely language.
 
     Args:
         text: any text.
-        among: tags to choose from; empty: all that the engine knows.
+        among: tags to choose from; empty: all of the engine's.
     """
-    with _lock:  # the engine keeps the choice of languages
+    with _lock:  # the engine stores the choice of languages
         engine = _engine()
         known = [tag for tag in _all_tags() if tag in among]
         if len(known) == 1:

@@ -1,4 +1,4 @@
-"""Text tasks by the LLM that the house is configured with."""
+"""Text tasks run by the deployment's configured LLM."""
 
 import re
 from collections.abc import AsyncIterator
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from experts.endpoints import prompts
 from experts.endpoints.data_policy import check_may_leave
-from experts.endpoints.prompts import CHATS, SEEING
+from experts.endpoints.prompts import CHATS, VISION_TASKS
 from experts.host.handler import Call, Inputs, Outputs, Parameters
-from experts.remote.answers import Made
-from experts.remote.model import STAYS
+from experts.remote.answers import RemoteCall
+from experts.remote.model import POLICY_REMEDY
 from services.common.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -22,65 +22,65 @@ from services.common.errors import (
 from services.llm.client import LLM, Message, Schema, Unusable, Why
 from services.llm.settings import LlmSettings
 
-TASKS = tuple(task for task in CHATS if task not in SEEING)
+TASKS = tuple(task for task in CHATS if task not in VISION_TASKS)
 
-_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._/-]+")
+_INVALID_ID_CHARACTERS = re.compile(r"[^A-Za-z0-9._/-]+")
 _CODES: dict[Why, type[ServiceError]] = {
     Why.DOWN: Unavailable,
     Why.SLOW: DeadlineExceeded,
     Why.RATE_LIMITED: Overloaded,
 }
-"""What is not here turns callers to the next candidate."""
+"""Other reasons become ModelFailed, after which callers use the next candidate."""
 
 
 def model_id(settings: LlmSettings) -> str:
-    """The endpoint's name of the model, as an id of ours."""
-    return f"llm/{_NOT_IN_IDS.sub('-', settings.model)}"
+    """Returns the model id for the endpoint's name of the model."""
+    return f"llm/{_INVALID_ID_CHARACTERS.sub('-', settings.model)}"
 
 
 @dataclass
-class Line:
-    """The LLM, while it is open."""
+class LlmConnection:
+    """Connection to the LLM; `llm` is None while it is closed."""
 
     settings: LlmSettings
     llm: LLM | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Opens it within the block; nothing is sent before it is asked."""
+        """Opens it within the block; nothing is sent before the first call."""
         async with LLM.opened(self.settings, role="remote") as llm:
             self.llm = llm
             yield
         self.llm = None
 
 
-class Writer:
-    """One task of the LLM's."""
+class LlmModel:
+    """The LLM for one task."""
 
-    def __init__(self, task: str, line: Line) -> None:
-        self._task, self._line, self._id = task, line, model_id(line.settings)
+    def __init__(self, task: str, line: LlmConnection) -> None:
+        self._task, self._connection, self._id = task, line, model_id(line.settings)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Made:
-        check_may_leave(self._id, STAYS)
-        return Made(prompts.asked(self._task, inputs, parameters), inputs, parameters, self._id)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> RemoteCall:
+        check_may_leave(self._id, POLICY_REMEDY)
+        return RemoteCall(prompts.build_prompt(self._task, inputs, parameters), inputs, parameters, self._id)
 
-    def cost(self, _item: Made) -> float:
+    def cost(self, _item: RemoteCall) -> float:
         return 1.0
 
-    async def ask(self, item: Made, _call: Call) -> Made:
-        check_may_leave(self._id, STAYS)
-        if self._line.llm is None:
-            raise Unavailable(f"{self._id} is not open yet", remedy="try again shortly")
+    async def infer(self, item: RemoteCall, _call: Call) -> RemoteCall:
+        check_may_leave(self._id, POLICY_REMEDY)
+        if self._connection.llm is None:
+            raise Unavailable(f"{self._id} is not connected yet", remedy="try again shortly")
         prompt: prompts.Prompt = item.answer
         messages = (Message("system", prompt.system), Message("user", prompt.user))
         schema = Schema(self._task, prompt.schema) if prompt.schema else None
         try:
-            reply = await self._line.llm.complete(messages, schema=schema, answer_tokens=prompt.max_tokens)
+            reply = await self._connection.llm.complete(messages, schema=schema, answer_tokens=prompt.max_tokens)
         except Unusable as error:
             raise _failure(error) from error
         return replace(item, answer=reply.text)
 
-    def finish(self, raw: Made) -> Outputs:
+    def finish(self, raw: RemoteCall) -> Outputs:
         return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
 
 

@@ -1,16 +1,16 @@
-"""The tasks as huggingface_hub's client knows them."""
+"""Methods of huggingface_hub's client by task."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import results
-from experts.endpoints.media import film, recording
+from experts.endpoints.media import recording, video
 from experts.endpoints.prompts import candidates
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.remote import answers, client_calls, languages
-from experts.remote.answers import Made
+from experts.remote.answers import RemoteCall
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ _FEWEST_LABELS = 2
 
 @dataclass(frozen=True)
 class Method:
-    """One task.
+    """How the client runs one task.
 
     Args:
-        call: asks.
-        write: the answer as outputs.
-        check: refuses, before anything is sent, what the client would.
-        complete: adds what the client needs and a caller may leave out, given the languages that the model knows.
+        call: calls the client's method.
+        write: converts its answer to outputs.
+        check: raises InvalidRequest, before anything is sent, for parameters that the client would refuse.
+        complete: adds optional parameters that the client requires, given the model's languages.
     """
 
     call: "Callable[[Client, Inputs, Parameters], Awaitable[Any]]"
-    write: Callable[[Made], Outputs]
+    write: Callable[[RemoteCall], Outputs]
     check: Callable[[Parameters], object] = lambda _: None
     complete: Callable[[Inputs, Parameters, Collection[str]], Parameters] = lambda _inputs, parameters, _languages: (
         parameters
@@ -41,7 +41,7 @@ class Method:
 def _several_labels(parameters: Parameters) -> None:
     if len(candidates(parameters)) < _FEWEST_LABELS:
         raise InvalidRequest(
-            "there is one label only", port=port_of("candidate_labels"), remedy="give two or more in candidate_labels"
+            "candidate_labels has only one label", port=port_of("candidate_labels"), remedy="give two or more labels"
         )
 
 
@@ -86,7 +86,7 @@ METHODS: Mapping[str, Method] = {
     "feature-extraction": Method(lambda client, inputs, _: client.feature_extraction(inputs["text"]), answers.vector),
     "sentence-similarity": Method(
         lambda client, inputs, _: client.sentence_similarity(inputs["text"], other_sentences=list(inputs["sentences"])),
-        lambda made: results.similarity(made.answer, made.inputs["sentences"]),
+        lambda call: results.similarity(call.answer, call.inputs["sentences"]),
     ),
     "image-classification": Method(
         lambda client, inputs, parameters: client.image_classification(
@@ -136,9 +136,9 @@ METHODS: Mapping[str, Method] = {
         ),
         answers.labels,
     ),
-    "text-to-speech": Method(client_calls.speak, lambda made: {"audio": recording(made.answer, made.model_id)}),
+    "text-to-speech": Method(client_calls.speak, lambda call: {"audio": recording(call.answer, call.model_id)}),
     "audio-to-audio": Method(lambda client, inputs, _: client.audio_to_audio(inputs["audio"].content), answers.louder),
     "text-to-image": Method(client_calls.paint, answers.drawn),
-    "text-to-video": Method(client_calls.film, lambda made: {"video": film(made.answer, made.model_id)}),
-    "image-to-video": Method(client_calls.animate, lambda made: {"video": film(made.answer, made.model_id)}),
+    "text-to-video": Method(client_calls.video, lambda call: {"video": video(call.answer, call.model_id)}),
+    "image-to-video": Method(client_calls.animate, lambda call: {"video": video(call.answer, call.model_id)}),
 }

@@ -1,4 +1,4 @@
-"""One model at a provider or at an endpoint of one's own, as the host serves it."""
+"""One model at a provider or an endpoint, as a RemoteHandler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import prompts
 from experts.endpoints.data_policy import check_may_leave
-from experts.endpoints.endpoint_health import Standing
-from experts.endpoints.http_errors import PaidOut
+from experts.endpoints.endpoint_health import EndpointHealth
+from experts.endpoints.http_errors import PaymentRequired
 from experts.endpoints.media import sendable
-from experts.endpoints.retry import Patience
-from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, Trouble
+from experts.endpoints.retry import RetryPolicy
+from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, UnavailableReason
 from experts.remote import hub_internals
-from experts.remote.answers import Made
-from experts.remote.blocking_calls import apart
-from experts.remote.errors import NONSENSE, explained, nonsense
+from experts.remote.answers import RemoteCall
+from experts.remote.blocking_calls import run_in_thread
+from experts.remote.errors import REPLY_ERRORS, invalid_reply, translate_errors
 from experts.remote.methods import METHODS
 from experts.remote.model_listing import CHAT
 from experts.remote.settings import RemoteSettings
@@ -25,65 +25,67 @@ from experts.remote.targets import HF, Route, Target
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient as Client
 
-STAYS = "allow the data policy open for this request, or take a model of the house"
+POLICY_REMEDY = "allow the data policy open for this request, or use an internal model"
 
 
 class RemoteModel:
-    """Asked on the loop, or beside it where the client waits for a result that is fetched."""
+    """Called on the event loop, or on a thread if the client polls the provider for the result."""
 
-    def __init__(self, task: str, route: Route, standing: Standing, settings: RemoteSettings) -> None:
-        self._task, self._route, self._standing, self._settings = task, route, standing, settings
-        self._patience = Patience()
+    def __init__(self, task: str, route: Route, health: EndpointHealth, settings: RemoteSettings) -> None:
+        self._task, self._route, self._health, self._settings = task, route, health, settings
+        self._retry = RetryPolicy()
 
     @property
-    def trouble(self) -> Trouble | None:
-        return self._standing.trouble
+    def unavailable_reason(self) -> UnavailableReason | None:
+        return self._health.unavailable_reason
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Made:
-        """Refuses what must not or cannot be sent, and makes ready what can."""
-        check_may_leave(self._route.model_id, STAYS)
-        self._standing.check()
-        if self._chats:
-            return Made(prompts.asked(self._task, inputs, parameters), inputs, parameters, self._route.model_id)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> RemoteCall:
+        """Checks that the call may be sent, and prepares its arguments."""
+        check_may_leave(self._route.model_id, POLICY_REMEDY)
+        self._health.check()
+        if self._uses_chat:
+            return RemoteCall(
+                prompts.build_prompt(self._task, inputs, parameters), inputs, parameters, self._route.model_id
+            )
         method = METHODS[self._task]
         method.check(parameters)
         parameters = method.complete(inputs, parameters, self._route.languages)
-        return Made(None, _ready(inputs), parameters, self._route.model_id)
+        return RemoteCall(None, _ready(inputs), parameters, self._route.model_id)
 
-    def cost(self, _item: Made) -> float:
+    def cost(self, _item: RemoteCall) -> float:
         return 1.0
 
-    async def ask(self, item: Made, _call: Call) -> Made:
-        check_may_leave(self._route.model_id, STAYS)  # once more: nothing else stands between here and the network
+    async def infer(self, item: RemoteCall, _call: Call) -> RemoteCall:
+        check_may_leave(self._route.model_id, POLICY_REMEDY)  # checked again directly before the data is sent
         try:
-            answer = await self._patience.asking(lambda: self._asked(item))
-        except PaidOut as error:
-            self._standing.failed(error.message, error.remedy, seconds=self._settings.paid_out_seconds)
+            answer = await self._retry.run(lambda: self._send(item))
+        except PaymentRequired as error:
+            self._health.mark_unavailable(error.message, error.remedy, seconds=self._settings.paid_out_seconds)
             raise
         return replace(item, answer=answer)
 
-    def finish(self, raw: Made) -> Outputs:
-        if self._chats:
+    def finish(self, raw: RemoteCall) -> Outputs:
+        if self._uses_chat:
             return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
         try:
             return METHODS[self._task].write(raw)
-        except NONSENSE as error:
-            raise nonsense(raw.model_id) from error
+        except REPLY_ERRORS as error:
+            raise invalid_reply(raw.model_id) from error
 
     @property
-    def _chats(self) -> bool:
+    def _uses_chat(self) -> bool:
         return self._route.via == CHAT
 
-    async def _asked(self, item: Made) -> Any:
-        with explained(self._route):
+    async def _send(self, item: RemoteCall) -> Any:
+        with translate_errors(self._route):
             target = await self._route.target()
-            work = partial(self._answered, item, target)
-            if target.provider != HF and not self._chats:
-                return await apart(work)
+            work = partial(self._send_to, item, target)
+            if target.provider != HF and not self._uses_chat:
+                return await run_in_thread(work)
             async with asyncio.timeout(self._settings.timeout_seconds):
                 return await work()
 
-    async def _answered(self, item: Made, target: Target) -> Any:
+    async def _send_to(self, item: RemoteCall, target: Target) -> Any:
         async with self._client(target.provider, target.model) as client:
             return await self._call(item)(client)
 
@@ -94,27 +96,27 @@ class RemoteModel:
         from experts.endpoints.http_client import CONNECT_SECONDS
 
         token = self._settings.token.get_secret_value() or None
-        limits: Any = Timeout(self._settings.timeout_seconds, connect=CONNECT_SECONDS)  # handed on as it is
-        return AsyncInferenceClient(model, provider=provider, token=token, timeout=limits)  # type: ignore[arg-type]  # it names those it knows
+        limits: Any = Timeout(self._settings.timeout_seconds, connect=CONNECT_SECONDS)  # passed through unchanged
+        return AsyncInferenceClient(model, provider=provider, token=token, timeout=limits)  # type: ignore[arg-type]  # typed as a list of known names
 
-    def _call(self, item: Made) -> "Callable[[Client], Awaitable[Any]]":
-        if not self._chats:
+    def _call(self, item: RemoteCall) -> "Callable[[Client], Awaitable[Any]]":
+        if not self._uses_chat:
             return lambda client: METHODS[self._task].call(client, item.inputs, item.parameters)
         prompt: prompts.Prompt = item.answer
 
         async def chat(client: "Client") -> str:
-            wishes = {"max_tokens": prompt.max_tokens, "temperature": prompt.temperature, "seed": prompt.seed}
-            reply = await client.chat_completion(prompt.messages, **wishes)  # type: ignore[call-overload]  # as it takes them
+            options = {"max_tokens": prompt.max_tokens, "temperature": prompt.temperature, "seed": prompt.seed}
+            reply = await client.chat_completion(prompt.messages, **options)  # type: ignore[call-overload]  # options as typed there
             return reply.choices[0].message.content or ""
 
         return chat
 
 
 def _ready(inputs: Inputs) -> Mapping[str, Any]:
-    """Pictures alone, and their media type where the client looks for it."""
+    """Returns the inputs with re-encoded images, and media types where the client looks for them."""
     ready = dict(inputs)
     for port, value in inputs.items():
         if isinstance(value, Media) and port in ("image", "audio"):
             media = sendable(value) if port == "image" else value
-            ready[port] = replace(media, content=hub_internals.typed(media))
+            ready[port] = replace(media, content=hub_internals.with_media_type(media))
     return ready

@@ -1,4 +1,4 @@
-"""What is known of models at providers: from the Hub, else as last seen there, else as shipped."""
+"""Models at inference providers: cached from the Hub, or as bundled with this package."""
 
 import json
 import time
@@ -16,57 +16,57 @@ _SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
-class Fact:
+class ListedModel:
     """One model for one task at one provider."""
 
     id: str
     task: str
-    """Ours."""
+    """Standard task that it is offered for."""
     via: str
-    """What the provider runs it as: the task, or conversational."""
+    """Task that the provider runs it as: the same, or conversational."""
     provider: str = ""
-    """Empty: not known; the Hub is asked before the first call."""
+    """Empty if unknown: then it is looked up on the Hub before the first call."""
     provider_id: str = ""
-    """The provider's own name of the model."""
+    """Name of the model at the provider."""
     downloads: int = 0
     likes: int = 0
     license: str = ""
     languages: tuple[str, ...] = ()
 
 
-def shipped() -> list[Fact]:
-    """A few well-known models of each task."""
-    facts: list[Fact] = _read((files(__package__) / "snapshot.json").read_text(encoding="utf-8"))["facts"]
-    return facts
+def bundled_models() -> list[ListedModel]:
+    """Returns a few well-known models of each task."""
+    models: list[ListedModel] = _read((files(__package__) / "snapshot.json").read_text(encoding="utf-8"))["facts"]
+    return models
 
 
-def cached(file: Path, key: str, *, hours: float) -> list[Fact] | None:
-    """The lists kept in a file, if they were made for the same question and are young enough."""
+def read_cache(file: Path, key: str, *, hours: float) -> list[ListedModel] | None:
+    """Returns the cached models, if the file has the same key and is not too old."""
     try:
-        kept = _read(file.read_text(encoding="utf-8"))
+        stored = _read(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        log.warning("cached cards cannot be read", file=str(file), error=type(error).__name__)
+        log.warning("cannot read cached cards", file=str(file), error=type(error).__name__)
         return None
-    young = 0 <= time.time() - kept["time"] <= hours * _SECONDS_PER_HOUR
-    facts: list[Fact] = kept["facts"]
-    return facts if kept["key"] == key and young else None
+    young = 0 <= time.time() - stored["time"] <= hours * _SECONDS_PER_HOUR
+    models: list[ListedModel] = stored["facts"]
+    return models if stored["key"] == key and young else None
 
 
-def keep(file: Path, key: str, facts: Iterable[Fact]) -> None:
-    """Keeps the lists, as a whole or not at all; that they cannot be kept is no harm."""
-    text = json.dumps({"key": key, "time": time.time(), "facts": [asdict(fact) for fact in facts]}, indent=1)
-    beside = file.with_suffix(".new")
+def write_cache(file: Path, key: str, models: Iterable[ListedModel]) -> None:
+    """Writes the models to a file atomically; an error is only logged."""
+    text = json.dumps({"key": key, "time": time.time(), "facts": [asdict(model) for model in models]}, indent=1)
+    temporary = file.with_suffix(".new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
     except OSError as error:
-        log.warning("cards are not cached", file=str(file), error=error.strerror)
+        log.warning("cannot cache cards", file=str(file), error=error.strerror)
 
 
 def _read(text: str) -> dict[str, Any]:
-    kept: Mapping[str, Any] = json.loads(text)
-    facts = [Fact(**{**one, "languages": tuple(one.get("languages", ()))}) for one in kept["facts"]]
-    return {"key": kept.get("key", ""), "time": kept.get("time", 0.0), "facts": facts}
+    stored: Mapping[str, Any] = json.loads(text)
+    models = [ListedModel(**{**one, "languages": tuple(one.get("languages", ()))}) for one in stored["facts"]]
+    return {"key": stored.get("key", ""), "time": stored.get("time", 0.0), "facts": models}

@@ -1,4 +1,4 @@
-"""Models that providers run, from the Hub's API: by task, most downloaded first."""
+"""Lists models that inference providers run, from the Hub's API: by task, most downloaded first."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from experts.remote import hub_internals
-from experts.remote.model_facts import Fact, cached, keep, shipped
+from experts.remote.model_facts import ListedModel, bundled_models, read_cache, write_cache
 from experts.remote.settings import RemoteSettings
 from services.common.errors import CorruptData
 
@@ -55,81 +55,81 @@ SOURCES: Mapping[str, Sequence[tuple[str, str]]] = {
     "visual-question-answering": (("visual-question-answering", "visual-question-answering"), _SIGHT),
     "document-question-answering": (("document-question-answering", "document-question-answering"), _SIGHT),
 }
-"""By task: the Hub's tag of its models, and what a provider must run them as."""
+"""By task: the Hub's tags of its models, each with the task that a provider must run them as."""
 
-_AT_A_TIME = 6
+_CONCURRENT_QUERIES = 6
 _LIST_BYTES = 8 * 1024 * 1024
-_MORE = 8
-"""So many times the models wanted are listed: not every one has a provider that will do."""
+_OVERSAMPLING = 8
+"""How many times more models than needed are queried, as not every one has a suitable provider."""
 _EXPANDED = ("downloads", "likes", "tags", "inferenceProviderMapping")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
-_NONSENSE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_REPLY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
-def facts(settings: RemoteSettings) -> list[Fact]:
-    """The models to offer; without a token, or offline, nothing is asked."""
-    wanted = f"{settings.hub} {settings.providers} {settings.per_task}"
-    if known := cached(settings.cache, wanted, hours=settings.refresh_hours):
+def list_models(settings: RemoteSettings) -> list[ListedModel]:
+    """Returns the models to offer; without a token, or offline, from the cache or the package instead of the Hub."""
+    key = f"{settings.hub} {settings.providers} {settings.per_task}"
+    if known := read_cache(settings.cache, key, hours=settings.refresh_hours):
         return known
     if settings.offline or not settings.token.get_secret_value():
-        return cached(settings.cache, wanted, hours=float("inf")) or shipped()
-    if listed := _listed(settings):
-        keep(settings.cache, wanted, listed)
+        return read_cache(settings.cache, key, hours=float("inf")) or bundled_models()
+    if listed := _query_all(settings):
+        write_cache(settings.cache, key, listed)
         return listed
-    log.warning("the Hub gave no list of models", remedy="see that HF_ENDPOINT is reachable; older cards are used")
-    return cached(settings.cache, wanted, hours=float("inf")) or shipped()
+    log.warning("the Hub listed no models: older cards are used", remedy="check that HF_ENDPOINT is reachable")
+    return read_cache(settings.cache, key, hours=float("inf")) or bundled_models()
 
 
-def _listed(settings: RemoteSettings) -> list[Fact]:
+def _query_all(settings: RemoteSettings) -> list[ListedModel]:
     tags = {tag for sources in SOURCES.values() for tag, _ in sources}
-    with hub(settings) as client, ThreadPoolExecutor(_AT_A_TIME) as pool:
-        asked = partial(_models, client, settings, Event())
-        by_tag = dict(zip(tags, pool.map(asked, tags), strict=True))
-    return [fact for task in SOURCES for fact in _best(task, by_tag, settings)]
+    with hub(settings) as client, ThreadPoolExecutor(_CONCURRENT_QUERIES) as pool:
+        query = partial(_query_models, client, settings, Event())
+        by_tag = dict(zip(tags, pool.map(query, tags), strict=True))
+    return [model for task in SOURCES for model in _best(task, by_tag, settings)]
 
 
-def _models(client: "Client", settings: RemoteSettings, away: Event, tag: str) -> list[dict[str, Any]]:
-    """As the Hub lists them; none if it does not, and once it is away it is not asked for more."""
+def _query_models(client: "Client", settings: RemoteSettings, is_unreachable: Event, tag: str) -> list[dict[str, Any]]:
+    """Queries the Hub's models of a tag; none after an error, and no query once the Hub is unreachable."""
     from httpx2 import HTTPError, InvalidURL, TransportError
 
-    if away.is_set():
+    if is_unreachable.is_set():
         return []
 
     where = ",".join(settings.preferred) or "all"
     params = {"pipeline_tag": tag, "inference_provider": where, "sort": "downloads", "expand": list(_EXPANDED)}
     try:
-        reply = client.get("/api/models", params={**params, "limit": settings.per_task * _MORE})
+        reply = client.get("/api/models", params={**params, "limit": settings.per_task * _OVERSAMPLING})
         reply.raise_for_status()
         models: list[dict[str, Any]] = reply.json()
-    except (HTTPError, InvalidURL, CorruptData, *_NONSENSE) as error:
+    except (HTTPError, InvalidURL, CorruptData, *_REPLY_ERRORS) as error:
         if isinstance(error, TransportError):
-            away.set()
-        log.warning("a list of models is missing", tag=tag, error=type(error).__name__)
+            is_unreachable.set()
+        log.warning("models not listed", tag=tag, error=type(error).__name__)
         return []
     return models if isinstance(models, list) else []
 
 
-def _best(task: str, by_tag: Mapping[str, list[dict[str, Any]]], settings: RemoteSettings) -> list[Fact]:
-    found: dict[str, Fact] = {}
+def _best(task: str, by_tag: Mapping[str, list[dict[str, Any]]], settings: RemoteSettings) -> list[ListedModel]:
+    found: dict[str, ListedModel] = {}
     for tag, via in SOURCES[task]:
-        for model in by_tag.get(tag, ()):
+        for entry in by_tag.get(tag, ()):
             try:
-                fact = _fact(model, task, via, settings)
-            except _NONSENSE:
+                model = _listed_model(entry, task, via, settings)
+            except _REPLY_ERRORS:
                 continue
-            if fact:
-                found.setdefault(fact.id, fact)
-    return sorted(found.values(), key=lambda fact: -fact.downloads)[: settings.per_task]
+            if model:
+                found.setdefault(model.id, model)
+    return sorted(found.values(), key=lambda model: -model.downloads)[: settings.per_task]
 
 
-def _fact(model: Mapping[str, Any], task: str, via: str, settings: RemoteSettings) -> Fact | None:
-    """The model, if a provider runs it as wanted."""
+def _listed_model(model: Mapping[str, Any], task: str, via: str, settings: RemoteSettings) -> ListedModel | None:
+    """Returns the model if a suitable provider runs it."""
     live = [one for one in mappings(model) if one["status"] == "live" and one["task"] == via]
     chosen = preferred(live, via, settings.preferred)
     if not chosen:
         return None
     tags = [str(tag) for tag in model.get("tags") or ()]
-    return Fact(
+    return ListedModel(
         id=str(model["id"]),
         task=task,
         via=via,
@@ -143,38 +143,38 @@ def _fact(model: Mapping[str, Any], task: str, via: str, settings: RemoteSetting
 
 
 def hub(settings: RemoteSettings) -> "Client":
-    """To the Hub, or its mirror; it follows no redirect."""
+    """Returns a client of the Hub or its mirror; it follows no redirects."""
     from httpx2 import Client
 
     from experts.endpoints import http_client
 
-    token, habits = settings.token.get_secret_value(), http_client.habits()
+    token, common_options = settings.token.get_secret_value(), http_client.common_options()
     return Client(
         base_url=settings.hub.rstrip("/"),
         timeout=settings.listing_seconds,
         event_hooks={"response": [partial(http_client.limit, reply_bytes=_LIST_BYTES)]},
-        cookies=habits["cookies"],
-        headers={**habits["headers"], **({"authorization": f"Bearer {token}"} if token else {})},
+        cookies=common_options["cookies"],
+        headers={**common_options["headers"], **({"authorization": f"Bearer {token}"} if token else {})},
     )
 
 
 def mappings(model: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Who runs it, as what, under which name; the Hub says so in either of two shapes."""
-    said = model.get("inferenceProviderMapping") or []
-    if isinstance(said, dict):
-        said = [{**value, "provider": provider} for provider, value in said.items()]
-    return list(said)
+    """Returns the providers of a model with its task and name there, from either format of the Hub's reply."""
+    reply = model.get("inferenceProviderMapping") or []
+    if isinstance(reply, dict):
+        reply = [{**value, "provider": provider} for provider, value in reply.items()]
+    return list(reply)
 
 
-def preferred(live: Iterable[Mapping[str, str]], via: str, wanted: Sequence[str]) -> Mapping[str, str] | None:
-    """The mapping of the provider to ask, among those that the client knows for this."""
-    known = [one for one in live if hub_internals.does(one["provider"], via)]
-    if not wanted:
+def preferred(live: Iterable[Mapping[str, str]], via: str, providers: Sequence[str]) -> Mapping[str, str] | None:
+    """Returns the mapping of the most preferred provider that the client supports for a task; any if none is named."""
+    known = [one for one in live if hub_internals.supports(one["provider"], via)]
+    if not providers:
         return next(iter(known), None)
-    ranked = [one for one in known if one["provider"] in wanted]
-    return min(ranked, key=lambda one: wanted.index(one["provider"]), default=None)
+    ranked = [one for one in known if one["provider"] in providers]
+    return min(ranked, key=lambda one: providers.index(one["provider"]), default=None)
 
 
 def _languages(tags: Iterable[str]) -> Iterator[str]:
-    """Hub tags of two letters are languages; three-letter ones are not told from others."""
+    """Yields the language tags: Hub tags of two letters; three-letter ones are ambiguous."""
     return (tag for tag in tags if _LANGUAGE.fullmatch(tag) and len(tag) == 2)  # noqa: PLR2004

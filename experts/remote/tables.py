@@ -1,4 +1,4 @@
-"""Tables as the client takes them."""
+"""Reads tables into the format of huggingface_hub's client."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from services.common.errors import InvalidRequest
 
 
 def columns(media: Media) -> dict[str, list[str]]:
-    """The cells by column; from CSV, or JSON with a list of records.
+    """Returns the cells by column, from CSV or a JSON list of records.
 
     Raises:
         InvalidRequest: it is neither, or has no rows.
@@ -21,9 +21,9 @@ def columns(media: Media) -> dict[str, list[str]]:
         return _by_column(rows)
     except (ValueError, TypeError, AttributeError, LookupError, csv.Error) as error:
         raise InvalidRequest(
-            f"{media.name} is no table that can be read",
+            f"cannot read {media.name}: it is not a table",
             port="table",
-            remedy="send CSV with a heading and rows, in UTF-8, or a JSON list of records",
+            remedy="send CSV with a header and rows, in UTF-8, or a JSON list of records",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""One call on its way through a server, and what every kind of server must do."""
+"""Interface of a kind of server, and one call of it."""
 
 import struct
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from experts.host.handler import Inputs, Outputs, Parameters
 from experts.served.config import Model
 from services.common.errors import CorruptData, ServiceError
 
-NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error)
-"""What reading an answer may raise that is not as it should be."""
+REPLY_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error)
+"""Errors that parsing a malformed answer may raise."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One call."""
+class ServedCall:
+    """One call of a model on a server."""
 
     model: Model
     task: str
     inputs: Inputs
     parameters: Parameters
     ready: Any
-    """What is to be sent, as the server made it ready."""
+    """The request, as prepared by the backend."""
     answer: Any = None
 
 
@@ -31,21 +31,21 @@ class Backend(Protocol):
     """A kind of server. Its errors are ServiceErrors."""
 
     def open(self) -> AbstractAsyncContextManager[None]:
-        """Within the block it can be asked."""
+        """Allows calls within the block."""
 
     async def problems(self) -> Mapping[str, ServiceError]:
-        """By name of the model what keeps it from answering; none: it is ready."""
+        """Returns the error of each model that is not ready, by model name."""
 
-    def prepare(self, model: Model, task: str, inputs: Inputs, parameters: Parameters) -> Asked:
-        """Makes ready what is to be sent; on a thread."""
+    def prepare(self, model: Model, task: str, inputs: Inputs, parameters: Parameters) -> ServedCall:
+        """Prepares the request; on a thread."""
 
-    async def ask(self, asked: Asked) -> Any:
-        """Sends it."""
+    async def infer(self, call: ServedCall) -> Any:
+        """Sends the request and returns the answer."""
 
-    def finish(self, asked: Asked) -> Outputs:
-        """The answer as outputs; on a thread. May raise ValueError and the like if it makes no sense."""
+    def finish(self, call: ServedCall) -> Outputs:
+        """Converts the answer to outputs, on a thread; raises one of REPLY_ERRORS if it is malformed."""
 
 
 def broken(model_name: str, server_name: str) -> CorruptData:
-    what = f"{server_name} answered for {model_name} with something else than its task gives"
-    return CorruptData(what, remedy="see that the configuration says what the model is, or take another")
+    what = f"the reply of {server_name} for {model_name} does not have the format of its task"
+    return CorruptData(what, remedy="check the tasks of the model in the configuration, or use another model")

@@ -1,4 +1,4 @@
-"""The file that says which servers there are and what runs on them."""
+"""Configuration file of the served expert: servers and their models."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ MEDIA_TASKS = (
     "feature-extraction",
     "sentence-similarity",
 )
-"""What OpenAI-compatible servers have methods of their own for."""
+"""Tasks for which OpenAI-compatible servers have methods of their own."""
 
 OPENAI_TASKS = (*CHATS, *MEDIA_TASKS)
 
@@ -31,7 +31,7 @@ class _Entry(BaseModel):
 
 
 class Input(_Entry):
-    """How a tensor is made of a port, or of a parameter."""
+    """How a tensor is built from an input port or a parameter."""
 
     tensor: str
     port: str = ""
@@ -39,11 +39,11 @@ class Input(_Entry):
     as_: Literal["text", "bytes", "json", "pixels", "samples"] = Field("text", alias="as")
     datatype: Datatype = "BYTES"
     shape: tuple[int, ...] = (1,)
-    """Of pixels: with batch, channels, height and width; -1 leaves a side as it is."""
+    """For pixels: batch, channels, height and width, in the order of the layout; -1 keeps a side."""
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    """Pixels are from 0 to 1, less the mean, divided by this."""
+    """Pixels are scaled to 0 to 1, then the mean is subtracted, then they are divided by this."""
     rate: int = 16_000
 
     @model_validator(mode="after")
@@ -51,14 +51,14 @@ class Input(_Entry):
         if bool(self.port) == bool(self.parameter):
             raise ValueError("give either port or parameter")
         if self.as_ == "pixels" and len(self.shape) != len(self.layout):
-            raise ValueError("a shape of pixels has four sides")
+            raise ValueError("a shape of pixels has four dimensions")
         if (self.as_ in ("text", "bytes")) != (self.datatype == "BYTES"):
-            raise ValueError("text and bytes are BYTES, and nothing else is")
+            raise ValueError("the datatype BYTES is for text and bytes, and only for them")
         return self
 
 
 class Output(_Entry):
-    """How a port is made of a tensor."""
+    """How an output port is built from a tensor."""
 
     tensor: str
     port: str
@@ -71,7 +71,7 @@ class Output(_Entry):
     @model_validator(mode="after")
     def _labelled(self) -> Self:
         if (self.as_ == "labels") != bool(self.labels):
-            raise ValueError("labels are needed for as: labels, and only there")
+            raise ValueError("labels are required for as: labels, and only there")
         return self
 
 
@@ -79,16 +79,16 @@ class Model(_Entry):
     """One model of a server."""
 
     name: str
-    """As the server calls it."""
+    """Name on the server."""
     id: Name | None = None
-    """As its cards call it; unset: server/name."""
+    """Id on its cards; unset: server/name."""
     version: str = ""
     tasks: tuple[str, ...] = Field(min_length=1)
     description: str = ""
     license: str = ""
     languages: tuple[str, ...] = ()
     voice: str = "alloy"
-    """Where a request names none."""
+    """Default voice."""
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
 
@@ -105,9 +105,9 @@ class Server(_Entry):
     key_variable: str = ""
     """Name of the environment variable that holds the key."""
     timeout_seconds: float = Field(120.0, gt=0)
-    """One call, from its first byte to the last of its answer."""
+    """Timeout of one call, including its answer."""
     reply_bytes: int = Field(64 * 1024 * 1024, ge=1024, le=2**31 - 1)
-    """Most bytes of one answer."""
+    """Maximum bytes of one answer."""
     concurrency: int = Field(16, ge=1)
     models: tuple[Model, ...] = Field(min_length=1)
 
@@ -120,7 +120,9 @@ class Server(_Entry):
         schemes = ("http", "https") if self.kind == "openai" else ("grpc", "grpcs")
         parts = urlsplit(self.address)
         if parts.scheme not in schemes or not parts.hostname or "@" in parts.netloc:
-            raise ValueError(f"the address of a server of kind {self.kind} begins with {schemes[0]}:// and has no key")
+            raise ValueError(
+                f"the address of a server of kind {self.kind} must begin with {schemes[0]}:// and contain no key"
+            )
         for model in self.models:
             _check(self.kind, model)
         return self
@@ -131,10 +133,10 @@ class Config(_Entry):
 
 
 def read(path: Path) -> Config:
-    """The file's servers.
+    """Reads the configuration file.
 
     Raises:
-        FailedPrecondition: with the file's name, the line and what would help.
+        FailedPrecondition: it is invalid; the message names the file, the line and a remedy.
     """
     return config_file.read(path, Config, "EXPERT_SERVED")
 
@@ -142,7 +144,7 @@ def read(path: Path) -> Config:
 def _check(kind: str, model: Model) -> None:
     for task in model.tasks:
         if kind == "openai" and task not in OPENAI_TASKS:
-            raise ValueError(f"{model.name}: no OpenAI method does {task}; there are {', '.join(OPENAI_TASKS)}")
+            raise ValueError(f"{model.name}: OpenAI servers do not support {task}; use {', '.join(OPENAI_TASKS)}")
         if kind == "oip":
             _check_ports(model, task)
     if kind == "openai" and (model.inputs or model.outputs):
@@ -150,13 +152,13 @@ def _check(kind: str, model: Model) -> None:
 
 
 def _check_ports(model: Model, task: str) -> None:
-    """Tensors must fit the task's ports."""
+    """Checks the tensors against the ports of the task."""
     spec = standard_tasks().get(task)
     if spec is None:
-        raise ValueError(f"{model.name}: {task} is no standard task")
+        raise ValueError(f"{model.name}: {task} is not a standard task")
     given = {port for one in model.inputs if (port := one.port)}
-    made = {one.port for one in model.outputs} | ({"text"} if any(o.as_ == "labels" for o in model.outputs) else set())
-    for what, named, ports in (("inputs", given, spec.inputs), ("outputs", made, spec.outputs)):
+    call = {one.port for one in model.outputs} | ({"text"} if any(o.as_ == "labels" for o in model.outputs) else set())
+    for what, named, ports in (("inputs", given, spec.inputs), ("outputs", call, spec.outputs)):
         if unknown := sorted(named - {port.name for port in ports}):
             raise ValueError(f"{model.name}: {task} has no port {unknown[0]} among its {what}")
         if missing := sorted({port.name for port in ports if port.required} - named):

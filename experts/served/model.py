@@ -1,73 +1,75 @@
-"""One model of a server for one task, as the host serves it."""
+"""One model of a server for one task, as a RemoteHandler."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from experts.endpoints.data_policy import check_may_leave
-from experts.endpoints.endpoint_health import Standing
-from experts.endpoints.http_errors import PaidOut
-from experts.endpoints.retry import Patience
-from experts.host.handler import Call, Inputs, Outputs, Parameters, Trouble
-from experts.served.backend import NONSENSE, Asked, Backend, broken
+from experts.endpoints.endpoint_health import EndpointHealth
+from experts.endpoints.http_errors import PaymentRequired
+from experts.endpoints.retry import RetryPolicy
+from experts.host.handler import Call, Inputs, Outputs, Parameters, UnavailableReason
+from experts.served.backend import REPLY_ERRORS, Backend, ServedCall, broken
 from experts.served.config import Model, Server
 from services.common.errors import ServiceError, Unavailable
 
-STAYS = "if its server belongs to the house, say reach: internal in the file of EXPERT_SERVED"
-PAID_OUT_SECONDS = 900.0
+POLICY_REMEDY = "if its server is part of the deployment, set reach: internal in the file of EXPERT_SERVED"
+PAYMENT_RETRY_SECONDS = 900.0
 
 
 class ServedModel:
-    """Asked on the loop, as many at a time as its server is to have."""
+    """Called on the event loop, within the concurrency limit of its server."""
 
-    def __init__(self, server: Server, model: Model, task: str, backend: Backend, standing: Standing) -> None:
+    def __init__(self, server: Server, model: Model, task: str, backend: Backend, health: EndpointHealth) -> None:
         self._server, self._model, self._task = server, model, task
-        self._backend, self._standing = backend, standing
-        self._patience = Patience()
+        self._backend, self._health = backend, health
+        self._retry = RetryPolicy()
 
     @property
-    def trouble(self) -> Trouble | None:
-        return self._standing.trouble
+    def unavailable_reason(self) -> UnavailableReason | None:
+        return self._health.unavailable_reason
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:
-        """Refuses what must not be sent; a server that was away is asked anyway: it may be back."""
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ServedCall:
+        """Checks that the call may be sent, and prepares it; a server that was unavailable is tried again."""
         self._check()
         return self._backend.prepare(self._model, self._task, inputs, parameters)
 
-    def cost(self, _item: Asked) -> float:
+    def cost(self, _item: ServedCall) -> float:
         return 1.0
 
-    async def ask(self, item: Asked, _call: Call) -> Asked:
+    async def infer(self, item: ServedCall, _call: Call) -> ServedCall:
         self._check()
         try:
-            answer = await self._patience.asking(lambda: self._backend.ask(item))
-        except PaidOut as error:
-            self._standing.failed(error.message, error.remedy, seconds=PAID_OUT_SECONDS)
+            answer = await self._retry.run(lambda: self._backend.infer(item))
+        except PaymentRequired as error:
+            self._health.mark_unavailable(error.message, error.remedy, seconds=PAYMENT_RETRY_SECONDS)
             raise
         except Unavailable as error:
-            self._standing.failed(error.message, error.remedy)
+            self._health.mark_unavailable(error.message, error.remedy)
             raise
-        self._standing.mended()
+        self._health.mark_available()
         return replace(item, answer=answer)
 
-    def finish(self, raw: Asked) -> Outputs:
+    def finish(self, raw: ServedCall) -> Outputs:
         try:
             return self._backend.finish(raw)
-        except NONSENSE as error:
+        except REPLY_ERRORS as error:
             raise broken(self._model.name, self._server.name) from error
 
     def _check(self) -> None:
         if self._server.reach == "external":
-            check_may_leave(self._model.name, STAYS)
-        if self._standing.serves_time:
-            self._standing.check()
+            check_may_leave(self._model.name, POLICY_REMEDY)
+        if self._health.is_suspended:
+            self._health.check()
 
 
-def judge(standings: Mapping[str, Standing], names: Iterable[str], problems: Mapping[str, ServiceError]) -> None:
-    """Takes note of what a server said of its models."""
+def update_health(
+    healths: Mapping[str, EndpointHealth], names: Iterable[str], problems: Mapping[str, ServiceError]
+) -> None:
+    """Updates the health of a server's models after a check."""
     for name in names:
-        if standings[name].serves_time:
-            continue  # it wants to be paid, which being ready says nothing about
+        if healths[name].is_suspended:
+            continue  # it requires payment, which readiness does not show
         if problem := problems.get(name):
-            standings[name].failed(problem.message, problem.remedy)
+            healths[name].mark_unavailable(problem.message, problem.remedy)
         else:
-            standings[name].mended()
+            healths[name].mark_available()

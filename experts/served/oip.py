@@ -1,6 +1,6 @@
-"""The messages of the Open Inference Protocol that are needed here, as far as they are: other fields are let be.
+"""Subset of the Open Inference Protocol's messages; other fields are ignored.
 
-They are made at run time in a pool of their own, so that a client library's stubs may live in the same process.
+The classes are created at run time in a separate descriptor pool, to coexist with a client library's stubs.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "raw_output_contents": (6, "*bytes"),
     },
 }
-"""By message the fields with number and type; a star is repeated. The wire does not know what messages are called."""
+"""Number and type of each field, by message; * marks repeated fields. Message names are not part of the wire format."""
 
 
 def _file() -> pb.FileDescriptorProto:
@@ -78,6 +78,6 @@ def _class(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
-Tensor, Wanted = _class("Tensor"), _class("Wanted")
+Tensor, RequestedOutput = _class("Tensor"), _class("Wanted")
 ModelInferRequest, ModelInferResponse = _class("ModelInferRequest"), _class("ModelInferResponse")
 ModelReadyRequest, ModelReadyResponse = _class("ModelReadyRequest"), _class("ModelReadyResponse")

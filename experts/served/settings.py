@@ -5,7 +5,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class ServedSettings(BaseSettings):
-    """What the served expert can be told beside what every expert can."""
+    """Settings of the served expert, in addition to those of every expert."""
 
     model_config = SettingsConfigDict(env_prefix="EXPERT_", env_ignore_empty=True, frozen=True)
 
@@ -21,4 +21,4 @@ class ServedSettings(BaseSettings):
         models: [{name: qwen2.5-7b, tasks: [text-generation, summarization]}]
     """
     check_seconds: float = Field(10.0, gt=0)
-    """How often servers are asked whether they are ready."""
+    """Interval of the readiness checks of servers."""

@@ -1,4 +1,4 @@
-"""The served expert: models at servers that run already, as one file names them."""
+"""The served expert: models on existing servers, as named in one file."""
 
 import asyncio
 import re
@@ -9,13 +9,13 @@ from functools import partial
 
 import structlog
 
-from experts.endpoints.endpoint_health import Standing
-from experts.endpoints.prompts import CHATS, SEEING
-from experts.host.expert import Expert, Offer, offered
+from experts.endpoints.endpoint_health import EndpointHealth
+from experts.endpoints.prompts import CHATS, VISION_TASKS
+from experts.host.expert import Expert, Offer, build_offers
 from experts.host.handler import Loader
 from experts.served.backend import Backend
 from experts.served.config import Config, Model, Server, read
-from experts.served.model import ServedModel, judge
+from experts.served.model import ServedModel, update_health
 from experts.served.oip_server import OipServer
 from experts.served.openai_server import OpenAIServer
 from experts.served.settings import ServedSettings
@@ -26,56 +26,58 @@ from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
-_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._/-]+")
+_INVALID_ID_CHARACTERS = re.compile(r"[^A-Za-z0-9._/-]+")
 
 
 @dataclass
-class Running:
-    """A server, and how its models are."""
+class ServerState:
+    """A server and the health of its models."""
 
     server: Server
     backend: Backend
-    standings: dict[str, Standing] = field(default_factory=dict)
+    healths: dict[str, EndpointHealth] = field(default_factory=dict)
 
     @property
-    def is_watched(self) -> bool:
-        """Whether it is asked though no call is for it: outside the house only once a call there has failed."""
-        return self.server.reach == "internal" or any(standing.trouble for standing in self.standings.values())
+    def is_checked(self) -> bool:
+        """Whether it is checked periodically: an external server only after a call to it has failed."""
+        return self.server.reach == "internal" or any(health.unavailable_reason for health in self.healths.values())
 
     async def check(self) -> None:
-        """Asks it whether its models are ready, if it may be."""
-        if not self.is_watched:
+        """Checks whether its models are ready, if it is to be checked."""
+        if not self.is_checked:
             return
-        judge(self.standings, self.standings, await self.backend.problems())
+        update_health(self.healths, self.healths, await self.backend.problems())
 
-    async def keep_checking(self, seconds: float) -> None:
+    async def check_periodically(self, seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
             await self.check()
 
 
 def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the expert, as TASKS is of others
-    """What the file names; without a file nothing."""
+    """Returns the expert with the models that the file names; none without a file."""
     settings = ServedSettings()
     if settings.served is None:
         log.warning(
-            "no server is named", remedy="name a YAML or JSON file in EXPERT_SERVED; README.md shows its format"
+            "no servers configured", remedy="name a YAML or JSON file in EXPERT_SERVED; README.md shows its format"
         )
     config = read(settings.served) if settings.served else Config(servers=())
-    running = [_running(server) for server in config.servers]
-    offers = _distinct([offer for one in running for offer in _offers(one)])
+    states = [_state(server) for server in config.servers]
+    offers = _distinct([offer for state in states for offer in _offers(state)])
 
     @asynccontextmanager
-    async def beside(changed: Callable[[], None]) -> AsyncIterator[None]:
+    async def connections(changed: Callable[[], None]) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for one in running:
-                await stack.enter_async_context(one.backend.open())
-                for standing in one.standings.values():
-                    standing.changed = changed
-            await asyncio.gather(*(one.check() for one in running))
+            for state in states:
+                await stack.enter_async_context(state.backend.open())
+                for health in state.healths.values():
+                    health.changed = changed
+            await asyncio.gather(*(state.check() for state in states))
             checks = [
-                asyncio.create_task(supervise(partial(one.keep_checking, settings.check_seconds), name="model checks"))
-                for one in running
+                asyncio.create_task(
+                    supervise(partial(state.check_periodically, settings.check_seconds), name="model checks")
+                )
+                for state in states
             ]
             try:
                 yield
@@ -85,33 +87,33 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
                 await asyncio.gather(*checks, return_exceptions=True)
 
     preload = tuple(dict.fromkeys(offer.card.id for offer in offers))
-    return Expert(name, offers, preload, version, beside=beside)
+    return Expert(name, offers, preload, version, connections=connections)
 
 
-def _running(server: Server) -> Running:
+def _state(server: Server) -> ServerState:
     backend: Backend = OpenAIServer(server) if server.kind == "openai" else OipServer(server)
-    return Running(server, backend, {model.name: Standing() for model in server.models})
+    return ServerState(server, backend, {model.name: EndpointHealth() for model in server.models})
 
 
-def _offers(running: Running) -> list[Offer]:
+def _offers(state: ServerState) -> list[Offer]:
     found: list[Offer] = []
-    for model in running.server.models:
+    for model in state.server.models:
         for task in model.tasks:
-            card, loader = _card(running.server, model, task), _loader(running, model, task)
-            found += offered([card], standard_tasks(), {task: loader})
+            card, loader = _card(state.server, model, task), _loader(state, model, task)
+            found += build_offers([card], standard_tasks(), {task: loader})
     return found
 
 
-def _loader(running: Running, model: Model, task: str) -> Loader:
-    served = ServedModel(running.server, model, task, running.backend, running.standings[model.name])
+def _loader(state: ServerState, model: Model, task: str) -> Loader:
+    served = ServedModel(state.server, model, task, state.backend, state.healths[model.name])
     return lambda _id, _device: served
 
 
 def _card(server: Server, model: Model, task: str) -> ModelCard:
     by_prompt = task in CHATS and server.kind == "openai"
-    how = ", asked by prompt" + (" with the picture" if task in SEEING else "") if by_prompt else ""
+    how = ", by prompt" + (" with the image" if task in VISION_TASKS else "") if by_prompt else ""
     return ModelCard(
-        id=model.id or _NOT_IN_IDS.sub("-", f"{server.name}/{model.name}"),
+        id=model.id or _INVALID_ID_CHARACTERS.sub("-", f"{server.name}/{model.name}"),
         revision=model.version,
         task=task,
         description=model.description or f"Runs on the server {server.name}{how}.",
@@ -127,7 +129,7 @@ def _distinct(offers: list[Offer]) -> tuple[Offer, ...]:
     for offer in offers:
         key = (offer.card.task, offer.card.id)
         if key in seen:
-            what = f"EXPERT_SERVED: {offer.card.id} stands there twice for {offer.card.task}"
+            what = f"EXPERT_SERVED: {offer.card.id} is named twice for {offer.card.task}"
             raise FailedPrecondition(what, remedy="give one of them another id")
         seen.add(key)
     return tuple(offers)

@@ -1,4 +1,4 @@
-"""Ports to tensors and back, as the configuration maps them."""
+"""Converts inputs to tensors and tensors to outputs, as configured."""
 
 import json
 import struct
@@ -51,7 +51,7 @@ _DIGITS = 6
 
 
 def request(model: Model, inputs: Inputs, parameters: Parameters) -> Any:
-    """The call for one input; a tensor of what was not given is left out."""
+    """Builds the request of one call; tensors of absent inputs and parameters are omitted."""
     call = oip.ModelInferRequest(model_name=model.name, model_version=model.version)
     for one in model.inputs:
         value = inputs.get(one.port) if one.port else parameters.get(one.parameter)
@@ -60,15 +60,15 @@ def request(model: Model, inputs: Inputs, parameters: Parameters) -> Any:
         shape, raw = _encoded(one, value)
         call.inputs.append(oip.Tensor(name=one.tensor, datatype=one.datatype, shape=shape))
         call.raw_input_contents.append(raw)
-    call.outputs.extend(oip.Wanted(name=one.tensor) for one in model.outputs)
+    call.outputs.extend(oip.RequestedOutput(name=one.tensor) for one in model.outputs)
     return call
 
 
 def outputs(model: Model, response: Any, parameters: Parameters) -> Outputs:
-    """What a server answered, by port.
+    """Converts a server's answer to outputs by port.
 
     Raises:
-        ValueError: it is not what the configuration says; also KeyError, struct.error.
+        ValueError: it does not match the configuration; also KeyError, struct.error.
     """
     tensors = {tensor.name: (tensor, at) for at, tensor in enumerate(response.outputs)}
     written: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def _numbers(one: Input, value: Any) -> "Array":
         array = np.array(value, dtype=_DTYPES[one.datatype])
         return array.reshape(one.shape) if not array.shape else array
     except (ValueError, TypeError, OverflowError) as error:
-        what = f"{one.port or one.parameter} is no array of numbers"
+        what = f"{one.port or one.parameter} is not an array of numbers"
         raise InvalidRequest(what, port=one.port, remedy="send lists of numbers, all of one length") from error
 
 
@@ -154,13 +154,13 @@ def _decoded(one: Output, tensor: Any, raw: bytes | None, parameters: Parameters
 
 
 def _items(raw: bytes) -> Iterator[bytes]:
-    """Each with its length before it."""
+    """Yields the items, each of which is preceded by its length."""
     at = 0
     while at < len(raw):
         (length,) = struct.unpack_from("<I", raw, at)
         at += 4 + length
         if at > len(raw):
-            raise ValueError("a text is cut off")
+            raise ValueError("a text is truncated")
         yield raw[at - length : at]
 
 

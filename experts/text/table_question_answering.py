@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.text.table_input import Grid, read_grid
 from experts.text.token_windows import too_long
 from experts.torch_host.checkpoint import Checkpoint
@@ -48,7 +48,7 @@ def table_question_answering(model_id: str, device: str) -> Handler:
 
 
 class TableReader(Resident):
-    batching = ALONE
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from experts.host import load_context
-from experts.host.load_context import Fetched
+from experts.host.load_context import FilesFetched
 from experts.torch_host.devices import device_named, dtype_for
 from experts.torch_host.sources import snapshot
 from services.common.errors import FailedPrecondition, OutOfMemory, ServiceError
@@ -50,7 +50,7 @@ class Checkpoint:
             FailedPrecondition: LOAD_FAILED, with what is missing.
         """
         told = load_context.current()
-        place = device_named("cpu" if told.fetching else device)  # weights for a GPU are fetched without one, too
+        place = device_named("cpu" if told.fetch_only else device)  # weights for a GPU are fetched without one, too
         found = snapshot(model_id, told.revision, variant=variant)
         return cls(model_id, found.folder, found.commit, place, dtype_for(place, told.dtype))
 
@@ -69,7 +69,7 @@ class Checkpoint:
         Raises:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
-            Fetched: nothing is to be loaded.
+            FilesFetched: nothing is to be loaded.
         """
         _check_wanted()
         chosen = {"dtype": self.dtype, "use_safetensors": True, "trust_remote_code": False, **options}
@@ -83,7 +83,7 @@ class Checkpoint:
         Raises:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
-            Fetched: nothing is to be loaded.
+            FilesFetched: nothing is to be loaded.
         """
         _check_wanted()
         chosen = {"dtype": self.dtype, "use_safetensors": True, **options}
@@ -116,5 +116,5 @@ class Checkpoint:
 
 
 def _check_wanted() -> None:
-    if load_context.current().fetching:
-        raise Fetched
+    if load_context.current().fetch_only:
+        raise FilesFetched

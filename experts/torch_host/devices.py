@@ -48,7 +48,7 @@ class TorchDevices:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return Memory(used=total - free - kept, free=free + kept)
 
-    def use(self, device: str) -> float | None:
+    def utilization(self, device: str) -> float | None:
         """What the driver says of a GPU; None of a CPU, and where the driver does not say."""
         if not device.startswith("cuda"):
             return None
@@ -70,7 +70,7 @@ class TorchDevices:
         """The commit of a model that is on this machine; empty if it is not here, or not under one."""
         return commit_here(model_id)
 
-    def made_for(self) -> str:
+    def target_device(self) -> str:
         """What this build of torch is for."""
         import torch
 

@@ -11,7 +11,7 @@ class Resident:
     """A model in memory; the handlers of the torch modalities stand on it."""
 
     batching: ClassVar[Batching] = Batching(padded=True)
-    """What differs in length is padded; a handler that has no batches says ALONE."""
+    """What differs in length is padded; a handler that has no batches says UNBATCHED."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         self.model_id, self.revision = checkpoint.model_id, checkpoint.commit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import open_image, renamed
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
@@ -48,7 +48,7 @@ class Wish:
 
 
 class Maker(Resident):
-    batching: ClassVar[Batching] = ALONE
+    batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
         super().__init__(checkpoint, pipeline)

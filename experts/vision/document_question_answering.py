@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
@@ -46,7 +46,7 @@ class Asked:
 class Reader(Resident):
     """Pages have more pixels than a batch gains by: one document at a time, page after page."""
 
-    batching = ALONE
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)

@@ -42,7 +42,7 @@ def keypoint_detection(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, VitPoseForPoseEstimation
 
     checkpoint = Checkpoint.of(model_id, device)
-    with load_context.told(replace(load_context.current(), revision="")):  # the card's is of the other one
+    with load_context.use(replace(load_context.current(), revision="")):  # the card's is of the other one
         people = Checkpoint.of(FINDS_PEOPLE, device)
     model = checkpoint.model(VitPoseForPoseEstimation)
     return Poser(checkpoint, model, checkpoint.processor(AutoImageProcessor), detector(people))

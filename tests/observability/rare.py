@@ -13,7 +13,7 @@ class OneGpu:
 
     depths: Mapping[tuple[str, str], int] = {}
     memory: Mapping[tuple[str, str], int] = {("cuda:0", "models"): 3, ("cuda:0", "budget"): 4}
-    use: Mapping[str, float] = {"cuda:0": 0.5}
+    utilization: Mapping[str, float] = {"cuda:0": 0.5}
 
 
 async def main() -> None:

@@ -24,24 +24,27 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         yield start
 
 
-async def test_a_call_gives_outputs_and_what_it_took(start: Start) -> None:
+async def test_call_returns_outputs_and_usage(start: Start) -> None:
     host = await start()
     await host.until(SERVING)
     call = host.infer("ab", parameters_json='{"times":2}')
     reply = await call
     trailer = dict(await call.trailing_metadata())
-    assert (reply.outputs["text"].text, reply.revision) == ("abab", "1")
+    assert reply.outputs["text"].text == "abab"
+    assert reply.revision == "1"
     assert timedelta() < reply.usage.busy.ToTimedelta() <= reply.usage.elapsed.ToTimedelta()
-    assert (trailer["expert-queue"], trailer["expert-loaded"]) == ("0", "m,other")
+    assert trailer["expert-queue"] == "0"
+    assert trailer["expert-loaded"] == "m,other"
     assert int(trailer["expert-free-bytes"]) > 0
 
 
-async def test_a_refusal_says_how_busy_the_expert_is_too(start: Start) -> None:
+async def test_error_has_load_in_its_trailing_metadata(start: Start) -> None:
     host = await start()
     await host.until(SERVING)
     call = host.infer(task="singing")
     trailer = dict(await call.trailing_metadata())
-    assert (trailer["expert-queue"], trailer["expert-loaded"]) == ("0", "m,other")
+    assert trailer["expert-queue"] == "0"
+    assert trailer["expert-loaded"] == "m,other"
     assert int(trailer["expert-free-bytes"]) > 0
 
 
@@ -67,12 +70,14 @@ async def test_a_refusal_says_how_busy_the_expert_is_too(start: Start) -> None:
     ],
     ids=range(16),
 )
-async def test_bad_input_is_refused_and_the_next_call_works(
+async def test_invalid_input_is_refused_and_the_next_call_succeeds(
     start: Start, request_: dict[str, Any], code: str, reason: str, port: str
 ) -> None:
     host = await start()
     error = await host.refusal(**request_)
-    assert (error.code.name, error.reason, error.port) == (code, reason, port)
+    assert error.code.name == code
+    assert error.reason == reason
+    assert error.port == port
     assert error.remedy
     assert (await host.infer()).outputs["text"].text == "hello"
 
@@ -107,33 +112,38 @@ def giving(outputs: Outputs) -> Function:
     ],
     ids=range(11),
 )
-async def test_a_poisonous_call_harms_only_itself(start: Start, function: Function, code: str, reason: str) -> None:
+async def test_error_of_one_call_does_not_affect_others(
+    start: Start, function: Function, code: str, reason: str
+) -> None:
     host = await start(does(function))
     error, *others = await asyncio.gather(host.refusal(text="poison"), *(host.infer(f"{n}") for n in range(4)))
-    assert (error.code.name, error.reason) == (code, reason)
+    assert error.code.name == code
+    assert error.reason == reason
     assert "poison" not in error.message
     assert error.remedy
     assert [reply.outputs["text"].text for reply in others] == ["0", "1", "2", "3"]
 
 
-async def test_what_a_model_quotes_of_its_input_stays_out_of_the_log(start: Start) -> None:
+async def test_model_error_that_quotes_the_input_is_not_logged(start: Start) -> None:
     host = await start(does(raising(ValueError("could not parse 'poison'"))))
     with capture_logs() as logs:
         await host.refusal(text="poison")
     (entry,) = [entry for entry in logs if entry["event"] == "model failed"]
-    assert (entry["model"], entry["error"]) == ("m", "ValueError")
+    assert entry["model"] == "m"
+    assert entry["error"] == "ValueError"
     assert "could not parse" not in str(logs)
 
 
-async def test_a_result_too_long_to_travel_is_an_artifact_of_the_caller(start: Start) -> None:
+async def test_long_result_is_stored_as_an_artifact_of_the_caller(start: Start) -> None:
     text = "x" * (INLINE_BYTES + 1)
     host = await start(does(lambda inputs, parameters: {"text": text}))
     artifact = (await host.infer(tenant="acme")).outputs["text"].artifact
-    assert (artifact.media_type, artifact.size_bytes) == ("text/plain", len(text))
+    assert artifact.media_type == "text/plain"
+    assert artifact.size_bytes == len(text)
     assert await host.store.get("acme", artifact.sha256) == text.encode()
 
 
-async def test_media_come_from_the_store_and_go_there(start: Start) -> None:
+async def test_media_are_read_from_and_written_to_the_store(start: Start) -> None:
     def flipped(inputs: Inputs, parameters: Parameters) -> Outputs:
         image: Media = inputs["image"]
         return {"text": image.name, "image": Media(image.content[::-1], image.media_type, "flipped.png")}
@@ -141,17 +151,19 @@ async def test_media_come_from_the_store_and_go_there(start: Start) -> None:
     host = await start(does(flipped))
     image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
     reply = await host.infer(tenant="acme", inputs={"image": Value(artifact=image)})
-    assert (reply.outputs["text"].text, reply.outputs["image"].artifact.name) == ("in.png", "flipped.png")
+    assert reply.outputs["text"].text == "in.png"
+    assert reply.outputs["image"].artifact.name == "flipped.png"
     assert await host.store.get("acme", reply.outputs["image"].artifact.sha256) == b"cba"
 
 
-async def test_an_artifact_of_another_tenant_is_not_found(start: Start) -> None:
+async def test_artifact_of_another_tenant_is_not_found(start: Start) -> None:
     host = await start()
     image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
     error = await host.refusal(tenant="rival", inputs={"image": Value(artifact=image)})
-    assert (error.code.name, error.reason) == ("NOT_FOUND", "ARTIFACT")
+    assert error.code.name == "NOT_FOUND"
+    assert error.reason == "ARTIFACT"
 
 
 async def test_a_region_is_said_of_every_model_that_runs_there(start: Start) -> None:
-    told = await (await start(region="eu-central-1")).describe()
-    assert {card.id: card.region for card in told.models} == {"m": "eu-central-1", "other": "eu-central-1"}
+    reported = await (await start(region="eu-central-1")).describe()
+    assert {card.id: card.region for card in reported.models} == {"m": "eu-central-1", "other": "eu-central-1"}

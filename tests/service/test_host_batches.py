@@ -26,8 +26,8 @@ async def model() -> AsyncIterator[Batches]:
     model.release.set()
 
 
-async def begun(host: Host, model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":
-    """One call that the model holds, and others that wait behind it, in that order."""
+async def start_blocked(host: Host, model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":
+    """Starts a call that the model blocks, and others that wait behind it, in that order."""
     calls = [asyncio.ensure_future(host.infer("first"))]
     await reached(model.entered)
     await model.all_prepared(1)
@@ -42,9 +42,9 @@ def texts(replies: Sequence[Any]) -> list[Any]:
     return [type(reply) if isinstance(reply, BaseException) else reply.outputs["text"].text for reply in replies]
 
 
-async def test_calls_that_wait_run_as_one_batch(start: Start, model: Batches) -> None:
+async def test_waiting_calls_run_as_one_batch(start: Start, model: Batches) -> None:
     host = await start(model)
-    calls = await begun(host, model, "a", "b", "c")
+    calls = await start_blocked(host, model, "a", "b", "c")
     model.release.set()
     replies = await asyncio.gather(*calls)
     assert texts(replies) == ["FIRST", "A", "B", "C"]
@@ -52,9 +52,9 @@ async def test_calls_that_wait_run_as_one_batch(start: Start, model: Batches) ->
     assert replies[1].usage.busy.ToTimedelta() < replies[1].usage.elapsed.ToTimedelta()
 
 
-async def test_calls_with_other_parameters_run_in_another_batch(start: Start, model: Batches) -> None:
+async def test_calls_with_different_parameters_run_in_separate_batches(start: Start, model: Batches) -> None:
     host = await start(model)
-    calls = await begun(host, model, "a", "b")
+    calls = await start_blocked(host, model, "a", "b")
     calls += [asyncio.ensure_future(host.infer("other", parameters_json='{"times":2}'))]
     calls += [asyncio.ensure_future(host.infer("same", parameters_json='{"times":1}'))]
     await model.all_prepared(2)
@@ -64,26 +64,26 @@ async def test_calls_with_other_parameters_run_in_another_batch(start: Start, mo
     assert sorted(map(sorted, model.batches)) == [["a", "b", "same"], ["first"], ["other"]]
 
 
-@pytest.mark.parametrize("leaving", [[1], [3], [1, 2]])
-async def test_who_leaves_in_the_middle_of_a_batch_harms_no_mate(
-    start: Start, model: Batches, leaving: list[int]
+@pytest.mark.parametrize("cancelled", [[1], [3], [1, 2]])
+async def test_caller_that_leaves_during_a_batch_does_not_affect_peers(
+    start: Start, model: Batches, cancelled: list[int]
 ) -> None:
     host = await start(model)
     calls = [host.infer(text) for text in ("a", "b", "c", "d")]
     await reached(model.entered)
     await model.all_prepared(4)
-    for number in leaving:
+    for number in cancelled:
         calls[number].cancel()
     model.release.set()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    expected = [asyncio.CancelledError if n in leaving else text for n, text in enumerate("ABCD")]
+    expected = [asyncio.CancelledError if n in cancelled else text for n, text in enumerate("ABCD")]
     assert texts(outcomes) == expected
     assert texts([await host.infer("next")]) == ["NEXT"]
 
 
-async def test_a_poisonous_member_fails_alone(start: Start, model: Batches) -> None:
+async def test_only_the_call_that_raises_fails(start: Start, model: Batches) -> None:
     host = await start(model)
-    calls = await begun(host, model, "a", "poison", "c")
+    calls = await start_blocked(host, model, "a", "poison", "c")
     model.release.set()
     first, a, poison, c = await asyncio.gather(*calls, return_exceptions=True)
     assert texts([first, a, c]) == ["FIRST", "A", "C"]
@@ -91,9 +91,9 @@ async def test_a_poisonous_member_fails_alone(start: Start, model: Batches) -> N
     assert errors.from_rpc(poison).reason == "MODEL_FAILED"
 
 
-async def test_interactive_calls_overtake_background_ones(start: Start, model: Batches) -> None:
+async def test_interactive_call_runs_before_background_calls(start: Start, model: Batches) -> None:
     host = await start(model)
-    calls = await begun(host, model, "b1", "b2", "b3", priority=PRIORITY_BATCH)
+    calls = await start_blocked(host, model, "b1", "b2", "b3", priority=PRIORITY_BATCH)
     calls += [asyncio.ensure_future(host.infer("now", priority=PRIORITY_INTERACTIVE))]
     await host.until_waiting(4)
     await model.all_prepared(1)
@@ -102,20 +102,21 @@ async def test_interactive_calls_overtake_background_ones(start: Start, model: B
     assert model.batches[1] == ["now"]
 
 
-async def test_background_calls_leave_places_for_interactive_ones(start: Start, model: Batches) -> None:
+async def test_background_calls_leave_capacity_for_interactive_calls(start: Start, model: Batches) -> None:
     host = await start(model, max_waiting=4)
-    calls = await begun(host, model, "b1", "b2", priority=PRIORITY_BATCH)
+    calls = await start_blocked(host, model, "b1", "b2", priority=PRIORITY_BATCH)
     error = await host.refusal(text="b3", priority=PRIORITY_BATCH)
-    assert (error.code.name, error.reason) == ("RESOURCE_EXHAUSTED", "OVERLOADED")
+    assert error.code.name == "RESOURCE_EXHAUSTED"
+    assert error.reason == "OVERLOADED"
     calls.append(asyncio.ensure_future(host.infer("now")))
     await model.all_prepared(1)
     model.release.set()
     assert texts(await asyncio.gather(*calls)) == ["FIRST", "B1", "B2", "NOW"]
 
 
-async def test_who_waits_past_its_deadline_never_reaches_the_device(start: Start, model: Batches) -> None:
+async def test_call_past_its_deadline_does_not_run(start: Start, model: Batches) -> None:
     host = await start(model)
-    calls = await begun(host, model)
+    calls = await start_blocked(host, model)
     error = await host.refusal(text="late", timeout=0.2)
     assert error.code.name == "DEADLINE_EXCEEDED"
     calls.append(asyncio.ensure_future(host.infer("in time")))
@@ -126,7 +127,7 @@ async def test_who_waits_past_its_deadline_never_reaches_the_device(start: Start
 
 
 class Overlapping(Batches):
-    """Reads and writes only while the device is at another call."""
+    """A model that prepares and finishes only while the device runs another call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +155,7 @@ class Overlapping(Batches):
         return super().finish(raw)
 
 
-async def test_input_is_read_and_output_written_while_the_device_is_at_others(start: Start) -> None:
+async def test_input_and_output_are_processed_while_the_device_runs_other_calls(start: Start) -> None:
     model = Overlapping()
     host = await start(model)
     first = asyncio.ensure_future(host.infer("first"))

@@ -22,24 +22,26 @@ async def gate() -> AsyncIterator[Gate]:
     gate.release.set()
 
 
-async def test_one_too_many_is_refused_at_once_and_other_models_go_on(start: Start, gate: Gate) -> None:
+async def test_call_over_the_limit_is_refused_and_other_models_answer(start: Start, gate: Gate) -> None:
     host = await start(gate, max_waiting=1)
     first = host.infer("first")
     await reached(gate.entered)
     error = await host.refusal(text="second")
-    assert (error.code.name, error.reason) == ("RESOURCE_EXHAUSTED", "OVERLOADED")
+    assert error.code.name == "RESOURCE_EXHAUSTED"
+    assert error.reason == "OVERLOADED"
     assert error.retry_after
     assert error.retry_after > timedelta()
     assert (await host.infer("elsewhere", model="other")).outputs["text"].text == "elsewhere"
     load = (await host.describe()).load
-    assert (load.running, load.waiting) == (1, 0)
+    assert load.running == 1
+    assert load.waiting == 0
     gate.release.set()
     assert (await first).outputs["text"].text == "first"
     assert (await host.infer("third")).outputs["text"].text == "third"
     assert gate.texts == ["first", "third"]
 
 
-async def test_a_caller_that_leaves_is_free_and_its_model_hears_of_it(start: Start, gate: Gate) -> None:
+async def test_cancelled_call_frees_its_slot_and_notifies_the_model(start: Start, gate: Gate) -> None:
     host = await start(gate, max_waiting=1)
     call = host.infer("first")
     await reached(gate.entered)
@@ -47,19 +49,20 @@ async def test_a_caller_that_leaves_is_free_and_its_model_hears_of_it(start: Sta
     with pytest.raises(asyncio.CancelledError):
         await call
     await reached(gate.noticed)
-    following = host.infer("second")  # its place is free, though the thread is not
+    following = host.infer("second")  # its slot is free, although the thread is busy
     gate.release.set()
     assert (await following).outputs["text"].text == "second"
 
 
-async def test_a_call_that_takes_too_long_is_ended(start: Start, gate: Gate) -> None:
+async def test_call_over_the_time_limit_fails(start: Start, gate: Gate) -> None:
     host = await start(gate, call_seconds=0.05)
     error = await host.refusal()
-    assert (error.code.name, error.reason) == ("DEADLINE_EXCEEDED", "DEADLINE")
+    assert error.code.name == "DEADLINE_EXCEEDED"
+    assert error.reason == "DEADLINE"
     await reached(gate.noticed)
 
 
-async def test_progress_follows_a_call_to_its_end(start: Start, gate: Gate) -> None:
+async def test_progress_is_streamed_until_the_call_ends(start: Start, gate: Gate) -> None:
     host = await start(gate)
     call = host.infer(call_id="c-1")
     await reached(gate.entered)
@@ -72,7 +75,7 @@ async def test_progress_follows_a_call_to_its_end(start: Start, gate: Gate) -> N
     assert (await call).outputs["text"].text == "hello"
 
 
-async def test_progress_of_another_tenant_is_not_shown(start: Start, gate: Gate) -> None:
+async def test_progress_of_another_tenant_is_hidden(start: Start, gate: Gate) -> None:
     host = await start(gate)
     call = host.infer(tenant="acme", call_id="c-1")
     await reached(gate.entered)
@@ -81,7 +84,7 @@ async def test_progress_of_another_tenant_is_not_shown(start: Start, gate: Gate)
     await call
 
 
-async def test_a_call_under_way_is_finished_before_the_server_stops(start: Start, gate: Gate) -> None:
+async def test_active_call_completes_before_the_server_stops(start: Start, gate: Gate) -> None:
     host = await start(gate, DRAIN_SECONDS=10)
     call = asyncio.ensure_future(host.infer("last"))
     await reached(gate.entered)

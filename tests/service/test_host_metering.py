@@ -1,4 +1,4 @@
-"""An expert tells what its calls used."""
+"""Usage of calls, as reported by an expert."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def _broken(inputs: Inputs, parameters: Parameters) -> Outputs:
     raise RuntimeError(sum(range(ROUNDS)))
 
 
-async def test_a_call_says_how_many_seconds_of_the_cpu_it_used(start: Start) -> None:
+async def test_usage_contains_cpu_seconds(start: Start) -> None:
     host = await start(does(_computed))
     await host.until(SERVING)
     usage = (await host.infer(model="m")).usage
@@ -35,7 +35,7 @@ async def test_a_call_says_how_many_seconds_of_the_cpu_it_used(start: Start) -> 
     assert 0.001 < usage.pool_seconds["cpu"] < 10
 
 
-async def test_a_worker_process_counts_as_its_expert_does(start: Start) -> None:
+async def test_usage_includes_the_worker_process(start: Start) -> None:
     host = await start(crashing, preload=["m"], workers="process")
     await host.until(SERVING, "m")
     usage = (await host.infer("hard", model="m")).usage
@@ -43,19 +43,19 @@ async def test_a_worker_process_counts_as_its_expert_does(start: Start) -> None:
     assert usage.pool_seconds["cpu"] >= 0.9 * HARD_SECONDS
 
 
-async def test_a_call_that_fails_says_what_it_used_in_its_trailer(start: Start) -> None:
+async def test_failed_call_has_usage_in_its_trailing_metadata(start: Start) -> None:
     host = await start(does(_broken))
     await host.until(SERVING)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await host.infer(model="m")
-    told = dict(caught.value.trailing_metadata() or ())["expert-used"]
-    assert isinstance(told, str)
-    pool, _, seconds = told.partition("=")
+    reported = dict(caught.value.trailing_metadata() or ())["expert-used"]
+    assert isinstance(reported, str)
+    pool, _, seconds = reported.partition("=")
     assert pool == "cpu"
     assert float(seconds) > 0.001
 
 
-async def test_a_model_elsewhere_uses_its_own_pool_while_it_is_waited_for(start: Start) -> None:
+async def test_remote_model_is_charged_to_its_own_pool(start: Start) -> None:
     host = await start(asking, pool="inference-endpoint")
     await host.until(SERVING)
     usage = (await host.infer(model="m")).usage

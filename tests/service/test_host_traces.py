@@ -1,4 +1,4 @@
-"""What is traced of an expert's batches and loads."""
+"""Spans of an expert's batches and loads."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.fakes.tracing import Kept
 from tests.support.expert_host import Batches, Start, hosts, reached
 
 INFER = "hugginggpt.v1.ExpertService/Infer"
-SECRET = "nobody but the model may read this"
+SECRET = "must not appear in a trace"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def batches(traces: Kept) -> list[ReadableSpan]:
     return [span for span in traces.get_finished_spans() if span.name.startswith("run_batch")]
 
 
-async def test_a_batch_is_one_span_with_links_to_its_members(start: Start, traces: Kept) -> None:
+async def test_batch_has_one_span_linked_to_its_calls(start: Start, traces: Kept) -> None:
     model = Batches()
     host = await start(model)
     with trace.get_tracer("test").start_as_current_span("above"):
@@ -47,7 +47,8 @@ async def test_a_batch_is_one_span_with_links_to_its_members(start: Start, trace
     servers = [span for span in await traces.ended(INFER, 8) if span.kind is trace.SpanKind.SERVER]
     assert [(span.attributes or {})["hugginggpt.batch.items"] for span in (alone, together)] == [1, 3]
     linked = {link.context.span_id for link in together.links}
-    assert (len(linked), linked < ids(*servers)) == (3, True)
+    assert len(linked) == 3
+    assert linked < ids(*servers)
     for batch in (alone, together):
         assert batch.parent
         assert batch.parent.span_id in ids(*servers)
@@ -56,7 +57,7 @@ async def test_a_batch_is_one_span_with_links_to_its_members(start: Start, trace
     assert not any(SECRET in span.to_json() for span in traces.get_finished_spans())
 
 
-async def test_a_load_is_a_span_of_whoever_waits_for_it(start: Start, traces: Kept) -> None:
+async def test_load_span_belongs_to_the_call_that_waits_for_it(start: Start, traces: Kept) -> None:
     host = await start(preload=())
     await host.infer()
     (load,) = (span for span in traces.get_finished_spans() if span.name.startswith("load_model"))
@@ -65,7 +66,7 @@ async def test_a_load_is_a_span_of_whoever_waits_for_it(start: Start, traces: Ke
     assert load.parent.span_id in ids(*await traces.ended(INFER, 2))
 
 
-async def test_a_batch_that_breaks_says_of_what_kind_it_was_and_no_words(start: Start, traces: Kept) -> None:
+async def test_failed_batch_span_has_the_error_type_without_its_message(start: Start, traces: Kept) -> None:
     model = Batches()
     model.release.set()
     host = await start(model)

@@ -27,8 +27,8 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         yield with_workers
 
 
-async def process_of(host: Host) -> int:
-    """Where the model is now."""
+async def worker_pid(host: Host) -> int:
+    """Returns the process id of the model's worker."""
     return int((await host.infer("where")).outputs["text"].text.split()[1])
 
 
@@ -40,16 +40,16 @@ def is_alive(process: int) -> bool:
     return True
 
 
-async def until_gone(process: int) -> None:
+async def wait_until_dead(process: int) -> None:
     async with asyncio.timeout(5):
         while is_alive(process):
             await asyncio.to_thread(lambda: None)
 
 
-async def test_a_model_lives_in_a_process_of_its_own(start: Start) -> None:
+async def test_model_runs_in_its_own_process(start: Start) -> None:
     host = await start(crashing)
     await host.until(SERVING, "m")
-    process = await process_of(host)
+    process = await worker_pid(host)
     assert process != os.getpid()
     assert is_alive(process)
     reply = await host.infer("hello", tenant="acme")
@@ -58,31 +58,32 @@ async def test_a_model_lives_in_a_process_of_its_own(start: Start) -> None:
     (card, _) = (await host.describe()).models
     assert card.loaded_bytes > 10**6
     await host.stop()
-    await until_gone(process)
+    await wait_until_dead(process)
 
 
 @pytest.mark.parametrize(
-    ("word", "code", "reason", "says"),
+    ("word", "code", "reason", "message"),
     [
         ("segfault", "INTERNAL", "MODEL_FAILED", "SIGSEGV"),
         ("exit", "INTERNAL", "MODEL_FAILED", "exit status 3"),
         ("killed", "RESOURCE_EXHAUSTED", "OUT_OF_MEMORY", "memory"),
-        ("stuck", "INTERNAL", "MODEL_FAILED", "did not come back within 0.5 s"),
+        ("stuck", "INTERNAL", "MODEL_FAILED", "did not finish within 0.5 s"),
         ("unreadable", "INTERNAL", "MODEL_FAILED", "SIGSEGV"),
     ],
 )
-async def test_a_worker_that_dies_takes_one_call_with_it_and_comes_back(
-    start: Start, word: str, code: str, reason: str, says: str
+async def test_dead_worker_fails_one_call_and_is_restarted(
+    start: Start, word: str, code: str, reason: str, message: str
 ) -> None:
     host = await start(crashing, device_seconds=0.5 if word == "stuck" else 30.0)
-    before = await process_of(host)
+    before = await worker_pid(host)
     error = await host.refusal(text=word)
-    assert (error.code.name, error.reason) == (code, reason)
-    assert says in error.message
+    assert error.code.name == code
+    assert error.reason == reason
+    assert message in error.message
     assert error.remedy
-    after = await process_of(host)
+    after = await worker_pid(host)
     assert after != before
-    await until_gone(before)
+    await wait_until_dead(before)
     assert await host.health("", "liveness") == [SERVING, SERVING]
 
 
@@ -90,16 +91,17 @@ async def test_a_worker_that_dies_takes_one_call_with_it_and_comes_back(
     ("word", "code", "reason"),
     [("dark", "INVALID_ARGUMENT", "INVALID"), ("bug", "INTERNAL", "MODEL_FAILED")],
 )
-async def test_what_a_model_raises_comes_back_as_it_was(start: Start, word: str, code: str, reason: str) -> None:
+async def test_model_error_is_returned_without_a_restart(start: Start, word: str, code: str, reason: str) -> None:
     host = await start(crashing)
-    before = await process_of(host)
+    before = await worker_pid(host)
     error = await host.refusal(text=word)
-    assert (error.code.name, error.reason) == (code, reason)
+    assert error.code.name == code
+    assert error.reason == reason
     assert "secret" not in error.message
-    assert await process_of(host) == before
+    assert await worker_pid(host) == before
 
 
-async def test_the_mates_of_a_call_that_killed_the_worker_get_their_results(start: Start) -> None:
+async def test_batch_peers_of_a_call_that_killed_the_worker_succeed(start: Start) -> None:
     host = await start(crashing)
     first = host.infer("long", call_id="long")
     while (await host.describe()).load.running == 0:
@@ -114,17 +116,17 @@ async def test_the_mates_of_a_call_that_killed_the_worker_get_their_results(star
     assert [reply.outputs["text"].text.split()[0] for reply in replies] == ["a", "b"]
 
 
-async def test_a_model_in_a_worker_hears_that_its_caller_has_gone(start: Start) -> None:
+async def test_cancellation_reaches_the_model_in_a_worker(start: Start) -> None:
     host = await start(crashing)
-    process = await process_of(host)
+    process = await worker_pid(host)
     call = host.infer("long")
     while (await host.describe()).load.running == 0:
         pass
     call.cancel()
-    assert await process_of(host) == process
+    assert await worker_pid(host) == process
 
 
-async def test_the_other_models_go_on_while_one_worker_dies(start: Start) -> None:
+async def test_other_models_answer_while_one_worker_dies(start: Start) -> None:
     host = await start(crashing, crashing, preload=["m", "other"])
     dying_call = host.infer("segfault")
     reply = await host.infer("hello", model="other")
@@ -133,36 +135,39 @@ async def test_the_other_models_go_on_while_one_worker_dies(start: Start) -> Non
         await dying_call
 
 
-@pytest.mark.parametrize(("loader", "says"), [(dying, "SIGSEGV"), (refusing, "no licence")])
-async def test_a_worker_that_cannot_load_its_model_says_why(start: Start, loader: Any, says: str) -> None:
+@pytest.mark.parametrize(("loader", "message"), [(dying, "SIGSEGV"), (refusing, "no licence")])
+async def test_load_failure_in_a_worker_is_reported(start: Start, loader: Any, message: str) -> None:
     host = await start(loader, preload=[])
     error = await host.refusal()
-    assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
-    assert says in error.message
+    assert error.code.name == "FAILED_PRECONDITION"
+    assert error.reason == "LOAD_FAILED"
+    assert message in error.message
     assert (await host.describe()).models[0].state == MODEL_STATE_FAILED
 
 
-async def test_a_worker_that_does_not_come_up_is_given_up_and_the_expert_lives_on(start: Start) -> None:
+async def test_load_timeout_in_a_worker_keeps_the_expert_alive(start: Start) -> None:
     with capture_logs() as logs:
         host = await start(hanging, preload=[], load_seconds=0.2, device_seconds=0.2)
         error = await host.refusal()
-    assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
-    assert "was not there within 0.2 s" in error.message
+    assert error.code.name == "FAILED_PRECONDITION"
+    assert error.reason == "LOAD_FAILED"
+    assert "did not load within 0.2 s" in error.message
     assert "EXPERT_LOAD_SECONDS" in error.remedy
     assert await host.health("liveness") == [SERVING]
     assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
-async def test_a_loader_that_another_process_cannot_find_is_told_to_be_moved(start: Start) -> None:
+async def test_loader_that_cannot_be_pickled_is_refused(start: Start) -> None:
     def local(model_id: str, device: str) -> Handler:
         return crashing(model_id, device)
 
     error = await (await start(local, preload=[])).refusal()
-    assert (error.reason, "cannot run in a worker process" in error.message) == ("LOAD_FAILED", True)
-    assert "top of a module" in error.remedy
+    assert error.reason == "LOAD_FAILED"
+    assert "cannot run in a worker process" in error.message
+    assert "top level of a module" in error.remedy
 
 
-async def test_a_model_that_runs_elsewhere_needs_no_process(start: Start) -> None:
+async def test_remote_model_runs_without_a_worker_process(start: Start) -> None:
     def local(model_id: str, device: str) -> Asking:
         return Asking()
 

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from experts.audio.waveforms import heard
-from experts.host.app import opened
-from experts.host.expert import Expert, offered
+from experts.host.app import serve
+from experts.host.expert import Expert, build_offers
 from experts.host.handler import Call, Handler, Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image
 from experts.host.settings import Settings
@@ -30,7 +30,7 @@ from tests.support.hostile_files import gif_bomb, lying_wav, many_tracks_mp4, pa
 from tests.support.process_tree import descendants, is_running, memory_bytes
 from tests.support.processes import processes
 from tests.support.samples import sample
-from tests.support.served_expert import Room, serving
+from tests.support.served_expert import ServedExpert, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -84,34 +84,36 @@ def _limits() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lite(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
+async def lite(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
     pytest.importorskip("rapidocr", reason="there is no wheel of its engine for this machine")
-    async with serving("experts.lite", tmp_path_factory.mktemp("store")) as room:
-        await room.ask("object-detection", model="opencv/haar-frontalface", image=FACE)
-        yield room
+    async with serving("experts.lite", tmp_path_factory.mktemp("store")) as expert:
+        await expert.call("object-detection", model="opencv/haar-frontalface", image=FACE)
+        yield expert
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def reading(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
+async def reading(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
     """An expert with one CPU thread, whose models decode in `prepare`."""
     pytest.importorskip("av", reason="videos need the extra video")
     folder = tmp_path_factory.mktemp("store")
     expert = Expert(
         "reading",
-        offered([ModelCard(id="m", revision="1", task="reading")], {"reading": READING}, {"reading": load_reading}),
+        build_offers(
+            [ModelCard(id="m", revision="1", task="reading")], {"reading": READING}, {"reading": load_reading}
+        ),
         ("m",),
     )
     settings: dict[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), "threads": 1, "allowed": ""}
     settings |= {"decode_cpu_seconds": 2.0, "decode_wall_seconds": 60.0}
     async with (
-        opened(expert, Settings(**settings)) as running,
+        serve(expert, Settings(**settings)) as running,
         dial(f"127.0.0.1:{running.port}") as channel,
     ):
         await channel.channel_ready()
-        room = Room(channel, ArtifactStore.open(folder.as_uri()), asyncio.Event().wait)  # type: ignore[arg-type]
-        await room.until(1)
-        await room.ask("reading", image=FACE)
-        yield room
+        served = ServedExpert(channel, ArtifactStore.open(folder.as_uri()), asyncio.Event().wait)  # type: ignore[arg-type]
+        await served.until(1)
+        await served.call("reading", image=FACE)
+        yield served
 
 
 @asynccontextmanager
@@ -130,30 +132,30 @@ async def measured() -> AsyncIterator[list[int]]:
         looking.cancel()
 
 
-async def refused(room: Room, task: str, **inputs: Any) -> errors.ServiceError | None:
+async def call_error(expert: ServedExpert, task: str, **inputs: Any) -> errors.ServiceError | None:
     """The error of a call; None if it succeeds."""
     try:
-        await room.ask(task, seconds=280, **inputs)
+        await expert.call(task, seconds=280, **inputs)
     except grpc.aio.AioRpcError as error:
         return errors.from_rpc(error)
     return None
 
 
-async def find_face(room: Room) -> None:
+async def find_face(expert: ServedExpert) -> None:
     """An ordinary call."""
-    await room.ask("object-detection", model="opencv/haar-frontalface", image=FACE, seconds=60)
+    await expert.call("object-detection", model="opencv/haar-frontalface", image=FACE, seconds=60)
 
 
 async def seconds_of(call: Awaitable[Any]) -> float:
     """How long a call takes."""
-    begun = time.monotonic()
+    start_blocked = time.monotonic()
     await call
-    return time.monotonic() - begun
+    return time.monotonic() - start_blocked
 
 
-async def until_decoding(room: Room) -> None:
+async def until_decoding(expert: ServedExpert) -> None:
     """Until a call has begun, or is over already."""
-    while not (load := (await room.describe()).load).running and load.waiting:
+    while not (load := (await expert.describe()).load).running and load.waiting:
         pass
 
 
@@ -189,13 +191,13 @@ async def test_hostile_pdfs_are_small() -> None:
     ids=["big-pdf-ocr", "big-pdf", "small-pdf", "png", "full-png", "gif", "full-gif", "wav"],
 )
 async def test_lite_answers_others_while_it_refuses_a_hostile_file(
-    lite: Room, task: str, make: Callable[[], Media], reasons: set[str | None]
+    lite: ServedExpert, task: str, make: Callable[[], Media], reasons: set[str | None]
 ) -> None:
     hostile = make()
     port = "audio" if task == "audio-to-audio" else "image"
     alone = await seconds_of(find_face(lite))
     async with measured() as growth:
-        call = asyncio.create_task(refused(lite, task, **{port: hostile}))
+        call = asyncio.create_task(call_error(lite, task, **{port: hostile}))
         await until_decoding(lite)
         waited = await seconds_of(find_face(lite)) - alone
         error = await call
@@ -208,8 +210,8 @@ async def test_lite_answers_others_while_it_refuses_a_hostile_file(
         assert error.port == port
 
 
-async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite: Room) -> None:
-    calls = [asyncio.create_task(refused(lite, "image-to-text", image=small_pdf())) for _ in range(4)]
+async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite: ServedExpert) -> None:
+    calls = [asyncio.create_task(call_error(lite, "image-to-text", image=small_pdf())) for _ in range(4)]
     await until_decoding(lite)
     await find_face(lite)
     assert not all(call.done() for call in calls)
@@ -229,14 +231,14 @@ async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite: Roo
     ids=["big-pdf", "small-pdf", "mp4", "m4a", "wav"],
 )
 async def test_model_that_decodes_in_prepare_answers_others_meanwhile(
-    reading: Room, port: str, make: Callable[[], Media], reasons: set[str]
+    reading: ServedExpert, port: str, make: Callable[[], Media], reasons: set[str]
 ) -> None:
     hostile = make()
-    alone = await seconds_of(reading.ask("reading", image=FACE))
+    alone = await seconds_of(reading.call("reading", image=FACE))
     async with measured() as growth:
-        call = asyncio.create_task(refused(reading, "reading", **{port: hostile}))
+        call = asyncio.create_task(call_error(reading, "reading", **{port: hostile}))
         await until_decoding(reading)
-        waited = await seconds_of(reading.ask("reading", image=FACE)) - alone
+        waited = await seconds_of(reading.call("reading", image=FACE)) - alone
         error = await call
     assert waited < WAIT_SECONDS
     assert growth[0] < GROWTH_BYTES

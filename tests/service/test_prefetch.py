@@ -1,4 +1,4 @@
-"""What --prefetch brings is all that a model needs where there is no network any more."""
+"""Models fetched by --prefetch load without a network."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ import pytest
 from experts.audio.voice_conversion import VOCODER
 from experts.diffusion.controlnet import BASES
 from experts.host import load_context
-from experts.host.devices import Places
-from experts.host.expert import Expert, offered, read_expert
+from experts.host.devices import Placements
+from experts.host.expert import Expert, build_offers, read_expert
 from experts.host.prefetch import prefetch
 from experts.vision.poses import FINDS_PEOPLE
 from protos.hugginggpt.tasks import standard_tasks
@@ -41,7 +41,7 @@ MODELS = {
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """The one this process asks, with an empty cache."""
+    """The Hub that this process uses, with an empty cache."""
     with running_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         monkeypatch.delenv("EXPERT_MODELS_URL", raising=False)
@@ -56,7 +56,7 @@ def repository(folder: Path, commit: str = COMMIT, without: str = "") -> Reposit
 
 
 def everything(tiny: Tiny) -> dict[str, Repository]:
-    """Each model apart from the others it needs, as on the Hub."""
+    """Repositories of a model and its dependencies, separate as on the Hub."""
     built = {model: tiny.built(modality, model) for modality, (_, model) in MODELS.items()}
     base = BASES[768]
     return {
@@ -68,40 +68,41 @@ def everything(tiny: Tiny) -> dict[str, Repository]:
 
 
 @pytest.mark.parametrize("modality", MODELS)
-def test_a_model_that_was_fetched_is_loaded_without_a_network_with_all_that_it_works_with(
+def test_prefetched_model_loads_offline_with_its_dependencies(
     modality: str, tiny: Tiny, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.repositories.update(everything(tiny))
     task, model = MODELS[modality]
     tasks = import_module(f"experts.{modality}.tasks")
-    offers = offered([ModelCard(id=model, task=task, revision=COMMIT)], standard_tasks(), tasks.TASKS)
-    assert prefetch(Expert(modality, offers, devices=tasks.DEVICES), Places("*=cpu"))
+    offers = build_offers([ModelCard(id=model, task=task, revision=COMMIT)], standard_tasks(), tasks.TASKS)
+    assert prefetch(Expert(modality, offers, devices=tasks.DEVICES), Placements("*=cpu"))
     hub.repositories.clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with load_context.told(load_context.Loading(COMMIT)):
+    with load_context.use(load_context.LoadContext(COMMIT)):
         assert tasks.TASKS[task](model, "cpu")
 
 
-def test_for_a_gpu_that_is_elsewhere_the_weights_come_in_half(tiny: Tiny, hub: Hub) -> None:
+def test_prefetch_for_a_gpu_fetches_half_precision_weights(tiny: Tiny, hub: Hub) -> None:
     plain = repository(tiny.built("diffusion", "tiny/sd"))
     halves = {name.replace(".safetensors", ".fp16.safetensors"): content for name, content in plain.files.items()}
     hub.repositories["tiny/sd"] = Repository({**plain.files, **halves}, COMMIT)
     tasks = import_module("experts.diffusion.tasks")
-    offers = offered([ModelCard(id="tiny/sd", task="text-to-image", revision=COMMIT)], standard_tasks(), tasks.TASKS)
-    assert prefetch(Expert("diffusion", offers, devices=tasks.DEVICES), Places("*=cuda"))
+    cards = [ModelCard(id="tiny/sd", task="text-to-image", revision=COMMIT)]
+    offers = build_offers(cards, standard_tasks(), tasks.TASKS)
+    assert prefetch(Expert("diffusion", offers, devices=tasks.DEVICES), Placements("*=cuda"))
     weights = {path for path in hub.asked if path.endswith(".safetensors")}
     assert weights
     assert all(path.endswith(".fp16.safetensors") for path in weights)
 
 
 def tagger(tiny: Tiny) -> Repository:
-    """In the place of the real one, at its commit."""
+    """Replaces the real model, at its commit."""
     card = read_expert("experts.text").find("token-classification", NAMES).card
     return repository(tiny.built("text", "tiny/tagger"), card.revision)
 
 
 async def fetched(hub: Hub, folder: Path, **environment: str) -> tuple[int, list[dict[str, str]]]:
-    """The exit status of the program, and its log."""
+    """Returns the exit status and the log of the program."""
     own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder), "HF_HUB_OFFLINE": "0", **environment}
     inherited = {name: value for name, value in os.environ.items() if name != "EXPERT_MODELS_URL"}
     command = (sys.executable, "-m", "experts.text", "--prefetch")
@@ -111,28 +112,33 @@ async def fetched(hub: Hub, folder: Path, **environment: str) -> tuple[int, list
     return process.returncode, [json.loads(line) for line in log.splitlines()]
 
 
-async def test_the_program_fetches_what_is_allowed_and_once_is_enough(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
+async def test_prefetch_fetches_allowed_models_once(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
     hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny)
     status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES)
-    assert (status, {line["level"] for line in log}) == (0, {"info"})
-    assert {"fetching", "downloaded", "model is here"} <= {line["event"] for line in log}
+    assert status == 0
+    assert {line["level"] for line in log} == {"info"}
+    assert {"fetching", "downloaded", "model fetched"} <= {line["event"] for line in log}
     hub.asked.clear()
     status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES, HF_HUB_OFFLINE="1")
-    assert (status, hub.asked) == (0, [])
+    assert status == 0
+    assert hub.asked == []
 
 
-async def test_the_program_names_each_model_it_cannot_fetch_in_one_line(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
+async def test_prefetch_logs_each_failed_model_in_one_line(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
     other = "google-bert/bert-base-uncased"
     hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny)
     hub.repositories[other] = Repository({}, gated=True)
     status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=f"{other},{NAMES}")
     (complaint,) = (line for line in log if line["level"] == "error")
-    assert (status, complaint["model"], "safetensors" in complaint["error"]) == (1, other, True)
+    assert status == 1
+    assert complaint["model"] == other
+    assert "safetensors" in complaint["error"]
     assert complaint["remedy"]
-    assert [line["model"] for line in log if line["event"] == "model is here"] == [NAMES]
+    assert [line["model"] for line in log if line["event"] == "model fetched"] == [NAMES]
 
 
-async def test_the_program_says_that_no_model_is_allowed(hub: Hub, tmp_path: Path) -> None:
+async def test_prefetch_without_allowed_models_fails(hub: Hub, tmp_path: Path) -> None:
     status, (complaint,) = await fetched(hub, tmp_path, EXPERT_ALLOWED="org/unknown")
-    assert (status, complaint["event"]) == (1, "cannot run")
+    assert status == 1
+    assert complaint["event"] == "cannot run"
     assert NAMES in complaint["remedy"]

@@ -1,4 +1,4 @@
-"""Models of a bucket: fetched by --prefetch, then taken from the cache, which nothing writes any more."""
+"""Models of a bucket: fetched by --prefetch, then loaded from a read-only cache."""
 
 import asyncio
 import json
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 
 NAMES, OTHER = "dslim/bert-base-NER", "google-bert/bert-base-uncased"
 UNWRITABLE = Path("/sys/models")
-"""A folder that even root cannot make."""
+"""A folder that even root cannot create."""
 
 
 @pytest.fixture
 def filled(bucket: Bucket, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """With one model in it; this process has an empty cache and may fetch."""
+    """A bucket with one model; this process has an empty cache and may fetch."""
     folder = tiny.built("text", "tiny/tagger")
     for path in folder.rglob("*"):
         if path.is_file():
@@ -38,7 +38,7 @@ def filled(bucket: Bucket, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def gone(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """Its model was fetched; then the bucket went, and this process is told to be offline."""
+    """A bucket that was removed after its model was fetched; this process is offline."""
     snapshot(NAMES)
     filled.drop()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -48,12 +48,13 @@ def gone(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 def refusal(model_id: str = NAMES) -> FailedPrecondition:
     with pytest.raises(FailedPrecondition) as caught:
         snapshot(model_id)
-    assert (caught.value.reason, "\n" in caught.value.message) == ("LOAD_FAILED", False)
+    assert caught.value.reason == "LOAD_FAILED"
+    assert "\n" not in caught.value.message
     return caught.value
 
 
 async def fetched(folder: Path, **environment: str) -> tuple[int, list[dict[str, str]]]:
-    """The exit status of the program, and its log."""
+    """Returns the exit status and the log of the program."""
     told = {**os.environ, "HF_HOME": str(folder), "HF_HUB_OFFLINE": "0", **environment}
     command = (sys.executable, "-m", "experts.text", "--prefetch")
     process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=told)
@@ -63,19 +64,19 @@ async def fetched(folder: Path, **environment: str) -> tuple[int, list[dict[str,
 
 
 @pytest.mark.usefixtures("gone")
-def test_offline_the_cache_is_taken_and_the_bucket_not_asked(tmp_path: Path) -> None:
+def test_offline_model_is_loaded_from_the_cache(tmp_path: Path) -> None:
     assert snapshot(NAMES).folder == tmp_path / "bucket" / NAMES
 
 
 @pytest.mark.usefixtures("gone")
-def test_offline_what_is_not_in_the_cache_is_told_with_a_remedy() -> None:
+def test_offline_model_not_in_the_cache_is_an_error() -> None:
     error = refusal(OTHER)
     assert f"{OTHER} is not on this machine, and HF_HUB_OFFLINE is set" in error.message
     assert "--prefetch" in error.remedy
 
 
 @pytest.mark.parametrize("left", ["", ".partial"])
-def test_offline_what_was_not_fetched_to_its_end_is_not_taken(gone: Bucket, tmp_path: Path, left: str) -> None:
+def test_offline_incomplete_download_is_not_used(gone: Bucket, tmp_path: Path, left: str) -> None:
     weights = tmp_path / "bucket" / NAMES / "model.safetensors"
     if left:
         weights.with_name(weights.name + left).write_bytes(b"")
@@ -85,7 +86,7 @@ def test_offline_what_was_not_fetched_to_its_end_is_not_taken(gone: Bucket, tmp_
     assert gone.keys() == set()
 
 
-def test_offline_a_newer_object_is_left_where_it_is(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_newer_object_is_not_fetched(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = snapshot(NAMES).folder / "model.safetensors"
     before = weights.read_bytes()
     filled.overwrite(f"{NAMES}/model.safetensors", b"newer")
@@ -95,7 +96,7 @@ def test_offline_a_newer_object_is_left_where_it_is(filled: Bucket, monkeypatch:
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_cache_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_cache_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(UNWRITABLE))
     error = refusal()
     assert f"{NAMES} could not be kept in the cache" in error.message
@@ -103,32 +104,34 @@ def test_a_cache_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_full_disk_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "bucket" / NAMES
     folder.mkdir(parents=True)
     (folder / "model.safetensors.partial").symlink_to("/dev/full")
     assert "could not be kept in the cache: No space left on device" in refusal().message
 
 
-def test_a_bucket_that_is_gone_is_not_taken_for_a_full_disk(filled: Bucket) -> None:
+def test_missing_bucket_is_not_reported_as_a_full_disk(filled: Bucket) -> None:
     filled.drop()
     assert f"could not be read from {filled.url}" in refusal().message
 
 
 @pytest.mark.usefixtures("filled")
-async def test_each_model_that_cannot_be_kept_is_named_in_one_line() -> None:
+async def test_prefetch_logs_each_model_that_cannot_be_stored() -> None:
     cards = [read_expert("experts.text").find("token-classification", NAMES).card.id, OTHER]
     elsewhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}
     status, log = await fetched(UNWRITABLE, EXPERT_ALLOWED=",".join(cards), **elsewhere)
     complaints = [line for line in log if line["level"] == "error"]
-    assert (status, sorted({line["model"] for line in complaints})) == (1, sorted(cards))
+    assert status == 1
+    assert sorted({line["model"] for line in complaints}) == sorted(cards)
     assert all(line["event"] == "model not fetched" and line["remedy"] for line in complaints)
 
 
 @pytest.mark.usefixtures("filled")
-async def test_once_fetched_the_program_needs_no_bucket(tmp_path: Path) -> None:
+async def test_prefetch_of_cached_models_needs_no_bucket(tmp_path: Path) -> None:
     told = {"EXPERT_ALLOWED": NAMES}
     assert (await fetched(tmp_path, **told))[0] == 0
     nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1"}
     status, log = await fetched(tmp_path, **told, **nowhere)
-    assert (status, [line["model"] for line in log if line["event"] == "model is here"]) == (0, [NAMES])
+    assert status == 0
+    assert [line["model"] for line in log if line["event"] == "model fetched"] == [NAMES]

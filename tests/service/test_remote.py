@@ -1,4 +1,4 @@
-"""The remote expert, asked over gRPC, before servers that stand in for the Hub and its providers."""
+"""The remote expert over gRPC, with fakes of the Hub and its providers."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.providers import providers
 from tests.fakes.web import Answer, Web
 from tests.support.expert_host import NOT_SERVING, SERVING
-from tests.support.served_expert import Room, serving
+from tests.support.served_expert import ServedExpert, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
 
@@ -48,9 +48,9 @@ def configured(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm
 
 
 @pytest.fixture
-async def room(configured: None, tmp_path: Path) -> AsyncIterator[Room]:
-    async with serving("experts.remote", tmp_path) as room:
-        yield room
+async def expert(configured: None, tmp_path: Path) -> AsyncIterator[ServedExpert]:
+    async with serving("experts.remote", tmp_path) as expert:
+        yield expert
 
 
 def png(size: tuple[int, int] = (8, 6), colour: str = "red") -> bytes:
@@ -63,11 +63,14 @@ def picture() -> Media:
     return Media(png(), "image/png", "photo.png")
 
 
-async def test_cards_come_from_the_hub_by_task_most_downloaded_first_and_all_are_external(room: Room) -> None:
-    described = await room.describe()
+async def test_cards_are_listed_by_downloads_and_external(expert: ServedExpert) -> None:
+    described = await expert.describe()
     moods = [card for card in described.models if card.task == "text-classification"]
     assert [card.id for card in moods] == ["acme/mood"]  # the client knows no other provider for that
-    assert (moods[0].downloads, moods[0].likes, moods[0].license, list(moods[0].languages)) == (1000, 10, "mit", ["en"])
+    assert moods[0].downloads == 1000
+    assert moods[0].likes == 10
+    assert moods[0].license == "mit"
+    assert list(moods[0].languages) == ["en"]
     assert "hf-inference" in moods[0].description
     assert {card.location for card in described.models} == {MODEL_LOCATION_EXTERNAL}
     assert {card.state for card in described.models} == {MODEL_STATE_READY}
@@ -75,31 +78,32 @@ async def test_cards_come_from_the_hub_by_task_most_downloaded_first_and_all_are
     assert not {"depth-estimation", "mask-generation", "keypoint-detection"} & {spec.name for spec in described.tasks}
 
 
-async def test_labels_are_those_of_the_provider_with_our_rounding(room: Room, web: Web) -> None:
+async def test_labels_of_the_provider_are_rounded(expert: ServedExpert, web: Web) -> None:
     web.says("/models/acme/mood", MOOD)
-    outputs = await room.ask("text-classification", text="what a day")
+    outputs = await expert.call("text-classification", text="what a day")
     assert outputs["labels"] == [{"label": "glad", "score": 0.8765}, {"label": "sad", "score": 0.1}]
     assert outputs["text"] == "glad"
     assert web.bodies("acme/mood") == [{"inputs": "what a day", "parameters": {"top_k": 5}}]
     assert web.requests[-1].headers["authorization"] == "Bearer hf_test"
 
 
-async def test_text_tasks_give_what_the_provider_says(room: Room, web: Web) -> None:
+async def test_text_tasks_return_the_providers_answers(expert: ServedExpert, web: Web) -> None:
     web.says("acme/summary", [{"summary_text": " Short. "}])
     web.says("acme/tongues", [{"translation_text": "Guten Tag"}])
     entity = {"entity_group": "PER", "score": 0.99, "word": "ada", "start": 0, "end": 3}
     web.says("acme/names", [entity])
     web.says("acme/likeness", [0.25, 1.0000001])
     web.says("acme/vector", [[[1.0, 2.0], [3.0, 4.0]]])
-    assert (await room.ask("summarization", text="Long.", parameters={"max_length": 9}))["text"] == "Short."
+    assert (await expert.call("summarization", text="Long.", parameters={"max_length": 9}))["text"] == "Short."
     assert web.bodies("acme/summary")[0]["parameters"] == {"generate_parameters": {"max_length": 9}}
     languages = {"source_language": "en", "target_language": "de"}
-    assert (await room.ask("translation", text="Hello", parameters=languages))["text"] == "Guten Tag"
-    found = await room.ask("token-classification", text="Ada wrote")
+    assert (await expert.call("translation", text="Hello", parameters=languages))["text"] == "Guten Tag"
+    found = await expert.call("token-classification", text="Ada wrote")
     assert found["entities"] == [{"entity": "PER", "text": "Ada", "score": 0.99, "start": 0, "end": 3}]
-    alike = await room.ask("sentence-similarity", text="a", sentences=["b", "c"])
-    assert (alike["scores"], alike["text"]) == ([0.25, 1.0], "c (1.0)")
-    assert (await room.ask("feature-extraction", text="a"))["embedding"] == [2.0, 3.0]
+    alike = await expert.call("sentence-similarity", text="a", sentences=["b", "c"])
+    assert alike["scores"] == [0.25, 1.0]
+    assert alike["text"] == "c (1.0)"
+    assert (await expert.call("feature-extraction", text="a"))["embedding"] == [2.0, 3.0]
     assert any(request.path.endswith("/pipeline/feature-extraction") for request in web.requests)
 
 
@@ -107,21 +111,21 @@ async def test_text_tasks_give_what_the_provider_says(room: Room, web: Web) -> N
     ("text", "source"), [("Guten Tag, wie geht es dir heute?", "de"), ("Où est la gare, s'il vous plaît ?", "fr")]
 )
 async def test_translation_with_only_a_target_language_detects_the_source(
-    room: Room, web: Web, text: str, source: str
+    expert: ServedExpert, web: Web, text: str, source: str
 ) -> None:
     web.says("acme/tongues", [{"translation_text": "Hello"}])
-    outputs = await room.ask("translation", text=text, parameters={"target_language": "en"})
+    outputs = await expert.call("translation", text=text, parameters={"target_language": "en"})
     assert outputs["text"] == "Hello"
     assert web.bodies("acme/tongues")[0]["parameters"] == {"src_lang": source, "tgt_lang": "en"}
 
 
-async def test_translation_with_only_a_source_language_is_refused(room: Room, web: Web) -> None:
-    refused = await room.refused("translation", text="Hello", parameters={"source_language": "en"})
-    assert refused.port == "parameters.target_language"
+async def test_translation_with_only_a_source_language_is_refused(expert: ServedExpert, web: Web) -> None:
+    call_error = await expert.call_error("translation", text="Hello", parameters={"source_language": "en"})
+    assert call_error.port == "parameters.target_language"
     assert not web.bodies("acme/tongues")
 
 
-async def test_boxes_and_masks_come_back_drawn(room: Room, web: Web) -> None:
+async def test_boxes_and_masks_are_drawn_on_the_image(expert: ServedExpert, web: Web) -> None:
     box = {"xmin": 1, "ymin": 1, "xmax": 5, "ymax": 4}
     web.says("acme/boxes", [{"label": "cat", "score": 0.9, "box": box}])
     half = Image.new("L", (8, 6), 0)
@@ -129,55 +133,56 @@ async def test_boxes_and_masks_come_back_drawn(room: Room, web: Web) -> None:
     buffer = io.BytesIO()
     half.save(buffer, "PNG")
     web.says("acme/masks", [{"label": "sky", "score": 0.8, "mask": base64.b64encode(buffer.getvalue()).decode()}])
-    boxes = await room.ask("object-detection", image=picture())
+    boxes = await expert.call("object-detection", image=picture())
     assert boxes["objects"] == [{"label": "cat", "score": 0.9, "box": {"xmin": 1, "ymin": 1, "xmax": 5, "ymax": 4}}]
     assert boxes["text"] == "1 cat"
     assert Image.open(io.BytesIO(boxes["image"])).size == (8, 6)
-    masks = await room.ask("image-segmentation", image=picture())
+    masks = await expert.call("image-segmentation", image=picture())
     assert masks["segments"] == [{"label": "sky", "score": 0.8, "area": 24}]
     levels = Image.open(io.BytesIO(masks["mask"]))
-    assert (levels.getpixel((0, 0)), levels.getpixel((7, 0))) == (255, 0)
+    assert levels.getpixel((0, 0)) == 255
+    assert levels.getpixel((7, 0)) == 0
 
 
-async def test_only_the_picture_leaves_not_what_else_is_in_its_file(room: Room, web: Web) -> None:
+async def test_image_is_sent_without_its_metadata(expert: ServedExpert, web: Web) -> None:
     exif = Image.Exif()
     exif[0x010E] = "at home, 52.5 N"
     buffer = io.BytesIO()
     Image.new("RGB", (8, 6), "blue").save(buffer, "JPEG", exif=exif)
     web.says("acme/boxes", [])
-    await room.ask("object-detection", image=Media(buffer.getvalue(), "image/jpeg", "home.jpg"))
+    await expert.call("object-detection", image=Media(buffer.getvalue(), "image/jpeg", "home.jpg"))
     sent = base64.b64decode(web.bodies("acme/boxes")[0]["inputs"])
     assert b"at home" in buffer.getvalue()
     assert b"at home" not in sent
 
 
-async def test_recordings_are_sent_with_their_type(room: Room, web: Web) -> None:
+async def test_audio_is_sent_with_its_media_type(expert: ServedExpert, web: Web) -> None:
     web.says("acme/ears", {"text": " hello there ", "chunks": [{"text": " hello", "timestamp": [0.0, 0.5]}]})
-    heard = await room.ask("automatic-speech-recognition", audio=Media(b"RIFF....WAVE", "audio/wav", "a.wav"))
+    heard = await expert.call("automatic-speech-recognition", audio=Media(b"RIFF....WAVE", "audio/wav", "a.wav"))
     assert heard == {"text": "hello there", "segments": [{"text": "hello", "start": 0.0, "end": 0.5}]}
     assert web.requests[-1].headers["content-type"] == "audio/wav"
     assert web.requests[-1].body == b"RIFF....WAVE"
 
 
-async def test_other_providers_are_asked_under_their_own_name_of_the_model(room: Room, web: Web) -> None:
+async def test_provider_is_called_with_its_own_model_name(expert: ServedExpert, web: Web) -> None:
     web.says("nscale/v1/images", {"data": [{"b64_json": base64.b64encode(png(colour="green")).decode()}]})
-    made = await room.ask("text-to-image", model="acme/brush-two", text="a lawn", parameters={"seed": 7})
-    assert Image.open(io.BytesIO(made["image"])).convert("RGB").getpixel((0, 0)) == (0, 128, 0)
+    remote_call = await expert.call("text-to-image", model="acme/brush-two", text="a lawn", parameters={"seed": 7})
+    assert Image.open(io.BytesIO(remote_call["image"])).convert("RGB").getpixel((0, 0)) == (0, 128, 0)
     assert web.bodies("nscale/v1/images")[0]["model"] == "nscale-acme/brush-two"
 
 
-async def test_models_that_chat_see_pictures_and_answer(room: Room, web: Web) -> None:
+async def test_chat_model_answers_a_question_about_an_image(expert: ServedExpert, web: Web) -> None:
     def reply(request: Request) -> Answer:
         return Answer({"choices": [{"message": {"role": "assistant", "content": "A red field."}, "index": 0}]})
 
     web.answers["/chat/completions"] = reply
-    assert (await room.ask("image-to-text", image=picture()))["text"] == "A red field."
+    assert (await expert.call("image-to-text", image=picture()))["text"] == "A red field."
     shown = web.bodies("/chat/completions")[0]["messages"][1]["content"][0]["image_url"]["url"]
     assert shown.startswith("data:image/png;base64,")
-    assert (await room.ask("conversational", text="hi"))["text"] == "A red field."
+    assert (await expert.call("conversational", text="hi"))["text"] == "A red field."
 
 
-async def test_under_the_policy_local_nobody_is_connected_to(room: Room, web: Web) -> None:
+async def test_local_policy_opens_no_connection(expert: ServedExpert, web: Web) -> None:
     web.says("/models/acme/mood", MOOD)
     before = web.connections
     tasks: dict[str, dict[str, Any]] = {
@@ -186,21 +191,22 @@ async def test_under_the_policy_local_nobody_is_connected_to(room: Room, web: We
         "conversational": {"text": "x"},
     }
     for task, inputs in tasks.items():
-        error = await room.refused(task, local=True, **inputs)
-        assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
+        error = await expert.call_error(task, local=True, **inputs)
+        assert error.code == grpc.StatusCode.FAILED_PRECONDITION
+        assert error.reason == "POLICY"
     assert web.connections == before
 
 
-async def test_who_does_not_say_its_policy_is_refused(room: Room, web: Web) -> None:
+async def test_call_without_a_policy_is_refused(expert: ServedExpert, web: Web) -> None:
     before = web.connections
-    error = await room.refusal(task="text-classification")  # a caller without a policy
+    error = await expert.refusal(task="text-classification")  # a caller without a policy
     assert error.reason == "POLICY"
     assert web.connections == before
 
 
 @dataclass(frozen=True)
 class Refused:
-    """What a provider says, and what we make of it."""
+    """Error response of a provider, and the expected translation."""
 
     status: int
     headers: Mapping[str, str]
@@ -225,60 +231,60 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("refused", REFUSALS, ids=lambda refused: str(refused.status))
-async def test_what_a_provider_refuses_is_said_in_the_houses_words(room: Room, web: Web, refused: Refused) -> None:
-    web.says("/models/acme/mood", refused.body, status=refused.status, headers=refused.headers)
-    error = await room.refused("text-classification", text="x")
-    assert (error.code.name, error.reason, recovery_action(error)) == (
-        refused.code,
-        refused.reason,
-        refused.recovery_action,
-    )
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.status))
+async def test_provider_error_is_translated(expert: ServedExpert, web: Web, refusal: Refused) -> None:
+    web.says("/models/acme/mood", refusal.body, status=refusal.status, headers=refusal.headers)
+    error = await expert.call_error("text-classification", text="x")
+    assert error.code.name == refusal.code
+    assert error.reason == refusal.reason
+    assert recovery_action(error) == refusal.recovery_action
     assert error.remedy
     assert "hf_test" not in error.message + error.remedy
     assert len(web.bodies("/models/acme/mood")) == 1
-    assert (error.retry_after.total_seconds() if error.retry_after else None) == refused.after
+    assert (error.retry_after.total_seconds() if error.retry_after else None) == refusal.after
 
 
-async def test_who_is_refused_a_gated_model_is_told_its_page_and_the_tokens_variable(room: Room, web: Web) -> None:
+async def test_gated_model_error_names_its_page_and_the_token_variable(expert: ServedExpert, web: Web) -> None:
     web.says("/models/acme/mood", {"error": "it is gated"}, status=403)
-    remedy = (await room.refused("text-classification", text="x")).remedy
+    remedy = (await expert.call_error("text-classification", text="x")).remedy
     assert "https://huggingface.co/acme/mood" in remedy
     assert "HF_TOKEN" in remedy
 
 
-async def test_a_model_that_needs_a_moment_is_asked_again(room: Room, web: Web) -> None:
+async def test_loading_model_is_retried(expert: ServedExpert, web: Web) -> None:
     replies = iter([Answer({"error": "loading", "estimated_time": 0.01}, 503), Answer(MOOD)])
     web.answers["/models/acme/mood"] = lambda _: next(replies)
-    assert (await room.ask("text-classification", text="x"))["text"] == "glad"
+    assert (await expert.call("text-classification", text="x"))["text"] == "glad"
     assert len(web.bodies("/models/acme/mood")) == 2
 
 
-async def test_a_provider_that_wants_money_is_not_asked_again_and_its_models_say_so(room: Room, web: Web) -> None:
+async def test_provider_out_of_credits_is_suspended_and_its_models_unavailable(expert: ServedExpert, web: Web) -> None:
     web.says("/models/acme/", {"error": "You have exceeded your included credits"}, status=402)
-    assert await room.health("acme/mood") == [SERVING]
-    first = await room.refused("text-classification", text="x")
-    assert (first.reason, recovery_action(first)) == ("LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE)
-    again = await room.refused("summarization", text="x")
-    assert "paid" in again.message
+    assert await expert.health("acme/mood") == [SERVING]
+    first = await expert.call_error("text-classification", text="x")
+    assert first.reason == "LOAD_FAILED"
+    assert recovery_action(first) == RecoveryAction.NEXT_CANDIDATE
+    again = await expert.call_error("summarization", text="x")
+    assert "requires payment" in again.message
     assert again.retry_after
     assert len(web.bodies("/models/acme/")) == 1
-    card = await room.card("summarization")
-    assert (card.state, "paid" in card.failure) == (MODEL_STATE_FAILED, True)
-    assert (await room.card("text-to-image", "acme/brush-two")).state == MODEL_STATE_READY
-    await room.until(NOT_SERVING, "acme/mood")
+    card = await expert.card("summarization")
+    assert card.state == MODEL_STATE_FAILED
+    assert "requires payment" in card.failure
+    assert (await expert.card("text-to-image", "acme/brush-two")).state == MODEL_STATE_READY
+    await expert.until(NOT_SERVING, "acme/mood")
 
 
-async def test_nonsense_from_a_provider_turns_to_the_next_candidate(room: Room, web: Web) -> None:
-    for nonsense in ([], [{"a": 1}], "text", {"labels": 3}):
-        web.says("/models/acme/mood", nonsense)
-        error = await room.refused("text-classification", text="x")
+async def test_malformed_answer_of_a_provider_selects_the_next_candidate(expert: ServedExpert, web: Web) -> None:
+    for invalid_reply in ([], [{"a": 1}], "text", {"labels": 3}):
+        web.says("/models/acme/mood", invalid_reply)
+        error = await expert.call_error("text-classification", text="x")
         assert error.code.name == "DATA_LOSS"
     web.says("acme/brush", b"no picture", media_type="image/png")
-    assert recovery_action(await room.refused("text-to-image", text="x")) is RecoveryAction.NEXT_CANDIDATE
+    assert recovery_action(await expert.call_error("text-to-image", text="x")) is RecoveryAction.NEXT_CANDIDATE
 
 
-async def test_calls_of_one_model_do_not_wait_for_each_other(room: Room, web: Web) -> None:
+async def test_calls_of_one_model_run_concurrently(expert: ServedExpert, web: Web) -> None:
     together = asyncio.Barrier(3)
 
     async def meet(_: Request) -> Answer:
@@ -287,59 +293,58 @@ async def test_calls_of_one_model_do_not_wait_for_each_other(room: Room, web: We
 
     web.answers["/models/acme/mood"] = meet
     async with asyncio.timeout(10):
-        asked = [room.ask("text-classification", text=text) for text in "abc"]
+        asked = [expert.call("text-classification", text=text) for text in "abc"]
         assert [outputs["text"] for outputs in await asyncio.gather(*asked)] == ["glad"] * 3
 
 
-async def test_a_caller_who_leaves_gives_its_place_back(room: Room, web: Web) -> None:
+async def test_cancelled_call_frees_its_slot(expert: ServedExpert, web: Web) -> None:
     async def never(_: Request) -> Answer:
         await asyncio.Event().wait()
         raise AssertionError
 
     web.answers["/models/acme/mood"] = never
-    call = asyncio.ensure_future(room.ask("text-classification", text="x"))
+    call = asyncio.ensure_future(expert.call("text-classification", text="x"))
     while "/models/acme/mood" not in (await web.arrived.get()).path:
         pass
-    assert (await room.describe()).load.running == 1
+    assert (await expert.describe()).load.running == 1
     call.cancel()
     await asyncio.wait([call])
-    while (await room.describe()).load.running:
+    while (await expert.describe()).load.running:
         pass
 
 
-async def test_without_a_token_it_starts_and_says_what_is_missing(
+async def test_expert_without_a_token_starts_with_failed_models(
     configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
-    async with serving("experts.remote", tmp_path) as room:
-        described = await room.describe()
+    async with serving("experts.remote", tmp_path) as expert:
+        described = await expert.describe()
         assert described.models
         assert {card.state for card in described.models} == {MODEL_STATE_FAILED}
         assert "HF_TOKEN" in described.models[0].failure
-        error = await room.refused("fill-mask", text="Paris is [MASK].")
-        assert (error.reason, "HF_TOKEN" in error.remedy) == ("LOAD_FAILED", True)
+        error = await expert.call_error("fill-mask", text="Paris is [MASK].")
+        assert error.reason == "LOAD_FAILED"
+        assert "HF_TOKEN" in error.remedy
     assert not web.connections
 
 
-async def test_cards_outlive_the_hub_in_a_cache(configured: None, web: Web, tmp_path: Path) -> None:
-    async with serving("experts.remote", tmp_path) as room:
-        before = [card.id for card in (await room.describe()).models]
+async def test_cached_cards_are_used_when_the_hub_is_down(configured: None, web: Web, tmp_path: Path) -> None:
+    async with serving("experts.remote", tmp_path) as expert:
+        before = [card.id for card in (await expert.describe()).models]
     asked = len(web.requests)
     await web.stop()
-    async with serving("experts.remote", tmp_path) as room:
-        assert [card.id for card in (await room.describe()).models] == before
+    async with serving("experts.remote", tmp_path) as expert:
+        assert [card.id for card in (await expert.describe()).models] == before
     assert len(web.requests) == asked
 
 
-async def test_where_the_hub_does_not_answer_the_shipped_cards_stand_in(
-    configured: None, web: Web, tmp_path: Path
-) -> None:
+async def test_bundled_cards_are_used_without_hub_and_cache(configured: None, web: Web, tmp_path: Path) -> None:
     web.says("/api/models", status=500)
-    async with serving("experts.remote", tmp_path) as room:
-        assert (await room.card("fill-mask")).id == "google-bert/bert-base-uncased"
+    async with serving("experts.remote", tmp_path) as expert:
+        assert (await expert.card("fill-mask")).id == "google-bert/bert-base-uncased"
 
 
-async def test_who_runs_a_shipped_model_is_asked_of_the_hub_once_and_off_the_loop(
+async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
     configured: None, web: Web, tmp_path: Path
 ) -> None:
     asked: list[str] = []
@@ -353,42 +358,45 @@ async def test_who_runs_a_shipped_model_is_asked_of_the_hub_once_and_off_the_loo
 
     web.answers["/api/models"] = hub
     web.says("/chat/completions", {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "index": 0}]})
-    async with serving("experts.remote", tmp_path) as room:
+    async with serving("experts.remote", tmp_path) as expert:
         for _ in range(2):
-            assert (await room.ask("conversational", text="hello"))["text"] == "Hi."
+            assert (await expert.call("conversational", text="hello"))["text"] == "Hi."
         web.answers["/api/models"] = lambda _: Answer({"id": "x"})
-        error = await room.refused("text-to-speech", text="hello")
-        assert (error.code.name, error.reason) == ("NOT_FOUND", "MODEL")
+        error = await expert.call_error("text-to-speech", text="hello")
+        assert error.code.name == "NOT_FOUND"
+        assert error.reason == "MODEL"
     assert len(asked) == 1
     assert {body["model"] for body in web.bodies("novita")} == {"novita-llama"}
 
 
-async def test_an_endpoint_of_ones_own_is_asked_first(
+async def test_configured_endpoint_precedes_providers(
     configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
     monkeypatch.setenv("REMOTE_ENDPOINTS", own)
     web.says("/mine", MOOD)
-    async with serving("experts.remote", tmp_path) as room:
-        assert (await room.ask("text-classification", text="x"))["text"] == "glad"
+    async with serving("experts.remote", tmp_path) as expert:
+        assert (await expert.call("text-classification", text="x"))["text"] == "glad"
         web.says("/mine", status=402)
-        await room.refused("text-classification", text="x")
-        assert (await room.card("text-classification", "acme/mood")).state == MODEL_STATE_READY
+        await expert.call_error("text-classification", text="x")
+        assert (await expert.card("text-classification", "acme/mood")).state == MODEL_STATE_READY
 
 
-async def test_text_tasks_are_done_by_the_configured_llm_too(
+async def test_configured_llm_runs_text_tasks(
     configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     quoted = Says('{"answer": "in 1998"}')
     async with ScriptedLLM.serving([Says("Kurz."), quoted, Says('{"answer": "never said"}')]) as llm:
         monkeypatch.setenv("LLM_BASE_URL", llm.base_url)
         monkeypatch.setenv("LLM_MODEL", "little:7b")
-        async with serving("experts.remote", tmp_path) as room:
-            assert (await room.ask("summarization", model="llm/little-7b", text="Lang."))["text"] == "Kurz."
+        async with serving("experts.remote", tmp_path) as expert:
+            assert (await expert.call("summarization", model="llm/little-7b", text="Lang."))["text"] == "Kurz."
             asked: dict[str, Any] = {"model": "llm/little-7b", "question": "When?", "context": "It began in 1998."}
-            found = await room.ask("question-answering", **asked)
+            found = await expert.call("question-answering", **asked)
             assert found["details"] == {"answer": "in 1998", "score": 1.0, "start": 9, "end": 16}
-            assert (await room.refused("question-answering", **asked)).code.name == "DATA_LOSS"
+            assert (await expert.call_error("question-answering", **asked)).code.name == "DATA_LOSS"
             asks = len(llm.requests)
-            assert (await room.refused("summarization", model="llm/little-7b", text="x", local=True)).reason == "POLICY"
+            assert (
+                await expert.call_error("summarization", model="llm/little-7b", text="x", local=True)
+            ).reason == "POLICY"
             assert len(llm.requests) == asks

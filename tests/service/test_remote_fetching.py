@@ -1,4 +1,4 @@
-"""Providers that take a call, are asked now and then whether it is done, and have the result at an address."""
+"""Providers that queue a call, are polled, and return the URL of the result."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.providers import MODELS
 from tests.fakes.web import Answer, Web
 from tests.service.test_remote import configured, web
-from tests.support.served_expert import Room, serving
+from tests.support.served_expert import ServedExpert, serving
 
 __all__ = ["configured", "web"]
 
@@ -23,7 +23,7 @@ MODEL = "acme/film"
 
 
 class Queueing:
-    """A provider whose result is ready when the test says so."""
+    """A provider whose result becomes ready on the command of the test."""
 
     def __init__(self, web: Web) -> None:
         self.ready = asyncio.Event()
@@ -49,30 +49,30 @@ def provider(web: Web) -> Queueing:
 
 
 @pytest.fixture
-async def room(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Room]:
+async def expert(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ServedExpert]:
     monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
-    async with serving("experts.remote", tmp_path) as room:
-        yield room
+    async with serving("experts.remote", tmp_path) as expert:
+        yield expert
 
 
-def films(room: Room) -> "asyncio.Future[Any]":
-    return asyncio.ensure_future(room.ask("text-to-video", text="a lawn"))
+def films(expert: ServedExpert) -> "asyncio.Future[Any]":
+    return asyncio.ensure_future(expert.call("text-to-video", text="a lawn"))
 
 
-async def test_while_one_result_is_waited_for_all_else_goes_on(room: Room, provider: Queueing) -> None:
-    call = films(room)
+async def test_polling_for_a_result_does_not_block_other_calls(expert: ServedExpert, provider: Queueing) -> None:
+    call = films(expert)
     await provider.asked.wait()
-    assert (await room.describe()).load.running == 1
+    assert (await expert.describe()).load.running == 1
     provider.ready.set()
     assert (await call)["video"] == FILM
 
 
-async def test_who_leaves_ends_the_waiting(room: Room, web: Web, provider: Queueing) -> None:
-    call = films(room)
+async def test_cancelled_call_ends_the_polling(expert: ServedExpert, web: Web, provider: Queueing) -> None:
+    call = films(expert)
     await provider.asked.wait()
     call.cancel()
     await asyncio.wait([call])
-    while (await room.describe()).load.running:
+    while (await expert.describe()).load.running:
         pass
     provider.ready.set()
     for thread in threading.enumerate():
@@ -82,35 +82,37 @@ async def test_who_leaves_ends_the_waiting(room: Room, web: Web, provider: Queue
     assert not any("/films/" in request.path for request in web.requests)
 
 
-async def test_the_key_is_sent_to_the_router_alone(
-    configured: None, room: Room, web: Web, provider: Queueing, monkeypatch: pytest.MonkeyPatch
+async def test_key_is_sent_only_to_the_router(
+    configured: None, expert: ServedExpert, web: Web, provider: Queueing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider.ready.set()
     async with Web.serving() as other:
         provider.address = f"{other.url}/films/1.mp4"
-        error = await room.refused("text-to-video", text="a lawn")
-        assert "no public https address" in error.message
+        error = await expert.call_error("text-to-video", text="a lawn")
+        assert "not a public https address" in error.message
         assert not other.connections
     sent = [request for request in web.requests if "/jobs/" in request.path]
     assert {request.headers["authorization"] for request in sent} == {"Bearer hf_test"}
 
 
-async def test_a_result_has_a_limit_too(
+async def test_fetched_result_has_a_size_limit(
     configured: None, monkeypatch: pytest.MonkeyPatch, provider: Queueing, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
     monkeypatch.setenv("REMOTE_REPLY_BYTES", "4096")
     provider.ready.set()
     provider.result = Answer(FILM + b" " * 8192, media_type="video/mp4")
-    async with serving("experts.remote", tmp_path) as room:
-        error = await room.refused("text-to-video", text="a lawn")
-    assert (error.code.name, "more than 4,096 bytes" in error.message) == ("DATA_LOSS", True)
+    async with serving("experts.remote", tmp_path) as expert:
+        error = await expert.call_error("text-to-video", text="a lawn")
+    assert error.code.name == "DATA_LOSS"
+    assert "more than 4,096 bytes" in error.message
 
 
-async def test_a_job_that_fails_is_an_error_in_the_houses_words(room: Room, web: Web, provider: Queueing) -> None:
+async def test_failed_job_is_translated_to_an_error(expert: ServedExpert, web: Web, provider: Queueing) -> None:
     provider.ready.set()
     provider.result = Answer(b"<html>", media_type="text/html")
-    assert (await room.refused("text-to-video", text="a lawn")).code.name == "DATA_LOSS"
+    assert (await expert.call_error("text-to-video", text="a lawn")).code.name == "DATA_LOSS"
     web.answers["/jobs/1/status"] = lambda _: Answer({"error": "no"}, status=429, headers={"Retry-After": "9"})
-    error = await room.refused("text-to-video", text="a lawn")
-    assert (error.code.name, error.retry_after.total_seconds() if error.retry_after else 0) == ("RESOURCE_EXHAUSTED", 9)
+    error = await expert.call_error("text-to-video", text="a lawn")
+    assert error.code.name == "RESOURCE_EXHAUSTED"
+    assert (error.retry_after.total_seconds() if error.retry_after else 0) == 9

@@ -1,4 +1,4 @@
-"""The served expert, asked over gRPC, before servers that stand in for OpenAI-compatible ones and for Triton."""
+"""The served expert over gRPC, with fakes of an OpenAI-compatible server and of Triton."""
 
 import asyncio
 import base64
@@ -117,7 +117,7 @@ def png(colour: str = "red") -> Media:
     return Media(buffer.getvalue(), "image/png", "photo.png")
 
 
-async def test_a_model_that_chats_reads_pictures_and_writes(write: Write, web: Web, tmp_path: Path) -> None:
+async def test_chat_model_reads_images_and_writes_text(write: Write, web: Web, tmp_path: Path) -> None:
     write(openai(web))
     replies = {"What": "Red.", "Total": '{"answer": "12.50"}'}
 
@@ -127,18 +127,18 @@ async def test_a_model_that_chats_reads_pictures_and_writes(write: Write, web: W
         return Answer(said(next((text for key, text in replies.items() if key in asked), "A field.")))
 
     web.answers["/chat/completions"] = reply
-    async with serving("experts.served", tmp_path) as room:
-        assert (await room.ask("image-to-text", image=png()))["text"] == "A field."
-        found = await room.ask("visual-question-answering", image=png(), question="What colour?")
+    async with serving("experts.served", tmp_path) as expert:
+        assert (await expert.call("image-to-text", image=png()))["text"] == "A field."
+        found = await expert.call("visual-question-answering", image=png(), question="What colour?")
         assert found == {"text": "Red.", "answers": [{"answer": "Red.", "score": 1.0}]}
-        read = await room.ask("document-question-answering", image=png(), question="Total?")
+        read = await expert.call("document-question-answering", image=png(), question="Total?")
         assert read["details"] == {"answer": "12.50", "score": 1.0, "page": 1}
-        assert (await room.ask("summarization", text="Fields."))["text"] == "A field."
+        assert (await expert.call("summarization", text="Fields."))["text"] == "A field."
     shown = web.bodies("/chat/completions")[0]["messages"][1]["content"][0]["image_url"]["url"]
     assert Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))).getpixel((0, 0)) == (255, 0, 0)
 
 
-async def test_media_go_through_methods_of_their_own(write: Write, web: Web, tmp_path: Path) -> None:
+async def test_media_tasks_use_their_own_methods(write: Write, web: Web, tmp_path: Path) -> None:
     write(openai(web))
     web.says("/audio/transcriptions", {"text": " hello "})
     web.says("/audio/speech", b"RIFF....WAVE", media_type="audio/wav")
@@ -150,22 +150,26 @@ async def test_media_go_through_methods_of_their_own(write: Write, web: Web, tmp
         return Answer({"data": data[::-1], "model": "media", "object": "list"})
 
     web.answers["/embeddings"] = embed
-    async with serving("experts.served", tmp_path) as room:
+    async with serving("experts.served", tmp_path) as expert:
         audio = Media(b"RIFF....WAVE", "audio/wav", "a.wav")
-        assert (await room.ask("automatic-speech-recognition", audio=audio))["text"] == "hello"
-        speech = await room.ask("text-to-speech", text="hello", parameters={"voice": "nova", "speed": 1.5})
+        assert (await expert.call("automatic-speech-recognition", audio=audio))["text"] == "hello"
+        speech = await expert.call("text-to-speech", text="hello", parameters={"voice": "nova", "speed": 1.5})
         assert speech["audio"] == b"RIFF....WAVE"
-        painted = await room.ask("text-to-image", text="sea", parameters={"width": 512, "height": 256, "seed": 4})
+        painted = await expert.call("text-to-image", text="sea", parameters={"width": 512, "height": 256, "seed": 4})
         assert Image.open(io.BytesIO(painted["image"])).convert("RGB").getpixel((0, 0)) == (0, 0, 255)
-        assert (await room.ask("feature-extraction", text="c"))["embedding"] == [3.0, 0.0]
-        alike = await room.ask("sentence-similarity", text="a", sentences=["b", "c"])
-        assert (alike["scores"], alike["text"]) == ([0.0, 1.0], "c (1.0)")
+        assert (await expert.call("feature-extraction", text="c"))["embedding"] == [3.0, 0.0]
+        alike = await expert.call("sentence-similarity", text="a", sentences=["b", "c"])
+        assert alike["scores"] == [0.0, 1.0]
+        assert alike["text"] == "c (1.0)"
     spoken, painted = web.bodies("/audio/speech")[0], web.bodies("/images/generations")[0]
-    assert (spoken["voice"], spoken["speed"]) == ("nova", 1.5)
-    assert (painted["size"], painted["seed"], painted["response_format"]) == ("512x256", 4, "b64_json")
+    assert spoken["voice"] == "nova"
+    assert spoken["speed"] == 1.5
+    assert painted["size"] == "512x256"
+    assert painted["seed"] == 4
+    assert painted["response_format"] == "b64_json"
 
 
-async def test_tensors_are_made_of_ports_and_ports_of_tensors(write: Write, triton: Tensors, tmp_path: Path) -> None:
+async def test_ports_are_converted_to_tensors_and_back(write: Write, triton: Tensors, tmp_path: Path) -> None:
     write(triton_yaml(triton))
     triton.ready = {"colours", "echo", "twice"}
     triton.models = {
@@ -173,38 +177,41 @@ async def test_tensors_are_made_of_ports_and_ports_of_tensors(write: Write, trit
         "echo": lambda given: {"OUT": given["TEXT"][: int(given["MOST"][0]) if "MOST" in given else None]},
         "twice": lambda given: {"OUT": np.array([[len(given["TEXT"]), 0.5]], dtype=np.float32)},
     }
-    async with serving("experts.served", tmp_path) as room:
-        found = await room.ask("image-classification", image=png("blue"), parameters={"top_k": 1})
+    async with serving("experts.served", tmp_path) as expert:
+        found = await expert.call("image-classification", image=png("blue"), parameters={"top_k": 1})
         share = np.exp(1) / (np.exp(1) + 2)
         assert found == {"labels": [{"label": "blue", "score": round(float(share), 4)}], "text": "blue"}
-        assert (await room.ask("text2text-generation", text="hällo"))["text"] == "hällo"
-        cut = await room.ask("text2text-generation", text="hello", parameters={"max_new_tokens": 2})
+        assert (await expert.call("text2text-generation", text="hällo"))["text"] == "hällo"
+        cut = await expert.call("text2text-generation", text="hello", parameters={"max_new_tokens": 2})
         assert cut["text"] == "he"
         triton.raw = False
-        assert (await room.ask("feature-extraction", text="four"))["embedding"] == [4.0, 0.5]
-        card = await room.card("image-classification")
-        assert (card.id, card.revision, card.location) == ("triton/colours", "3", MODEL_LOCATION_INTERNAL)
+        assert (await expert.call("feature-extraction", text="four"))["embedding"] == [4.0, 0.5]
+        card = await expert.card("image-classification")
+        assert card.id == "triton/colours"
+        assert card.revision == "3"
+        assert card.location == MODEL_LOCATION_INTERNAL
 
 
-async def test_internal_servers_are_asked_under_the_policy_local_and_external_ones_never(
+async def test_local_policy_allows_only_internal_servers(
     write: Write, web: Web, triton: Tensors, tmp_path: Path
 ) -> None:
     write(openai(web))
     web.says("/chat/completions", said("Short."))
-    async with serving("experts.served", tmp_path) as room:
-        assert (await room.ask("summarization", text="x", local=True))["text"] == "Short."
+    async with serving("experts.served", tmp_path) as expert:
+        assert (await expert.call("summarization", text="x", local=True))["text"] == "Short."
     both = json.loads(openai(web, reach="external"))["servers"]
     write(json.dumps({"servers": both}))
-    async with serving("experts.served", tmp_path) as room:
-        assert {card.location for card in (await room.describe()).models} == {MODEL_LOCATION_EXTERNAL}
+    async with serving("experts.served", tmp_path) as expert:
+        assert {card.location for card in (await expert.describe()).models} == {MODEL_LOCATION_EXTERNAL}
         before = len(web.requests)
         for task in ("summarization", "feature-extraction", "text-to-speech"):
-            error = await room.refused(task, text="x", local=True)
-            assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "POLICY")
+            error = await expert.call_error(task, text="x", local=True)
+            assert error.code.name == "FAILED_PRECONDITION"
+            assert error.reason == "POLICY"
         assert [request.path for request in web.requests[before:]] == []
     write(triton_yaml(triton, "external"))
-    async with serving("experts.served", tmp_path) as room:
-        assert (await room.refused("feature-extraction", text="x", local=True)).reason == "POLICY"
+    async with serving("experts.served", tmp_path) as expert:
+        assert (await expert.call_error("feature-extraction", text="x", local=True)).reason == "POLICY"
         assert triton.calls == []
 
 
@@ -221,20 +228,21 @@ async def test_internal_servers_are_asked_under_the_policy_local_and_external_on
         (302, "INTERNAL", RecoveryAction.NEXT_CANDIDATE),
     ],
 )
-async def test_what_a_server_refuses_is_said_in_the_houses_words(
+async def test_http_error_of_a_server_is_translated(
     write: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: RecoveryAction
 ) -> None:
     write(openai(web))
     web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
-    async with serving("experts.served", tmp_path) as room:
-        error = await room.refused("summarization", text="x")
-        assert (error.code.name, recovery_action(error)) == (code, next_one)
+    async with serving("experts.served", tmp_path) as expert:
+        error = await expert.call_error("summarization", text="x")
+        assert error.code.name == code
+        assert recovery_action(error) == next_one
         assert error.remedy
         assert len(web.bodies("/chat/completions")) == 1
         if status == 402:
-            assert (await room.refused("summarization", text="x")).retry_after
+            assert (await expert.call_error("summarization", text="x")).retry_after
             assert len(web.bodies("/chat/completions")) == 1
-            assert (await room.card("summarization")).state == MODEL_STATE_FAILED
+            assert (await expert.card("summarization")).state == MODEL_STATE_FAILED
 
 
 @pytest.mark.parametrize(
@@ -247,18 +255,19 @@ async def test_what_a_server_refuses_is_said_in_the_houses_words(
         (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", RecoveryAction.RETRY),
     ],
 )
-async def test_what_triton_refuses_is_said_in_the_houses_words(
+async def test_grpc_error_of_triton_is_translated(
     write: Write, triton: Tensors, tmp_path: Path, *, failure: grpc.StatusCode, code: str, next_one: RecoveryAction
 ) -> None:
     write(triton_yaml(triton))
     triton.fails = failure
-    async with serving("experts.served", tmp_path) as room:
-        error = await room.refused("feature-extraction", text="x")
-        assert (error.code.name, recovery_action(error)) == (code, next_one)
+    async with serving("experts.served", tmp_path) as expert:
+        error = await expert.call_error("feature-extraction", text="x")
+        assert error.code.name == code
+        assert recovery_action(error) == next_one
         assert error.remedy
 
 
-async def test_answers_that_are_not_as_configured_turn_to_the_next_candidate(
+async def test_answer_that_does_not_match_the_configuration_selects_the_next_candidate(
     write: Write, web: Web, triton: Tensors, tmp_path: Path
 ) -> None:
     text = triton_yaml(triton) + "  - " + json.dumps(json.loads(openai(web))["servers"][0])
@@ -269,7 +278,7 @@ async def test_answers_that_are_not_as_configured_turn_to_the_next_candidate(
     }
     web.says("/chat/completions", {"choices": []})
     web.says("/audio/speech", b"<html>", media_type="audio/wav")
-    async with serving("experts.served", tmp_path) as room:
+    async with serving("experts.served", tmp_path) as expert:
         asked: dict[str, dict[str, Any]] = {
             "image-classification": {"image": png()},
             "feature-extraction": {"text": "x"},
@@ -277,7 +286,7 @@ async def test_answers_that_are_not_as_configured_turn_to_the_next_candidate(
             "text-to-speech": {"text": "x"},
         }
         for task, inputs in asked.items():
-            assert recovery_action(await room.refused(task, **inputs)) is RecoveryAction.NEXT_CANDIDATE
+            assert recovery_action(await expert.call_error(task, **inputs)) is RecoveryAction.NEXT_CANDIDATE
 
 
 async def test_cards_and_health_follow_the_servers(
@@ -286,34 +295,36 @@ async def test_cards_and_health_follow_the_servers(
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     write(triton_yaml(triton))
     triton.ready = {"echo"}
-    async with serving("experts.served", tmp_path) as room:
-        assert (await room.card("text2text-generation")).state == MODEL_STATE_READY
-        card = await room.card("image-classification")
-        assert (card.state, "not ready" in card.failure) == (MODEL_STATE_FAILED, True)
-        assert await room.health("triton/echo", "triton/colours") == [SERVING, NOT_SERVING]
+    async with serving("experts.served", tmp_path) as expert:
+        assert (await expert.card("text2text-generation")).state == MODEL_STATE_READY
+        card = await expert.card("image-classification")
+        assert card.state == MODEL_STATE_FAILED
+        assert "not ready" in card.failure
+        assert await expert.health("triton/echo", "triton/colours") == [SERVING, NOT_SERVING]
         triton.ready = {"echo", "colours"}
-        await room.until(SERVING, "triton/colours")
-        assert (await room.card("image-classification")).state == MODEL_STATE_READY
+        await expert.until(SERVING, "triton/colours")
+        assert (await expert.card("image-classification")).state == MODEL_STATE_READY
         triton.ready = set()
-        await room.until(NOT_SERVING, "triton/echo")
+        await expert.until(NOT_SERVING, "triton/echo")
     write(openai(web))
     web.says("/v1/models", {"object": "list", "data": [{"id": "eyes"}]})
-    async with serving("experts.served", tmp_path) as room:
-        card = await room.card("text-to-speech")
-        assert (card.state, "it has eyes" in card.failure) == (MODEL_STATE_FAILED, True)
+    async with serving("experts.served", tmp_path) as expert:
+        card = await expert.card("text-to-speech")
+        assert card.state == MODEL_STATE_FAILED
+        assert "it has eyes" in card.failure
         await web.stop()
-        await room.until(NOT_SERVING, "box/eyes")
-        assert "cannot be reached" in (await room.card("summarization")).failure
+        await expert.until(NOT_SERVING, "box/eyes")
+        assert "cannot be reached" in (await expert.card("summarization")).failure
 
 
-async def test_a_server_that_lists_no_models_is_taken_for_ready(write: Write, web: Web, tmp_path: Path) -> None:
+async def test_server_without_a_model_list_counts_as_ready(write: Write, web: Web, tmp_path: Path) -> None:
     write(openai(web))
     del web.answers["/v1/models"]
-    async with serving("experts.served", tmp_path) as room:
-        assert (await room.card("summarization")).state == MODEL_STATE_READY
+    async with serving("experts.served", tmp_path) as expert:
+        assert (await expert.card("summarization")).state == MODEL_STATE_READY
 
 
-async def test_a_server_is_asked_no_more_at_a_time_than_it_is_to_have(write: Write, web: Web, tmp_path: Path) -> None:
+async def test_server_concurrency_is_limited(write: Write, web: Web, tmp_path: Path) -> None:
     write(openai(web, concurrency=2))
     at_once, most, both = 0, 0, asyncio.Barrier(2)
 
@@ -326,27 +337,27 @@ async def test_a_server_is_asked_no_more_at_a_time_than_it_is_to_have(write: Wri
         return Answer(said("Short."))
 
     web.answers["/chat/completions"] = reply
-    async with serving("experts.served", tmp_path) as room:
-        await asyncio.gather(*(room.ask("summarization", text="x") for _ in range(6)))
+    async with serving("experts.served", tmp_path) as expert:
+        await asyncio.gather(*(expert.call("summarization", text="x") for _ in range(6)))
     assert most == 2
 
 
-async def test_keys_come_from_the_variables_that_are_named(
+async def test_key_is_read_from_the_named_variable(
     write: Write, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOX_KEY", "sk-secret")
     write(openai(web, key_variable="BOX_KEY"))
     web.says("/chat/completions", {"error": {"message": "bad key sk-secret"}}, status=400)
-    async with serving("experts.served", tmp_path) as room:
-        error = await room.refused("summarization", text="x")
+    async with serving("experts.served", tmp_path) as expert:
+        error = await expert.call_error("summarization", text="x")
         assert "sk-secret" not in error.message
     assert web.requests[-1].headers["authorization"] == "Bearer sk-secret"
 
 
-async def test_without_a_file_it_starts_and_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expert_without_a_file_starts_without_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EXPERT_SERVED", raising=False)
-    async with serving("experts.served", tmp_path) as room:
-        assert not (await room.describe()).models
+    async with serving("experts.served", tmp_path) as expert:
+        assert not (await expert.describe()).models
 
 
 @pytest.mark.parametrize(
@@ -360,7 +371,7 @@ async def test_without_a_file_it_starts_and_offers_nothing(tmp_path: Path, monke
         ("", 0, "servers"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_told_with_its_line(write: Write, text: str, line: int, says: str) -> None:
+def test_error_in_the_file_is_reported_with_its_line(write: Write, text: str, line: int, says: str) -> None:
     write(text)
     with pytest.raises(FailedPrecondition) as caught:
         read_expert("experts.served")
@@ -374,7 +385,7 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(write: Write, text: str
     [
         ("port: image", "port: picture", "no port picture"),
         ("tasks: [feature-extraction]", "tasks: [feature-extraction, summarization]", "no port embedding"),
-        ("tasks: [image-classification]", "tasks: [seeing]", "no standard task"),
+        ("tasks: [image-classification]", "tasks: [seeing]", "not a standard task"),
         ("parameter: max_new_tokens", "parameter: most", "no parameter most"),
         ("as: labels, labels: [red, green, blue]", "as: labels", "labels"),
         ("datatype: INT64", "datatype: BYTES", "BYTES"),
@@ -382,7 +393,7 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(write: Write, text: str
         ("name: echo", "name: echo\n        id: triton/colours\n        x: 1", "x"),
     ],
 )
-def test_tensors_must_fit_the_ports(write: Write, old: str, new: str, says: str) -> None:
+def test_tensors_must_match_the_ports(write: Write, old: str, new: str, says: str) -> None:
     text = triton_yaml(Tensors(address="127.0.0.1:1"))
     assert old in text
     write(text.replace(old, new))
@@ -391,7 +402,7 @@ def test_tensors_must_fit_the_ports(write: Write, old: str, new: str, says: str)
     assert says in caught.value.message
 
 
-def test_the_messages_are_those_of_the_protocol_on_the_wire() -> None:
+def test_messages_match_the_protocols_wire_format() -> None:
     request = oip.ModelInferRequest(model_name="m", raw_input_contents=[b"x"])
     request.inputs.add(name="t", datatype="FP32", shape=[1])
     assert request.SerializeToString() == b"\n\x01m*\x0c\n\x01t\x12\x04FP32\x1a\x01\x01:\x01x"

@@ -1,4 +1,4 @@
-"""The served expert before servers that answer as nobody should, go away and come back."""
+"""The served expert with servers that are faulty or restart."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
 from tests.fakes.web import Answer, Web
 from tests.support.expert_host import NOT_SERVING, SERVING
-from tests.support.served_expert import Room, serving
+from tests.support.served_expert import ServedExpert, serving
 
 CHAT = "/chat/completions"
 TASKS = ["summarization", "text-to-speech", "text-to-image", "feature-extraction"]
@@ -34,7 +34,7 @@ Configure = Callable[..., None]
 
 @pytest.fixture
 def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
-    """Writes the file with servers."""
+    """Writes the configuration file."""
 
     def configure(*servers: dict[str, Any]) -> None:
         path = tmp_path / "served.yaml"
@@ -84,56 +84,56 @@ async def web() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-async def room(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterator[Room]:
+async def expert(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterator[ServedExpert]:
     configure(box(web))
-    async with serving("experts.served", tmp_path) as room:
-        yield room
+    async with serving("experts.served", tmp_path) as expert:
+        yield expert
 
 
 @pytest.mark.parametrize("fault", broken_answers.NAMES)
 @pytest.mark.parametrize("task", TASKS)
-async def test_every_fault_is_a_clear_error_and_the_next_call_is_answered(
-    room: Room, web: Web, task: str, fault: str, capfd: pytest.CaptureFixture[str]
+async def test_fault_is_translated_and_the_next_call_succeeds(
+    expert: ServedExpert, web: Web, task: str, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with Web.serving() as elsewhere:
         _, code = broken_answers.answers("")[fault]
         web.answers[PATHS[task]] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
-        error = await room.refused(task, text="my secret words")
+        error = await expert.call_error(task, text="my secret words")
         assert error.code.name == code
         assert error.remedy
         assert not elsewhere.connections
     web.says(CHAT, SHORT)
-    assert (await room.ask("summarization", text="x"))["text"] == "Short."
+    assert (await expert.call("summarization", text="x"))["text"] == "Short."
     said = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
     assert "strange/key+1" not in said
     assert "my secret words" not in said
 
 
-async def test_a_key_that_a_server_repeats_is_not_repeated(room: Room, web: Web) -> None:
+async def test_key_in_a_servers_error_is_removed(expert: ServedExpert, web: Web) -> None:
     web.says(CHAT, {"error": {"message": "wrong: strange/key+1"}}, status=400)
-    assert "strange" not in (await room.refused("summarization", text="x")).message
+    assert "strange" not in (await expert.call_error("summarization", text="x")).message
     assert web.requests[-1].headers["authorization"] == "Bearer strange/key+1"
 
 
-async def test_an_answer_that_comes_in_drops_is_not_waited_for_for_ever(room: Room, web: Web) -> None:
+async def test_slowly_trickling_answer_times_out(expert: ServedExpert, web: Web) -> None:
     async def drops() -> AsyncIterator[bytes]:
         while True:
             yield b" "
             await asyncio.sleep(0.1)  # never silent for as long as the limit
 
     web.answers[CHAT] = lambda _: Answer(drops())
-    assert (await room.refused("summarization", text="x")).code.name == "DEADLINE_EXCEEDED"
+    assert (await expert.call_error("summarization", text="x")).code.name == "DEADLINE_EXCEEDED"
 
 
-async def test_who_leaves_takes_the_request_to_the_server_along(configure: Configure, web: Web, tmp_path: Path) -> None:
+async def test_cancelled_call_ends_its_http_request(configure: Configure, web: Web, tmp_path: Path) -> None:
     async def never(_: Request) -> Answer:
         await asyncio.Event().wait()
         raise AssertionError
 
     configure(box(web, timeout_seconds=60))
     web.answers[CHAT] = never
-    async with serving("experts.served", tmp_path) as room:
-        call = asyncio.ensure_future(room.ask("summarization", text="x"))
+    async with serving("experts.served", tmp_path) as expert:
+        call = asyncio.ensure_future(expert.call("summarization", text="x"))
         while CHAT not in (await web.arrived.get()).path:
             pass
         call.cancel()
@@ -141,12 +141,12 @@ async def test_who_leaves_takes_the_request_to_the_server_along(configure: Confi
             assert CHAT in (await web.left.get()).path
 
 
-async def test_who_leaves_takes_the_call_to_triton_along(configure: Configure, tmp_path: Path) -> None:
+async def test_cancelled_call_ends_its_grpc_call(configure: Configure, tmp_path: Path) -> None:
     async with tensors() as fake:
         fake.models, fake.holds = {"twice": lambda _: {}}, True
         configure(triton(fake))
-        async with serving("experts.served", tmp_path) as room:
-            call = asyncio.ensure_future(room.ask("feature-extraction", text="x"))
+        async with serving("experts.served", tmp_path) as expert:
+            call = asyncio.ensure_future(expert.call("feature-extraction", text="x"))
             async with asyncio.timeout(5):
                 await fake.entered.wait()
                 call.cancel()
@@ -176,40 +176,39 @@ NO_TENSORS = {
 
 
 @pytest.mark.parametrize("fault", NO_TENSORS)
-async def test_tensors_that_are_none_are_a_clear_error(configure: Configure, tmp_path: Path, fault: str) -> None:
+async def test_malformed_tensor_is_an_error(configure: Configure, tmp_path: Path, fault: str) -> None:
     async with tensors() as fake:
         fake.reply = NO_TENSORS[fault]
         configure(triton(fake))
-        async with serving("experts.served", tmp_path) as room:
-            error = await room.refused("feature-extraction", text="my secret words")
+        async with serving("experts.served", tmp_path) as expert:
+            error = await expert.call_error("feature-extraction", text="my secret words")
             assert recovery_action(error) is RecoveryAction.NEXT_CANDIDATE
             assert error.remedy
             assert "my secret words" not in error.message
 
 
-async def test_who_does_not_say_its_policy_reaches_no_server_outside(
-    configure: Configure, web: Web, tmp_path: Path
-) -> None:
+async def test_call_without_a_policy_reaches_no_external_server(configure: Configure, web: Web, tmp_path: Path) -> None:
     async with tensors() as fake:
         configure(box(web, reach="external"), triton(fake, reach="external"))
-        async with serving("experts.served", tmp_path) as room:
+        async with serving("experts.served", tmp_path) as expert:
             asked = len(web.requests)
             for model in ("box/all", "triton/twice"):
-                assert (await room.refusal(task="feature-extraction", model=model)).reason == "POLICY"
+                assert (await expert.refusal(task="feature-extraction", model=model)).reason == "POLICY"
             assert len(web.requests) == asked
             assert fake.calls == []
 
 
-async def test_what_tensors_hold_has_a_limit(configure: Configure, tmp_path: Path) -> None:
+async def test_tensor_reply_has_a_size_limit(configure: Configure, tmp_path: Path) -> None:
     async with tensors() as fake:
         fake.models = {"twice": lambda _: {"OUT": np.zeros((1, 4096), dtype=np.float32)}}
         configure(triton(fake, reply_bytes=4096))
-        async with serving("experts.served", tmp_path) as room:
-            error = await room.refused("feature-extraction", text="x")
-            assert (error.code.name, "more than 4,096 bytes" in error.message) == ("DATA_LOSS", True)
+        async with serving("experts.served", tmp_path) as expert:
+            error = await expert.call_error("feature-extraction", text="x")
+            assert error.code.name == "DATA_LOSS"
+            assert "more than 4,096 bytes" in error.message
 
 
-async def test_it_is_ready_while_any_server_answers_and_alive_in_any_case(
+async def test_expert_is_ready_while_any_server_answers(
     configure: Configure, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
@@ -217,49 +216,50 @@ async def test_it_is_ready_while_any_server_answers_and_alive_in_any_case(
     async with tensors() as fake:
         configure(box(web), triton(fake))
         fake.ready = {"twice"}
-        async with serving("experts.served", tmp_path) as room:
+        async with serving("experts.served", tmp_path) as expert:
             names = ("readiness", "box/all", "triton/twice", "liveness")
-            assert await room.health(*names) == [SERVING] * 4
+            assert await expert.health(*names) == [SERVING] * 4
             await web.stop()
-            await room.until(NOT_SERVING, "box/all")
-            assert await room.health(*names) == [SERVING, NOT_SERVING, SERVING, SERVING]
+            await expert.until(NOT_SERVING, "box/all")
+            assert await expert.health(*names) == [SERVING, NOT_SERVING, SERVING, SERVING]
             fake.ready = set()
-            await room.until(NOT_SERVING, "readiness")
-            assert await room.health(*names) == [NOT_SERVING, NOT_SERVING, NOT_SERVING, SERVING]
-            assert {card.state for card in (await room.describe()).models} == {MODEL_STATE_FAILED}
+            await expert.until(NOT_SERVING, "readiness")
+            assert await expert.health(*names) == [NOT_SERVING, NOT_SERVING, NOT_SERVING, SERVING]
+            assert {card.state for card in (await expert.describe()).models} == {MODEL_STATE_FAILED}
             await web.start(port)
-            await room.until(SERVING, "readiness")
-            assert await room.health(*names) == [SERVING, SERVING, NOT_SERVING, SERVING]
-            assert (await room.card("summarization")).state == MODEL_STATE_READY
+            await expert.until(SERVING, "readiness")
+            assert await expert.health(*names) == [SERVING, SERVING, NOT_SERVING, SERVING]
+            assert (await expert.card("summarization")).state == MODEL_STATE_READY
 
 
-async def test_it_starts_while_no_server_is_there_and_gets_ready_when_one_comes(
+async def test_expert_becomes_ready_when_a_server_starts(
     configure: Configure, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     port = int(web.url.rpartition(":")[2])
     configure(box(web))
     await web.stop()
-    async with serving("experts.served", tmp_path) as room:
-        assert await room.health("startup", "readiness") == [SERVING, NOT_SERVING]
-        assert "cannot be reached" in (await room.card("summarization")).failure
+    async with serving("experts.served", tmp_path) as expert:
+        assert await expert.health("startup", "readiness") == [SERVING, NOT_SERVING]
+        assert "cannot be reached" in (await expert.card("summarization")).failure
         await web.start(port)
-        await room.until(SERVING, "readiness")
+        await expert.until(SERVING, "readiness")
 
 
-async def test_a_server_outside_is_asked_by_calls_alone_until_one_fails(
+async def test_external_server_is_checked_only_after_a_failed_call(
     configure: Configure, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     port = int(web.url.rpartition(":")[2])
     async with tensors() as fake:
         configure(box(web, reach="external"), triton(fake, reach="external"))
-        async with serving("experts.served", tmp_path) as room:
-            assert await room.health("readiness", "box/all", "triton/twice") == [SERVING] * 3
-            await room.describe()
-            assert (web.connections, fake.calls) == (0, [])
+        async with serving("experts.served", tmp_path) as expert:
+            assert await expert.health("readiness", "box/all", "triton/twice") == [SERVING] * 3
+            await expert.describe()
+            assert web.connections == 0
+            assert fake.calls == []
             await web.stop()
-            assert (await room.refused("summarization", text="x")).code.name == "UNAVAILABLE"
-            await room.until(NOT_SERVING, "box/all")
+            assert (await expert.call_error("summarization", text="x")).code.name == "UNAVAILABLE"
+            await expert.until(NOT_SERVING, "box/all")
             await web.start(port)
-            await room.until(SERVING, "box/all")
+            await expert.until(SERVING, "box/all")

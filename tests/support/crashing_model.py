@@ -96,7 +96,7 @@ class Asking:
     def cost(self, item: str) -> float:
         return 1
 
-    async def ask(self, item: str, call: Call) -> str:
+    async def infer(self, item: str, call: Call) -> str:
         return f"{item} {os.getpid()}"
 
     def finish(self, raw: str) -> Outputs:

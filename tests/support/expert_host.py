@@ -13,9 +13,20 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from experts.host.app import opened
-from experts.host.expert import Expert, offered
-from experts.host.handler import Batching, Call, Elsewhere, Handler, Inputs, Loader, Outputs, Parameters, Single, single
+from experts.host.app import serve
+from experts.host.expert import Expert, build_offers
+from experts.host.handler import (
+    Batching,
+    Call,
+    Handler,
+    Inputs,
+    Loader,
+    Outputs,
+    Parameters,
+    RemoteHandler,
+    Single,
+    single,
+)
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
@@ -127,10 +138,10 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
         ) -> Host:
             load = partial(_either, loader, other)
             cards = [ModelCard(id=name, revision="1", task="saying") for name in ("m", "other")]
-            expert = Expert("test", offered(cards, {"saying": SPEC}, {"saying": load}), tuple(preload), "0")
+            expert = Expert("test", build_offers(cards, {"saying": SPEC}, {"saying": load}), tuple(preload), "0")
             told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), **settings}
             server = await stack.enter_async_context(AsyncExitStack())
-            running = await server.enter_async_context(opened(expert, Settings(**told)))
+            running = await server.enter_async_context(serve(expert, Settings(**told)))
             address = f"127.0.0.1:{running.port}"
             channel = await stack.enter_async_context(dial(address))
             await channel.channel_ready()
@@ -139,7 +150,7 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
         yield start
 
 
-def _either(loader: Loader, other: Loader, model_id: str, device: str) -> Handler | Elsewhere:
+def _either(loader: Loader, other: Loader, model_id: str, device: str) -> Handler | RemoteHandler:
     return (loader if model_id == "m" else other)(model_id, device)
 
 

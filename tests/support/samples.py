@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from experts.host.conversion import outlets, written
+from experts.host.conversion import convert_outputs, output_ports
 from experts.host.handler import Handler, Inputs, Media, Outputs
 from experts.host.parameters import ParameterReader
 from experts.lite.tasks import TASKS
@@ -56,5 +56,5 @@ def ask_lite(task: str, model_id: str, inputs: Inputs, parameters_json: str = ""
     """As infer, with the parameters and the outputs held against the spec of the task."""
     spec = standard_tasks()[task]
     outputs = infer(lite(task, model_id), inputs, ParameterReader(spec).read(parameters_json))
-    written(outlets(spec), model_id, outputs)
+    convert_outputs(output_ports(spec), model_id, outputs)
     return outputs

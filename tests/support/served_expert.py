@@ -1,4 +1,4 @@
-"""An expert served as its package says, and asked as the house would."""
+"""Serves an expert's package and calls it over gRPC, as the orchestrator does."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from experts.host.app import opened
+from experts.host.app import serve
 from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.host.settings import Settings
@@ -26,10 +26,10 @@ from tests.support.expert_host import Host
 
 
 @dataclass(frozen=True)
-class Room(Host):
-    """An expert that runs."""
+class ServedExpert(Host):
+    """A running expert."""
 
-    async def ask(
+    async def call(
         self,
         task: str,
         *,
@@ -39,7 +39,7 @@ class Room(Host):
         seconds: float = 20,
         **inputs: Any,
     ) -> Any:
-        """The outputs as plain Python; media as bytes."""
+        """Returns the outputs of a call as plain Python; media as bytes."""
         request = pb.InferRequest(task=task, model=model, parameters_json=json.dumps(parameters) if parameters else "")
         for port, value in inputs.items():
             if isinstance(value, list):
@@ -51,9 +51,10 @@ class Room(Host):
             reply = await self.stub.Infer(request, timeout=seconds, metadata=call_context.metadata())
         return {port: await self._plain(value) for port, value in reply.outputs.items()}
 
-    async def refused(self, task: str, **asked: Any) -> errors.ServiceError:
+    async def call_error(self, task: str, **arguments: Any) -> errors.ServiceError:
+        """Returns the error of a call that fails."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await self.ask(task, **asked)
+            await self.call(task, **arguments)
         return errors.from_rpc(caught.value)
 
     async def card(self, task: str, model: str = "") -> ModelCard:
@@ -73,16 +74,16 @@ class Room(Host):
 
 
 @asynccontextmanager
-async def serving(package: str, folder: Path) -> AsyncIterator[Room]:
-    """The expert of a package, as the environment configures it, ready."""
-    told: dict[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri()}
-    expert = await asyncio.to_thread(read_expert, package)  # it may ask servers that run on this loop
-    async with opened(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
+async def serving(package: str, folder: Path) -> AsyncIterator[ServedExpert]:
+    """Serves the expert of a package, configured by the environment, until it is ready."""
+    settings: dict[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri()}
+    expert = await asyncio.to_thread(read_expert, package)  # it may call servers that run on this loop
+    async with serve(expert, Settings(**settings)) as running, dial(f"127.0.0.1:{running.port}") as channel:
         await channel.channel_ready()
 
         async def stop() -> None:
-            """It ends with the block."""
+            """Does nothing: the expert stops with the block."""
 
-        room = Room(channel, ArtifactStore.open(folder.as_uri()), stop)
-        await room.until(1)
-        yield room
+        served = ServedExpert(channel, ArtifactStore.open(folder.as_uri()), stop)
+        await served.until(1)
+        yield served

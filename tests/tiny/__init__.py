@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from experts.host.app import opened
-from experts.host.expert import Expert, offered
-from experts.host.handler import Elsewhere, Handler, Loader, Media
+from experts.host.app import serve
+from experts.host.expert import Expert, build_offers
+from experts.host.handler import Handler, Loader, Media, RemoteHandler
 from experts.host.settings import Settings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as pb
@@ -130,17 +130,17 @@ class Tiny:
             for task in model.tasks
         ]
         wrapped = {task: self._building(modality, loader) for task, loader in tasks.TASKS.items()}
-        expert = Expert(modality, offered(cards, standard_tasks(), wrapped), devices=tasks.DEVICES)
+        expert = Expert(modality, build_offers(cards, standard_tasks(), wrapped), devices=tasks.DEVICES)
         store = (self.folder / "artifacts").as_uri()
         told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "drain_seconds": 0, "ARTIFACTS_URL": store, **settings}
         with pytest.MonkeyPatch.context() as environment:
             environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-            async with opened(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
+            async with serve(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
                 await channel.channel_ready()
                 yield Served(channel, ArtifactStore.open(store))
 
     def _building(self, modality: str, loader: Loader) -> Loader:
-        def load(model_id: str, device: str) -> Handler | Elsewhere:
+        def load(model_id: str, device: str) -> Handler | RemoteHandler:
             self.built(modality, model_id)
             return loader(model_id, device)
 

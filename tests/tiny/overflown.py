@@ -3,7 +3,7 @@
 from math import nan
 from typing import Any
 
-from experts.host.handler import Elsewhere, Handler, Loader
+from experts.host.handler import Handler, Loader, RemoteHandler
 from tests.tiny import Tiny
 
 
@@ -13,7 +13,7 @@ class Overflown(Tiny):
     def _building(self, modality: str, loader: Loader) -> Loader:
         load = super()._building(modality, loader)
 
-        def spoilt(model_id: str, device: str) -> Handler | Elsewhere:
+        def spoilt(model_id: str, device: str) -> Handler | RemoteHandler:
             handler = load(model_id, device)
             _spoil(handler.model)  # type: ignore[union-attr]  # all torch modalities have one
             return handler

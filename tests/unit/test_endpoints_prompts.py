@@ -1,4 +1,4 @@
-"""Tasks as prompts, and replies as results."""
+"""Prompts of tasks, and outputs from replies."""
 
 import json
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from experts.endpoints import prompts
-from experts.endpoints.http_errors import Refusal
-from experts.endpoints.prompts import CHATS, asked, read
-from experts.host.conversion import outlets, written
+from experts.endpoints.http_errors import ErrorResponse
+from experts.endpoints.prompts import CHATS, build_prompt, read
+from experts.host.conversion import convert_outputs, output_ports
 from experts.host.handler import Media
 from protos.hugginggpt.tasks import standard_tasks
 from services.common.errors import CorruptData, InvalidRequest
@@ -32,24 +32,24 @@ REPLIES = {
 
 
 @pytest.mark.parametrize("task", CHATS)
-def test_every_reply_fills_the_ports_of_its_task(task: str) -> None:
+def test_reply_fills_the_required_ports_of_its_task(task: str) -> None:
     outputs = read(task, REPLIES.get(task, "words"), INPUTS, LABELS)
-    assert written(outlets(standard_tasks()[task]), "m", outputs)["text"]
+    assert convert_outputs(output_ports(standard_tasks()[task]), "m", outputs)["text"]
 
 
-def test_scores_come_best_first() -> None:
+def test_labels_are_sorted_by_score() -> None:
     outputs = read(
         "zero-shot-classification", "Sure:\n```json\n" + REPLIES["zero-shot-classification"] + "\n```", {}, LABELS
     )
     assert outputs["labels"] == [{"label": "politics", "score": 0.75}, {"label": "sports", "score": 0.25}]
 
 
-def test_names_are_found_where_they_stand_each_time() -> None:
+def test_repeated_entity_is_located_at_each_occurrence() -> None:
     outputs = read("token-classification", REPLIES["token-classification"], INPUTS, {})
     assert [(one["start"], one["end"]) for one in outputs["entities"]] == [(0, 3), (13, 16)]
 
 
-def test_what_a_model_thinks_is_no_part_of_its_answer() -> None:
+def test_reasoning_is_removed_from_the_reply() -> None:
     assert read("summarization", "<think>hm\nhm</think>\n Short.", INPUTS, {}) == {"text": "Short."}
 
 
@@ -65,35 +65,35 @@ def test_what_a_model_thinks_is_no_part_of_its_answer() -> None:
         ("token-classification", '{"entities": [3]}'),
     ],
 )
-def test_replies_that_are_not_what_was_asked_for_are_corrupt(task: str, reply: str) -> None:
+def test_reply_in_another_format_is_corrupt(task: str, reply: str) -> None:
     with pytest.raises(CorruptData):
         read(task, reply, INPUTS, LABELS)
 
 
-def test_a_prompt_says_what_was_asked() -> None:
-    prompt = asked("summarization", INPUTS, {"max_length": 9})
+def test_prompt_contains_inputs_parameters_and_schema() -> None:
+    prompt = build_prompt("summarization", INPUTS, {"max_length": 9})
     assert "at most 9 words" in prompt.user
     assert INPUTS["text"] in prompt.user
-    assert "Ada,36" in asked("table-question-answering", INPUTS, {}).user
-    assert "From English to German" in asked("translation", INPUTS, LANGUAGES).user
-    schema = asked("zero-shot-classification", INPUTS, LABELS).schema
+    assert "Ada,36" in build_prompt("table-question-answering", INPUTS, {}).user
+    assert "From English to German" in build_prompt("translation", INPUTS, LANGUAGES).user
+    schema = build_prompt("zero-shot-classification", INPUTS, LABELS).schema
     assert schema
-    assert json.dumps(schema) in asked("zero-shot-classification", INPUTS, LABELS).system
+    assert json.dumps(schema) in build_prompt("zero-shot-classification", INPUTS, LABELS).system
 
 
 LANGUAGES = {"source_language": "English", "target_language": "German"}
 
 
-def test_labels_and_readable_tables_are_asked_for() -> None:
+def test_prompt_requires_labels_and_readable_tables() -> None:
     with pytest.raises(InvalidRequest, match="candidate_labels") as caught:
-        asked("zero-shot-classification", INPUTS, {})
+        build_prompt("zero-shot-classification", INPUTS, {})
     assert caught.value.port == "parameters.candidate_labels"
     with pytest.raises(InvalidRequest) as caught:
-        asked("table-question-answering", {**INPUTS, "table": Media(b"\xff\xfe\x00", "text/csv", "t.csv")}, {})
+        build_prompt("table-question-answering", {**INPUTS, "table": Media(b"\xff\xfe\x00", "text/csv", "t.csv")}, {})
     assert caught.value.port == "table"
 
 
-def test_every_task_that_is_asked_by_prompt_has_one() -> None:
+def test_every_chat_task_has_a_system_prompt() -> None:
     assert prompts._systems().keys() == CHATS.keys()
 
 
@@ -109,8 +109,6 @@ def test_every_task_that_is_asked_by_prompt_has_one() -> None:
         ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, "[1]", None),
     ],
 )
-def test_how_long_to_wait_is_read_of_whatever_says_so(
-    headers: dict[str, str], body: str, seconds: float | None
-) -> None:
-    after = Refusal("m", "there", 503, headers, body).error().retry_after
+def test_retry_after_is_read_from_header_or_body(headers: dict[str, str], body: str, seconds: float | None) -> None:
+    after = ErrorResponse("m", "there", 503, headers, body).error().retry_after
     assert (after.total_seconds() if after else None) == seconds

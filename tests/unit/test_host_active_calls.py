@@ -2,45 +2,45 @@ import asyncio
 
 import pytest
 
-from experts.host.active_calls import CallsUnderWay, Step
+from experts.host.active_calls import ActiveCalls, ProgressUpdate
 
 
-class Heard:
-    """Keeps what was told; lets a test wait for it."""
+class RecordedProgress:
+    """Records progress updates; lets a test wait for them."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[str, Step]] = []
+        self.updates: list[tuple[str, ProgressUpdate]] = []
         self._more = asyncio.Event()
 
-    async def tell(self, call_id: str, step: Step) -> None:
-        self.steps.append((call_id, step))
+    async def record(self, call_id: str, update: ProgressUpdate) -> None:
+        self.updates.append((call_id, update))
         self._more.set()
 
-    async def until(self, count: int) -> None:
+    async def wait_for(self, count: int) -> None:
         async with asyncio.timeout(5):
-            while len(self.steps) < count:
+            while len(self.updates) < count:
                 self._more.clear()
                 await self._more.wait()
 
 
-async def test_a_call_is_followed_until_it_ends() -> None:
-    calls, heard = CallsUnderWay(), Heard()
-    with calls.entered("default", "a") as call:
-        following = asyncio.create_task(calls.follow("default", ["a", "unknown"], heard.tell))
-        await heard.until(1)
+async def test_follow_reports_a_call_until_it_ends() -> None:
+    calls, recorded = ActiveCalls(), RecordedProgress()
+    with calls.track("default", "a") as call:
+        following = asyncio.create_task(calls.follow("default", ["a", "unknown"], recorded.record))
+        await recorded.wait_for(1)
         await asyncio.to_thread(call.progress, 0.5, "half")
-        await heard.until(2)
+        await recorded.wait_for(2)
     async with asyncio.timeout(5):
         await following
-    assert heard.steps == [("a", Step()), ("a", Step(0.5, "half"))]
+    assert recorded.updates == [("a", ProgressUpdate()), ("a", ProgressUpdate(0.5, "half"))]
 
 
-async def test_following_ends_when_the_last_call_does() -> None:
-    calls, heard = CallsUnderWay(), Heard()
-    with calls.entered("default", "a"):
-        with calls.entered("default", "b"):
-            following = asyncio.create_task(calls.follow("default", ["a", "b"], heard.tell))
-            await heard.until(2)
+async def test_follow_ends_with_the_last_call() -> None:
+    calls, recorded = ActiveCalls(), RecordedProgress()
+    with calls.track("default", "a"):
+        with calls.track("default", "b"):
+            following = asyncio.create_task(calls.follow("default", ["a", "b"], recorded.record))
+            await recorded.wait_for(2)
         for _ in range(3):
             await asyncio.sleep(0)
         assert not following.done()
@@ -49,23 +49,23 @@ async def test_following_ends_when_the_last_call_does() -> None:
 
 
 @pytest.mark.parametrize(("tenant", "call_id"), [("other", "a"), ("default", "b"), ("default", "")])
-async def test_calls_of_others_and_unknown_ones_are_left_out(tenant: str, call_id: str) -> None:
-    calls, heard = CallsUnderWay(), Heard()
-    with calls.entered("default", "a"), calls.entered("default", ""):
+async def test_follow_ignores_unknown_calls_and_other_tenants(tenant: str, call_id: str) -> None:
+    calls, recorded = ActiveCalls(), RecordedProgress()
+    with calls.track("default", "a"), calls.track("default", ""):
         async with asyncio.timeout(5):
-            await calls.follow(tenant, [call_id], heard.tell)
-    assert heard.steps == []
+            await calls.follow(tenant, [call_id], recorded.record)
+    assert recorded.updates == []
 
 
-async def test_a_call_is_cancelled_once_its_caller_has_gone() -> None:
-    with CallsUnderWay().entered("default", "a") as call:
+async def test_call_is_cancelled_after_its_block() -> None:
+    with ActiveCalls().track("default", "a") as call:
         assert not call.cancelled
     assert call.cancelled
 
 
-async def test_a_fraction_stays_between_0_and_1() -> None:
-    with CallsUnderWay().entered("default", "a") as call:
+async def test_progress_fraction_is_clamped() -> None:
+    with ActiveCalls().track("default", "a") as call:
         call.progress(7)
-        assert call.step.fraction == 1
+        assert call.latest_progress.fraction == 1
         call.progress(-7)
-        assert call.step.fraction == 0
+        assert call.latest_progress.fraction == 0

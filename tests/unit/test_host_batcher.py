@@ -10,28 +10,28 @@ from typing import Any
 
 import pytest
 
-from experts.host.active_calls import CallsUnderWay, CallUnderWay
-from experts.host.batch_composer import Composer, Member
-from experts.host.batcher import LONGEST_WAIT, SHORTEST_WAIT, Queue, Ran
+from experts.host.active_calls import ActiveCall, ActiveCalls
+from experts.host.batch_composer import BatchComposer, QueuedCall
+from experts.host.batcher import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS, BatchedResult, Batcher
 from experts.host.handler import Batching, Call
-from experts.host.loaded_model import Loaded
-from experts.host.threads import Promise
+from experts.host.loaded_model import LoadedModel
+from experts.host.threads import ThreadSafeFuture
 from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
 
-Raising = Callable[[Sequence[Any]], BaseException | None]
+ErrorOf = Callable[[Sequence[Any]], BaseException | None]
 
 
 class Model:
-    """Gives its items back in capitals; fails as told, and holds the batches it is told to until let through."""
+    """Returns its items in capitals, raises the given errors, and blocks the given batches until released."""
 
     batching = Batching(items=8)
 
-    def __init__(self, raising: Raising = lambda items: None) -> None:
+    def __init__(self, error_of: ErrorOf = lambda items: None) -> None:
         self.batches: list[list[Any]] = []
-        self.held: dict[int, threading.Event] = {}
+        self.gates: dict[int, threading.Event] = {}
         self.entered = threading.Event()
         self.calls: list[Call] = []
-        self._raising = raising
+        self._error_of = error_of
 
     def prepare(self, inputs: Any, parameters: Any) -> Any: ...
 
@@ -41,161 +41,166 @@ class Model:
     def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
         self.batches.append(list(items))
         self.calls.append(call)
-        if gate := self.held.get(len(self.batches)):
+        if gate := self.gates.get(len(self.batches)):
             self.entered.set()
             assert gate.wait(5)
-        if error := self._raising(items):
+        if error := self._error_of(items):
             raise error
         return [item.upper() for item in items]
 
     def finish(self, raw: Any) -> Any: ...
 
-    def hold(self, *batches: int) -> None:
-        """Holds batches, counted from 1."""
-        self.held = {number: threading.Event() for number in batches}
+    def block(self, *batches: int) -> None:
+        """Blocks batches, counted from 1."""
+        self.gates = {number: threading.Event() for number in batches}
 
-    async def reached(self) -> None:
-        """A batch that is held has begun."""
+    async def wait_blocked(self) -> None:
+        """Waits until a blocked batch has started."""
         assert await asyncio.to_thread(self.entered.wait, 5)
         self.entered.clear()
 
 
 class Callers:
-    """Calls of one model, by what they ask."""
+    """Calls of one model, by their items."""
 
-    def __init__(self, queue: Queue, stack: ExitStack) -> None:
-        self.queue = queue
-        self.calls: dict[str, CallUnderWay] = {}
-        self._stack, self._all = stack, CallsUnderWay()
+    def __init__(self, batcher: Batcher, stack: ExitStack) -> None:
+        self.batcher = batcher
+        self.calls: dict[str, ActiveCall] = {}
+        self._stack, self._all = stack, ActiveCalls()
 
-    def ask(self, model: Loaded, item: str, *, deadline: float = inf) -> "asyncio.Task[Ran]":
-        self.calls[item] = call = self._stack.enter_context(self._all.entered("default", "", deadline=deadline))
-        self._stack.enter_context(self.queue.place())
-        return asyncio.create_task(self._asked(model, item, call))
+    def submit(self, model: LoadedModel, item: str, *, deadline: float = inf) -> "asyncio.Task[BatchedResult]":
+        self.calls[item] = call = self._stack.enter_context(self._all.track("default", "", deadline=deadline))
+        self._stack.enter_context(self.batcher.admit())
+        return asyncio.create_task(self._result(model, item, call))
 
-    async def _asked(self, model: Loaded, item: str, call: CallUnderWay) -> Ran:
-        promise = Promise[Ran]()
+    async def _result(self, model: LoadedModel, item: str, call: ActiveCall) -> BatchedResult:
+        future = ThreadSafeFuture[BatchedResult]()
 
-        def settle(outcome: Any) -> None:
-            (promise.fail if isinstance(outcome, Exception) else promise.keep)(outcome)
+        def deliver(outcome: Any) -> None:
+            (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
 
-        self.queue.enter(Member(model, "kind", item, 1, call, copy_context(), settle))
-        return await promise.future
+        self.batcher.submit(QueuedCall(model, "key", item, 1, call, copy_context(), deliver))
+        return await future.future
 
 
 @pytest.fixture
-def made_room() -> list[str]:
+def evictions() -> list[str]:
+    """One entry for each time the batcher freed memory."""
     return []
 
 
 @pytest.fixture
-def queue(made_room: list[str]) -> Iterator[Queue]:
-    def make_room() -> None:
-        made_room.append("room")
+def batcher(evictions: list[str]) -> Iterator[Batcher]:
+    def free_memory() -> None:
+        evictions.append("freed")
 
-    queue = Queue("m", limit=20, composer=Composer(items=32, background_seconds=0.05))
-    queue.make_room = make_room
-    yield queue
-    queue.thread.close()
+    batcher = Batcher("m", limit=20, composer=BatchComposer(items=32, background_seconds=0.05))
+    batcher.free_memory = free_memory
+    yield batcher
+    batcher.thread.close()
 
 
 @pytest.fixture
-async def callers(queue: Queue) -> AsyncIterator[Callers]:
+async def callers(batcher: Batcher) -> AsyncIterator[Callers]:
     with ExitStack() as stack:
-        yield Callers(queue, stack)
+        yield Callers(batcher, stack)
 
 
-async def waiting_behind(
-    callers: Callers, model: Model, loaded: Loaded, *items: str, hold: Sequence[int] = (1,)
-) -> "list[asyncio.Task[Ran]]":
-    """The calls, all waiting for one that is under way and held; the first task is that one's."""
-    model.hold(*hold)
-    first = callers.ask(loaded, "first")
-    await model.reached()
-    tasks = [callers.ask(loaded, item) for item in items]
+async def submit_behind_blocked_batch(
+    callers: Callers, model: Model, loaded: LoadedModel, *items: str, block: Sequence[int] = (1,)
+) -> "list[asyncio.Task[BatchedResult]]":
+    """Returns the task of a call whose batch is blocked, and the tasks of the items that wait for it."""
+    model.block(*block)
+    first = callers.submit(loaded, "first")
+    await model.wait_blocked()
+    tasks = [callers.submit(loaded, item) for item in items]
     for _ in range(3):
         await asyncio.sleep(0)
     return [first, *tasks]
 
 
-def raws(results: Sequence[Ran | BaseException]) -> list[Any]:
-    return [result.raw if isinstance(result, Ran) else type(result) for result in results]
+def raws(results: Sequence[BatchedResult | BaseException]) -> list[Any]:
+    return [result.raw if isinstance(result, BatchedResult) else type(result) for result in results]
 
 
-@pytest.mark.parametrize(("limit", "background", "taken"), [(2, False, 2), (20, True, 15), (1, True, 1)])
-def test_a_full_queue_refuses_with_a_time_to_come_back(limit: int, background: bool, taken: int) -> None:
-    queue = Queue("m", limit=limit, composer=Composer(items=32, background_seconds=0.05))
+@pytest.mark.parametrize(("limit", "background", "admitted"), [(2, False, 2), (20, True, 15), (1, True, 1)])
+def test_full_batcher_refuses_call_with_retry_delay(limit: int, background: bool, admitted: int) -> None:
+    batcher = Batcher("m", limit=limit, composer=BatchComposer(items=32, background_seconds=0.05))
     with ExitStack() as stack:
-        for _ in range(taken):
-            stack.enter_context(queue.place(background=background))
-        with pytest.raises(Overloaded) as caught, queue.place(background=background):
+        for _ in range(admitted):
+            stack.enter_context(batcher.admit(background=background))
+        with pytest.raises(Overloaded) as caught, batcher.admit(background=background):
             pass
         assert caught.value.retry_after
-        assert timedelta(seconds=SHORTEST_WAIT) <= caught.value.retry_after <= timedelta(seconds=LONGEST_WAIT)
-        assert (queue.waiting, queue.quiet) == (taken, taken == 1)
-    with queue.place():
-        assert (queue.waiting, queue.quiet) == (1, True)
-    queue.thread.close()
+        assert timedelta(seconds=MIN_RETRY_SECONDS) <= caught.value.retry_after <= timedelta(seconds=MAX_RETRY_SECONDS)
+        assert batcher.waiting == admitted
+        assert batcher.is_idle == (admitted == 1)
+    with batcher.admit():
+        assert batcher.waiting == 1
+        assert batcher.is_idle
+    batcher.thread.close()
 
 
-async def test_what_came_while_a_batch_ran_is_the_next(callers: Callers) -> None:
+async def test_calls_that_arrive_during_a_batch_form_the_next(callers: Callers) -> None:
     model = Model()
-    loaded = Loaded(model)
-    tasks = await waiting_behind(callers, model, loaded, "a", "b", "c")
-    assert (callers.queue.running, callers.queue.waiting, callers.queue.shared) == (1, 3, True)
-    model.held[1].set()
+    loaded = LoadedModel(model)
+    tasks = await submit_behind_blocked_batch(callers, model, loaded, "a", "b", "c")
+    assert callers.batcher.running == 1
+    assert callers.batcher.waiting == 3
+    assert callers.batcher.has_multiple_calls
+    model.gates[1].set()
     assert raws(await asyncio.gather(*tasks)) == ["FIRST", "A", "B", "C"]
     assert model.batches == [["first"], ["a", "b", "c"]]
     ran = await tasks[1]
     assert ran.share == pytest.approx(ran.seconds / 3)
 
 
-async def test_members_that_were_cancelled_are_left_out_and_their_mates_run(callers: Callers) -> None:
+async def test_cancelled_waiting_call_is_dropped_and_its_peers_run(callers: Callers) -> None:
     model = Model()
-    loaded = Loaded(model)
-    tasks = await waiting_behind(callers, model, loaded, "a", "b", "c")
+    loaded = LoadedModel(model)
+    tasks = await submit_behind_blocked_batch(callers, model, loaded, "a", "b", "c")
     callers.calls["b"].end()
     tasks[2].cancel()
-    model.held[1].set()
+    model.gates[1].set()
     assert raws(await asyncio.gather(*tasks, return_exceptions=True)) == ["FIRST", "A", asyncio.CancelledError, "C"]
     assert model.batches == [["first"], ["a", "c"]]
 
 
-@pytest.mark.parametrize("leaving", [["a"], ["c"], ["a", "b"]])
-async def test_members_cancelled_while_their_batch_runs_harm_no_mate(callers: Callers, leaving: list[str]) -> None:
+@pytest.mark.parametrize("cancelled", [["a"], ["c"], ["a", "b"]])
+async def test_call_cancelled_during_its_batch_does_not_affect_peers(callers: Callers, cancelled: list[str]) -> None:
     model = Model()
-    loaded = Loaded(model)
-    waiting = await waiting_behind(callers, model, loaded, "a", "b", "c", hold=(1, 2))
+    loaded = LoadedModel(model)
+    waiting = await submit_behind_blocked_batch(callers, model, loaded, "a", "b", "c", block=(1, 2))
     tasks = dict(zip(("first", "a", "b", "c"), waiting, strict=True))
-    model.held[1].set()
-    await model.reached()
-    for name in leaving:
+    model.gates[1].set()
+    await model.wait_blocked()
+    for name in cancelled:
         tasks[name].cancel()
         callers.calls[name].end()
     assert not model.calls[-1].cancelled
-    model.held[2].set()
-    stayed = [name for name in "abc" if name not in leaving]
-    assert raws(await asyncio.gather(*(tasks[name] for name in stayed))) == [name.upper() for name in stayed]
-    assert (await callers.ask(loaded, "next")).raw == "NEXT"
+    model.gates[2].set()
+    remaining = [name for name in "abc" if name not in cancelled]
+    assert raws(await asyncio.gather(*(tasks[name] for name in remaining))) == [name.upper() for name in remaining]
+    assert (await callers.submit(loaded, "next")).raw == "NEXT"
 
 
-async def test_a_batch_whose_callers_have_all_gone_hears_of_it(callers: Callers) -> None:
+async def test_batch_is_cancelled_when_all_its_callers_have_left(callers: Callers) -> None:
     model = Model()
-    tasks = await waiting_behind(callers, model, Loaded(model))
+    tasks = await submit_behind_blocked_batch(callers, model, LoadedModel(model))
     assert not model.calls[0].cancelled
     callers.calls["first"].end()
     assert model.calls[0].cancelled
-    model.held[1].set()
+    model.gates[1].set()
     await asyncio.gather(*tasks)
 
 
-async def test_who_is_past_its_deadline_is_told_so_and_not_run(callers: Callers) -> None:
+async def test_call_past_its_deadline_fails_without_running(callers: Callers) -> None:
     model = Model()
-    loaded = Loaded(model)
-    tasks = await waiting_behind(callers, model, loaded, "a")
-    late = callers.ask(loaded, "late", deadline=time.monotonic())
+    loaded = LoadedModel(model)
+    tasks = await submit_behind_blocked_batch(callers, model, loaded, "a")
+    late = callers.submit(loaded, "late", deadline=time.monotonic())
     await asyncio.sleep(0)
-    model.held[1].set()
+    model.gates[1].set()
     assert raws(await asyncio.gather(*tasks, late, return_exceptions=True)) == ["FIRST", "A", DeadlineExceeded]
     assert model.batches == [["first"], ["a"]]
 
@@ -203,83 +208,91 @@ async def test_who_is_past_its_deadline_is_told_so_and_not_run(callers: Callers)
 @pytest.mark.parametrize(
     "error", [ValueError("bad"), InvalidRequest("dark"), SystemExit(1), asyncio.CancelledError()], ids=repr
 )
-async def test_a_poisonous_member_fails_alone(callers: Callers, error: BaseException) -> None:
+async def test_only_the_call_that_raises_fails(callers: Callers, error: BaseException) -> None:
     model = Model(lambda items: error if "poison" in items else None)
-    tasks = await waiting_behind(callers, model, Loaded(model), "a", "poison", "c")
-    model.held[1].set()
+    tasks = await submit_behind_blocked_batch(callers, model, LoadedModel(model), "a", "poison", "c")
+    model.gates[1].set()
     expected = type(error) if isinstance(error, Exception) else RuntimeError
     assert raws(await asyncio.gather(*tasks, return_exceptions=True)) == ["FIRST", "A", expected, "C"]
     assert model.batches == [["first"], ["a", "poison", "c"], ["a"], ["poison"], ["c"]]
-    assert callers.queue.running == 0
+    assert callers.batcher.running == 0
 
 
-async def test_a_model_that_gives_too_few_results_is_named(callers: Callers) -> None:
+async def test_too_few_results_fail_the_call(callers: Callers) -> None:
     model = Model()
     model.run = lambda items, call: []  # type: ignore[method-assign]
     with pytest.raises(ModelFailed, match="0 results for 1 inputs"):
-        await callers.ask(Loaded(model), "a")
+        await callers.submit(LoadedModel(model), "a")
 
 
-async def test_a_batch_too_large_for_memory_is_halved_once_room_was_made(
-    callers: Callers, made_room: list[str]
+async def test_batch_that_runs_out_of_memory_is_halved_after_memory_is_freed(
+    callers: Callers, evictions: list[str]
 ) -> None:
     model = Model(lambda items: MemoryError() if len(items) > 2 else None)
-    loaded = Loaded(model)
-    tasks = await waiting_behind(callers, model, loaded, "a", "b", "c", "d")
-    model.held[1].set()
+    loaded = LoadedModel(model)
+    tasks = await submit_behind_blocked_batch(callers, model, loaded, "a", "b", "c", "d")
+    model.gates[1].set()
     assert raws(await asyncio.gather(*tasks)) == ["FIRST", "A", "B", "C", "D"]
     assert model.batches[1:] == [["a", "b", "c", "d"], ["a", "b"], ["c", "d"]]
-    assert made_room == ["room"]
+    assert evictions == ["freed"]
 
 
-async def test_an_item_too_large_for_memory_is_tried_twice_and_harms_no_mate(
-    callers: Callers, made_room: list[str]
+async def test_item_too_large_for_memory_fails_alone_on_the_second_attempt(
+    callers: Callers, evictions: list[str]
 ) -> None:
     model = Model(lambda items: MemoryError() if "huge" in items else None)
-    tasks = await waiting_behind(callers, model, Loaded(model), "a", "huge")
-    model.held[1].set()
+    tasks = await submit_behind_blocked_batch(callers, model, LoadedModel(model), "a", "huge")
+    model.gates[1].set()
     assert raws(await asyncio.gather(*tasks, return_exceptions=True)) == ["FIRST", "A", MemoryError]
     assert model.batches[1:] == [["a", "huge"], ["a"], ["huge"]]
-    assert made_room == ["room"]
+    assert evictions == ["freed"]
 
 
-async def test_memory_that_cannot_be_freed_ends_no_thread(callers: Callers) -> None:
-    def stuck() -> None:
+async def test_thread_survives_an_error_while_memory_is_freed(callers: Callers) -> None:
+    def fail() -> None:
         raise TimeoutError
 
     model = Model(lambda items: MemoryError() if "huge" in items else None)
-    callers.queue.make_room = stuck
-    loaded = Loaded(model)
+    callers.batcher.free_memory = fail
+    loaded = LoadedModel(model)
     with pytest.raises(MemoryError):
-        await callers.ask(loaded, "huge")
-    assert (await callers.ask(loaded, "a")).raw == "A"
+        await callers.submit(loaded, "huge")
+    assert (await callers.submit(loaded, "a")).raw == "A"
 
 
-async def test_a_handler_that_says_nonsense_of_its_batches_fails_its_calls_alone(callers: Callers) -> None:
-    model, nonsense = Model(), Model()
-    nonsense.batching = "many"  # type: ignore[assignment]
-    loaded = Loaded(model)
+async def test_invalid_batch_limits_fail_only_the_calls_of_that_model(callers: Callers) -> None:
+    model, invalid = Model(), Model()
+    invalid.batching = "many"  # type: ignore[assignment]
+    loaded = LoadedModel(model)
     with pytest.raises(AttributeError):
-        await callers.ask(Loaded(nonsense), "a")
-    assert (await callers.ask(loaded, "a")).raw == "A"
+        await callers.submit(LoadedModel(invalid), "a")
+    assert (await callers.submit(loaded, "a")).raw == "A"
 
 
-async def test_at_once_means_alone_and_memory_is_made_for_it(callers: Callers, made_room: list[str]) -> None:
-    model = Model(lambda items: MemoryError() if not made_room else None)
-    with CallsUnderWay().entered("default", "") as call:
-        assert callers.queue.run_alone(Loaded(model), "a", 1, call).raw == "A"
-    with pytest.raises(asyncio.CancelledError):
-        callers.queue.run_alone(Loaded(model), "b", 1, call)
-    assert (model.batches, made_room) == ([["a"], ["a"]], ["room"])
+async def test_run_alone_retries_once_after_freeing_memory(callers: Callers, evictions: list[str]) -> None:
+    model = Model(lambda items: MemoryError() if not evictions else None)
+    with ActiveCalls().track("default", "") as call:
+        assert callers.batcher.run_alone(LoadedModel(model), "a", 1, call).raw == "A"
+    assert model.batches == [["a"], ["a"]]
+    assert evictions == ["freed"]
 
 
-async def test_the_device_says_since_when_it_is_busy(callers: Callers) -> None:
+async def test_run_alone_does_not_run_a_cancelled_call(callers: Callers) -> None:
     model = Model()
-    assert callers.queue.busy_since is None
-    tasks = await waiting_behind(callers, model, Loaded(model))
-    since = callers.queue.busy_since
+    with ActiveCalls().track("default", "") as call:
+        pass
+    with pytest.raises(asyncio.CancelledError):
+        callers.batcher.run_alone(LoadedModel(model), "a", 1, call)
+    assert model.batches == []
+
+
+async def test_busy_since_is_set_only_while_a_batch_runs(callers: Callers) -> None:
+    model = Model()
+    assert callers.batcher.busy_since is None
+    tasks = await submit_behind_blocked_batch(callers, model, LoadedModel(model))
+    since = callers.batcher.busy_since
     assert since is not None
     assert since <= time.monotonic()
-    model.held[1].set()
+    model.gates[1].set()
     await asyncio.gather(*tasks)
-    assert callers.queue.busy_since is None
+    assert callers.batcher.busy_since is None

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from experts.host.conversion import fetched, kept, outlets, written
+from experts.host.conversion import convert_outputs, fetch_inputs, output_ports, store_outputs
 from experts.host.handler import Media
-from experts.host.input_validation import MOST_VALUES, Form
+from experts.host.input_validation import MAX_VALUES, InputValidator
 from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
     MODALITY_IMAGE,
@@ -60,8 +60,8 @@ async def read(
     request = InferRequest(
         inputs={"text": TEXT, **inputs}, lists={key: ValueList(values=values) for key, values in (lists or {}).items()}
     )
-    given = Form(SPEC).read(request, max_bytes=10**6)
-    return (await fetched(given, store, "default"))()
+    arguments = InputValidator(SPEC).read(request, max_bytes=10**6)
+    return (await fetch_inputs(arguments, store, "default"))()
 
 
 # ---------------------------------------------------------------- inputs
@@ -76,7 +76,9 @@ async def read(
         ("table", Value(json="[]"), Media(b"[]", "application/json", "table.json")),
     ],
 )
-async def test_inline_values_become_plain(store: ArtifactStore, port: str, value: Value, plain: object) -> None:
+async def test_inline_value_is_converted_to_python(
+    store: ArtifactStore, port: str, value: Value, plain: object
+) -> None:
     assert (await read(store, {port: value}))[port] == plain
 
 
@@ -94,37 +96,40 @@ async def test_inline_values_become_plain(store: ArtifactStore, port: str, value
         ("table", "text/csv", b"a,b", Media(b"a,b", "text/csv", "x")),
     ],
 )
-async def test_artifacts_become_plain(
+async def test_artifact_is_converted_to_python(
     store: ArtifactStore, port: str, media_type: str, content: bytes, plain: object
 ) -> None:
     artifact = await store.put("default", content, media_type=media_type, name="x")
     assert (await read(store, {port: Value(artifact=artifact)}))[port] == plain
 
 
-async def test_an_empty_file_is_refused_by_port(store: ArtifactStore) -> None:
+async def test_empty_file_is_refused_with_its_port(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"", media_type="image/png", name="x")
     with pytest.raises(InvalidRequest, match="file for input image is empty") as caught:
         await read(store, {"image": Value(artifact=artifact)})
     assert caught.value.port == "image"
 
 
-async def test_a_file_larger_than_was_said_is_refused_by_port(store: ArtifactStore) -> None:
+async def test_file_larger_than_stated_is_refused_with_its_port(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"x" * 100, media_type="image/png", name="x")
     artifact.size_bytes = 1
-    given = Form(SPEC).read(InferRequest(inputs={"text": TEXT, "image": Value(artifact=artifact)}), max_bytes=50)
-    with pytest.raises(InvalidRequest, match="100 bytes together") as caught:
-        await fetched(given, store, "default", max_bytes=50)
-    assert (caught.value.port, caught.value.reason) == ("image", "TOO_LARGE")
+    arguments = InputValidator(SPEC).read(
+        InferRequest(inputs={"text": TEXT, "image": Value(artifact=artifact)}), max_bytes=50
+    )
+    with pytest.raises(InvalidRequest, match="100 bytes in total") as caught:
+        await fetch_inputs(arguments, store, "default", max_bytes=50)
+    assert caught.value.port == "image"
+    assert caught.value.reason == "TOO_LARGE"
 
 
-async def test_a_port_that_takes_many_gets_a_list(store: ArtifactStore) -> None:
+async def test_port_with_many_values_gets_a_list(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"two", media_type="text/plain", name="x")
     plain = await read(store, {}, {"texts": [Value(text="one"), Value(artifact=artifact)]})
     assert plain == {"text": "hello", "texts": ["one", "two"]}
 
 
 @pytest.mark.parametrize(
-    ("inputs", "lists", "port", "complaint"),
+    ("inputs", "lists", "port", "message"),
     [
         ({}, {}, "text", "needs the input text"),
         ({"text": TEXT, "sound": TEXT}, {}, "sound", "has no input sound"),
@@ -145,26 +150,26 @@ async def test_a_port_that_takes_many_gets_a_list(store: ArtifactStore) -> None:
         ({"text": TEXT, "data": TEXT}, {}, "data", "takes JSON, not text"),
         ({"text": TEXT}, {"texts": [TEXT, file("audio/wav")]}, "texts", "takes text, not audio/wav"),
         ({"text": TEXT, "image": file("image/png", 600), "audio": file("audio/wav", 601)}, {}, "audio", "1,206 bytes"),
-        ({"text": Value(text="x" * 1001)}, {}, "text", "1,001 bytes together, the limit is 1,000"),
-        ({"text": TEXT}, {"texts": [Value(text="")] * (MOST_VALUES + 1)}, "texts", "has 1001 values"),
+        ({"text": Value(text="x" * 1001)}, {}, "text", "1,001 bytes in total, the limit is 1,000"),
+        ({"text": TEXT}, {"texts": [Value(text="")] * (MAX_VALUES + 1)}, "texts", "has 1001 values"),
     ],
     ids=range(21),
 )
-def test_wrong_forms_are_refused_by_port(
-    inputs: dict[str, Value], lists: dict[str, list[Value]], port: str, complaint: str
+def test_invalid_input_is_refused_with_its_port(
+    inputs: dict[str, Value], lists: dict[str, list[Value]], port: str, message: str
 ) -> None:
     request = InferRequest(inputs=inputs, lists={key: ValueList(values=values) for key, values in lists.items()})
-    with pytest.raises(InvalidRequest, match=complaint) as caught:
-        Form(SPEC).read(request, max_bytes=1000)
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        InputValidator(SPEC).read(request, max_bytes=1000)
     assert caught.value.port == port
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("port", "value", "complaint"),
+    ("port", "value", "message"),
     [
-        ("text", Value(text=""), "has no text"),
-        ("text", Value(text=" \n\t"), "has no text"),
+        ("text", Value(text=""), "contains no text"),
+        ("text", Value(text=" \n\t"), "contains no text"),
         ("data", Value(json=""), "is not JSON"),
         ("data", Value(json="{"), "is not JSON"),
         ("data", Value(json="[NaN]"), "NaN"),
@@ -175,51 +180,57 @@ def test_wrong_forms_are_refused_by_port(
     ],
     ids=range(9),
 )
-async def test_wrong_content_is_refused_by_port(store: ArtifactStore, port: str, value: Value, complaint: str) -> None:
-    with pytest.raises(InvalidRequest, match=complaint) as caught:
+async def test_invalid_content_is_refused_with_its_port(
+    store: ArtifactStore, port: str, value: Value, message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         await read(store, {port: value})
     assert caught.value.port == port
 
 
 @pytest.mark.parametrize(
-    ("port", "media_type", "content", "complaint"),
+    ("port", "media_type", "content", "message"),
     [
-        ("text", "text/plain", b"", "has no text"),
+        ("text", "text/plain", b"", "contains no text"),
         ("text", "text/plain", b"\xff\xfeh\x00", "not UTF-8"),
         ("data", "application/json", b"\xff", "not UTF-8"),
         ("data", "application/json", b"{", "is not JSON"),
     ],
 )
-async def test_a_file_that_is_not_what_its_type_says_is_refused(
-    store: ArtifactStore, port: str, media_type: str, content: bytes, complaint: str
+async def test_text_file_with_invalid_content_is_refused(
+    store: ArtifactStore, port: str, media_type: str, content: bytes, message: str
 ) -> None:
     artifact = await store.put("default", content, media_type=media_type, name="x")
-    with pytest.raises(InvalidRequest, match=complaint) as caught:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         await read(store, {port: Value(artifact=artifact)})
     assert caught.value.port == port
 
 
-async def test_an_artifact_of_another_tenant_is_not_there(store: ArtifactStore) -> None:
+async def test_artifact_of_another_tenant_is_not_found(store: ArtifactStore) -> None:
     artifact = await store.put("other", b"theirs", media_type="text/plain", name="x")
     with pytest.raises(NotFound) as caught:
         await read(store, {"text": Value(artifact=artifact)})
-    assert (caught.value.reason, caught.value.port) == ("ARTIFACT", "text")
-    assert "the house's ARTIFACTS_URL" in caught.value.remedy
+    assert caught.value.reason == "ARTIFACT"
+    assert caught.value.port == "text"
+    assert "set ARTIFACTS_URL of this expert to the deployment's artifact store" in caught.value.remedy
 
 
 # ---------------------------------------------------------------- outputs
 
 
-async def test_outputs_become_values_and_artifacts(store: ArtifactStore) -> None:
+async def test_outputs_are_stored_as_values_and_artifacts(store: ArtifactStore) -> None:
     outputs = {
         "text": "",
         "data": {"b": [1.5, "\u00fc"], "a": None},
         "image": Media(b"\x89PNG", "image/png", "out.png"),
     }
-    values = await kept(written(outlets(SPEC), "m", outputs), store, "default")
-    assert (values["text"], values["data"].json) == (Value(text=""), '{"a":null,"b":[1.5,"\u00fc"]}')
+    values = await store_outputs(convert_outputs(output_ports(SPEC), "m", outputs), store, "default")
+    assert values["text"] == Value(text="")
+    assert values["data"].json == '{"a":null,"b":[1.5,"\u00fc"]}'
     picture = values["image"].artifact
-    assert (picture.media_type, picture.name, picture.size_bytes) == ("image/png", "out.png", 4)
+    assert picture.media_type == "image/png"
+    assert picture.name == "out.png"
+    assert picture.size_bytes == 4
     assert await store.get("default", picture.sha256) == b"\x89PNG"
 
 
@@ -230,19 +241,21 @@ async def test_outputs_become_values_and_artifacts(store: ArtifactStore) -> None
         ({"text": "", "data": ["x" * INLINE_BYTES]}, "data", b'["' + b"x" * INLINE_BYTES + b'"]'),
     ],
 )
-async def test_a_value_too_long_to_travel_becomes_an_artifact_that_can_be_read_again(
+async def test_long_value_becomes_an_artifact_that_can_be_read_again(
     store: ArtifactStore, outputs: dict[str, Any], port: str, content: bytes
 ) -> None:
-    value = (await kept(written(outlets(SPEC), "m", outputs), store, "default"))[port]
+    value = (await store_outputs(convert_outputs(output_ports(SPEC), "m", outputs), store, "default"))[port]
     assert await store.get("default", value.artifact.sha256) == content
     request = InferRequest(inputs={"text": TEXT, port: value})
-    plain = (await fetched(Form(SPEC).read(request, max_bytes=10**6), store, "default"))()
+    plain = (await fetch_inputs(InputValidator(SPEC).read(request, max_bytes=10**6), store, "default"))()
     assert plain[port] == outputs[port]
 
 
-async def test_a_value_just_short_enough_travels_inline(store: ArtifactStore) -> None:
+async def test_value_at_the_inline_limit_stays_inline(store: ArtifactStore) -> None:
     text = "x" * INLINE_BYTES
-    assert await kept(written(outlets(SPEC), "m", {"text": text}), store, "default") == {"text": Value(text=text)}
+    assert await store_outputs(convert_outputs(output_ports(SPEC), "m", {"text": text}), store, "default") == {
+        "text": Value(text=text)
+    }
 
 
 CIRCULAR: list[Any] = []
@@ -250,17 +263,17 @@ CIRCULAR.append(CIRCULAR)
 
 
 @pytest.mark.parametrize(
-    ("outputs", "kind", "complaint"),
+    ("outputs", "kind", "message"),
     [
         ({}, CorruptData, "output text is missing"),
         ({"text": "a", "sound": "b"}, CorruptData, "no output sound"),
         ({"text": 1}, CorruptData, "text is int, not text"),
         ({"text": None}, CorruptData, "text is NoneType, not text"),
         ({"text": Media(b"a", "text/plain", "x")}, CorruptData, "text is text/plain, not text"),
-        ({"text": "\ud800"}, CorruptData, "characters"),
+        ({"text": "\ud800"}, CorruptData, "invalid Unicode"),
         ({"text": "a", "data": {1, 2}}, CorruptData, "data is not JSON"),
         ({"text": "a", "data": b"bytes"}, CorruptData, "data is not JSON"),
-        ({"text": "a", "data": "\ud800"}, CorruptData, "characters"),
+        ({"text": "a", "data": "\ud800"}, CorruptData, "invalid Unicode"),
         ({"text": "a", "image": b"bytes"}, CorruptData, "image is bytes, not an image"),
         ({"text": "a", "image": Media(b"a", "audio/wav", "x")}, CorruptData, "image is audio/wav, not an image"),
         ({"text": "a", "image": Media(b"", "image/png", "x")}, CorruptData, "image is empty, not an image"),
@@ -271,9 +284,9 @@ CIRCULAR.append(CIRCULAR)
     ],
     ids=range(16),
 )
-def test_outputs_that_break_the_spec_do_not_leave(
-    outputs: dict[str, Any], kind: type[ServiceError], complaint: str
+def test_outputs_that_violate_the_spec_are_refused(
+    outputs: dict[str, Any], kind: type[ServiceError], message: str
 ) -> None:
-    with pytest.raises(kind, match=complaint) as caught:
-        written(outlets(SPEC), "m", outputs)
+    with pytest.raises(kind, match=message) as caught:
+        convert_outputs(output_ports(SPEC), "m", outputs)
     assert caught.value.remedy

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from experts.host.device_memory import Room
+from experts.host.device_memory import DeviceMemory
 from experts.host.devices import Memory
 from experts.host.expert import Offer
 from experts.host.handler import Handler
-from experts.host.model_slot import Model, State
+from experts.host.model_slot import ModelSlot, State
 from experts.host.models import Limits, Models
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -18,34 +18,34 @@ from services.common.errors import FailedPrecondition, OutOfMemory
 
 
 @dataclass(eq=False)
-class Lodger:
-    """A model as its room sees it."""
+class FakeResident:
+    """A resident model that records what happens to it."""
 
     id: str
     loaded_bytes: int = 1
     load_seconds: float = 0.0
     loaded_at: float = 0.0
     used_at: float = 0.0
-    inside: int = 0
-    gone: bool = False
-    admitting: list[bool] = field(default_factory=list)
-    told: asyncio.Event = field(default_factory=asyncio.Event)
+    active_calls: int = 0
+    unloaded: bool = False
+    accepting: list[bool] = field(default_factory=list)
+    accepting_changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def idle(self) -> bool:
-        return not self.inside
+    def is_idle(self) -> bool:
+        return not self.active_calls
 
     @property
-    def vacant(self) -> bool:
-        return not self.inside
+    def is_unused(self) -> bool:
+        return not self.active_calls
 
-    def admit(self, *, admitting: bool) -> None:
-        self.admitting.append(admitting)
-        self.told.set()
+    def accept_calls(self, *, accepting: bool) -> None:
+        self.accepting.append(accepting)
+        self.accepting_changed.set()
 
     async def unload(self) -> None:
-        assert not self.inside
-        self.gone = True
+        assert not self.active_calls
+        self.unloaded = True
 
 
 class Releases:
@@ -56,18 +56,18 @@ class Releases:
         self.count += 1
 
 
-def room(budget: int, *lodgers: Lodger) -> Room[Lodger]:
-    made: Room[Lodger] = Room("cpu", budget, Releases())
-    for lodger in lodgers:
-        made.enter(lodger)
-    return made
+def device_memory(budget: int, *residents: FakeResident) -> DeviceMemory[FakeResident]:
+    memory: DeviceMemory[FakeResident] = DeviceMemory("cpu", budget, Releases())
+    for resident in residents:
+        memory.add(resident)
+    return memory
 
 
-def gone(*lodgers: Lodger) -> list[str]:
-    return [lodger.id for lodger in lodgers if lodger.gone]
+def unloaded(*residents: FakeResident) -> list[str]:
+    return [resident.id for resident in residents if resident.unloaded]
 
 
-async def test_who_leaves_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_evictions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[object] = []
 
     class Counter:
@@ -75,77 +75,82 @@ async def test_who_leaves_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
             counted.append((amount, labels))
 
     monkeypatch.setattr("experts.host.telemetry.evictions", Counter())
-    await room(1, Lodger("a")).make(1)
+    await device_memory(1, FakeResident("a")).evict_for(1)
     assert counted == [(1, {"gen_ai.request.model": "a", "device": "cpu"})]
 
 
-async def test_who_was_not_used_for_longest_leaves_and_no_more_than_needed() -> None:
-    lodgers = Lodger("a", used_at=3), Lodger("b", used_at=1), Lodger("c", used_at=2)
-    full = room(3, *lodgers)
-    await full.make(0)
-    assert gone(*lodgers) == []
-    await full.make(2)
-    assert gone(*lodgers) == ["b", "c"]
-    assert (full.used, full.free, full.largest) == (1, 2, 1)
+async def test_least_recently_used_models_are_evicted_as_needed() -> None:
+    residents = FakeResident("a", used_at=3), FakeResident("b", used_at=1), FakeResident("c", used_at=2)
+    full = device_memory(3, *residents)
+    await full.evict_for(0)
+    assert unloaded(*residents) == []
+    await full.evict_for(2)
+    assert unloaded(*residents) == ["b", "c"]
+    assert full.used_bytes == 1
+    assert full.free_bytes == 2
+    assert full.largest_bytes == 1
 
 
-async def test_without_a_budget_nobody_leaves() -> None:
-    lodger = Lodger("a", loaded_bytes=10**15)
-    unlimited = room(0, lodger)
-    await unlimited.make(10**15)
-    assert (gone(lodger), unlimited.free) == ([], 0)
+async def test_nothing_is_evicted_without_a_budget() -> None:
+    resident = FakeResident("a", loaded_bytes=10**15)
+    unlimited = device_memory(0, resident)
+    await unlimited.evict_for(10**15)
+    assert unloaded(resident) == []
+    assert unlimited.free_bytes == 0
 
 
-async def test_what_is_larger_than_the_room_comes_in_alone() -> None:
-    small, large = Lodger("small"), Lodger("large", loaded_bytes=10)
-    full = room(3, small, large)
-    await full.make(0, keep=large)
-    assert gone(small, large) == ["small"]
+async def test_model_larger_than_the_budget_evicts_all_others() -> None:
+    small, large = FakeResident("small"), FakeResident("large", loaded_bytes=10)
+    full = device_memory(3, small, large)
+    await full.evict_for(0, keep=large)
+    assert unloaded(small, large) == ["small"]
 
 
-async def test_a_model_in_use_is_waited_for_and_lets_nobody_in_meanwhile() -> None:
-    busy = Lodger("busy", inside=1)
-    full = room(1, busy)
-    making = asyncio.create_task(full.make(1))
+async def test_model_in_use_accepts_no_calls_until_it_is_evicted() -> None:
+    busy = FakeResident("busy", active_calls=1)
+    full = device_memory(1, busy)
+    eviction = asyncio.create_task(full.evict_for(1))
     await asyncio.sleep(0)
-    assert (busy.gone, busy.admitting) == (False, [False])
-    busy.inside = 0
+    assert busy.unloaded is False
+    assert busy.accepting == [False]
+    busy.active_calls = 0
     full.freed.set()
-    await making
-    assert (busy.gone, busy.admitting) == (True, [False, True])
+    await eviction
+    assert busy.unloaded is True
+    assert busy.accepting == [False, True]
 
 
-async def test_the_first_that_is_free_leaves_and_the_others_go_on() -> None:
-    one, two = Lodger("one", inside=1), Lodger("two", inside=1)
-    full = room(2, one, two)
-    making = asyncio.create_task(full.make(1))
+async def test_first_unused_model_is_evicted_and_others_accept_calls_again() -> None:
+    one, two = FakeResident("one", active_calls=1), FakeResident("two", active_calls=1)
+    full = device_memory(2, one, two)
+    eviction = asyncio.create_task(full.evict_for(1))
     await asyncio.sleep(0)
-    two.inside = 0
+    two.active_calls = 0
     full.freed.set()
-    await making
-    assert gone(one, two) == ["two"]
-    assert one.admitting == [False, True]
+    await eviction
+    assert unloaded(one, two) == ["two"]
+    assert one.accepting == [False, True]
 
 
-async def test_a_model_in_use_stays_at_least_as_long_as_it_took_to_load() -> None:
-    new = Lodger("new", inside=1, loaded_at=time.monotonic(), load_seconds=0.05)
-    full = room(1, new)
-    making = asyncio.create_task(full.make(1))
+async def test_model_in_use_stays_at_least_as_long_as_its_load_took() -> None:
+    new = FakeResident("new", active_calls=1, loaded_at=time.monotonic(), load_seconds=0.05)
+    full = device_memory(1, new)
+    eviction = asyncio.create_task(full.evict_for(1))
     await asyncio.sleep(0)
-    assert new.admitting == []
-    await new.told.wait()
+    assert new.accepting == []
+    await new.accepting_changed.wait()
     assert time.monotonic() >= new.loaded_at + new.load_seconds
-    new.inside = 0
+    new.active_calls = 0
     full.freed.set()
-    await making
+    await eviction
 
 
-async def test_clearing_has_only_those_leave_that_nobody_uses() -> None:
-    idle, busy, spared = Lodger("idle"), Lodger("busy", inside=1), Lodger("spared")
-    full = room(3, idle, busy, spared)
-    assert await full.clear(spare=lambda lodger: lodger is spared)
-    assert gone(idle, busy, spared) == ["idle"]
-    assert not await full.clear(spare=lambda lodger: lodger is spared)
+async def test_evict_idle_spares_used_and_excluded_models() -> None:
+    idle, busy, spared = FakeResident("idle"), FakeResident("busy", active_calls=1), FakeResident("spared")
+    full = device_memory(3, idle, busy, spared)
+    assert await full.evict_idle(excluding=lambda resident: resident is spared)
+    assert unloaded(idle, busy, spared) == ["idle"]
+    assert not await full.evict_idle(excluding=lambda resident: resident is spared)
 
 
 # ---------------------------------------------------------------- with models
@@ -158,7 +163,7 @@ class Bytes:
 
 
 class Gpu:
-    """A device of eight bytes; what is loaded there takes one each, or as many as its name says."""
+    """A GPU of eight bytes by default; a model takes as many as the number in its name."""
 
     def __init__(self, total: int = 8) -> None:
         self.total, self.used, self.peak, self.released = total, 0, 0, 0
@@ -170,7 +175,7 @@ class Gpu:
         assert device == "cuda:0"
         return Bytes(self.used, self.total - self.used)
 
-    def use(self, device: str) -> float | None:
+    def utilization(self, device: str) -> float | None:
         return 0.25 if device == "cuda:0" else None
 
     def product(self, device: str) -> str:
@@ -197,55 +202,57 @@ class Weights:
 
 
 @contextmanager
-def housed(gpu: Gpu, *ids: str, budget: int = 0) -> Iterator[Models]:
+def loaded_models(gpu: Gpu, *ids: str, budget: int = 0) -> Iterator[Models]:
     offers = [Offer(TaskSpec(name="task"), ModelCard(id=name, task="task"), gpu.load) for name in ids]
     with closing(Models(offers, Limits(memory_bytes=budget), devices=gpu)) as models:
         yield models
 
 
-async def used(model: Model) -> None:
-    async with model.used():
+async def use(model: ModelSlot) -> None:
+    async with model.use():
         await asyncio.sleep(0)
 
 
 async def test_models_share_a_budget_of_measured_bytes() -> None:
     gpu = Gpu()
-    with housed(gpu, "a-2", "b-2", "c-2", budget=4) as models:
+    with loaded_models(gpu, "a-2", "b-2", "c-2", budget=4) as models:
         for name in ("a-2", "b-2", "a-2", "c-2"):
-            await used(models.get("task", name))
+            await use(models.get("task", name))
         assert models.loaded == {"a-2", "c-2"}
-        assert (models.get("task", "b-2").state, models.free_bytes) == (State.LOADABLE, 1)
+        assert models.get("task", "b-2").state == State.LOADABLE
+        assert models.free_bytes == 1
         assert [models.get("task", name).loaded_bytes for name in ("a-2", "b-2")] == [2, 2]
-        assert (gpu.used, gpu.released > 0) == (4, True)
-        assert models.use == {"cuda:0": 0.25}
+        assert gpu.used == 4
+        assert gpu.released > 0
+        assert models.utilization == {"cuda:0": 0.25}
 
 
-async def test_what_is_known_to_be_large_finds_its_room_made_before_it_comes() -> None:
+async def test_memory_is_freed_before_the_reload_of_a_measured_model() -> None:
     gpu = Gpu()
-    with housed(gpu, "a-3", "b-3", budget=5) as models:
+    with loaded_models(gpu, "a-3", "b-3", budget=5) as models:
         for name in ("a-3", "b-3", "a-3", "b-3"):
-            await used(models.get("task", name))
+            await use(models.get("task", name))
         assert gpu.used == 3
 
 
-async def test_a_load_that_finds_no_memory_is_tried_again_once_the_idle_have_left() -> None:
+async def test_load_is_retried_after_idle_models_are_evicted() -> None:
     gpu = Gpu(total=4)
-    with housed(gpu, "a-3", "b-3", "c-9", budget=100) as models:
-        await used(models.get("task", "a-3"))
-        await used(models.get("task", "b-3"))
+    with loaded_models(gpu, "a-3", "b-3", "c-9", budget=100) as models:
+        await use(models.get("task", "a-3"))
+        await use(models.get("task", "b-3"))
         assert models.loaded == {"b-3"}
         with pytest.raises(FailedPrecondition, match="does not fit"):
-            await used(models.get("task", "c-9"))
+            await use(models.get("task", "c-9"))
 
 
-async def test_eight_models_in_the_room_of_three_answer_every_call() -> None:
+async def test_eight_models_in_memory_for_three_answer_every_call() -> None:
     gpu = Gpu(total=4)
     names = [f"{letter}-1" for letter in "abcdefgh"]
-    with housed(gpu, *names, budget=3) as models:
+    with loaded_models(gpu, *names, budget=3) as models:
 
         async def caller(number: int) -> None:
             for turn in range(10):
-                await used(models.get("task", names[(number * 3 + turn * 5) % len(names)]))
+                await use(models.get("task", names[(number * 3 + turn * 5) % len(names)]))
 
         async with asyncio.timeout(20):
             await asyncio.gather(*(caller(number) for number in range(16)))
@@ -253,18 +260,18 @@ async def test_eight_models_in_the_room_of_three_answer_every_call() -> None:
         assert gpu.used == 3
 
 
-async def test_preloading_ends_where_the_room_does() -> None:
+async def test_preload_stops_at_the_budget() -> None:
     gpu = Gpu()
-    with housed(gpu, "a-1", "b-1", "c-1", budget=2) as models:
+    with loaded_models(gpu, "a-1", "b-1", "c-1", budget=2) as models:
         assert await models.load(["a-1", "b-1", "c-1"])
         assert models.loaded == {"a-1", "b-1"}
 
 
-async def test_an_idle_model_leaves_when_another_runs_out_of_memory_in_a_call() -> None:
+async def test_idle_model_is_evicted_when_a_call_runs_out_of_memory() -> None:
     gpu = Gpu()
-    with housed(gpu, "a-1", "b-1", "c-1", budget=8) as models:
-        await used(models.get("task", "b-1"))
+    with loaded_models(gpu, "a-1", "b-1", "c-1", budget=8) as models:
+        await use(models.get("task", "b-1"))
         a, c = models.get("task", "a-1"), models.get("task", "c-1")
-        async with a.used(), c.used():
-            await a.queue.thread.run(a.queue.make_room)
+        async with a.use(), c.use():
+            await a.batcher.thread.run(a.batcher.free_memory)
             assert models.loaded == {"a-1", "c-1"}

@@ -1,31 +1,31 @@
 import pytest
 from pydantic import ValidationError
 
-from experts.host.devices import Place, Places, limit_bytes, resident_bytes, trim
+from experts.host.devices import Placement, Placements, limit_bytes, resident_bytes, trim
 from experts.host.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("text", "model", "place"),
+    ("text", "model", "placement"),
     [
-        ("", "m", Place("auto")),
-        ("*=cpu", "m", Place("cpu")),
-        ("m=cuda:1:bf16,*=auto", "m", Place("cuda:1", "bfloat16")),
-        ("m=cuda:1:bf16,*=auto", "other", Place("auto")),
-        ("org/name=cuda:fp16, *=auto:float32", "org/name", Place("cuda", "float16")),
-        ("org/name=cuda:fp16, *=auto:float32", "other", Place("auto", "float32")),
+        ("", "m", Placement("auto")),
+        ("*=cpu", "m", Placement("cpu")),
+        ("m=cuda:1:bf16,*=auto", "m", Placement("cuda:1", "bfloat16")),
+        ("m=cuda:1:bf16,*=auto", "other", Placement("auto")),
+        ("org/name=cuda:fp16, *=auto:float32", "org/name", Placement("cuda", "float16")),
+        ("org/name=cuda:fp16, *=auto:float32", "other", Placement("auto", "float32")),
     ],
 )
-def test_the_operator_says_where_models_compute(text: str, model: str, place: Place) -> None:
-    assert Places(text).of(model) == place
+def test_placements_are_parsed_per_model(text: str, model: str, placement: Placement) -> None:
+    assert Placements(text).of(model) == placement
 
 
 @pytest.mark.parametrize("text", ["cuda", "m=gpu", "m=cuda:x", "m=cpu:0", "=cpu", "m=cuda:0:int8"])
-def test_what_is_no_place_is_refused_at_the_start(text: str) -> None:
+def test_invalid_placement_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="MODEL=DEVICE"):
         Settings(devices=text)
 
 
-def test_the_process_and_the_machine_have_memory() -> None:
+def test_resident_memory_is_within_the_machine_limit() -> None:
     trim()
     assert 0 < resident_bytes() < limit_bytes()

@@ -21,7 +21,7 @@ Package = Callable[..., str]
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
-    """Writes a package with the parts of an expert; gives its name."""
+    """Writes a package with the files of an expert; returns its name."""
 
     def make(cards: list[dict[str, Any]], *, tasks: str = TASKS, specs: list[dict[str, Any]] | None = None) -> str:
         name = f"expert_{uuid4().hex}"
@@ -42,99 +42,107 @@ def ids(expert: Expert) -> list[str]:
     return [offer.card.id for offer in expert.offers]
 
 
-def test_an_expert_is_read_from_its_package(package: Package) -> None:
+def test_expert_is_read_from_its_package(package: Package) -> None:
     cards = [CARD, {"id": "loud", "task": "text-shouting", "revision": "7", "location": "MODEL_LOCATION_EXTERNAL"}]
     name = package(cards, specs=[SHOUTING])
     expert = read_expert(name)
-    assert (expert.name, ids(expert), expert.preload) == (name, ["m", "loud"], ("m", "loud"))
+    assert expert.name == name
+    assert ids(expert) == ["m", "loud"]
+    assert expert.preload == ("m", "loud")
     assert [offer.spec.name for offer in expert.offers] == ["summarization", "text-shouting"]
     assert [offer.card.location for offer in expert.offers] == [MODEL_LOCATION_INTERNAL, MODEL_LOCATION_EXTERNAL]
     assert expert.offers[1].card.revision == "7"
 
 
-def test_a_model_whose_engine_is_missing_is_left_out(package: Package) -> None:
+def test_model_without_its_engine_is_skipped(package: Package) -> None:
     requires = "REQUIRES = {'m': 'no_such_engine', 'n': 'json.decoder'}\n"
     expert = read_expert(package([CARD, {**CARD, "id": "n"}], tasks=TASKS + requires))
-    assert (ids(expert), expert.preload) == (["n"], ("n",))
+    assert ids(expert) == ["n"]
+    assert expert.preload == ("n",)
 
 
 @pytest.mark.parametrize(
     ("module", "distribution"), [("grpc_health.v1", "grpcio-health-checking"), ("pytest", "pytest")]
 )
-def test_the_version_of_the_engine_is_the_revision(package: Package, module: str, distribution: str) -> None:
+def test_revision_defaults_to_the_engine_version(package: Package, module: str, distribution: str) -> None:
     expert = read_expert(package([CARD], tasks=f"{TASKS}REQUIRES = {{'m': {module!r}}}\n"))
     assert expert.offers[0].card.revision == version(distribution)
 
 
 @pytest.mark.parametrize(("preload", "read"), [("()", ()), ("('n', 'gone')", ("n",))])
-def test_an_expert_says_what_is_loaded_before_it_is_ready(
-    package: Package, preload: str, read: tuple[str, ...]
-) -> None:
+def test_preload_is_declared_or_all_models(package: Package, preload: str, read: tuple[str, ...]) -> None:
     name = package([CARD, {**CARD, "id": "n"}], tasks=f"{TASKS}PRELOAD = {preload}\n")
     assert read_expert(name).preload == read
 
 
 @pytest.mark.parametrize(
-    ("cards", "parts", "complaint"),
+    ("cards", "parts", "message"),
     [
-        ([{**CARD, "task": "text-singing"}], {}, "text-singing, which is neither standard"),
-        ([{**CARD, "task": "translation"}], {}, "translation, for which TASKS has no loader"),
+        ([{**CARD, "task": "text-singing"}], {}, "text-singing of model m is neither standard"),
+        ([{**CARD, "task": "translation"}], {}, "translation of model m has no loader in TASKS"),
         ([CARD, CARD], {}, "m has two cards for summarization"),
-        ([{**CARD, "id": "a b"}], {}, "'a b' is no id"),
-        ([{**CARD, "id": "a,b"}], {}, "'a,b' is no id"),
-        ([{**CARD, "colour": "red"}], {}, "models.json cannot be read"),
-        ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization is a standard task"),
-        ([CARD], {"specs": [SHOUTING, {**SHOUTING, "description": "Other."}]}, "text-shouting is .* twice"),
+        ([{**CARD, "id": "a b"}], {}, "'a b' is not a valid model id"),
+        ([{**CARD, "id": "a,b"}], {}, "'a,b' is not a valid model id"),
+        ([{**CARD, "colour": "red"}], {}, "cannot read models.json"),
+        ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization in tasks.json is a standard task"),
+        (
+            [CARD],
+            {"specs": [SHOUTING, {**SHOUTING, "description": "Other."}]},
+            "text-shouting .* a duplicate",
+        ),
         ([CARD], {"tasks": f"{TASKS}REQUIRES = {{'m': 'no_such_engine'}}\n"}, "no model whose engine is installed"),
         ([], {}, "no model"),
     ],
     ids=range(10),
 )
-def test_contradictions_are_named(package: Package, cards: list[Any], parts: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(FailedPrecondition, match=complaint) as caught:
+def test_contradiction_between_files_is_reported(
+    package: Package, cards: list[Any], parts: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FailedPrecondition, match=message) as caught:
         read_expert(package(cards, **parts))
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("asked", "model_id"),
+    ("requested", "model_id"),
     [(("summarization", ""), "m"), (("summarization", "n"), "n")],
 )
-def test_an_offer_is_found(package: Package, asked: tuple[str, str], model_id: str) -> None:
+def test_find_returns_the_matching_offer(package: Package, requested: tuple[str, str], model_id: str) -> None:
     expert = read_expert(package([CARD, {**CARD, "id": "n", "revision": "2"}]))
-    assert expert.find(*asked).card.id == model_id
+    assert expert.find(*requested).card.id == model_id
 
 
 @pytest.mark.parametrize(
-    ("asked", "kind", "reason"),
+    ("requested", "kind", "reason"),
     [
         (("translation", ""), NotFound, "TASK"),
         (("summarization", "gone"), NotFound, "MODEL"),
         (("text-shouting", "m"), NotFound, "MODEL"),
     ],
 )
-def test_what_is_not_offered_is_refused(
-    package: Package, asked: tuple[str, str], kind: type[ServiceError], reason: str
+def test_find_refuses_unknown_task_or_model(
+    package: Package, requested: tuple[str, str], kind: type[ServiceError], reason: str
 ) -> None:
     expert = read_expert(package([CARD, {"id": "loud", "task": "text-shouting"}], specs=[SHOUTING]))
     with pytest.raises(kind) as caught:
-        expert.find(*asked)
+        expert.find(*requested)
     assert caught.value.reason == reason
     assert caught.value.remedy
 
 
-def test_reading_an_expert_loads_no_engine(package: Package) -> None:
+def test_reading_an_expert_imports_no_engine(package: Package) -> None:
     engine = "colorsys"
     sys.modules.pop(engine, None)
     read_expert(package([CARD], tasks=f"{TASKS}REQUIRES = {{'m': {engine!r}}}\n"))
     assert engine not in sys.modules
 
 
-def test_of_its_models_an_expert_may_keep_those_that_are_allowed(package: Package) -> None:
+def test_only_keeps_the_allowed_models(package: Package) -> None:
     expert = read_expert(package([CARD, {**CARD, "id": "other"}]))
     assert expert.only(()) == expert
     only = expert.only({"other"})
-    assert ([offer.card.id for offer in only.offers], only.preload) == (["other"], ("other",))
+    assert [offer.card.id for offer in only.offers] == ["other"]
+    assert only.preload == ("other",)
     with pytest.raises(NotFound) as caught:
         only.find(CARD["task"], CARD["id"])
     assert caught.value.reason == "MODEL"

@@ -16,7 +16,7 @@ from PIL import Image
 from experts.host.isolation import Budget, Limits, Pool
 from experts.host.isolation.messages import Prepare
 from experts.host.isolation.processes import ForkServer
-from experts.host.threads import Threads, blocked
+from experts.host.threads import ThreadPool, blocked
 from services.common.errors import InvalidRequest, ModelFailed, RecoveryAction, recovery_action
 from tests.support import isolated_functions as functions
 from tests.support.process_tree import is_running
@@ -243,7 +243,7 @@ def test_workers_have_what_they_prepared(pool: Callable[..., Pool]) -> None:
 
 
 def test_error_in_preparing_reaches_the_caller(pool: Callable[..., Pool]) -> None:
-    with pytest.raises(ModelFailed, match="could not start"):
+    with pytest.raises(ModelFailed, match="cannot start"):
         pool(prepare=Prepare(functions.fail)).wait_ready()
 
 
@@ -376,7 +376,7 @@ def test_progress_reaches_the_call(pool: Callable[..., Pool]) -> None:
 
 
 def test_thread_that_only_waits_is_replaced() -> None:
-    threads, release, ran = Threads("test", 1, elastic=True), threading.Event(), threading.Event()
+    threads, release, ran = ThreadPool("test", 1, elastic=True), threading.Event(), threading.Event()
 
     def wait() -> None:
         with blocked():
@@ -390,7 +390,7 @@ def test_thread_that_only_waits_is_replaced() -> None:
 
 
 def test_threads_are_no_more_than_their_number_after_waiting() -> None:
-    threads, release, names = Threads("surplus", 1, elastic=True), threading.Event(), list[str]()
+    threads, release, names = ThreadPool("surplus", 1, elastic=True), threading.Event(), list[str]()
     waiting = threading.Semaphore(0)
 
     def wait() -> None:

@@ -2,47 +2,50 @@ from math import inf
 
 import pytest
 
-from experts.host.latency_model import Pace
+from experts.host.latency_model import LatencyModel
 
 
-def learnt(*batches: tuple[float, float]) -> Pace:
-    pace = Pace()
+def fitted(*batches: tuple[float, float]) -> LatencyModel:
+    latency_model = LatencyModel()
     for cost, seconds in batches:
-        pace.learn(cost, seconds)
-    return pace
+        latency_model.observe(cost, seconds)
+    return latency_model
 
 
-def test_nothing_is_promised_before_a_batch_has_run() -> None:
-    assert (Pace().seconds(1), Pace().known) == (inf, False)
+def test_prediction_is_infinite_before_the_first_batch() -> None:
+    assert LatencyModel().predict(1) == inf
+    assert LatencyModel().is_fitted is False
 
 
-def test_what_any_batch_takes_is_told_from_what_an_item_takes() -> None:
-    pace = learnt((1, 0.011), (8, 0.018), (4, 0.014), (16, 0.026))
-    assert pace.known
-    assert pace.seconds(2) == pytest.approx(0.012)
-    assert pace.seconds(12) == pytest.approx(0.022)
+def test_prediction_interpolates_between_observed_costs() -> None:
+    latency_model = fitted((1, 0.011), (8, 0.018), (4, 0.014), (16, 0.026))
+    assert latency_model.is_fitted
+    assert latency_model.predict(2) == pytest.approx(0.012)
+    assert latency_model.predict(12) == pytest.approx(0.022)
 
 
-def test_beyond_what_has_run_time_grows_as_cost_does() -> None:
-    assert learnt((1, 0.011), (8, 0.018)).seconds(16) == pytest.approx(0.036, rel=0.2)
+def test_prediction_above_observed_costs_grows_with_cost() -> None:
+    assert fitted((1, 0.011), (8, 0.018)).predict(16) == pytest.approx(0.036, rel=0.2)
 
 
-def test_batches_that_are_all_alike_say_only_what_they_took() -> None:
-    pace = learnt((4, 0.02), (4, 0.02))
-    assert not pace.known
-    assert (pace.seconds(2), pace.seconds(4), pace.seconds(8)) == pytest.approx((0.01, 0.02, 0.04))
+def test_equal_costs_give_a_proportional_prediction() -> None:
+    latency_model = fitted((4, 0.02), (4, 0.02))
+    assert not latency_model.is_fitted
+    assert (latency_model.predict(2), latency_model.predict(4), latency_model.predict(8)) == pytest.approx(
+        (0.01, 0.02, 0.04)
+    )
 
 
-def test_noise_never_makes_a_larger_batch_the_quicker_or_any_take_less_than_nothing() -> None:
-    upside_down, steep = learnt((1, 0.03), (4, 0.01)), learnt((4, 0.01), (5, 0.05))
-    assert upside_down.seconds(1) <= upside_down.seconds(3)
-    assert steep.seconds(0.1) >= 0
+def test_noise_gives_neither_negative_slope_nor_negative_prediction() -> None:
+    upside_down, steep = fitted((1, 0.03), (4, 0.01)), fitted((4, 0.01), (5, 0.05))
+    assert upside_down.predict(1) <= upside_down.predict(3)
+    assert steep.predict(0.1) >= 0
 
 
-def test_the_latest_batches_count_most() -> None:
-    pace = learnt(*[(1, 1.0)] * 50, *[(1, 0.01)] * 100)
-    assert pace.seconds(1) == pytest.approx(0.01, rel=0.7)
+def test_recent_batches_have_more_weight() -> None:
+    latency_model = fitted(*[(1, 1.0)] * 50, *[(1, 0.01)] * 100)
+    assert latency_model.predict(1) == pytest.approx(0.01, rel=0.7)
 
 
-def test_items_that_cost_nothing_take_what_they_took() -> None:
-    assert learnt((0, 0.01), (0, 0.01)).seconds(0) == pytest.approx(0.01)
+def test_zero_costs_predict_the_mean_duration() -> None:
+    assert fitted((0, 0.01), (0, 0.01)).predict(0) == pytest.approx(0.01)

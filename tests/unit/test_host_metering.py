@@ -1,4 +1,4 @@
-"""What calls use of CPUs and devices."""
+"""Metering of CPU and device time by call."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ from subprocess import PIPE
 import pytest
 
 from experts.host import metering
-from experts.host.active_calls import CallsUnderWay, Together
-from experts.host.metering import Meter, Pool, Pools, cpus, gpu_name, written
+from experts.host.active_calls import ActiveCalls, BatchCall
+from experts.host.metering import Meter, Pool, Pools, cpus, format_usage, gpu_name
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"
 
@@ -22,15 +22,15 @@ class Clock:
         return self.now
 
 
-class User:
+class RecordedUsage:
     def __init__(self) -> None:
         self.used: dict[str, float] = {}
 
-    def uses(self, pool: str, seconds: float) -> None:
+    def add_usage(self, pool: str, seconds: float) -> None:
         self.used[pool] = seconds
 
 
-def test_who_works_alone_uses_all_that_goes_by() -> None:
+def test_single_use_is_charged_all_elapsed_time() -> None:
     clock = Clock()
     meter = Meter(clock)
     clock.now += 5
@@ -39,7 +39,7 @@ def test_who_works_alone_uses_all_that_goes_by() -> None:
     assert meter.end(begun) == 2
 
 
-def test_those_who_work_at_once_share_and_never_use_more_than_went_by() -> None:
+def test_concurrent_uses_share_the_elapsed_time() -> None:
     clock = Clock()
     meter = Meter(clock)
     first = meter.begin()
@@ -53,7 +53,7 @@ def test_those_who_work_at_once_share_and_never_use_more_than_went_by() -> None:
     assert sum(used) == 8
 
 
-def test_a_clock_that_goes_back_takes_nothing_away() -> None:
+def test_clock_that_goes_back_is_not_charged() -> None:
     clock = Clock()
     meter = Meter(clock)
     begun = meter.begin()
@@ -61,7 +61,7 @@ def test_a_clock_that_goes_back_takes_nothing_away() -> None:
     assert meter.end(begun) == 0
 
 
-def test_what_a_clock_forgets_for_a_moment_is_not_counted_again() -> None:
+def test_temporary_drop_of_the_clock_is_not_charged_twice() -> None:
     clock = Clock()
     meter = Meter(clock)
     first, clock.now = meter.begin(), 1.0
@@ -69,46 +69,46 @@ def test_what_a_clock_forgets_for_a_moment_is_not_counted_again() -> None:
     assert meter.end(first) + meter.end(second) == pytest.approx(0.5)
 
 
-async def test_the_calls_of_a_batch_share_it_and_a_call_adds_up_what_it_used() -> None:
-    room = CallsUnderWay()
-    with room.entered("tenant", "") as one, room.entered("tenant", "") as other:
-        one.uses("cpu", 1.0)
-        Together([one, other]).uses("cpu", 3.0)
-        Together([one, other]).uses("gpu-l4", 0.5)
+async def test_calls_of_a_batch_share_its_usage_and_sum_it_by_pool() -> None:
+    calls = ActiveCalls()
+    with calls.track("tenant", "") as one, calls.track("tenant", "") as other:
+        one.add_usage("cpu", 1.0)
+        BatchCall([one, other]).add_usage("cpu", 3.0)
+        BatchCall([one, other]).add_usage("gpu-l4", 0.5)
         assert one.used == {"cpu": 2.5, "gpu-l4": 0.25}
         assert other.used == {"cpu": 1.5, "gpu-l4": 0.25}
 
 
-def test_what_breaks_off_has_used_what_it_used() -> None:
-    clock, user = Clock(), User()
-    with pytest.raises(RuntimeError), Pool("gpu-l4", Meter(clock)).used(user):
+def test_failed_block_is_charged() -> None:
+    clock, call = Clock(), RecordedUsage()
+    with pytest.raises(RuntimeError), Pool("gpu-l4", Meter(clock)).metered(call):
         clock.now += 2
         raise RuntimeError
-    assert user.used == {"gpu-l4": 2}
+    assert call.used == {"gpu-l4": 2}
 
 
-def test_threads_and_children_count_as_cpu_seconds() -> None:
-    user = User()
-    with cpus().used(user):
+def test_threads_and_child_processes_count_as_cpu_seconds() -> None:
+    call = RecordedUsage()
+    with cpus().metered(call):
         thread = threading.Thread(target=lambda: sum(range(3_000_000)))
         thread.start()
         thread.join()
         subprocess.run([sys.executable, "-c", BUSY], check=True)
-    assert user.used["cpu"] > 0.3
+    assert call.used["cpu"] > 0.3
 
 
-def test_a_process_that_lives_on_counts_as_long_as_it_is_watched() -> None:
-    user = User()
+def test_watched_process_counts_while_it_runs() -> None:
+    call = RecordedUsage()
     with subprocess.Popen(
         [sys.executable, "-c", f"{BUSY}print(flush=True)\ninput()"], stdin=PIPE, stdout=PIPE
     ) as child:
         metering.watch(child.pid)
-        with cpus().used(user):
+        with cpus().metered(call):
             assert child.stdout
             child.stdout.readline()
         child.communicate(b"\n")
         metering.forget(child.pid)
-    assert user.used["cpu"] > 0.1
+    assert call.used["cpu"] > 0.1
 
 
 @pytest.mark.parametrize(
@@ -120,27 +120,27 @@ def test_a_process_that_lives_on_counts_as_long_as_it_is_watched() -> None:
         ("NVIDIA GeForce RTX 4090", "gpu-rtx-4090"),
     ],
 )
-def test_a_gpu_is_called_after_its_product(product: str, name: str) -> None:
+def test_gpu_pool_is_named_after_the_product(product: str, name: str) -> None:
     assert gpu_name(product) == name
 
 
-def test_a_device_is_one_pool_for_all_its_models_and_the_cpu_none_of_its_own() -> None:
+def test_device_has_one_pool_and_the_cpu_has_none() -> None:
     pools = Pools()
     one, other = (pools.of("cuda:0", lambda _: "NVIDIA L4") for _ in range(2))
     assert one is other
     assert one
     assert one.name == "gpu-l4"
     assert pools.of("cpu", str) is None
-    assert pools.elsewhere.name == "elsewhere"
+    assert pools.remote.name == "elsewhere"
 
 
-def test_an_operator_may_name_the_pool() -> None:
+def test_configured_pool_name_applies_to_gpu_and_remote() -> None:
     pools = Pools("small")
     gpu = pools.of("cuda:0", lambda _: "NVIDIA L4")
     assert gpu
-    assert {gpu.name, pools.elsewhere.name} == {"small"}
+    assert {gpu.name, pools.remote.name} == {"small"}
 
 
-def test_seconds_are_written_by_pool() -> None:
-    assert written({"cpu": 0.125, "gpu-l4": 0.05}) == "cpu=0.125000,gpu-l4=0.050000"
-    assert not written({})
+def test_usage_is_formatted_by_pool() -> None:
+    assert format_usage({"cpu": 0.125, "gpu-l4": 0.05}) == "cpu=0.125000,gpu-l4=0.050000"
+    assert not format_usage({})

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from experts.host import load_context as host_loading
-from experts.host.active_calls import CallsUnderWay, Step
+from experts.host import load_context
+from experts.host.active_calls import ActiveCalls, ProgressUpdate
 from experts.host.expert import Offer
 from experts.host.handler import Handler, Loader, single
-from experts.host.loaded_model import Loaded
-from experts.host.model_slot import FAILURE_SECONDS, Model, State
+from experts.host.loaded_model import LoadedModel
+from experts.host.model_slot import FAILURE_SECONDS, ModelSlot, State
 from experts.host.models import Limits, Models
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -27,8 +27,8 @@ class Clock:
         return self.now
 
 
-class Loading:
-    """A loader that counts, waits to be let through, and fails as often as told."""
+class ScriptedLoader:
+    """Loader that counts its calls, blocks until released, and fails a given number of times."""
 
     def __init__(self, *, failures: int = 0, error: BaseException | None = None) -> None:
         self.times = 0
@@ -54,35 +54,38 @@ def models(*loaders: tuple[str, str, Loader], clock: Callable[[], float] | None 
         yield opened
 
 
-async def use(model: Model) -> Loaded:
-    async with model.used() as loaded:
+async def use(model: ModelSlot) -> LoadedModel:
+    async with model.use() as loaded:
         return loaded
 
 
-async def test_a_model_is_loaded_once_however_many_ask_at_once() -> None:
-    loading = Loading()
+async def test_concurrent_uses_share_one_load() -> None:
+    loading = ScriptedLoader()
     with models(("task", "m", loading)) as all_models:
         model = all_models.get("task", "m")
-        asking = [asyncio.create_task(use(model)) for _ in range(5)]
+        tasks = [asyncio.create_task(use(model)) for _ in range(5)]
         await asyncio.to_thread(loading.started.wait, 5)
-        assert (model.state, all_models.loaded) == (State.LOADABLE, frozenset())
+        assert State(model.state) is State.LOADABLE
+        assert all_models.loaded == frozenset()
         loading.release.set()
-        handlers = await asyncio.gather(*asking)
+        handlers = await asyncio.gather(*tasks)
         assert len({id(handler) for handler in [*handlers, await use(model)]}) == 1
-        assert (loading.times, model.state, all_models.loaded) == (1, State.READY, frozenset({"m"}))
+        assert loading.times == 1
+        assert State(model.state) is State.READY
+        assert all_models.loaded == {"m"}
 
 
-async def test_who_stops_waiting_does_not_stop_the_load() -> None:
-    loading = Loading()
+async def test_load_continues_when_one_waiter_is_cancelled() -> None:
+    loading = ScriptedLoader()
     with models(("task", "m", loading)) as all_models:
         model = all_models.get("task", "m")
-        impatient, patient = asyncio.create_task(use(model)), asyncio.create_task(use(model))
+        cancelled, waiting = asyncio.create_task(use(model)), asyncio.create_task(use(model))
         await asyncio.to_thread(loading.started.wait, 5)
-        impatient.cancel()
-        await asyncio.wait([impatient])
-        assert impatient.cancelled()
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert cancelled.cancelled()
         loading.release.set()
-        assert await patient
+        assert await waiting
         assert loading.times == 1
 
 
@@ -95,10 +98,10 @@ async def test_who_stops_waiting_does_not_stop_the_load() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_a_failed_load_is_reported_and_not_repeated_at_once(
+async def test_failed_load_is_reported_and_retried_after_a_delay(
     error: BaseException, message: str, remedy: str
 ) -> None:
-    clock, loading = Clock(), Loading(failures=1, error=error)
+    clock, loading = Clock(), ScriptedLoader(failures=1, error=error)
     loading.release.set()
     with models(("task", "m", loading), clock=clock) as all_models:
         model = all_models.get("task", "m")
@@ -110,26 +113,29 @@ async def test_a_failed_load_is_reported_and_not_repeated_at_once(
             assert caught.value.retry_after == timedelta(seconds=FAILURE_SECONDS - waited)
             assert remedy in caught.value.remedy
             assert "secret" not in caught.value.message
-        assert (loading.times, model.state) == (1, State.FAILED)
+        assert loading.times == 1
+        assert State(model.state) is State.FAILED
         clock.now = FAILURE_SECONDS
-        assert (model.state, model.failure) == (State.LOADABLE, None)
+        assert State(model.state) is State.LOADABLE
+        assert model.failure is None
         await use(model)
-        assert (loading.times, model.state) == (2, State.READY)
+        assert loading.times == 2
+        assert State(model.state) is State.READY
 
 
-async def test_models_take_turns_to_load() -> None:
-    first, second = Loading(), Loading()
+async def test_models_load_one_after_the_other() -> None:
+    first, second = ScriptedLoader(), ScriptedLoader()
     with models(("task", "a", first), ("task", "b", second)) as all_models:
-        asking = [asyncio.create_task(use(all_models.get("task", name))) for name in "ab"]
+        tasks = [asyncio.create_task(use(all_models.get("task", name))) for name in "ab"]
         await asyncio.to_thread(first.started.wait, 5)
         second.release.set()
         assert not await asyncio.to_thread(second.started.wait, 0.1)
         first.release.set()
-        await asyncio.gather(*asking)
+        await asyncio.gather(*tasks)
         assert second.times == 1
 
 
-async def test_one_model_for_two_tasks_lives_on_one_thread() -> None:
+async def test_model_with_two_tasks_loads_on_one_thread() -> None:
     def thread(model_id: str, device: str) -> Handler:
         idents.append(threading.get_ident())
         return single(lambda inputs, parameters: inputs)
@@ -137,11 +143,12 @@ async def test_one_model_for_two_tasks_lives_on_one_thread() -> None:
     idents: list[int] = []
     with models(("one", "m", thread), ("two", "m", thread), ("one", "other", thread)) as all_models:
         await all_models.load(["m", "other"])
-    assert (idents[0] == idents[1], idents[0] == idents[2]) == (True, False)
+    assert idents[0] == idents[1]
+    assert idents[0] != idents[2]
 
 
-async def test_an_id_counts_as_loaded_once_it_is_for_every_task() -> None:
-    loading = Loading()
+async def test_model_counts_as_loaded_when_all_its_tasks_are() -> None:
+    loading = ScriptedLoader()
     loading.release.set()
     with models(("one", "m", loading), ("two", "m", loading)) as all_models:
         await use(all_models.get("one", "m"))
@@ -150,8 +157,8 @@ async def test_an_id_counts_as_loaded_once_it_is_for_every_task() -> None:
         assert all_models.loaded == {"m"}
 
 
-async def test_preloading_succeeds_if_any_model_does() -> None:
-    broken, working = Loading(failures=1), Loading()
+async def test_preload_succeeds_if_any_model_loads() -> None:
+    broken, working = ScriptedLoader(failures=1), ScriptedLoader()
     broken.release.set()
     working.release.set()
     with models(("task", "broken", broken), ("task", "working", working)) as all_models:
@@ -161,40 +168,43 @@ async def test_preloading_succeeds_if_any_model_does() -> None:
         assert all_models.changed.is_set()
 
 
-async def test_a_loader_learns_what_it_may_want_to_know_and_tells_how_far_it_is() -> None:
+async def test_loader_sees_its_context_and_reports_progress() -> None:
     started, release = threading.Event(), threading.Event()
-    told: list[host_loading.Loading] = []
+    contexts: list[load_context.LoadContext] = []
 
     def loader(model_id: str, device: str) -> Handler:
-        told.append(host_loading.current())
-        told[0].progress(0.5, "downloading")
+        contexts.append(load_context.current())
+        contexts[0].progress(0.5, "downloading")
         started.set()
         release.wait(5)
         return single(lambda inputs, parameters: inputs)
 
     offers = [offer("task", "m", loader, revision="abc")]
-    with closing(Models(offers, Limits(), places="m=cpu:bf16")) as all_models:
+    with closing(Models(offers, Limits(), placements="m=cpu:bf16")) as all_models:
         model = all_models.get("task", "m")
-        with CallsUnderWay().entered("default", "") as call:
+        with ActiveCalls().track("default", "") as call:
             using = asyncio.create_task(_used(model, call))
             await asyncio.to_thread(started.wait, 5)
-            assert model.loading == call.step == Step(0.5, "downloading")
+            assert model.load_progress == call.latest_progress == ProgressUpdate(0.5, "downloading")
             release.set()
             await using
-        assert model.loading is None
-    first = told[0]
-    assert (first.revision, first.task, first.model_id, first.device) == ("abc", "task", "m", "cpu")
+        assert model.load_progress is None
+    first = contexts[0]
+    assert first.revision == "abc"
+    assert first.task == "task"
+    assert first.model_id == "m"
+    assert first.device == "cpu"
     assert first.dtype == "bfloat16"
-    assert host_loading.current().revision == ""
+    assert load_context.current().revision == ""
 
 
-async def _used(model: Model, call: Any) -> None:
-    async with model.used(call):
+async def _used(model: ModelSlot, call: Any) -> None:
+    async with model.use(call):
         pass
 
 
 class Committed:
-    """A handler that knows its commit."""
+    """A handler that reports its commit."""
 
     revision = "c0ffee"
 
@@ -202,23 +212,24 @@ class Committed:
 
 
 @pytest.mark.parametrize(("card", "revision"), [("", "c0ffee"), ("v1", "v1")])
-async def test_a_model_says_which_commit_was_loaded_where_its_card_does_not(card: str, revision: str) -> None:
+async def test_revision_is_the_loaded_commit_unless_the_card_states_one(card: str, revision: str) -> None:
     def loader(model_id: str, device: str) -> Any:
         return Committed()
 
     with closing(Models([offer("task", "m", loader, revision=card)], Limits())) as all_models:
         model = all_models.get("task", "m")
-        model.check("")
+        model.check_revision("")
         await use(model)
-        model.check(revision)
+        model.check_revision(revision)
         with pytest.raises(FailedPrecondition, match="not other") as caught:
-            model.check("other")
-        assert (model.revision, caught.value.reason) == (revision, "REVISION")
+            model.check_revision("other")
+        assert model.revision == revision
+        assert caught.value.reason == "REVISION"
 
 
-async def test_a_device_that_is_not_there_is_named() -> None:
-    loading = Loading()
-    with closing(Models([offer("task", "m", loading)], Limits(), places="*=cuda")) as all_models:
+async def test_missing_device_is_named_in_the_error() -> None:
+    loading = ScriptedLoader()
+    with closing(Models([offer("task", "m", loading)], Limits(), placements="*=cuda")) as all_models:
         with pytest.raises(FailedPrecondition, match="there is no device cuda") as caught:
             await use(all_models.get("task", "m"))
         assert "EXPERT_DEVICES" in caught.value.remedy

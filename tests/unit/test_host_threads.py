@@ -9,28 +9,28 @@ from contextvars import ContextVar
 
 import pytest
 
-from experts.host.threads import Threads
+from experts.host.threads import ThreadPool
 
-who: ContextVar[str] = ContextVar("who", default="nobody")
+caller: ContextVar[str] = ContextVar("caller", default="unset")
 
 
 @pytest.fixture
-def thread() -> Iterator[Threads]:
-    threads = Threads("test")
+def thread() -> Iterator[ThreadPool]:
+    threads = ThreadPool("test")
     yield threads
     threads.close()
 
 
-async def test_a_function_runs_elsewhere_and_its_result_comes_back(thread: Threads) -> None:
+async def test_function_runs_on_another_thread(thread: ThreadPool) -> None:
     assert await thread.run(threading.get_ident) != threading.get_ident()
 
 
-async def test_a_function_sees_the_context_of_its_caller(thread: Threads) -> None:
-    who.set("me")
-    assert await thread.run(who.get) == "me"
+async def test_function_sees_the_context_of_its_caller(thread: ThreadPool) -> None:
+    caller.set("me")
+    assert await thread.run(caller.get) == "me"
 
 
-async def test_what_is_cancelled_before_its_turn_is_left_out(thread: Threads) -> None:
+async def test_function_cancelled_before_it_starts_is_skipped(thread: ThreadPool) -> None:
     release, ran = threading.Event(), list[str]()
     first = asyncio.create_task(thread.run(release.wait, 5))
     second = asyncio.create_task(thread.run(ran.append, "second"))
@@ -43,7 +43,7 @@ async def test_what_is_cancelled_before_its_turn_is_left_out(thread: Threads) ->
     assert ran == ["third"]
 
 
-async def test_a_caller_is_freed_while_its_function_is_stuck(thread: Threads) -> None:
+async def test_caller_can_be_cancelled_while_its_function_is_stuck(thread: ThreadPool) -> None:
     started, release = threading.Event(), threading.Event()
 
     def stuck() -> None:
@@ -69,7 +69,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyError("k"), MemoryError()], ids=repr)
-async def test_an_error_comes_back_as_it_was(thread: Threads, error: Exception) -> None:
+async def test_error_is_raised_unchanged(thread: ThreadPool, error: Exception) -> None:
     with pytest.raises(type(error)) as caught:
         await thread.run(raising(error))
     assert caught.value is error
@@ -78,32 +78,33 @@ async def test_an_error_comes_back_as_it_was(thread: Threads, error: Exception) 
 @pytest.mark.parametrize(
     "error", [SystemExit(1), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()], ids=repr
 )
-async def test_what_would_end_more_than_the_call_comes_back_as_an_error(thread: Threads, error: BaseException) -> None:
+async def test_control_flow_exceptions_become_runtime_errors(thread: ThreadPool, error: BaseException) -> None:
     with pytest.raises(RuntimeError, match=type(error).__name__) as caught:
         await thread.run(raising(error))
     assert traceback.extract_tb(caught.tb)[-1].name == "function"
 
 
-def test_a_stuck_thread_does_not_keep_the_process_from_ending() -> None:
+def test_stuck_thread_does_not_block_process_exit() -> None:
     program = """
 import asyncio, threading
-from experts.host.threads import Threads
+from experts.host.threads import ThreadPool
 
 async def main():
     started = threading.Event()
     def stuck():
         started.set()
         threading.Event().wait()
-    task = asyncio.create_task(Threads("stuck").run(stuck))
+    task = asyncio.create_task(ThreadPool("stuck").run(stuck))
     await asyncio.to_thread(started.wait)
 
 asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-c", program], timeout=20, check=False, capture_output=True)
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.returncode == 0
+    assert ended.stderr == b""
 
 
-async def test_a_thread_keeps_nothing_of_the_call_it_has_ended(thread: Threads) -> None:
+async def test_thread_releases_arguments_after_the_call(thread: ThreadPool) -> None:
     class Picture:
         pass
 

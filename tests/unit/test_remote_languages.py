@@ -18,7 +18,7 @@ def test_language_of_a_text_is_detected(text: str, tag: str) -> None:
     assert detected(text) == tag
 
 
-def test_source_is_one_of_the_languages_that_the_model_knows() -> None:
+def test_source_is_one_of_the_models_languages() -> None:
     completed = with_source({"text": "Hello"}, {"target_language": "de"}, ["en", "de", "fr"])
     assert completed == {"target_language": "de", "source_language": "en"}
 
@@ -29,5 +29,5 @@ def test_source_of_a_model_for_one_pair_is_the_other_language() -> None:
 
 
 @pytest.mark.parametrize("parameters", [{}, {"source_language": "English", "target_language": "de"}])
-def test_parameters_without_a_lone_target_stay_as_they_are(parameters: dict[str, str]) -> None:
+def test_other_parameters_are_unchanged(parameters: dict[str, str]) -> None:
     assert with_source({"text": "Hello"}, parameters, ["en", "de"]) == parameters

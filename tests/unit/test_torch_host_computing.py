@@ -1,4 +1,4 @@
-"""What the torch modalities share beyond loading: batches, samples, labels, devices."""
+"""Shared code of the torch modalities: batches, sampling, labels, devices."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ pynvml = pytest.importorskip("pynvml")
 
 
 class Patience:
-    """A call that somebody waits for, until so many looks have been taken."""
+    """A call that is cancelled after a number of checks."""
 
     def __init__(self, looks: int = 1_000_000) -> None:
         self._looks = looks
@@ -40,7 +40,7 @@ def length(piece: str) -> int:
     return len(piece)
 
 
-def test_pieces_of_many_items_come_back_in_their_places() -> None:
+def test_results_of_pieces_are_returned_by_item() -> None:
     passes = []
 
     def compute(pieces: Sequence[str]) -> list[str]:
@@ -54,7 +54,7 @@ def test_pieces_of_many_items_come_back_in_their_places() -> None:
     assert call.told == sorted(call.told)
 
 
-def test_pieces_of_another_kind_are_computed_apart() -> None:
+def test_pieces_of_different_kinds_run_in_separate_batches() -> None:
     seen = []
 
     def compute(pieces: Sequence[str]) -> Sequence[str]:
@@ -65,7 +65,7 @@ def test_pieces_of_another_kind_are_computed_apart() -> None:
     assert sorted(map(sorted, seen)) == [["a"], ["b"]]
 
 
-def test_nothing_more_is_computed_once_nobody_waits() -> None:
+def test_cancelled_call_stops_computing() -> None:
     computed: list[str] = []
 
     def compute(pieces: Sequence[str]) -> Sequence[str]:
@@ -85,14 +85,14 @@ def test_rows_are_padded_to_the_longest(*, left: bool, expected: list[list[int]]
     assert batch["attention_mask"].sum(1).tolist() == [2, 1, 3]
 
 
-def test_labels_come_best_first_and_rounded() -> None:
+def test_labels_are_sorted_and_rounded() -> None:
     assert best([0.1, 0.65432, 0.25], ["a", "b", "c"], 2) == [
         {"label": "b", "score": 0.6543},
         {"label": "c", "score": 0.25},
     ]
 
 
-def test_scores_that_are_no_numbers_are_the_models_failure() -> None:
+def test_scores_that_are_not_finite_fail_the_model() -> None:
     with pytest.raises(ModelFailed):
         best([float("nan"), 0.5], ["a", "b"])
 
@@ -107,7 +107,7 @@ class Steady:
         top_k, top_p = 0, None
 
 
-def test_samples_have_the_models_distribution() -> None:
+def test_samples_follow_the_models_distribution() -> None:
     wanted = torch.tensor([0.5, 0.3, 0.2])
     scores = wanted.log().repeat(4000, 1)
     noisy = _sampler(Steady(), Sampling(temperature=1.0))(None, scores)
@@ -115,43 +115,43 @@ def test_samples_have_the_models_distribution() -> None:
     assert [counts[token] / 4000 for token in range(3)] == pytest.approx(wanted.tolist(), abs=0.04)
 
 
-def test_a_colder_sample_keeps_to_the_likeliest() -> None:
+def test_low_temperature_samples_the_most_likely_token() -> None:
     scores = torch.tensor([0.5, 0.3, 0.2]).log().repeat(200, 1)
     noisy = _sampler(Steady(), Sampling(temperature=0.01, seed=3))(None, scores)
     assert set(noisy.argmax(-1).tolist()) == {0}
 
 
-def test_a_full_gpu_is_said_in_words() -> None:
+def test_full_gpu_is_reported_in_plain_text() -> None:
     with pytest.raises(OutOfMemory), computing("org/name"):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """That of a machine with two GPUs, of which the second computed for 37 % of the time."""
+    """Driver library of a machine with two GPUs; the second has a utilization of 37 %."""
     monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
     monkeypatch.setattr("pynvml.nvmlDeviceGetHandleByIndex", lambda index: index)
     monkeypatch.setattr("pynvml.nvmlDeviceGetUtilizationRates", lambda handle: SimpleNamespace(gpu=37 * handle))
     return monkeypatch
 
 
-def test_the_driver_says_how_busy_a_gpu_is(driver: pytest.MonkeyPatch) -> None:
+def test_gpu_utilization_is_read_from_the_driver(driver: pytest.MonkeyPatch) -> None:
     devices = TorchDevices()
-    assert [devices.use(device) for device in ("cuda:0", "cuda:1", "cpu")] == [0, 0.37, None]
+    assert [devices.utilization(device) for device in ("cuda:0", "cuda:1", "cpu")] == [0, 0.37, None]
 
 
 @pytest.mark.parametrize(
     "error", [pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED), ModuleNotFoundError("amdsmi is not installed")]
 )
-def test_a_gpu_whose_driver_does_not_say_has_no_use(driver: pytest.MonkeyPatch, error: Exception) -> None:
+def test_gpu_utilization_is_unknown_without_driver_support(driver: pytest.MonkeyPatch, error: Exception) -> None:
     def refused(handle: int) -> None:
         raise error
 
     driver.setattr("pynvml.nvmlDeviceGetUtilizationRates", refused)
-    assert TorchDevices().use("cuda:0") is None
+    assert TorchDevices().utilization("cuda:0") is None
 
 
-def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_missing_device_error_names_the_present_ones() -> None:
     cpu = device_named("cpu")
     assert dtype_for(cpu, "") == torch.float32
     assert dtype_for(cpu, "bfloat16") == torch.bfloat16
@@ -162,7 +162,7 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize(("capability", "dtype"), [((9, 0), torch.bfloat16), ((7, 5), torch.float16)])
-def test_on_a_gpu_weights_have_half_the_bits(
+def test_gpu_weights_use_half_precision(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], dtype: Any
 ) -> None:
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
@@ -170,7 +170,7 @@ def test_on_a_gpu_weights_have_half_the_bits(
     assert dtype_for(torch.device("cuda:0"), "float32") == torch.float32
 
 
-def test_gradients_are_not_kept() -> None:
+def test_gradients_are_disabled() -> None:
     layer: Any = torch.nn.Linear(2, 2)
     with computing("org/name"):
         assert not layer(torch.ones(1, 2)).requires_grad
@@ -178,7 +178,7 @@ def test_gradients_are_not_kept() -> None:
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    """An untaught language model that never ends by itself."""
+    """An untrained language model that never generates the end token."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
     config = transformers.LlamaConfig(vocab_size=50, **sizes, num_key_value_heads=1, eos_token_id=None)
@@ -189,19 +189,19 @@ def prompt(*rows: list[int]) -> dict[str, Any]:
     return padded([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows], 0, left=True)
 
 
-def test_what_is_generated_is_what_the_model_generates_without_the_prompt(model: Any) -> None:
+def test_generated_text_excludes_the_prompt(model: Any) -> None:
     direct = model.generate(**prompt([3, 4, 5]), max_new_tokens=8, do_sample=False, pad_token_id=0)[0, 3:].tolist()
     assert generated(model, prompt([3, 4, 5]), Patience(), max_new_tokens=8, pad_token_id=0) == [direct]
     both = generated(model, prompt([3, 4, 5], [7] * 9), Patience(), max_new_tokens=8, pad_token_id=0)
     assert both[0] == direct
 
 
-def test_generating_stops_when_nobody_waits(model: Any) -> None:
+def test_cancelled_call_stops_generating(model: Any) -> None:
     (tokens,) = generated(model, prompt([3]), Patience(looks=3), max_new_tokens=40, pad_token_id=0)
     assert len(tokens) == 4
 
 
-def test_a_sample_with_a_seed_is_the_same_in_any_batch(model: Any) -> None:
+def test_seeded_sample_is_independent_of_its_batch(model: Any) -> None:
     def sampled(*rows: list[int]) -> list[list[int]]:
         told = Sampling(temperature=1.0, seed=5)
         return generated(model, prompt(*rows), Patience(), max_new_tokens=12, sampling=told, pad_token_id=0)

@@ -1,4 +1,4 @@
-"""Where models come from, and what is said when they do not."""
+"""Sources of models, and errors when a model is missing."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -54,18 +54,19 @@ def refusal(model_id: str = MODEL, revision: str = "") -> FailedPrecondition:
     return caught.value
 
 
-def test_data_and_safetensors_are_fetched_at_the_commit_of_the_main_branch_and_nothing_else(hub: Hub) -> None:
+def test_only_data_and_safetensors_are_fetched_at_the_main_commit(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     found = snapshot(MODEL)
-    assert (names(found.folder), found.commit) == (NEEDED, "1" * 40)
+    assert names(found.folder) == NEEDED
+    assert found.commit == "1" * 40
 
 
-def test_the_commit_of_the_card_is_what_is_fetched(hub: Hub) -> None:
+def test_commit_of_the_card_is_fetched(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository({}, offers={"anybody": FILES})
     assert snapshot(MODEL, "2" * 40).commit == "2" * 40
 
 
-def test_what_is_here_at_its_commit_is_not_asked_for_again(hub: Hub) -> None:
+def test_cached_commit_is_not_fetched_again(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     snapshot(MODEL, "1" * 40)
     hub.asked.clear()
@@ -73,25 +74,26 @@ def test_what_is_here_at_its_commit_is_not_asked_for_again(hub: Hub) -> None:
     assert hub.asked == []
 
 
-def test_without_a_network_what_was_last_seen_is_taken(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_cached_commit_is_used_without_a_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     snapshot(MODEL)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert snapshot(MODEL).commit == "1" * 40
 
 
-def test_the_commit_of_what_is_here_is_known_without_asking(hub: Hub) -> None:
+def test_cached_commit_is_known_without_a_request(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     assert TorchDevices().commit(MODEL) == ""
     snapshot(MODEL)
     hub.asked.clear()
-    assert (TorchDevices().commit(MODEL), hub.asked) == ("1" * 40, [])
+    assert TorchDevices().commit(MODEL) == "1" * 40
+    assert hub.asked == []
 
 
-def test_a_download_is_told_of_as_it_goes(hub: Hub) -> None:
+def test_download_reports_progress(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     steps: list[tuple[float, str]] = []
-    with load_context.told(load_context.Loading(progress=lambda *step: steps.append(step))), capture_logs() as logs:
+    with load_context.use(load_context.LoadContext(progress=lambda *step: steps.append(step))), capture_logs() as logs:
         snapshot(MODEL)
     assert steps[0] == (0, f"asking {hub.endpoint} for the model")
     assert steps[-1][0] == pytest.approx(1, abs=0.01)
@@ -101,28 +103,26 @@ def test_a_download_is_told_of_as_it_goes(hub: Hub) -> None:
     assert logs[-1]["megabytes"] == 3
 
 
-def test_offline_the_error_says_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_error_names_the_setting(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     error = refusal()
     assert "HF_HUB_OFFLINE" in error.message
     assert "EXPERT_MODELS_URL" in error.remedy
 
 
-def test_a_hub_that_is_not_there_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hub_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     error = refusal()
     assert "http://127.0.0.1:9 cannot be reached" in error.message
 
 
 @pytest.mark.parametrize("revision", ["", "1" * 40])
-def test_a_hub_that_takes_connections_and_says_nothing_is_not_waited_for(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch, revision: str
-) -> None:
+def test_silent_hub_times_out(hub: Hub, monkeypatch: pytest.MonkeyPatch, revision: str) -> None:
     monkeypatch.setattr("experts.torch_host.hub.ANSWER_SECONDS", 0.2)
     steps: list[str] = []
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        load_context.told(load_context.Loading(progress=lambda _, message: steps.append(message))),
+        load_context.use(load_context.LoadContext(progress=lambda _, message: steps.append(message))),
         capture_logs() as logs,
     ):
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -135,7 +135,7 @@ def test_a_hub_that_takes_connections_and_says_nothing_is_not_waited_for(
     ]
 
 
-def test_without_an_answer_what_was_last_seen_is_taken(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_cached_commit_is_used_without_an_answer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     snapshot(MODEL)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -146,7 +146,7 @@ def test_without_an_answer_what_was_last_seen_is_taken(hub: Hub, monkeypatch: py
     ("token", "missing"),
     [("", "there is no token"), ("hf_other", "has not been given access"), ("hf_wrong", "token is not valid")],
 )
-def test_of_a_gated_model_it_is_said_what_is_missing(
+def test_gated_model_error_names_what_is_missing(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str, missing: str
 ) -> None:
     hub.repositories[MODEL] = Repository(FILES, gated=True)
@@ -158,14 +158,14 @@ def test_of_a_gated_model_it_is_said_what_is_missing(
     assert f"{hub.endpoint}/{MODEL}" in error.remedy
 
 
-def test_a_gated_model_is_fetched_with_the_right_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_model_is_fetched_with_a_valid_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.repositories[MODEL] = Repository(FILES, gated=True)
     monkeypatch.setenv("HF_TOKEN", "hf_reader")
     assert names(snapshot(MODEL).folder) == NEEDED
 
 
 @pytest.mark.parametrize("token", ["", "hf_other"])
-def test_a_private_model_is_not_told_from_one_that_does_not_exist(
+def test_private_model_error_equals_that_of_a_missing_one(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     hub.repositories[MODEL] = Repository(FILES, private=True)
@@ -182,7 +182,7 @@ def test_pickles_are_refused(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize(("author", "taken"), [("SFconvertbot", True), ("anybody", False)])
-def test_of_conversions_only_the_hubs_own_are_taken(hub: Hub, author: str, *, taken: bool) -> None:
+def test_only_the_hubs_own_conversions_are_used(hub: Hub, author: str, *, taken: bool) -> None:
     pickled = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
     hub.repositories[MODEL] = Repository(pickled, offers={author: {**pickled, "model.safetensors": b"w"}})
     if taken:
@@ -191,7 +191,7 @@ def test_of_conversions_only_the_hubs_own_are_taken(hub: Hub, author: str, *, ta
         refusal()
 
 
-def test_a_missing_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / MODEL
     folder.mkdir(parents=True)
     (folder / "model-00001-of-00002.safetensors").write_bytes(b"w")
@@ -201,7 +201,7 @@ def test_a_missing_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "model-00002-of-00002.safetensors" in refusal().message
 
 
-def test_a_folder_of_the_operators_comes_first_and_knows_its_commit(
+def test_operators_folder_takes_precedence_with_its_commit(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "models" / MODEL
@@ -210,13 +210,15 @@ def test_a_folder_of_the_operators_comes_first_and_knows_its_commit(
     (folder / METADATA).write_text("a" * 40 + "\netag\n0\n")
     monkeypatch.setenv("EXPERT_MODELS_URL", (tmp_path / "models").as_uri())
     found = snapshot(MODEL)
-    assert (found.folder, found.commit, TorchDevices().commit(MODEL)) == (folder, "a" * 40, "a" * 40)
+    assert found.folder == folder
+    assert found.commit == "a" * 40
+    assert TorchDevices().commit(MODEL) == "a" * 40
     assert hub.asked == []
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """Where models come from, with one in it."""
+    """A bucket with one model."""
     store = MemoryStore()
     for name, content in FILES.items():
         store.put(f"{MODEL}/{name}", content)
@@ -226,12 +228,13 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     return store
 
 
-def test_a_model_may_come_from_a_bucket(bucket: MemoryStore) -> None:
+def test_model_is_fetched_from_a_bucket(bucket: MemoryStore) -> None:
     found = snapshot(MODEL)
-    assert (names(found.folder), found.commit) == (NEEDED, "")
+    assert names(found.folder) == NEEDED
+    assert found.commit == ""
 
 
-def test_a_model_that_is_another_in_the_bucket_is_fetched_anew_and_only_then(bucket: MemoryStore) -> None:
+def test_only_a_changed_bucket_model_is_fetched_again(bucket: MemoryStore) -> None:
     weights = snapshot(MODEL).folder / "model.safetensors"
     first = weights.stat().st_ino
     snapshot(MODEL)
@@ -241,12 +244,12 @@ def test_a_model_that_is_another_in_the_bucket_is_fetched_anew_and_only_then(buc
     assert weights.read_bytes() == b"v" * 3_000_000
 
 
-def test_a_bucket_may_know_the_commit(bucket: MemoryStore) -> None:
+def test_commit_is_read_from_the_bucket(bucket: MemoryStore) -> None:
     bucket.put(f"{MODEL}/{METADATA}", ("a" * 40 + "\netag\n0\n").encode())
     assert snapshot(MODEL).commit == "a" * 40
 
 
-def test_a_bucket_that_cannot_be_read_is_named(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_bucket_is_named(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(url: str) -> MemoryStore:
         raise UnknownConfigurationKeyError
 
@@ -279,7 +282,7 @@ def test_a_bucket_that_cannot_be_read_is_named(bucket: MemoryStore, monkeypatch:
     ],
     ids=range(7),
 )
-def test_of_what_lies_in_a_repository_one_set_of_weights_is_chosen(
+def test_one_set_of_weights_is_selected_from_a_repository(
     files: list[str], variant: str, expected: list[str] | None
 ) -> None:
     assert chosen(files, variant) == (files if expected is None else expected)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.image_size import MOST_PIXELS
-from experts.host.handler import ALONE, Call, Inputs, Media, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image, png, renamed
 from experts.torch_host.devices import computing
 from experts.torch_host.resident import Resident
@@ -26,7 +26,7 @@ class Seen:
 class Drawer(Resident):
     """A network that draws a map of each picture."""
 
-    batching = ALONE
+    batching = UNBATCHED
     suffix = "map"
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Seen:  # noqa: ARG002  # maps have no parameters

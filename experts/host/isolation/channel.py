@@ -1,7 +1,7 @@
-"""Messages between an expert and one worker process: pickled, with pictures, arrays and bytes in shared memory.
+"""Channel between an expert and one worker process: pickled messages, with images, arrays and bytes in shared memory.
 
-The shared memory belongs to one worker and is used again for every message. Pages that are mapped already cost
-nothing, so a decoded picture is copied twice at memory speed instead of travelling through a pipe.
+The shared memory belongs to one worker and is reused for every message. Mapped pages cost nothing, so a decoded image
+is copied twice at memory speed instead of being written to a pipe.
 """
 
 import io
@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from typing import Any
 
 LARGE_BYTES = 16 * 1024
-"""Bytes, arrays and pictures from this size on travel in shared memory."""
+"""Size from which bytes, arrays and images are passed in shared memory."""
 MESSAGE_BYTES = 64 * 1024 * 1024
-"""Longest message without what travels in shared memory: a result of text has no reason to be longer."""
-KEPT_BYTES = 32 * 1024 * 1024
-"""Shared memory that stays allocated between calls."""
+"""Maximum size of a message without its shared memory; text results are smaller."""
+RETAINED_BYTES = 32 * 1024 * 1024
+"""Maximum shared memory that stays allocated between calls."""
 
 _HEADER = struct.Struct("!QQ")
 _STRIP_BYTES = 8 << 20
 _MODES = {"RGB": 3, "RGBA": 4, "L": 1}
-"""Modes of pictures that travel in shared memory, with their bytes per pixel."""
+"""Image modes that are passed in shared memory, with their bytes per pixel."""
 
 
 class MessageTooLong(Exception):
@@ -34,7 +34,7 @@ class MessageTooLong(Exception):
 
 
 def create_memory() -> int:
-    """A descriptor of memory that two processes can share; it has no name in any file system."""
+    """Creates anonymous memory that two processes can share; returns its descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("hugginggpt-isolation")
     with tempfile.TemporaryFile() as file:  # macOS
@@ -60,7 +60,7 @@ class Channel:
 
         Raises:
             OSError: the other process has ended.
-            MessageTooLong: there is too much outside shared memory.
+            MessageTooLong: the message without its shared memory is too long.
         """
         body, parts = _pickled(message)
         if len(body) > MESSAGE_BYTES:
@@ -75,11 +75,11 @@ class Channel:
         self._socket.sendall(_HEADER.pack(len(body), size) + body)
 
     def poll(self, seconds: float) -> bool:
-        """Whether a message comes within so many seconds, or the other process ends."""
+        """Whether a message arrives, or the other process ends, within so many seconds."""
         return bool(self._poll.poll(seconds * 1000))
 
     def receive(self) -> Any:
-        """The next message.
+        """Returns the next message.
 
         Raises:
             EOFError: the other process has ended.
@@ -94,14 +94,14 @@ class Channel:
             return _Unpickler(body, view).load()
 
     def release(self) -> None:
-        """Unmaps shared memory that is too large to keep; its content stays until the other end has read it."""
-        if self._map and len(self._map) > KEPT_BYTES:
+        """Unmaps shared memory above RETAINED_BYTES; its content remains until the other end has read it."""
+        if self._map and len(self._map) > RETAINED_BYTES:
             self._map.close()
             self._map = None
 
     def shrink(self) -> None:
-        """Frees shared memory that is too large to keep, once both ends have done with its content."""
-        if self._map and len(self._map) > KEPT_BYTES:
+        """Frees shared memory above RETAINED_BYTES; neither end may need its content."""
+        if self._map and len(self._map) > RETAINED_BYTES:
             self.release()
             os.ftruncate(self._memory, 0)
 
@@ -112,7 +112,7 @@ class Channel:
         os.close(self._memory)
 
     def _mapped(self, size: int) -> mmap.mmap:
-        """The shared memory, at least so large. The other end may have made it larger or smaller."""
+        """Maps the shared memory with at least so many bytes; the other end may have resized it."""
         actual = os.fstat(self._memory).st_size
         if actual < size:
             actual = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -146,7 +146,7 @@ class _Part:
 
 
 class _Picture:
-    """A picture that goes into shared memory, strip by strip: it is never in memory a third time."""
+    """An image, copied into shared memory in strips to avoid a third copy of it in memory."""
 
     def __init__(self, image: Any) -> None:
         self._image = image
@@ -162,7 +162,7 @@ class _Picture:
 
 
 class _Layout:
-    """What goes into shared memory, and where."""
+    """The parts of a message in shared memory and their positions."""
 
     def __init__(self) -> None:
         self.parts: list[_Part | _Picture] = []
@@ -176,7 +176,7 @@ class _Layout:
         return start, part.size
 
     def is_small(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether an array stays in the message; if not, it is given a place in shared memory."""
+        """Whether an array stays in the message; a large one is placed in shared memory."""
         raw = buffer.raw()
         if raw.nbytes < LARGE_BYTES:
             return True
@@ -185,9 +185,9 @@ class _Layout:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves large bytes, pictures and arrays out of the message, and says where they are in shared memory.
+    """Pickler that replaces large bytes, images and arrays by their positions in shared memory.
 
-    The layout does not know the pickler: in a cycle of references a large picture would outlive its call.
+    The layout has no reference to the pickler, because a reference cycle would keep large images alive after the call.
     """
 
     def __init__(self, file: io.BytesIO, layout: _Layout) -> None:
@@ -195,7 +195,7 @@ class _Pickler(pickle.Pickler):
         self._layout = layout
 
     def persistent_id(self, obj: Any) -> Any:
-        """Where in shared memory the object is; None for one that is pickled."""
+        """Returns the object's position in shared memory; None for an object that is pickled."""
         if type(obj) is bytes:
             return ("bytes", *self._layout.place(_Part(obj))) if len(obj) >= LARGE_BYTES else None
         if _is_large_picture(obj):
@@ -204,7 +204,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what the process at the other end of a socket pair wrote, which runs our own code."""
+    """Unpickler of messages from the process at the other end of the socket pair, which is trusted."""
 
     def __init__(self, body: bytes, memory: memoryview) -> None:
         (count,) = _COUNT.unpack_from(body)
@@ -226,7 +226,7 @@ _COUNT = struct.Struct("!Q")
 
 
 def _is_large_picture(obj: Any) -> bool:
-    pillow = sys.modules.get("PIL.Image")  # an object of a module that is not imported cannot be there
+    pillow = sys.modules.get("PIL.Image")  # not imported: then there are no images
     if pillow is None or not isinstance(obj, pillow.Image):
         return False
     return obj.mode in _MODES and obj.width * obj.height >= LARGE_BYTES
@@ -242,7 +242,7 @@ def _picture(pixels: memoryview, mode: str, size: tuple[int, int], profile: byte
 
 
 def _pickled(message: Any) -> tuple[bytes, Sequence[_Part | _Picture]]:
-    """The message, and what goes into shared memory, in that order."""
+    """Returns the pickled message and its parts for shared memory, in their order there."""
     file = io.BytesIO()
     layout = _Layout()
     _Pickler(file, layout).dump(message)

@@ -1,4 +1,4 @@
-"""One call in one worker process: sends it, watches its limits, and says what its end means."""
+"""Runs one call in one worker process: sends it, enforces its limits, and translates a worker's death to an error."""
 
 import asyncio
 import signal
@@ -19,13 +19,13 @@ from services.common.errors import ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 0.05
-"""How often a call is checked for its limits, and for a caller that has left."""
+POLL_SECONDS = 0.05
+"""Interval at which a call is checked for its limits and for cancellation."""
 
-_SLOW_WALL = 5
-"""A call that has run for so many times the processor time of a slow one is slow, too: it may only wait."""
-_MEMORY_SHARE = 0.5
-"""A worker that crashes with so much of its memory in use is taken to have run out of it."""
+_SLOW_WALL_FACTOR = 5
+"""A call is also slow after so many times the slow processor time in wall time, as it may wait without computing."""
+_OUT_OF_MEMORY_SHARE = 0.5
+"""Share of its memory limit above which a worker's crash counts as running out of memory."""
 
 
 @dataclass(eq=False)
@@ -40,22 +40,22 @@ class Job:
     tenant: str
     background: bool
     call: Call | None
-    """Its progress is reported there; it ends when that is cancelled."""
+    """Receives its progress; the job ends when this call is cancelled."""
     number: int
     worker: Worker | None = None
     error: Exception | None = None
     is_preempted: bool = False
     met_ended_worker: bool = False
-    """Its first worker ended without taking it."""
+    """Whether its first worker ended before it started the call."""
     cpu_at_start: float = 0.0
-    """Processor time its worker had used before."""
+    """Processor time that its worker had used before the call."""
 
     def __post_init__(self) -> None:
         self.assigned = threading.Event()
 
     @property
     def name(self) -> str:
-        """Of its function, which may be a partial one."""
+        """Name of its function, which may be a partial."""
         return str(getattr(getattr(self.function, "func", self.function), "__name__", self.function))
 
     @property
@@ -67,12 +67,12 @@ class Job:
         return self.call is not None and self.call.cancelled
 
 
-class Again(Exception):
-    """The call has to be run by another worker."""
+class RunAgain(Exception):
+    """The call must be run by another worker."""
 
 
 class WorkerError(Exception):
-    """What a worker reported of a call."""
+    """Error of a call, as reported by its worker."""
 
     def __init__(self, error: Exception, *, is_alive: bool) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class WorkerError(Exception):
 
 
 def closed_error() -> ServiceError:
-    return Unavailable("the expert ends", remedy="try again")
+    return Unavailable("the expert is shutting down", remedy="try again")
 
 
 class Exchange:
@@ -88,11 +88,11 @@ class Exchange:
 
     Args:
         job: the call.
-        worker: runs it.
-        limits: for the call.
-        slow_seconds: processor time from which on it is slow.
-        on_slow: called when it becomes so.
-        is_closed: whether the pool has been closed.
+        worker: the worker that runs it.
+        limits: of the call.
+        slow_seconds: processor time from which on the call is slow.
+        on_slow: called when it becomes slow.
+        is_closed: returns whether the pool has been closed.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Exchange:
         self._slow_seconds, self._on_slow, self._is_closed = slow_seconds, on_slow, is_closed
 
     def run(self) -> Any:
-        """The function's result.
+        """Runs the call and returns the function's result.
 
         Raises:
-            Again: it has to be run by another worker.
-            WorkerError: as raised by the function, or the worker's report of it.
+            RunAgain: the call must be run by another worker.
+            WorkerError: the function raised an error.
             InvalidRequest: DECODE_LIMIT or DECODE_CRASH.
         """
         job, worker = self._job, self._worker
@@ -124,7 +124,7 @@ class Exchange:
         try:
             worker.channel.send(message)
             while True:
-                if worker.channel.poll(LOOK_SECONDS):
+                if worker.channel.poll(POLL_SECONDS):
                     reply = worker.channel.receive()
                     if not isinstance(reply, messages.Progress):
                         return self._result(job, reply, time.monotonic() - begun)
@@ -138,7 +138,7 @@ class Exchange:
             raise self._died(job, worker.wait(), killed, time.monotonic() - begun) from None
 
     def _overdue(self, job: Job, seconds: float, limits: Limits) -> BaseException | None:
-        """Marks a call that has become slow; the reason to end it, if there is one."""
+        """Marks the call if it has become slow; returns the error with which it must end, if any."""
         if not job.is_slow and self._is_slow(job, seconds):
             self._on_slow()
         if job.is_cancelled:
@@ -148,10 +148,10 @@ class Exchange:
         return None
 
     def _is_slow(self, job: Job, seconds: float) -> bool:
-        """By its processor time: on a busy machine an ordinary call takes long, too."""
+        """Whether the call is slow, mainly by processor time: on a busy machine ordinary calls take long, too."""
         assert job.worker  # noqa: S101  # it runs
         used = metering.cpu_seconds_of(job.worker.pid) - job.cpu_at_start
-        return used > self._slow_seconds or seconds > _SLOW_WALL * self._slow_seconds
+        return used > self._slow_seconds or seconds > _SLOW_WALL_FACTOR * self._slow_seconds
 
     def _result(self, job: Job, reply: Any, seconds: float) -> Any:
         job.budget.add(reply.cpu_seconds, seconds)
@@ -165,13 +165,13 @@ class Exchange:
         raise WorkerError(reply.error, is_alive=True)
 
     def _died(self, job: Job, exited: Exit, killed: BaseException | None, seconds: float) -> BaseException:
-        """What a worker's death means for the call it ran."""
+        """Returns the error for the call of a worker that has died."""
         if killed is None and not self._is_closed():
             if job.is_preempted:
-                return Again()
-            if exited.status == 0 and not job.met_ended_worker:  # it was about to be replaced when the call came
+                return RunAgain()
+            if exited.status == 0 and not job.met_ended_worker:  # it was being replaced when the call arrived
                 job.met_ended_worker = True
-                return Again()
+                return RunAgain()
         if self._is_closed():
             return closed_error()
         job.budget.add(0.0, seconds)
@@ -184,6 +184,6 @@ class Exchange:
     def _cause(self, job: Job, exited: Exit) -> ServiceError:
         if exited.status == -signal.SIGXCPU:
             return limit_exceeded(PROCESSOR, self._limits, file=job.file, port=job.port)
-        if exited.status == -signal.SIGKILL or exited.peak_bytes > _MEMORY_SHARE * self._limits.memory_bytes:
+        if exited.status == -signal.SIGKILL or exited.peak_bytes > _OUT_OF_MEMORY_SHARE * self._limits.memory_bytes:
             return limit_exceeded(MEMORY, self._limits, file=job.file, port=job.port)
         return crashed(exited.status, file=job.file, port=job.port)

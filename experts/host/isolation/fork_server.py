@@ -1,8 +1,7 @@
-"""A small process that forks worker processes.
+"""Single-threaded process that forks worker processes.
 
-An expert has threads and must not fork. This process has one thread. It imports what workers need, so that a worker
-starts in milliseconds and shares the memory of the imported modules with all others. It ends all workers when the
-expert closes the connection, which the system does for an expert that was killed.
+An expert has threads and must not fork. The fork server imports the modules that workers need, so that a worker starts
+in milliseconds and shares their memory. It kills all workers when the connection to the expert closes.
 """
 
 import array
@@ -19,26 +18,26 @@ import sys
 from contextlib import suppress
 
 COMMAND = struct.Struct("!cq")
-"""FORK with a number that is sent back, or KILL with a process id."""
+"""FORK with a request number, or KILL with a process id."""
 EVENT = struct.Struct("!cqqdq")
-"""FORKED with the number and a process id, or EXITED with a process id, its status as subprocess has it, its seconds
-of processor time and the most bytes it had in memory."""
+"""FORKED with the request number and a process id, or EXITED with a process id, its exit status (as in subprocess),
+its processor time in seconds and its peak resident memory in bytes."""
 FORK, KILL, FORKED, EXITED = b"F", b"K", b"f", b"x"
 SETUP = struct.Struct("!Q")
-"""Length of the pickled setup: the import path, and the names of modules."""
+"""Length of the pickled setup: the import path and the names of modules."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 class ForkServer:
-    """Forks and ends workers as the expert commands, and reports their ends."""
+    """Forks and kills workers on command, and reports their exits."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: set[int] = set()
 
     def serve(self) -> None:
-        """Obeys until the expert closes the connection."""
+        """Executes commands until the expert closes the connection."""
         woken, wake = socket.socketpair()
         wake.setblocking(False)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
@@ -51,7 +50,7 @@ class ForkServer:
                     if key.fileobj is woken:
                         woken.recv(4096)
                         self._report_exits()
-                    elif not self._obey():
+                    elif not self._execute_command():
                         return
 
     def end_all(self) -> None:
@@ -64,14 +63,14 @@ class ForkServer:
             with suppress(ChildProcessError):
                 os.waitpid(worker, 0)
 
-    def _obey(self) -> bool:
+    def _execute_command(self) -> bool:
         message, descriptors = _received(self._control)
         if not message:
             return False
         command, number = COMMAND.unpack(message)
         if command == FORK:
             self._fork(number, *descriptors)
-        elif number in self._workers:  # one that has been reported may be another process by now
+        elif number in self._workers:  # the id of an exited worker may belong to another process
             os.kill(number, signal.SIGKILL)
         return True
 
@@ -94,7 +93,7 @@ class ForkServer:
 
             worker.serve(socket.socket(fileno=connection), memory)
         finally:
-            os._exit(0)  # not the interpreter's teardown, which native threads may not survive
+            os._exit(0)  # skips the interpreter's teardown, which may crash with native threads
 
     def _report_exits(self) -> None:
         with suppress(ChildProcessError):
@@ -109,7 +108,7 @@ class ForkServer:
 
 
 def _received(control: socket.socket) -> tuple[bytes, list[int]]:
-    """A command with its descriptors; empty at the end of the connection."""
+    """Receives a command with its descriptors; empty at the end of the connection."""
     descriptors = array.array("i")
     size = socket.CMSG_SPACE(2 * descriptors.itemsize)
     message, ancillary, _, _ = control.recvmsg(COMMAND.size, size)
@@ -122,7 +121,7 @@ def _received(control: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _end_with_parent() -> None:
-    """Has the system kill this process when the fork server ends, however that ends."""
+    """Requests that the system kill this process when the fork server ends for any reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -134,10 +133,10 @@ def main(descriptor: int) -> None:
     path, modules = pickle.loads(control.recv(length, socket.MSG_WAITALL))  # noqa: S301  # the expert's own
     sys.path[:] = path
     for module in modules:
-        with suppress(ImportError):  # not every installation has every decoder
+        with suppress(ImportError):  # decoders are optional
             importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # a collection in a worker would otherwise write to, and so copy, the memory they share
+    gc.freeze()  # garbage collection in a worker would write to shared pages and so copy them
     server = ForkServer(control)
     try:
         server.serve()

@@ -9,17 +9,17 @@ LIMIT_REASON = "DECODE_LIMIT"
 CRASH_REASON = "DECODE_CRASH"
 
 MEMORY, PROCESSOR, WALL = "memory", "processor time", "time"
-"""What a call can exceed."""
+"""Names of the limits."""
 
 _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one isolated call may use."""
+    """Limits of one isolated call."""
 
     memory_bytes: int = 1280 * _MEBIBYTE
-    """Address space on top of what the worker process has mapped when the call starts."""
+    """Address space in addition to what the worker process has mapped when the call starts."""
     cpu_seconds: float = 60.0
     """Processor time of the worker process, all its threads together."""
     wall_seconds: float = 120.0
@@ -40,7 +40,7 @@ class Budget:
         self.wall_seconds += wall_seconds
 
     def rest(self, limits: Limits) -> Limits:
-        """The limits less what is used."""
+        """Returns the limits minus the time used."""
         return replace(
             limits,
             cpu_seconds=max(0.0, limits.cpu_seconds - self.cpu_seconds),
@@ -49,13 +49,13 @@ class Budget:
 
 
 def limit_exceeded(exceeded: str, limits: Limits, *, file: str, port: str) -> InvalidRequest:
-    """The error of a call that exceeded MEMORY, PROCESSOR or WALL.
+    """Returns the error of a call that exceeded MEMORY, PROCESSOR or WALL.
 
     Args:
         exceeded: which limit.
         limits: as configured.
-        file: the name of the file the call was about, or of the input.
-        port: the input port it came through.
+        file: name of the file, or of the input.
+        port: its input port.
     """
     amount, setting = {
         MEMORY: (f"{limits.memory_bytes // _MEBIBYTE} MiB of memory", "EXPERT_DECODE_MEMORY_BYTES"),
@@ -71,7 +71,7 @@ def limit_exceeded(exceeded: str, limits: Limits, *, file: str, port: str) -> In
 
 
 def crashed(status: int, *, file: str, port: str) -> InvalidRequest:
-    """The error of a call whose worker process died of it; given the exit status as subprocess has it."""
+    """Returns the error of a call whose worker process crashed; the exit status is as in subprocess."""
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     return InvalidRequest(
         f"cannot process {file}: the library that reads it crashed ({how}).",

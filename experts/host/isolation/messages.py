@@ -23,13 +23,13 @@ class Run:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     memory_bytes: int
-    """Address space on top of what is mapped already."""
+    """Address space in addition to what is already mapped."""
     cpu_seconds: float
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the call is."""
+    """Progress of the call."""
 
     fraction: float
     message: str
@@ -50,7 +50,7 @@ class Failed:
     error: Exception
     cpu_seconds: float
     where: tuple[str, ...] = ()
-    """Stack of an error that was not expected."""
+    """Stack trace of an unexpected error."""
 
 
 @dataclass(frozen=True)

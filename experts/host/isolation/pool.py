@@ -17,7 +17,7 @@ import structlog
 from experts.host.devices import resident_bytes
 from experts.host.handler import Call
 from experts.host.isolation import messages
-from experts.host.isolation.exchange import LOOK_SECONDS, Again, Exchange, Job, WorkerError, closed_error
+from experts.host.isolation.exchange import POLL_SECONDS, Exchange, Job, RunAgain, WorkerError, closed_error
 from experts.host.isolation.limits import Budget, Limits
 from experts.host.isolation.processes import ForkServer, Worker
 from experts.host.threads import blocked
@@ -29,7 +29,7 @@ class Pool:
     """Worker processes of one kind.
 
     Args:
-        server: gives the fork server, started again if it has ended.
+        server: returns the fork server, restarted if it has ended.
         limits: for each call.
         size: how many processes.
         slow: how many of them slow calls may occupy.
@@ -77,7 +77,7 @@ class Pool:
 
     @property
     def resident_bytes(self) -> int:
-        """What the workers take of the machine's memory, each with what it shares with others."""
+        """Resident memory of the workers; shared pages count for each of them."""
         return sum(resident_bytes(process_id) for process_id in self.process_ids)
 
     def start(self) -> None:
@@ -110,12 +110,12 @@ class Pool:
         background: bool = False,
         call: Call | None = None,
     ) -> Any:
-        """The function's result; blocks the thread.
+        """Runs the function in a worker and returns its result; blocks the thread.
 
         Args:
             function: importable by its name.
             arguments: what it is called with.
-            file: what the call is about, for errors.
+            file: name of the file, for errors.
             port: the input port of the file, for errors.
             budget: shared with other calls on the same file.
             tenant: of two callers, the one with fewer running calls comes first.
@@ -135,7 +135,7 @@ class Pool:
                 try:
                     result = self._exchange(job, worker).run()
                     is_alive = True
-                except Again:
+                except RunAgain:
                     continue
                 except WorkerError as raised:
                     is_alive = raised.is_alive
@@ -169,7 +169,7 @@ class Pool:
             self._waiting.append(job)
             self._failure = None
             self._dispatch()
-        while not job.assigned.wait(LOOK_SECONDS):
+        while not job.assigned.wait(POLL_SECONDS):
             if job.is_cancelled:
                 with self._lock:
                     if job in self._waiting:
@@ -195,7 +195,7 @@ class Pool:
             worker.close()
 
     def _dispatch(self) -> None:
-        """Gives free workers to waiting calls, and takes some from slow ones if none is left; under the lock."""
+        """Assigns free workers to waiting calls, and preempts slow calls if none is left; under the lock."""
         self._fill()
         while self._idle and self._waiting:
             job = self._next()
@@ -204,17 +204,17 @@ class Pool:
             self._running.append(job)
             job.assigned.set()
         quick = sum(not job.is_slow for job in self._waiting)
-        coming = self._starting + sum(job.is_preempted for job in self._running)
+        expected = self._starting + sum(job.is_preempted for job in self._running)
         slow = sorted(
             (job for job in self._running if job.is_slow and not job.is_preempted), key=lambda job: job.number
         )
-        for job in slow[self._slow :][: max(0, quick - coming)]:
+        for job in slow[self._slow :][: max(0, quick - expected)]:
             job.is_preempted = True
             assert job.worker  # noqa: S101  # it runs
             job.worker.kill()
 
     def _next(self) -> Job:
-        """Quick calls first, unless slow ones have less than their share; interactive ones, and by tenant, in turn."""
+        """Selects a call: quick before slow, except for the share of slow ones; then by priority and tenant."""
         running = Counter(job.tenant for job in self._running)
         share_left = sum(job.is_slow for job in self._running) < self._slow
 
@@ -234,7 +234,7 @@ class Pool:
         worker, failure = None, None
         try:
             worker = Worker(self._server(), self._prepare, self._on_exit)
-        except Exception as error:  # noqa: BLE001  # those who wait must hear of it
+        except Exception as error:  # noqa: BLE001  # reported to the waiting calls
             failure = error
         with self._changed:
             self._starting -= 1
@@ -249,7 +249,7 @@ class Pool:
             self._changed.notify_all()
 
     def _fail(self, failure: Exception) -> None:
-        """No worker can be started: calls fail if there is none at all; the next call tries again. Under the lock."""
+        """Records that no worker can be started; fails waiting calls if there is no other worker; under the lock."""
         log.error("worker process not started", error=str(failure))
         self._failure = failure
         if self._workers:
@@ -260,7 +260,7 @@ class Pool:
         self._waiting.clear()
 
     def _on_exit(self, worker: Worker) -> None:
-        """A worker has ended; one that runs a call is replaced once that has noticed."""
+        """Removes an idle worker that has ended; a busy one is replaced when its call fails."""
         with self._lock:
             if worker in self._idle:
                 self._idle.remove(worker)

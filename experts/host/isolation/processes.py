@@ -1,4 +1,4 @@
-"""The fork server and its workers, as the expert sees them."""
+"""The fork server and its workers, as controlled by the expert."""
 
 import os
 import pickle
@@ -19,15 +19,15 @@ from experts.host.isolation.channel import Channel, create_memory
 from services.common.errors import ModelFailed, ServiceError
 
 START_SECONDS = 60.0
-"""Longest start of the fork server, which imports the decoders, and longest wait for the end of a process."""
+"""Timeout of the start of the fork server, which imports the decoders, and of waits for the end of a process."""
 
 _ROOT = Path(__file__).parents[3]
 _PROGRAM = f"import sys; from {fork_server.__name__} import main; main(int(sys.argv[1]))"
 _ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",  # a thread that exists when a process forks is missing in the new one
+    "OPENBLAS_NUM_THREADS": "1",  # threads do not survive a fork
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",  # each thread's arena would count as 64 MiB of address space
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # memory of one call is used by the next, not given back and zeroed anew
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # reuses memory for the next call instead of returning and zeroing it
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
@@ -38,21 +38,21 @@ class Exit:
     """How a worker ended."""
 
     status: int
-    """As subprocess has it: below 0 a signal."""
+    """As in subprocess: a negative number is a signal."""
     cpu_seconds: float
     peak_bytes: int
-    """Most it ever had in memory."""
+    """Peak resident memory."""
 
 
 NO_FORK_SERVER = Exit(-9, 0.0, 0)
-"""Of a worker whose fork server has ended, and it with that."""
+"""Exit of a worker that ended together with its fork server."""
 
 
 class ForkServer:
-    """The process that forks workers; restarted by making another.
+    """The process that forks workers; to restart it, create another instance.
 
     Args:
-        modules: what it imports before the first fork.
+        modules: imported before the first fork.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": path},
-                start_new_session=True,  # a terminal's Ctrl-C is for the expert alone
+                start_new_session=True,  # the expert handles a terminal's Ctrl-C for it
             )
         self._control = ours
         setup = pickle.dumps((sys.path, tuple(modules)))
@@ -82,7 +82,7 @@ class ForkServer:
         return self._process.pid
 
     def fork(self, connection: int, memory: int) -> int:
-        """The process id of a new worker, which gets both descriptors.
+        """Forks a worker, which receives both descriptors; returns its process id.
 
         Raises:
             OSError: the fork server has ended.
@@ -93,7 +93,7 @@ class ForkServer:
                 socket.send_fds(self._control, [command], [connection, memory])
             try:
                 process_id = self._forked.get(timeout=START_SECONDS)
-            except Empty:  # a late answer would be taken for that to the next command
+            except Empty:  # a late answer would be mistaken for the answer to the next command
                 self._process.kill()
                 raise TimeoutError(f"the fork server did not answer within {START_SECONDS:g} s") from None
         if process_id < 0:
@@ -101,7 +101,7 @@ class ForkServer:
         return process_id
 
     def on_exit(self, process_id: int, callback: Callable[[Exit], None]) -> None:
-        """Calls back once a worker has ended, at once if it has."""
+        """Calls back when a worker has ended, immediately if it already has."""
         with self._lock:
             exited = self._early.pop(process_id, None if self.is_alive else NO_FORK_SERVER)
             if exited is None:
@@ -110,11 +110,11 @@ class ForkServer:
             callback(exited)
 
     def kill(self, process_id: int) -> None:
-        with self._sending, suppress(OSError):  # it has ended, and all workers with it
+        with self._sending, suppress(OSError):  # the fork server has ended, and all workers with it
             self._control.sendall(fork_server.COMMAND.pack(fork_server.KILL, process_id))
 
     def close(self) -> None:
-        """Ends all workers, waits until they have ended."""
+        """Ends all workers and waits until they have ended."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         try:
@@ -153,13 +153,13 @@ class Worker:
     """One worker process, from its start to its end.
 
     Args:
-        server: forks it.
-        prepare: what it does before its first call.
-        on_exit: called once it has ended.
+        server: the fork server that forks it.
+        prepare: function to run before its first call.
+        on_exit: called when it has ended.
 
     Raises:
-        ServiceError: as raised by what it prepares.
-        ModelFailed: it ended meanwhile.
+        ServiceError: as raised by the prepare function.
+        ModelFailed: it ended during the preparation.
         OSError: the fork server has ended.
     """
 
@@ -181,16 +181,16 @@ class Worker:
         self._prepare(prepare)
 
     def kill(self) -> None:
-        """Ends it, whatever it is doing."""
+        """Kills the process."""
         self._server.kill(self.pid)
 
     def close(self) -> None:
-        """Ends it, and the connection to it."""
+        """Kills the process and closes the channel."""
         self.kill()
         self.channel.close()
 
     def wait(self) -> Exit:
-        """How it ended."""
+        """Waits for the process and returns how it ended."""
         self.ended.wait(START_SECONDS)
         return self.exit or NO_FORK_SERVER
 
@@ -209,7 +209,7 @@ class Worker:
         if isinstance(error, ServiceError | ModuleNotFoundError):
             raise error
         cause = type(error).__name__ if error else f"it ended with status {self.wait().status}"
-        raise ModelFailed(f"a worker process could not start: {cause}", remedy="look at the log of the expert")
+        raise ModelFailed(f"cannot start a worker process: {cause}", remedy="see the log of the expert")
 
     def _exited(self, exited: Exit) -> None:
         metering.forget(self.pid, exited.cpu_seconds)

@@ -1,4 +1,4 @@
-"""The worker processes of this process: one fork server, one pool for decoding, and pools of engines."""
+"""Worker processes of this expert: one fork server, one pool for decoding, and one pool per engine."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SLOW_SECONDS = 1.0
-"""From when on a call is slow: nearly all ordinary files are decoded in a tenth of that."""
+"""Processor time from which a call counts as slow; nearly all ordinary files are decoded in a tenth of it."""
 
 MODULES = (
     "experts.host.isolation.worker",
@@ -35,23 +35,23 @@ MODULES = (
     "soundfile",
     "av",
 )
-"""What the fork server imports; those that are not installed are left out."""
+"""Modules that the fork server imports, if they are installed."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """How many worker processes there are, and what one call may use."""
+    """Number of worker processes and limits of one call."""
 
     workers: int = 3
     slow_workers: int = 1
     engine_workers: int = 2
     limits: Limits = field(default_factory=Limits)
     modules: Sequence[str] = ()
-    """What the fork server imports besides the decoders."""
+    """Modules that the fork server imports in addition to the decoders."""
 
 
 class _Runtime:
-    """The processes that were started, and how many users they have."""
+    """The started processes and the number of their users."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -107,11 +107,11 @@ def configure(configuration: Configuration) -> None:
 
 @contextmanager
 def running(configuration: Configuration, *, ahead: bool) -> Iterator[None]:
-    """Worker processes are there for as long as the block lasts.
+    """Provides worker processes within the block.
 
     Args:
         configuration: how they are started.
-        ahead: start them now, in the background, instead of for the first call.
+        ahead: whether to start them now, in the background, instead of at the first call.
     """
     configure(configuration)
     with _runtime.lock:
@@ -130,7 +130,7 @@ def running(configuration: Configuration, *, ahead: bool) -> Iterator[None]:
 
 @contextmanager
 def in_call(call: Call) -> Iterator[None]:
-    """Isolated calls within the block belong to a call of the expert: they end when it is cancelled."""
+    """Ends isolated calls made within the block when the given call of the expert is cancelled."""
     token = _call.set(call)
     try:
         yield
@@ -139,17 +139,17 @@ def in_call(call: Call) -> Iterator[None]:
 
 
 def isolated(function: Callable[..., T], *arguments: Any, file: str, port: str = "", budget: Budget | None = None) -> T:
-    """Runs a function in a worker process, within the limits; in a worker process in place.
+    """Runs a function in a worker process within the limits; inside a worker process, runs it in place.
 
     Args:
         function: importable by its name.
-        arguments: what it is called with; large bytes, pictures and arrays travel in shared memory.
-        file: the name of the file that it reads, for errors.
-        port: the input port of the file, for errors.
+        arguments: its positional arguments; large bytes, images and arrays are passed in shared memory.
+        file: name of the file that it reads, for errors.
+        port: input port of the file, for errors.
         budget: shared with other calls on the same file.
 
     Raises:
-        InvalidRequest: DECODE_LIMIT, it exceeded a limit; DECODE_CRASH, the worker died of it.
+        InvalidRequest: DECODE_LIMIT, it exceeded a limit; DECODE_CRASH, it crashed the worker.
         Exception: as raised by the function.
     """
     if is_worker():
@@ -165,7 +165,7 @@ def run_in(
     port: str = "",
     budget: Budget | None = None,
 ) -> T:
-    """As `isolated`, in a pool of one's own."""
+    """As `isolated`, in the given pool."""
     current = call_context.current()
     result: T = pool.run(
         function,
@@ -181,12 +181,18 @@ def run_in(
 
 
 def current_limits() -> Limits:
-    """The limits of one isolated call."""
+    """Returns the limits of one isolated call."""
     return _runtime.configuration.limits
 
 
 def engine_pool(prepare: Callable[..., Any], *arguments: Any, slow_seconds: float) -> Pool:
-    """A pool whose workers load an engine once; given what loads it, in each of them."""
+    """Returns a pool whose workers each load an engine once.
+
+    Args:
+        prepare: loads the engine; called in each worker.
+        arguments: its positional arguments.
+        slow_seconds: processor time from which a call counts as slow.
+    """
     with _runtime.lock:
         configuration = _runtime.configuration
         pool = Pool(
@@ -201,10 +207,10 @@ def engine_pool(prepare: Callable[..., Any], *arguments: Any, slow_seconds: floa
     return pool
 
 
-def _forget_in_child() -> None:
-    """A forked process has none of the threads that its parent's pools need."""
+def _reset_in_child() -> None:
+    """Resets the runtime in a forked process, which lacks the threads of its parent's pools."""
     global _runtime  # noqa: PLW0603
     _runtime = _Runtime()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,21 +1,21 @@
-"""A plain function as a model, run in a worker process."""
+"""Handler of a plain function that runs in a worker process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Media, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Media, Outputs, Parameters
 from experts.host.isolation.runtime import isolated
 
 
 @dataclass(frozen=True)
-class IsolatedSingle:
-    """A function of inputs and parameters as a Handler; its calls run next to each other."""
+class IsolatedFunctionHandler:
+    """Handler of a function of inputs and parameters; its calls run concurrently in worker processes."""
 
     function: Callable[[Inputs, Parameters], Outputs]
     port: str
     """The input port of its file."""
-    batching: Batching = ALONE
+    batching: Batching = UNBATCHED
     concurrent: bool = True
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -35,13 +35,13 @@ class IsolatedSingle:
 
 
 def isolated_single(function: Callable[[Inputs, Parameters], Outputs], *, port: str) -> Handler:
-    """Adapts a function that is importable by its name, or a partial of one.
+    """Adapts a function to a Handler that runs it in worker processes.
 
     Args:
-        function: called in a worker process.
-        port: the input port of the file that it reads.
+        function: importable by its name, or a partial of such a function.
+        port: input port of the file that it reads.
     """
-    return IsolatedSingle(function, port)
+    return IsolatedFunctionHandler(function, port)
 
 
 def _file(inputs: Inputs, port: str) -> str:

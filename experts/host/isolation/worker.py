@@ -19,7 +19,7 @@ from experts.host.threads import sendable
 from services.common.errors import ServiceError
 
 GROWTH_BYTES = 192 * 1024 * 1024
-"""A worker that keeps so much more memory after a call than before its first ends, and is replaced."""
+"""Growth of resident memory since before its first call after which a worker ends and is replaced."""
 
 _STATM, _STATUS, _OOM_SCORE = (Path("/proc/self") / name for name in ("statm", "status", "oom_score_adj"))
 _UNLIMITED = resource.RLIM_INFINITY
@@ -29,12 +29,12 @@ _channel: Channel | None = None
 
 
 def is_worker() -> bool:
-    """Whether this process is a worker: an isolated call from within one runs in place."""
+    """Whether this process is a worker, in which isolated calls run in place."""
     return _channel is not None
 
 
 def report_progress(fraction: float, message: str = "") -> None:
-    """Reports how far the call in this worker is; does nothing in other processes."""
+    """Reports the progress of the call in this worker; does nothing in other processes."""
     if _channel:
         _channel.send(messages.Progress(fraction, message))
 
@@ -44,13 +44,13 @@ def serve(connection: socket.socket, memory: int) -> None:
     global _channel  # noqa: PLW0603  # set once, when the process becomes a worker
     _channel = channel = Channel(connection, memory)
     with suppress(OSError):  # another system, or not allowed
-        _OOM_SCORE.write_text("500", encoding="ascii")  # if memory is short, the system ends a worker first
+        _OOM_SCORE.write_text("500", encoding="ascii")  # if memory is short, the system kills workers first
     with suppress(EOFError, OSError):
         prepare: messages.Prepare = channel.receive()
         _answer(channel, prepare.function or _do_nothing, prepare.arguments, _Memory(None))
         start_bytes = resident_bytes()
         while True:
-            peak_bytes = _peak_bytes()  # not while a call waits for it
+            peak_bytes = _peak_bytes()  # measured here so that no call waits for it
             call: messages.Run = channel.receive()
             with _Memory(call.memory_bytes, peak_bytes) as memory_limit:
                 _limit_processor(time.process_time() + call.cpu_seconds)
@@ -66,8 +66,8 @@ class _Memory:
     """A limit on this process's address space.
 
     Args:
-        extra_bytes: on top of what is mapped; None: no limit, as on systems that do not tell what is mapped.
-        peak_bytes: the most address space that earlier calls took.
+        extra_bytes: in addition to what is mapped; None: no limit, as on systems without /proc.
+        peak_bytes: peak address space of earlier calls.
     """
 
     def __init__(self, extra_bytes: int | None, peak_bytes: int = 0) -> None:
@@ -84,7 +84,7 @@ class _Memory:
         self._set(_UNLIMITED)
 
     def explains(self, error: BaseException) -> bool:
-        """Whether the limit is the cause of an error; decoders may report it as damage to the file."""
+        """Whether the limit caused an error; decoders may report it as a corrupted file."""
         if isinstance(error, MessageTooLong) or is_out_of_memory(error):
             return True
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
@@ -97,11 +97,11 @@ class _Memory:
 
 
 def _answer(channel: Channel, function: Callable[..., Any], arguments: tuple[Any, ...], memory: _Memory) -> bool:
-    """Runs a function and sends its result or error; whether the worker has to be replaced."""
+    """Runs a function and sends its result or error; returns whether the worker must be replaced."""
     begun = time.process_time()
     try:
         channel.send(messages.Done(function(*arguments), time.process_time() - begun))
-    except BaseException as error:  # noqa: BLE001  # the caller must get it
+    except BaseException as error:  # noqa: BLE001  # reported to the caller
         if memory.explains(error):
             reply: Any = messages.OutOfMemory(time.process_time() - begun)
         else:
@@ -124,7 +124,7 @@ def _send_error(channel: Channel, reply: Any) -> None:
 
 
 def _limit_processor(seconds: float | None) -> None:
-    """Has the system end this process once it has used so much processor time."""
+    """Limits the processor time of this process; the system ends it at the limit."""
     limit = _UNLIMITED if seconds is None else math.ceil(seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, _UNLIMITED))
 
@@ -137,7 +137,7 @@ def _has_grown(start_bytes: int) -> bool:
 
 
 def _peak_bytes() -> int:
-    """The most address space this process ever had; 0 where the system does not tell."""
+    """Returns the peak address space of this process; 0 on systems without /proc."""
     if not _STATUS.exists():
         return 0
     lines = _STATUS.read_text(encoding="ascii").splitlines()
@@ -145,4 +145,4 @@ def _peak_bytes() -> int:
 
 
 def _do_nothing() -> None:
-    """What a worker prepares that needs nothing."""
+    """Prepare function of a worker that needs no preparation."""

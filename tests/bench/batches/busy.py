@@ -11,7 +11,7 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experts.host.batch_composer import QUIET_SECONDS
+from experts.host.batch_composer import INTERACTIVE_IDLE_SECONDS
 from protos.hugginggpt.v1.batch_pb2 import NewItem
 from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest
 from protos.hugginggpt.v1.plan_pb2 import Plan
@@ -43,7 +43,7 @@ async def rows() -> list[Row]:
         ):
             people = Asker(channel, "dense", task=TASK)
             await people.in_turn(10)
-            await asyncio.sleep(QUIET_SECONDS)  # until then the expert keeps batches small, for people
+            await asyncio.sleep(INTERACTIVE_IDLE_SECONDS)  # until then the expert keeps batches small, for people
             background = Asker(channel, "dense", task=TASK, background=True)
             measured, rate = await _compared(asked, background)
             paced = await per_second(people.ask, callers=CALLERS, count=ITEMS)

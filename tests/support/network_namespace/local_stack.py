@@ -50,8 +50,8 @@ def told_of_the_world(home: Path) -> dict[str, str]:
     served = home / "served.json"
     served.write_text(json.dumps({"servers": [SERVED]}))
     known = RemoteSettings()
-    model_facts.keep(
-        home / "remote" / "cards.json", f"{known.hub} {known.providers} {known.per_task}", model_facts.shipped()
+    model_facts.write_cache(
+        home / "remote" / "cards.json", f"{known.hub} {known.providers} {known.per_task}", model_facts.bundled_models()
     )
     return {
         "LLM_BASE_URL": f"http://{OUTSIDE}:8000/v1",
