@@ -1,4 +1,4 @@
-"""A collector that is away, silent or too slow costs telemetry, and nothing else."""
+"""A collector that is absent, silent or too slow loses telemetry and affects nothing else."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 
 RUNS, AT_ONCE = 60, 8
 FULL = {"OTEL_BSP_MAX_QUEUE_SIZE": "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}
-"""Settings of a queue that is full after a run."""
+"""Settings with which the export queue is full after one run."""
 
-Away = Callable[[], AbstractContextManager[Mapping[str, str]]]
+CollectorFactory = Callable[[], AbstractContextManager[Mapping[str, str]]]
 
 
 @contextmanager
@@ -72,11 +72,11 @@ async def _ended(stub: Any, permits: asyncio.Semaphore) -> None:
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
-@pytest.mark.parametrize("away", [never_answers, refuses, is_full, is_nonsense])
+@pytest.mark.parametrize("collector", [never_answers, refuses, is_full, is_nonsense])
 async def test_unavailable_collector_fails_no_run_and_does_not_delay_shutdown(
-    away: Away, cast: Cast, peers: dict[str, str], tmp_path: Path
+    collector: CollectorFactory, cast: Cast, peers: dict[str, str], tmp_path: Path
 ) -> None:
     cast.plan(task(1), task(2, text=ref(1)), END)
     async with processes(100) as start:
-        with away() as settings:
+        with collector() as settings:
             await run_and_stop(start, {**apart(peers, tmp_path / "journal.sqlite"), **settings})

@@ -1,4 +1,4 @@
-"""What is observed of calls between real servers and clients, and that observing them changes nothing."""
+"""Traces of calls between real servers and clients, and that tracing does not change the calls."""
 
 import asyncio
 import gc
@@ -26,19 +26,19 @@ EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 INFER, PROGRESS = "hugginggpt.v1.ExpertService/Infer", "hugginggpt.v1.ExpertService/Progress"
 STARTED = pb.ProgressEvent(call_id="started")
 HANG_SECONDS = 15
-"""Less than the deadline of any call here, so that it is not the deadline that ends a call."""
+"""Less than the deadline of the calls, so that a passing test proves their cancellation."""
 
 
-class Waiting(rpc.ExpertServiceServicer):
-    """Answers when told to, and tells when its caller has gone."""
+class BlockingExpert(rpc.ExpertServiceServicer):
+    """Answers when `answer` is set; sets `cancelled_event` when its call is cancelled."""
 
     def __init__(self) -> None:
-        self.begun, self.answer, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.started, self.answer, self.cancelled_event = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.error: errors.ServiceError | None = None
-        self.within = trace.INVALID_SPAN_CONTEXT
+        self.span_context = trace.INVALID_SPAN_CONTEXT
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        self.within = trace.get_current_span().get_span_context()
+        self.span_context = trace.get_current_span().get_span_context()
         await self._wait()
         if self.error:
             raise self.error
@@ -53,47 +53,49 @@ class Waiting(rpc.ExpertServiceServicer):
         return pb.DescribeResponse()
 
     async def _wait(self) -> None:
-        self.begun.set()
+        self.started.set()
         try:
             await self.answer.wait()
         except asyncio.CancelledError:
-            self.left.set()
+            self.cancelled_event.set()
             raise
 
 
 @pytest.fixture
-async def expert() -> Waiting:
-    return Waiting()
+async def expert() -> BlockingExpert:
+    return BlockingExpert()
 
 
 @pytest.fixture
-async def stub(traces: Kept, expert: Waiting, serve: Serve) -> AsyncIterator[Any]:
+async def stub(traces: Kept, expert: BlockingExpert, serve: Serve) -> AsyncIterator[Any]:
     async with asyncio.timeout(20):
         yield rpc.ExpertServiceStub(await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT))
 
 
-def told(span: ReadableSpan) -> tuple[trace.SpanKind, object, object]:
+def facts(span: ReadableSpan) -> tuple[trace.SpanKind, object, object]:
     attributes = span.attributes or {}
     return span.kind, attributes["rpc.response.status_code"], attributes.get("error.type")
 
 
-async def ends(traces: Kept, name: str) -> dict[trace.SpanKind, ReadableSpan]:
-    """The spans of one call at both ends, once both have ended."""
+async def spans_by_kind(traces: Kept, name: str) -> dict[trace.SpanKind, ReadableSpan]:
+    """The client's and the server's span of one call, once both have ended."""
     return {span.kind: span for span in await traces.ended(name, 2)}
 
 
-async def test_client_and_server_spans_of_a_call_are_in_one_trace(stub: Any, expert: Waiting, traces: Kept) -> None:
+async def test_client_and_server_spans_of_a_call_are_in_one_trace(
+    stub: Any, expert: BlockingExpert, traces: Kept
+) -> None:
     expert.answer.set()
-    with trace.get_tracer("test").start_as_current_span("above") as above:
+    with trace.get_tracer("test").start_as_current_span("above") as parent:
         await stub.Infer(pb.InferRequest(), timeout=5)
-    spans = await ends(traces, INFER)
+    spans = await spans_by_kind(traces, INFER)
     client, server = spans[trace.SpanKind.CLIENT], spans[trace.SpanKind.SERVER]
     assert server.parent
     assert client.context
-    assert client.parent == above.get_span_context()
+    assert client.parent == parent.get_span_context()
     assert server.parent.span_id == client.context.span_id
-    assert server.context == expert.within
-    assert {span.context.trace_id for span in spans.values() if span.context} == {above.get_span_context().trace_id}
+    assert server.context == expert.span_context
+    assert {span.context.trace_id for span in spans.values() if span.context} == {parent.get_span_context().trace_id}
     assert dict(server.attributes or {}) == {
         "rpc.system.name": "grpc",
         "rpc.method": INFER,
@@ -102,7 +104,7 @@ async def test_client_and_server_spans_of_a_call_are_in_one_trace(stub: Any, exp
     assert (client.end_time or 0) >= (server.end_time or 0) > (server.start_time or 0) >= (client.start_time or 0)
 
 
-async def test_traced_call_has_trailing_metadata(stub: Any, expert: Waiting) -> None:
+async def test_traced_call_has_trailing_metadata(stub: Any, expert: BlockingExpert) -> None:
     expert.answer.set()
     call = stub.Infer(pb.InferRequest(), timeout=5)
     await call
@@ -111,31 +113,31 @@ async def test_traced_call_has_trailing_metadata(stub: Any, expert: Waiting) -> 
     assert call.done()
 
 
-async def cancelled(call: Any, expert: Waiting) -> None:
+async def awaiting_task_cancelled(call: Any, expert: BlockingExpert) -> None:
     task = asyncio.ensure_future(call)
-    await expert.begun.wait()
+    await expert.started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def called_off(call: Any, expert: Waiting) -> None:
+async def call_cancelled(call: Any, expert: BlockingExpert) -> None:
     task = asyncio.ensure_future(call)
-    await expert.begun.wait()
+    await expert.started.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def timed_out(call: Any, expert: Waiting) -> None:
+async def timeout_expired(call: Any, expert: BlockingExpert) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(None) as limit:
-            task = asyncio.create_task(_when(expert.begun, lambda: limit.reschedule(0)))
+            task = asyncio.create_task(_after(expert.started, lambda: limit.reschedule(0)))
             await call
     await task
 
 
-async def beside_a_failure(call: Any, expert: Waiting) -> None:
+async def sibling_task_failed(call: Any, expert: BlockingExpert) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -145,38 +147,38 @@ async def beside_a_failure(call: Any, expert: Waiting) -> None:
     with pytest.raises(ExceptionGroup):
         async with asyncio.TaskGroup() as group:
             group.create_task(await_call())
-            group.create_task(_when(expert.begun, fail))
+            group.create_task(_after(expert.started, fail))
 
 
-async def _when(event: asyncio.Event, then: Callable[[], None]) -> None:
+async def _after(event: asyncio.Event, then: Callable[[], None]) -> None:
     await event.wait()
     then()
 
 
-@pytest.mark.parametrize("leave", [cancelled, called_off, timed_out, beside_a_failure])
+@pytest.mark.parametrize("leave", [awaiting_task_cancelled, call_cancelled, timeout_expired, sibling_task_failed])
 async def test_abandoned_call_is_cancelled_at_the_server(
-    leave: Callable[[Any, Waiting], Awaitable[None]], stub: Any, expert: Waiting, traces: Kept
+    leave: Callable[[Any, BlockingExpert], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: Kept
 ) -> None:
     await leave(stub.Infer(pb.InferRequest(), timeout=3600), expert)
     async with asyncio.timeout(HANG_SECONDS):
-        await expert.left.wait()
-    for span in (await ends(traces, INFER)).values():
-        assert told(span)[1] == "CANCELLED"
+        await expert.cancelled_event.wait()
+    for span in (await spans_by_kind(traces, INFER)).values():
+        assert facts(span)[1] == "CANCELLED"
 
 
-async def broken_off(stub: Any) -> None:
+async def loop_left(stub: Any) -> None:
     async for event in stub.Progress(pb.ProgressRequest(), timeout=3600):
         assert event == STARTED
         break
 
 
-async def closed(stub: Any) -> None:
+async def iterator_closed(stub: Any) -> None:
     events = aiter(stub.Progress(pb.ProgressRequest(), timeout=3600))
     assert await anext(events) == STARTED
     await events.aclose()
 
 
-async def read_and_cancelled(stub: Any) -> None:
+async def reading_task_cancelled(stub: Any) -> None:
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     assert await call.read() == STARTED
     task = asyncio.ensure_future(call.read())
@@ -186,89 +188,95 @@ async def read_and_cancelled(stub: Any) -> None:
         await task
 
 
-async def read_and_called_off(stub: Any) -> None:
+async def read_call_cancelled(stub: Any) -> None:
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     assert await call.read() == STARTED
     call.cancel()
 
 
-async def forgotten(stub: Any) -> None:
+async def call_dropped(stub: Any) -> None:
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     assert await call.read() == STARTED
 
 
-@pytest.mark.parametrize("leave", [broken_off, closed, read_and_cancelled, read_and_called_off, forgotten])
+@pytest.mark.parametrize(
+    "leave", [loop_left, iterator_closed, reading_task_cancelled, read_call_cancelled, call_dropped]
+)
 async def test_abandoned_stream_is_cancelled_at_the_server(
-    leave: Callable[[Any], Awaitable[None]], stub: Any, expert: Waiting, traces: Kept
+    leave: Callable[[Any], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: Kept
 ) -> None:
-    gc.disable()  # the collector is not what ends it
+    gc.disable()  # garbage collection must not be what ends the stream
     try:
         await leave(stub)
         async with asyncio.timeout(HANG_SECONDS):
-            await expert.left.wait()
+            await expert.cancelled_event.wait()
     finally:
         gc.enable()
-    for span in (await ends(traces, PROGRESS)).values():
-        assert told(span)[1] == "CANCELLED"
+    for span in (await spans_by_kind(traces, PROGRESS)).values():
+        assert facts(span)[1] == "CANCELLED"
 
 
 @pytest.mark.parametrize("read", ["iterated", "read"])
-async def test_traced_stream_can_be_iterated_and_read(stub: Any, expert: Waiting, traces: Kept, read: str) -> None:
+async def test_traced_stream_can_be_iterated_and_read(
+    stub: Any, expert: BlockingExpert, traces: Kept, read: str
+) -> None:
     expert.answer.set()
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     if read == "iterated":
         assert await anext(aiter(call)) == STARTED
-        assert [event async for event in call] == []  # goes on where it was left
+        assert [event async for event in call] == []  # continues the iteration
     else:
         assert [await call.read(), await call.read()] == [STARTED, grpc.aio.EOF]
-    assert {told(span)[1] for span in (await ends(traces, PROGRESS)).values()} == {"OK"}
+    assert {facts(span)[1] for span in (await spans_by_kind(traces, PROGRESS)).values()} == {"OK"}
 
 
-async def test_deadline_ends_both_spans(stub: Any, expert: Waiting, traces: Kept) -> None:
+async def test_deadline_ends_both_spans(stub: Any, expert: BlockingExpert, traces: Kept) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Infer(pb.InferRequest(), timeout=0.1)
-    await expert.left.wait()
-    for span in (await ends(traces, INFER)).values():
-        assert told(span)[1:] == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
+    await expert.cancelled_event.wait()
+    for span in (await spans_by_kind(traces, INFER)).values():
+        assert facts(span)[1:] == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
         assert span.status.status_code is trace.StatusCode.ERROR
 
 
 @pytest.mark.parametrize(
-    ("error", "servers_fault"), [(errors.NotFound("no such model"), None), (errors.ModelFailed("nan"), "INTERNAL")]
+    ("error", "server_error_type"), [(errors.NotFound("no such model"), None), (errors.ModelFailed("nan"), "INTERNAL")]
 )
 async def test_spans_have_the_status_but_not_the_message_of_an_error(
-    error: errors.ServiceError, servers_fault: str | None, stub: Any, expert: Waiting, traces: Kept
+    error: errors.ServiceError, server_error_type: str | None, stub: Any, expert: BlockingExpert, traces: Kept
 ) -> None:
     expert.error = error
     expert.answer.set()
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Infer(pb.InferRequest(), timeout=5)
-    spans = await ends(traces, INFER)
+    spans = await spans_by_kind(traces, INFER)
     code = error.code.name
-    assert told(spans[trace.SpanKind.CLIENT]) == (trace.SpanKind.CLIENT, code, code)
-    assert told(spans[trace.SpanKind.SERVER]) == (trace.SpanKind.SERVER, code, servers_fault)
+    assert facts(spans[trace.SpanKind.CLIENT]) == (trace.SpanKind.CLIENT, code, code)
+    assert facts(spans[trace.SpanKind.SERVER]) == (trace.SpanKind.SERVER, code, server_error_type)
     assert not any(error.message in span.to_json() for span in spans.values())
 
 
-async def test_remote_trace_is_continued_and_sampled_like_its_parent(stub: Any, expert: Waiting, traces: Kept) -> None:
+async def test_remote_trace_is_continued_and_sampled_like_its_parent(
+    stub: Any, expert: BlockingExpert, traces: Kept
+) -> None:
     expert.answer.set()
     for number, flags in ((7, 0), (9, 1)):
-        above = trace.SpanContext(number, 8, is_remote=True, trace_flags=trace.TraceFlags(flags))
-        with trace.use_span(trace.NonRecordingSpan(above)):
+        parent = trace.SpanContext(number, 8, is_remote=True, trace_flags=trace.TraceFlags(flags))
+        with trace.use_span(trace.NonRecordingSpan(parent)):
             await stub.Infer(pb.InferRequest(), timeout=5)
-        assert expert.within.trace_id == number
-    spans = await ends(traces, INFER)
+        assert expert.span_context.trace_id == number
+    spans = await spans_by_kind(traces, INFER)
     assert [span.context.trace_id for span in spans.values() if span.context] == [9, 9]  # 7 was not sampled
 
 
-async def test_health_checks_are_not_traced(stub: Any, expert: Waiting, traces: Kept, serve: Serve) -> None:
+async def test_health_checks_are_not_traced(stub: Any, expert: BlockingExpert, traces: Kept, serve: Serve) -> None:
     channel = await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT)
     health: Any = health_pb2_grpc.HealthStub(channel)
     await health.Check(health_pb2.HealthCheckRequest(), timeout=5)
     assert traces.get_finished_spans() == ()
 
 
-async def test_channel_and_server_are_plain_without_tracing(expert: Waiting) -> None:
+async def test_channel_and_server_are_plain_without_tracing(expert: BlockingExpert) -> None:
     assert [type(interceptor) for interceptor in server_interceptors()] == [Boundary]
     async with (
         serving(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT) as running,

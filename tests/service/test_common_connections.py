@@ -1,4 +1,4 @@
-"""Connections that grow old, as behind a name whose addresses come and go."""
+"""Connections with a maximum age, as for services whose replicas come and go."""
 
 import asyncio
 from functools import partial
@@ -13,8 +13,8 @@ from services.common.server import serving
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 
 
-class TellingPeers(rpc.ResponderServiceServicer):
-    """Tells who asks; whoever says "stay" is answered when released."""
+class PeerReporter(rpc.ResponderServiceServicer):
+    """Sends the client's address; for the text "stay" only when released."""
 
     def __init__(self) -> None:
         self.entered, self.release = asyncio.Event(), asyncio.Event()
@@ -27,7 +27,7 @@ class TellingPeers(rpc.ResponderServiceServicer):
 
 
 async def test_aged_connection_is_replaced_without_failing_calls() -> None:
-    servicer = TellingPeers()
+    servicer = PeerReporter()
     register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
     async with (
         asyncio.timeout(20),
@@ -46,5 +46,5 @@ async def test_aged_connection_is_replaced_without_failing_calls() -> None:
 
 async def peer(channel: Any, text: str) -> str:
     request = pb.RespondRequest(conversation=[Turn(text=text)])
-    said = [event.text async for event in rpc.ResponderServiceStub(channel).Respond(request, timeout=15)]
-    return "".join(said)
+    texts = [event.text async for event in rpc.ResponderServiceStub(channel).Respond(request, timeout=15)]
+    return "".join(texts)

@@ -1,4 +1,4 @@
-"""Traces and metrics of services as processes of their own."""
+"""Export of traces and metrics by service processes."""
 
 import asyncio
 import socket
@@ -19,9 +19,9 @@ from tests.support.logs import logged
 from tests.support.processes import Start, processes
 
 ANY = "127.0.0.1:0"
-COUNTED = ("responder", "rpc.server.call.duration")
+RESPOND_DURATION = ("responder", "rpc.server.call.duration")
 
-COUNTING = """
+METRICS_PROGRAM = """
 import asyncio
 from services.orchestrator import metrics as own
 from services.common import logging, metrics
@@ -35,7 +35,7 @@ async def main():
         await asyncio.sleep(60)
 asyncio.run(main())
 """
-"""A process whose instruments were made before anyone asked for them."""
+"""A process that creates its instruments before metrics are set up."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def start() -> AsyncIterator[Start]:
         yield start
 
 
-async def fetched(port: int, path: str = "/metrics") -> httpx.Response:
+async def fetch(port: int, path: str = "/metrics") -> httpx.Response:
     async with httpx.AsyncClient() as client:
         return await client.get(f"http://127.0.0.1:{port}{path}")
 
@@ -57,15 +57,15 @@ async def respond(port: int) -> None:
 
 
 async def test_instruments_are_served_under_their_prometheus_names(start: Start) -> None:
-    port = (await logged(await start("-c", COUNTING), "metrics"))["port"]
-    lines = (await fetched(port)).text.splitlines()
+    port = (await logged(await start("-c", METRICS_PROGRAM), "metrics"))["port"]
+    lines = (await fetch(port)).text.splitlines()
     assert 'expert_queue_depth{expert="vision"} 2.0' in lines
     assert 'runs_ended_total{reason="",state="completed"} 1.0' in lines
     assert 'journal_write_duration_seconds_bucket{le="0.0025"} 0.0' in lines
     assert 'journal_write_duration_seconds_bucket{le="0.005"} 1.0' in lines
     assert [line for line in lines if line.startswith("process_resident_memory_bytes ")]
     assert "otel_scope" not in "".join(lines)
-    assert (await fetched(port, "/other")).status_code == httpx.codes.NOT_FOUND
+    assert (await fetch(port, "/other")).status_code == httpx.codes.NOT_FOUND
 
 
 async def test_server_records_the_duration_of_calls(start: Start) -> None:
@@ -74,7 +74,7 @@ async def test_server_records_the_duration_of_calls(start: Start) -> None:
     await respond((await logged(process, "serving"))["port"])
     (line,) = [
         line
-        for line in (await fetched(port)).text.splitlines()
+        for line in (await fetch(port)).text.splitlines()
         if line.startswith("rpc_server_call_duration_seconds_count")
     ]
     assert 'rpc_method="hugginggpt.internal.v1.ResponderService/Respond"' in line
@@ -83,12 +83,12 @@ async def test_server_records_the_duration_of_calls(start: Start) -> None:
 
 
 async def test_aborted_request_does_not_affect_the_next(start: Start) -> None:
-    port = (await logged(await start("-c", COUNTING), "metrics"))["port"]
-    for said in (b"", b"GET /metr", b"\r\n\r\n", b"\xff" * 100_000):
+    port = (await logged(await start("-c", METRICS_PROGRAM), "metrics"))["port"]
+    for data in (b"", b"GET /metr", b"\r\n\r\n", b"\xff" * 100_000):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(said)
+        writer.write(data)
         writer.close()
-    assert (await fetched(port)).status_code == httpx.codes.OK
+    assert (await fetch(port)).status_code == httpx.codes.OK
 
 
 @pytest.mark.parametrize("listen", ["taken", "nowhere", "127.0.0.1:port", "127.0.0.1:99999"])
@@ -96,10 +96,10 @@ async def test_unusable_metrics_address_is_reported(listen: str, start: Start) -
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}" if listen == "taken" else listen
         process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN=listen)
-        told = await logged(process, "cannot run")
+        event = await logged(process, "cannot run")
         assert await process.wait() == 1
-    assert listen in told["error"]
-    assert "METRICS_LISTEN" in told["remedy"]
+    assert listen in event["error"]
+    assert "METRICS_LISTEN" in event["remedy"]
 
 
 async def test_spans_are_exported(start: Start) -> None:
@@ -113,11 +113,11 @@ async def test_metrics_are_exported_and_served(start: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, "METRICS_LISTEN": ANY, **collected.settings}
         process = await start("-m", "services.responder", **settings)
-        fetch, serving = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
-        await respond(serving)
-        while await collected.metrics.get() != COUNTED:
+        metrics_port, serving_port = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
+        await respond(serving_port)
+        while await collected.metrics.get() != RESPOND_DURATION:
             pass
-        assert "rpc_server_call_duration_seconds_count" in (await fetched(fetch)).text
+        assert "rpc_server_call_duration_seconds_count" in (await fetch(metrics_port)).text
 
 
 async def test_last_measurements_are_exported_at_shutdown(start: Start) -> None:
@@ -126,7 +126,7 @@ async def test_last_measurements_are_exported_at_shutdown(start: Start) -> None:
         process = await start("-m", "services.responder", **settings)
         await respond((await logged(process, "serving"))["port"])
         process.terminate()
-        assert await collected.metrics.get() == COUNTED
+        assert await collected.metrics.get() == RESPOND_DURATION
         assert await process.wait() == 0
 
 

@@ -31,16 +31,16 @@ class Raising(rpc.ResponderServiceServicer):
         raise self.error
 
 
-class TellingCaller(rpc.ResponderServiceServicer):
+class CallerReporter(rpc.ResponderServiceServicer):
     async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await context.write(pb.RespondEvent(text=call_context.current().SerializeToString().hex()))
 
 
-def registered(servicer: rpc.ResponderServiceServicer) -> Any:
+def registration(servicer: rpc.ResponderServiceServicer) -> Any:
     return partial(rpc.add_ResponderServiceServicer_to_server, servicer)
 
 
-async def ask(channel: grpc.aio.Channel, metadata: Any = None) -> list[pb.RespondEvent]:
+async def respond(channel: grpc.aio.Channel, metadata: Any = None) -> list[pb.RespondEvent]:
     stub = rpc.ResponderServiceStub(channel)
     request = pb.RespondRequest(conversation=[Turn(text="hello")])
     return [event async for event in stub.Respond(request, timeout=5, metadata=metadata)]
@@ -64,9 +64,9 @@ async def ask(channel: grpc.aio.Channel, metadata: Any = None) -> list[pb.Respon
     ids=lambda error: type(error).__name__,
 )
 async def test_error_crosses_grpc_unchanged(serve: Serve, error: errors.ServiceError) -> None:
-    channel = await serve(registered(Raising(error)), RESPONDER)
+    channel = await serve(registration(Raising(error)), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel)
+        await respond(channel)
     received = errors.from_rpc(caught.value)
     assert caught.value.code() is error.code
     assert vars(received) | {"code": error.code} == vars(error) | {"code": error.code}
@@ -75,11 +75,12 @@ async def test_error_crosses_grpc_unchanged(serve: Serve, error: errors.ServiceE
 
 @pytest.mark.parametrize("letter", ["a", "é", "語"])
 async def test_long_error_is_truncated(serve: Serve, letter: str) -> None:
-    channel = await serve(registered(Raising(errors.NotFound(letter * 50_000, remedy=letter * 50_000))), RESPONDER)
+    channel = await serve(registration(Raising(errors.NotFound(letter * 50_000, remedy=letter * 50_000))), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel)
+        await respond(channel)
     received = errors.from_rpc(caught.value)
-    assert (caught.value.code(), received.reason) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    assert received.reason == "NOT_FOUND"
     assert received.message.startswith(letter * 400)
     assert received.remedy.startswith(letter * 200)
 
@@ -91,61 +92,64 @@ async def test_details_of_a_different_code_are_ignored(serve: Serve) -> None:
             context.set_trailing_metadata((("grpc-status-details-bin", details),))
             await context.abort(grpc.StatusCode.INTERNAL, "another code")
 
-    channel = await serve(registered(Contradictory()), RESPONDER)
+    channel = await serve(registration(Contradictory()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel)
+        await respond(channel)
     received = errors.from_rpc(caught.value)
-    assert (received.code, received.message) == (grpc.StatusCode.INTERNAL, "another code")
+    assert received.code == grpc.StatusCode.INTERNAL
+    assert received.message == "another code"
 
 
 @pytest.mark.parametrize(("message", "reason"), [(b"\x0a\x04\x12\x02\xff\xff", "NOT_UTF8"), (b"\xff\xff", "INVALID")])
 async def test_malformed_message_is_an_invalid_request(serve: Serve, message: bytes, reason: str) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
+    channel = await serve(registration(CallerReporter()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         async for _ in channel.unary_stream(f"/{RESPONDER.full_name}/Respond", bytes, bytes)(message, timeout=5):
             pass
     received = errors.from_rpc(caught.value)
-    assert (received.code, received.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert received.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert received.reason == reason
 
 
 async def test_unexpected_exception_is_internal_without_details(serve: Serve) -> None:
-    channel = await serve(registered(Raising(ZeroDivisionError("secret"))), RESPONDER)
+    channel = await serve(registration(Raising(ZeroDivisionError("secret"))), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel)
-    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "internal error")
+        await respond(channel)
+    assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert caught.value.details() == "internal error"
 
 
 async def test_disconnected_client_is_not_logged_as_an_error(serve: Serve) -> None:
-    channel = await serve(registered(Raising(grpc.aio.InternalError("could not send"))), RESPONDER)
+    channel = await serve(registration(Raising(grpc.aio.InternalError("could not send"))), RESPONDER)
     with capture_logs() as logs, pytest.raises(grpc.aio.AioRpcError):
-        await ask(channel)
+        await respond(channel)
     assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
 async def test_caller_is_passed_on_in_metadata(serve: Serve) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
-    who = Caller(tenant="acme", policy=DATA_POLICY_OPEN, request_id="r-1")
-    with call_context.use_caller(who):
-        (event,) = await ask(channel, call_context.metadata())
-    assert Caller.FromString(bytes.fromhex(event.text)) == who
+    channel = await serve(registration(CallerReporter()), RESPONDER)
+    caller = Caller(tenant="acme", policy=DATA_POLICY_OPEN, request_id="r-1")
+    with call_context.use_caller(caller):
+        (event,) = await respond(channel, call_context.metadata())
+    assert Caller.FromString(bytes.fromhex(event.text)) == caller
 
 
 async def test_missing_caller_has_the_data_policy_local(serve: Serve) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
-    (event,) = await ask(channel)
+    channel = await serve(registration(CallerReporter()), RESPONDER)
+    (event,) = await respond(channel)
     assert Caller.FromString(bytes.fromhex(event.text)).policy == DATA_POLICY_LOCAL
 
 
 async def test_malformed_caller_metadata_is_rejected(serve: Serve) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
+    channel = await serve(registration(CallerReporter()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel, ((call_context.METADATA_KEY, b"\xff\xff"),))
+        await respond(channel, ((call_context.METADATA_KEY, b"\xff\xff"),))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("name", ["", "startup", "readiness", "liveness", "hugginggpt.internal.v1.ResponderService"])
 async def test_health_serves_all_probe_names(serve: Serve, name: str) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
+    channel = await serve(registration(CallerReporter()), RESPONDER)
     request = health_pb2.HealthCheckRequest(service=name)
     stub: Any = health_pb2_grpc.HealthStub(channel)
     reply = await stub.Check(request, timeout=5)
@@ -154,7 +158,7 @@ async def test_health_serves_all_probe_names(serve: Serve, name: str) -> None:
 
 async def test_server_that_is_not_ready_is_live() -> None:
     async with (
-        serving(registered(TellingCaller()), RESPONDER, ready=False) as running,
+        serving(registration(CallerReporter()), RESPONDER, ready=False) as running,
         dial(f"127.0.0.1:{running.port}") as channel,
     ):
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -167,7 +171,7 @@ async def test_server_that_is_not_ready_is_live() -> None:
 
 async def test_health_watch_ends_with_the_server() -> None:
     async with asyncio.timeout(5):
-        async with serving(registered(TellingCaller()), RESPONDER, drain_seconds=60) as running:
+        async with serving(registration(CallerReporter()), RESPONDER, drain_seconds=60) as running:
             channel = dial(f"127.0.0.1:{running.port}")
             stub: Any = health_pb2_grpc.HealthStub(channel)
             watch = aiter(stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), wait_for_ready=True))
@@ -179,31 +183,31 @@ async def test_health_watch_ends_with_the_server() -> None:
 
 
 async def test_shutdown_notifies_each_health_watch_once(caplog: pytest.LogCaptureFixture) -> None:
-    told: dict[int, list[int]] = {each: [] for each in range(90)}
+    received: dict[int, list[int]] = {each: [] for each in range(90)}
     one_is_told = asyncio.Event()
 
     async def watch(each: int) -> None:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         async for reply in stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), wait_for_ready=True):
-            told[each].append(reply.status)
+            received[each].append(reply.status)
             one_is_told.set()
 
     async with asyncio.timeout(10):
-        async with serving(registered(TellingCaller()), RESPONDER, drain_seconds=60) as running:
+        async with serving(registration(CallerReporter()), RESPONDER, drain_seconds=60) as running:
             channel = dial(f"127.0.0.1:{running.port}")
-            watches = [asyncio.create_task(watch(each)) for each in told]
+            watches = [asyncio.create_task(watch(each)) for each in received]
             await one_is_told.wait()
         await asyncio.wait(watches)
         await channel.close()
     for each in watches:
         each.exception()  # a call that came too late was refused
     state = health_pb2.HealthCheckResponse
-    assert {tuple(each) for each in told.values()} <= {(), (state.NOT_SERVING,), (state.SERVING, state.NOT_SERVING)}
+    assert {tuple(each) for each in received.values()} <= {(), (state.NOT_SERVING,), (state.SERVING, state.NOT_SERVING)}
     assert not [entry for entry in caplog.records if entry.name.startswith("grpc")]
 
 
 async def test_health_of_an_unknown_service_is_not_found(serve: Serve) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
+    channel = await serve(registration(CallerReporter()), RESPONDER)
     stub: Any = health_pb2_grpc.HealthStub(channel)
     request = health_pb2.HealthCheckRequest(service="nothing")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -216,16 +220,17 @@ async def test_health_of_an_unknown_service_is_not_found(serve: Serve) -> None:
 async def test_shutdown_hook_runs_while_calls_are_active() -> None:
     seen: list[object] = []
 
-    async def closing() -> None:
+    async def hook() -> None:
         seen.append((await stub.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=5)).status)
-        seen.extend(await ask(channel))
+        seen.extend(await respond(channel))
 
-    async with serving(registered(TellingCaller()), RESPONDER, on_shutdown=closing) as running:
+    async with serving(registration(CallerReporter()), RESPONDER, on_shutdown=hook) as running:
         channel = dial(f"127.0.0.1:{running.port}")
         await channel.channel_ready()
         stub: Any = health_pb2_grpc.HealthStub(channel)
     await channel.close()
-    assert (seen[0], len(seen)) == (health_pb2.HealthCheckResponse.NOT_SERVING, 2)
+    assert seen[0] == health_pb2.HealthCheckResponse.NOT_SERVING
+    assert len(seen) == 2
 
 
 async def test_shutdown_hook_times_out_within_the_drain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,26 +238,26 @@ async def test_shutdown_hook_times_out_within_the_drain(monkeypatch: pytest.Monk
     async with asyncio.timeout(5):
         with capture_logs() as logs:
             async with serving(
-                registered(TellingCaller()), RESPONDER, on_shutdown=asyncio.Event().wait, drain_seconds=0.1
+                registration(CallerReporter()), RESPONDER, on_shutdown=asyncio.Event().wait, drain_seconds=0.1
             ):
                 pass
     assert "shutdown hook timed out" in {entry["event"] for entry in logs}
 
 
 async def test_failed_shutdown_hook_does_not_prevent_shutdown() -> None:
-    async def closing() -> None:
+    async def hook() -> None:
         raise ZeroDivisionError
 
     with capture_logs() as logs:
-        async with serving(registered(TellingCaller()), RESPONDER, on_shutdown=closing) as running:
+        async with serving(registration(CallerReporter()), RESPONDER, on_shutdown=hook) as running:
             pass
     assert "shutdown hook failed" in {entry["event"] for entry in logs}
-    async with serving(registered(TellingCaller()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True):
+    async with serving(registration(CallerReporter()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True):
         pass
 
 
 async def test_reflection_lists_the_service(serve: Serve) -> None:
-    channel = await serve(registered(TellingCaller()), RESPONDER)
+    channel = await serve(registration(CallerReporter()), RESPONDER)
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # typed for blocking channels
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     reply = await anext(aiter(stub.ServerReflectionInfo(iter([request]), timeout=5)))
@@ -260,9 +265,9 @@ async def test_reflection_lists_the_service(serve: Serve) -> None:
 
 
 async def test_port_in_use_is_unavailable() -> None:
-    async with serving(registered(TellingCaller()), RESPONDER, exclusive=True) as running:
+    async with serving(registration(CallerReporter()), RESPONDER, exclusive=True) as running:
         with pytest.raises(errors.Unavailable, match="in use"):
             async with serving(
-                registered(TellingCaller()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True
+                registration(CallerReporter()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True
             ):
                 pass

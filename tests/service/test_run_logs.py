@@ -1,4 +1,4 @@
-"""What is logged of a run has its id and its trace's, in every process that has to do with it."""
+"""Log events about a run contain its run and trace id, in every process."""
 
 import asyncio
 import json
@@ -22,19 +22,19 @@ from tests.support.processes import processes
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
 HEARTBEAT = "services.orchestrator.leases"
-"""Who logs of a process and its leases, too, not of runs alone."""
+"""Logger whose events may concern the process rather than a run."""
 
 TRACE = f"{0xABCD:032x}"
 
 
 async def lines(process: Process) -> list[dict[str, Any]]:
-    """All that a process has still to say."""
+    """The remaining log events of a process."""
     assert process.stderr
     return [json.loads(line) for line in (await process.stderr.read()).splitlines() if line.startswith(b"{")]
 
 
 async def planned(call: Any) -> str:
-    """The id of a run, once its plan is there."""
+    """The id of a new run, once it is planned."""
     async for event in call:
         if event.HasField("plan_completed"):
             return str(event.run_id)
@@ -47,15 +47,15 @@ def settings(peers: dict[str, str], tmp_path: Path) -> dict[str, str]:
 
 
 async def test_events_of_a_run_have_both_ids_also_after_a_takeover(cast: Cast, settings: dict[str, str]) -> None:
-    begun, going = asyncio.Event(), asyncio.Event()
+    started, may_continue = asyncio.Event(), asyncio.Event()
     calls = 0
 
     async def slow_then_well_then_bad(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
         if calls == 1:
-            begun.set()
-            await going.wait()
+            started.set()
+            await may_continue.wait()
         if calls > 2:
             raise CorruptData("it broke")
         return await echo(request)
@@ -63,28 +63,30 @@ async def test_events_of_a_run_have_both_ids_also_after_a_takeover(cast: Cast, s
     cast.infer["model"] = slow_then_well_then_bad
     cast.plan(task(1), *(task(number, text=ref(1)) for number in range(2, 6)), END)
     async with asyncio.timeout(60), collecting() as collected, processes(60) as start:
-        told = {**settings, **collected.settings}
-        first = await start("-m", "services.orchestrator", **told)
+        environment = {**settings, **collected.settings}
+        first = await start("-m", "services.orchestrator", **environment)
         with kept_traces(), trace.use_span(trace.NonRecordingSpan(ABOVE)):
             async with connect(f"127.0.0.1:{(await logged(first, 'serving'))['port']}") as channel:
                 stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
                 request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
                 call = stub.CreateRun(request, timeout=60, metadata=call_context.metadata())
                 run_id = await planned(call)
-                await begun.wait()
+                await started.wait()
                 first.kill()
-        said = await lines(first)
-        going.set()
-        second = await start("-m", "services.orchestrator", **told)
+        events = await lines(first)
+        may_continue.set()
+        second = await start("-m", "services.orchestrator", **environment)
         async with connect(f"127.0.0.1:{(await logged(second, 'serving'))['port']}") as channel:
             stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
             watch = gateway_pb2.WatchRunRequest(run_id=run_id)
             async for _ in stub.WatchRun(watch, timeout=60, metadata=call_context.metadata()):
                 pass
         second.terminate()
-        said += await lines(second)
-    of_run = [line for line in said if line.get("run_id") == run_id]
+        events += await lines(second)
+    of_run = [line for line in events if line.get("run_id") == run_id]
     assert {"circuit opened", "run taken over", "run ended"} <= {line["event"] for line in of_run}
     assert {line["trace_id"] for line in of_run} == {TRACE}
-    ours = [line for line in said if line["logger"].startswith("services.orchestrator") and line["logger"] != HEARTBEAT]
+    ours = [
+        line for line in events if line["logger"].startswith("services.orchestrator") and line["logger"] != HEARTBEAT
+    ]
     assert [line["event"] for line in ours if "run_id" not in line] == []

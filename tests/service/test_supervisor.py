@@ -1,4 +1,4 @@
-"""The supervisor over real processes: each tells the test that it is up, its closed connection that it is gone."""
+"""The supervisor with real child processes, which report to the test over a socket that closes when they end."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from services.common.errors import FailedPrecondition, InvalidRequest, ServiceEr
 from services.local.ports import FREE_PORTS, Ports, free_address
 from services.local.supervisor import Child, supervise
 
-TELLING = """
+REPORTING = """
 import os, signal, socket, sys
 name = os.environ["NAME"]
 tell = socket.create_connection(("127.0.0.1", int(os.environ["TELL"])))
@@ -32,20 +32,20 @@ def leave(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 """
-    + TELLING
+    + REPORTING
     + """
 while True:
     signal.pause()
 """,
     "stubborn": "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    + TELLING
+    + REPORTING
     + "while True:\n    signal.pause()\n",
-    "broken": TELLING + "sys.exit(1)\n",
+    "broken": REPORTING + "sys.exit(1)\n",
     "parent": """
 import os, subprocess, sys
 subprocess.run([sys.executable, "-m", "steady"], env={**os.environ, "NAME": "grandchild"})
 """,
-    "serving": TELLING
+    "serving": REPORTING
     + """
 from concurrent.futures import ThreadPoolExecutor
 import grpc
@@ -74,11 +74,11 @@ asyncio.run(main())
 }
 
 
-class Notes:
-    """What children tell: "up NAME", "down NAME", and "gone NAME" when their connection closes."""
+class ChildMessages:
+    """Messages of children: "up NAME", "down NAME", and "gone NAME" when their connection closes."""
 
     def __init__(self) -> None:
-        self.told: asyncio.Queue[str] = asyncio.Queue()
+        self.messages: asyncio.Queue[str] = asyncio.Queue()
         self.pids: dict[str, int] = {}
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -88,12 +88,12 @@ class Notes:
         while line := await self._line(reader):
             what, name, pid = line.split()
             self.pids[name] = int(pid)
-            await self.told.put(f"{what} {name}")
-        await self.told.put(f"gone {name}")
+            await self.messages.put(f"{what} {name}")
+        await self.messages.put(f"gone {name}")
 
     async def next(self, count: int = 1) -> list[str]:
         async with asyncio.timeout(20):
-            return [await self.told.get() for _ in range(count)]
+            return [await self.messages.get() for _ in range(count)]
 
     async def close(self) -> None:
         for writer in self._writers:
@@ -101,7 +101,7 @@ class Notes:
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         for writer in self._writers:
             writer.write(b"!")
 
@@ -114,16 +114,16 @@ class Notes:
 
 
 @pytest.fixture
-async def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Notes]:
+async def child_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildMessages]:
     for name, program in PROGRAMS.items():
         (tmp_path / f"{name}.py").write_text(program)
-    notes = Notes()
-    server = await asyncio.start_server(notes.listen, "127.0.0.1", 0)
+    child_messages = ChildMessages()
+    server = await asyncio.start_server(child_messages.listen, "127.0.0.1", 0)
     monkeypatch.setenv("TELL", str(server.sockets[0].getsockname()[1]))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     async with server:
-        yield notes
-    await notes.close()
+        yield child_messages
+    await child_messages.close()
 
 
 def child(name: str, module: str, addresses: Sequence[str] = (), **settings: str) -> Child:
@@ -135,7 +135,7 @@ class Supervision:
         self.stop, self.ready = asyncio.Event(), asyncio.Event()
         self.pids: Mapping[str, int] = {}
 
-    async def announce(self, children: Mapping[str, int]) -> None:
+    async def on_ready(self, children: Mapping[str, int]) -> None:
         self.pids = children
         self.ready.set()
 
@@ -149,7 +149,7 @@ async def supervising(
         task = asyncio.create_task(
             supervise(
                 stages,
-                supervision.announce,
+                supervision.on_ready,
                 supervision.stop,
                 stop_seconds=stop_seconds,
                 ready_seconds=ready_seconds,
@@ -164,81 +164,84 @@ async def supervising(
             await asyncio.wait([task])
 
 
-async def test_child_that_exits_is_restarted_and_logged(notes: Notes) -> None:
+async def test_child_that_exits_is_restarted_and_logged(child_messages: ChildMessages) -> None:
     with capture_logs() as logs:
         async with supervising([child("lite", "steady")]):
-            assert await notes.next() == ["up lite"]
-            first = notes.pids["lite"]
+            assert await child_messages.next() == ["up lite"]
+            first = child_messages.pids["lite"]
             os.kill(first, signal.SIGKILL)
-            assert await notes.next(2) == ["gone lite", "up lite"]
-            assert notes.pids["lite"] != first
+            assert await child_messages.next(2) == ["gone lite", "up lite"]
+            assert child_messages.pids["lite"] != first
     (line,) = [entry for entry in logs if entry["event"] == "child died, restarting"]
-    assert (line["child"], line["signal"], line["restarts"], line["delay"]) == ("lite", "SIGKILL", 1, 0.1)
+    assert line["child"] == "lite"
+    assert line["signal"] == "SIGKILL"
+    assert line["restarts"] == 1
+    assert line["delay"] == 0.1
 
 
-async def test_stages_stop_one_after_the_other(notes: Notes) -> None:
+async def test_stages_stop_one_after_the_other(child_messages: ChildMessages) -> None:
     async with supervising([child("light", "steady")], [child("expert", "steady")]) as supervision:
-        assert sorted(await notes.next(2)) == ["up expert", "up light"]
+        assert sorted(await child_messages.next(2)) == ["up expert", "up light"]
         supervision.stop.set()
-        assert await notes.next(4) == ["down light", "gone light", "down expert", "gone expert"]
+        assert await child_messages.next(4) == ["down light", "gone light", "down expert", "gone expert"]
 
 
-async def test_child_that_ignores_sigterm_is_killed(notes: Notes) -> None:
+async def test_child_that_ignores_sigterm_is_killed(child_messages: ChildMessages) -> None:
     async with supervising([child("deaf", "stubborn")], stop_seconds=0.2) as supervision:
-        assert await notes.next() == ["up deaf"]
+        assert await child_messages.next() == ["up deaf"]
         supervision.stop.set()
-        assert await notes.next() == ["gone deaf"]
+        assert await child_messages.next() == ["gone deaf"]
 
 
-async def test_child_that_cannot_start_stops_all_and_is_named(notes: Notes) -> None:
+async def test_child_that_cannot_start_stops_all_and_is_named(child_messages: ChildMessages) -> None:
     supervision = Supervision()
     broken = child("selector", "broken", ["127.0.0.1:1"])
     async with asyncio.timeout(60):
         with pytest.raises(FailedPrecondition, match="selector cannot start: exit_status 1, 3 times"):
             await supervise(
-                [[child("light", "steady")], [broken]], supervision.announce, supervision.stop, stop_seconds=5
+                [[child("light", "steady")], [broken]], supervision.on_ready, supervision.stop, stop_seconds=5
             )
-    told = []
-    while "gone light" not in told:
-        told += await notes.next()
+    messages = []
+    while "gone light" not in messages:
+        messages += await child_messages.next()
     assert not supervision.ready.is_set()
 
 
-async def test_processes_started_by_a_child_end_with_it(notes: Notes) -> None:
+async def test_processes_started_by_a_child_end_with_it(child_messages: ChildMessages) -> None:
     async with supervising([child("lite", "parent")]) as supervision:
-        assert await notes.next() == ["up grandchild"]
+        assert await child_messages.next() == ["up grandchild"]
         await supervision.ready.wait()
         os.kill(supervision.pids["lite"], signal.SIGKILL)
-        assert await notes.next(2) == ["gone grandchild", "up grandchild"]
+        assert await child_messages.next(2) == ["gone grandchild", "up grandchild"]
 
 
-async def test_ready_when_all_servers_are_serving(notes: Notes) -> None:
+async def test_ready_when_all_servers_are_serving(child_messages: ChildMessages) -> None:
     with Ports() as ports:
         address = ports.reserve()
         async with supervising([child("light", "serving", [address], LISTEN=address)]) as supervision:
-            assert await notes.next(2) == ["up light", "listening light"]
+            assert await child_messages.next(2) == ["up light", "listening light"]
             assert not supervision.ready.is_set()
-            notes.let_go()
+            child_messages.release()
             await supervision.ready.wait()
-            assert supervision.pids == notes.pids
+            assert supervision.pids == child_messages.pids
 
 
-async def test_ready_without_a_late_child_that_is_not_essential(notes: Notes) -> None:
+async def test_ready_without_a_late_child_that_is_not_essential(child_messages: ChildMessages) -> None:
     slow = replace(child("lite", "steady", ["127.0.0.1:1"]), essential=False)
     with capture_logs() as logs:
         async with supervising([child("light", "steady")], [slow], ready_seconds=0.1) as supervision:
             await supervision.ready.wait()
-            await notes.next(2)
+            await child_messages.next(2)
     assert [entry["children"] for entry in logs if entry["event"] == "children not ready in time"] == [["lite"]]
 
 
-async def test_children_end_when_their_supervisor_is_killed(notes: Notes) -> None:
+async def test_children_end_when_their_supervisor_is_killed(child_messages: ChildMessages) -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((root, os.environ["PYTHONPATH"]))}
     boss = await asyncio.create_subprocess_exec(sys.executable, "-m", "boss", env=environment)
-    assert sorted(await notes.next(2)) == ["up one", "up two"]
+    assert sorted(await child_messages.next(2)) == ["up one", "up two"]
     boss.kill()
-    assert sorted(await notes.next(4)) == ["down one", "down two", "gone one", "gone two"]
+    assert sorted(await child_messages.next(4)) == ["down one", "down two", "gone one", "gone two"]
     await boss.wait()
 
 

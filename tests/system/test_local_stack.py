@@ -1,4 +1,4 @@
-"""The house as its user meets it: it stands, answers, survives its parts, takes in new ones, and goes."""
+"""The local stack: start, runs, restarts of killed processes, added experts, stop."""
 
 import json
 import os
@@ -23,7 +23,7 @@ DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 
 
 def events(house: House, request: str, *files: Path) -> Iterator[dict[str, Any]]:
-    """A run's events, as they come; nothing is taken from earlier runs."""
+    """Events of a new run, as they arrive, without cached results."""
     parts = [("file", (file.name, file.read_bytes())) for file in files]
     form: list[tuple[str, Any]] = [("spec", (None, json.dumps({"request": request, "bypass_memo": True}))), *parts]
     with httpx.stream(
@@ -35,29 +35,28 @@ def events(house: House, request: str, *files: Path) -> Iterator[dict[str, Any]]
 
 
 def test_run_over_several_modalities_completes(house: House) -> None:
-    told = house.ask(DEMO, SIGN)
-    assert (told["status"], {task["task"] for task in told["plan"]}) == (
-        "completed",
-        {"image-to-text", "text-to-speech", "text-classification"},
-    )
-    assert {task["task"]: task["depends_on"] for task in told["plan"]} == {
+    run = house.ask(DEMO, SIGN)
+    assert run["status"] == "completed"
+    assert {task["task"] for task in run["plan"]} == {"image-to-text", "text-to-speech", "text-classification"}
+    assert {task["task"]: task["depends_on"] for task in run["plan"]} == {
         "image-to-text": [],
         "text-to-speech": [1],
         "text-classification": [1],
     }
-    (speech,) = [artifact for artifact in told["artifacts"] if artifact["media_type"].startswith("audio/")]
+    (speech,) = [artifact for artifact in run["artifacts"] if artifact["media_type"].startswith("audio/")]
     assert Path(speech["path"]).read_bytes().startswith(b"RIFF")
-    assert all(result["error"] is None and result["expert"] == "lite" for result in told["results"])
-    assert told["answer"]
+    assert all(result["error"] is None and result["expert"] == "lite" for result in run["results"])
+    assert run["answer"]
 
 
 def test_stored_plan_can_be_rerun(house: House, tmp_path: Path) -> None:
-    told = house.ask(DEMO, SIGN)
+    run = house.ask(DEMO, SIGN)
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(told))
-    said = house.cli("ask", "--plan", str(plan), "--file", str(SIGN), "--out", str(tmp_path), "--json")
-    again = json.loads(said.out)
-    assert (said.status, again["plan"]) == (0, told["plan"])
+    plan.write_text(json.dumps(run))
+    command = house.cli("ask", "--plan", str(plan), "--file", str(SIGN), "--out", str(tmp_path), "--json")
+    again = json.loads(command.out)
+    assert command.status == 0
+    assert again["plan"] == run["plan"]
 
 
 def test_killed_expert_fails_only_its_task(house: House) -> None:
@@ -81,8 +80,8 @@ def test_new_task_is_planned_without_a_restart(house: House) -> None:
     with expert(house.home, "tests.support.shouting") as address:
         assert house.cli("experts", "add", address).status == 0
         eventually(offered)
-        told = house.ask('Shout the sentence "good morning"')
-        assert [(result["task"], result["outputs"]["text"]) for result in told["results"]] == [
+        run = house.ask('Shout the sentence "good morning"')
+        assert [(result["task"], result["outputs"]["text"]) for result in run["results"]] == [
             ("text-shouting", "GOOD MORNING")
         ]
     house.cli("experts", "forget", "shouting")
@@ -90,15 +89,18 @@ def test_new_task_is_planned_without_a_restart(house: House) -> None:
 
 
 def test_unsupported_request_is_reported(house: House) -> None:
-    said = house.cli("ask", "Bake me a cake", "--json")
-    told = json.loads(said.out)
-    assert (said.status, told["status"], told["plan"]) == (1, "failed", [])
-    assert said.err
+    command = house.cli("ask", "Bake me a cake", "--json")
+    run = json.loads(command.out)
+    assert command.status == 1
+    assert run["status"] == "failed"
+    assert run["plan"] == []
+    assert command.err
 
 
 def test_doctor_reports_no_problem(house: House) -> None:
-    said = house.cli("doctor", "--json")
-    assert (said.status, json.loads(said.out)["ok"]) == (0, True), said.out
+    command = house.cli("doctor", "--json")
+    assert command.status == 0, command.out
+    assert json.loads(command.out)["ok"], command.out
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
@@ -120,31 +122,32 @@ def test_killed_supervisor_leaves_no_processes(tmp_path: Path) -> None:
 def test_port_in_use_is_reported(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        said = cli(tmp_path, "up", *ANY_PORTS, option, address)
-    assert (said.status, said.out) == (1, "")
-    assert address in said.err
-    assert option in said.err
+        command = cli(tmp_path, "up", *ANY_PORTS, option, address)
+    assert command.status == 1
+    assert command.out == ""
+    assert address in command.err
+    assert option in command.err
 
 
 def test_unwritable_home_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said = cli(tmp_path / "file", "up", *ANY_PORTS)
-    assert said.status == 1
-    assert "set HUGGINGGPT_HOME" in said.err
+    command = cli(tmp_path / "file", "up", *ANY_PORTS)
+    assert command.status == 1
+    assert "set HUGGINGGPT_HOME" in command.err
 
 
 def test_non_loopback_address_without_authentication_is_rejected(tmp_path: Path) -> None:
-    said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
-    assert said.status == 1
-    assert "only listens on loopback addresses" in said.err
+    command = cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
+    assert command.status == 1
+    assert "only listens on loopback addresses" in command.err
 
 
 @pytest.mark.parametrize("name", ["vison", "host", "endpoints", "torch_host"])
 def test_unknown_expert_is_reported(tmp_path: Path, name: str) -> None:
-    said = cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
-    assert said.status == 1
-    assert f"there is no expert {name}" in said.err
-    assert "audio, diffusion, lite, remote, served, text, video, vision" in said.err
+    command = cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
+    assert command.status == 1
+    assert f"there is no expert {name}" in command.err
+    assert "audio, diffusion, lite, remote, served, text, video, vision" in command.err
 
 
 def test_up_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:
@@ -159,9 +162,9 @@ def test_up_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:
 
 
 def asking(home: Path, *options: str) -> "subprocess.Popen[str]":
-    """Asks on a machine where no gateway runs."""
+    """Runs `ask` where no gateway runs."""
     arguments = ["ask", DEMO, "--file", str(SIGN), "--out", str(home / "out"), *options]
-    program = "from gateway.cli import app, door; door.DEFAULT_URL = 'http://127.0.0.1:9'; "
+    program = "from gateway.cli import app, connect; connect.DEFAULT_URL = 'http://127.0.0.1:9'; "
     command = [sys.executable, "-c", f"{program} app({arguments!r})"]
     return subprocess.Popen(
         command,
@@ -176,12 +179,14 @@ def asking(home: Path, *options: str) -> "subprocess.Popen[str]":
 def test_ask_starts_a_local_stack_if_none_runs(tmp_path: Path) -> None:
     with asking(tmp_path, "--json") as process:
         out, err = process.communicate(timeout=90)
-    assert (process.returncode, err, json.loads(out)["status"]) == (0, "", "completed")
+    assert process.returncode == 0
+    assert err == ""
+    assert json.loads(out)["status"] == "completed"
 
 
 def test_ctrl_c_during_start_leaves_no_processes(tmp_path: Path) -> None:
     def is_used() -> bool:
-        """Whether the environment of any process names the folder."""
+        """Whether the environment of any process contains the folder."""
         environments = (process.info["environ"] or {} for process in psutil.process_iter(["environ"]))
         return any(str(tmp_path) in environment.values() for environment in environments)
 
@@ -190,5 +195,6 @@ def test_ctrl_c_during_start_leaves_no_processes(tmp_path: Path) -> None:
         assert is_used()
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "starting the house\nerror: cancelled\n")
+    assert process.returncode == 130
+    assert err == "starting the house\nerror: cancelled\n"
     eventually(lambda: not is_used())

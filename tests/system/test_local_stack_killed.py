@@ -1,4 +1,4 @@
-"""All of the house is killed in the middle of a batch, and started again: the lines are those of an undisturbed one."""
+"""A batch during which the whole local stack is killed and restarted has the results of an undisturbed one."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,13 +26,13 @@ PLAN = [
 
 
 def item(number: int) -> dict[str, Any]:
-    """Some lack their text, and that of some is empty: the one fails before it begins, the other at its expert."""
+    """An item: some lack their text and fail validation; some have an empty one and fail at the expert."""
     said = "" if number % 23 == 0 else f"Note {number} is {'good' if number % 2 else 'bad'}."
     return {"name": f"note {number}", "inputs": [{"name": "text", "text": said}] if number % 17 else []}
 
 
 class Client:
-    """Asks a house for batches."""
+    """Client of the gateway's batch routes."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
@@ -49,13 +49,13 @@ class Client:
         return self._http.get(f"/v1/batches/{batch_id}").raise_for_status().json()
 
     def lines(self, batch_id: str) -> list[dict[str, Any]]:
-        """Its results, once it is over."""
+        """The batch's results, once it has ended."""
         eventually(lambda: bool(self.batch(batch_id).get("end_time")), 60)
         text = self._http.get(f"/v1/batches/{batch_id}/results").raise_for_status().text
         return [json.loads(line) for line in text.splitlines()]
 
     def completed(self, batch_id: str) -> Mapping[int, str]:
-        """The runs of the items that are done, by index."""
+        """Run ids of completed items, by index."""
         asked = f"/v1/batches/{batch_id}/items?state=completed&page_size={ITEMS}"
         found = self._http.get(asked).raise_for_status().json()
         return {each["index"]: each["run_id"] for each in found["data"]}
@@ -84,12 +84,12 @@ def calling(house: House) -> Iterator[Client]:
 
 
 def told(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Lines without what no two batches have in common."""
+    """Lines without fields that differ between batches."""
     return [{name: value for name, value in line.items() if name not in {"run_id", "seconds"}} for line in lines]
 
 
 def kill(pid: int) -> None:
-    """Kills a process and all below it, parents first, so that none is restarted."""
+    """Kills a process and its descendants, parents first, so that none is restarted."""
     process = psutil.Process(pid)
     for each in (process, *process.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):

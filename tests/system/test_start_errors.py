@@ -1,4 +1,4 @@
-"""What cannot work is said in one line by each process, which then ends: no trace, no secret, a remedy."""
+"""A process with invalid configuration logs one error with a remedy, without traceback and secrets, and exits."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.postgres import PASSWORD
 
 pytestmark = pytest.mark.slow
 
-SECRET = "of-nobody"  # in every environment here
+SECRET = "secret-of-the-tests"  # contained in every environment of these tests
 
 
 def _certificates(folder: Path, days: float) -> dict[str, str]:
@@ -51,7 +51,11 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
     "no secret for the gateway": ("gateway", {"GATEWAY_DATABASE": ""}, "GATEWAY_DATABASE: is empty"),
     "no store": ("experts.lite", {"ARTIFACTS_URL": ""}, "ARTIFACTS_URL: is empty"),
     "no certificate": ("services.selector", {"TLS_CERTIFICATE": ""}, "TLS_CERTIFICATE: is empty"),
-    "no key beside it": ("services.selector", {"TLS_CERTIFICATE": "/tls.crt"}, "TLS needs a certificate, its key"),
+    "certificate without key": (
+        "services.selector",
+        {"TLS_CERTIFICATE": "/tls.crt"},
+        "TLS needs a certificate, its key",
+    ),
     "a certificate that has run out": ("services.planner", _expired, "certificate has expired"),
     "a certificate that is not mounted": ("gateway", _unmounted, "cannot read /etc/hugginggpt/tls/tls.crt"),
     "an LLM without a model": (
@@ -94,17 +98,19 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
 }
 
 
-@pytest.mark.parametrize(("module", "wrong", "said"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("module", "environment_or_factory", "message"), CASES.values(), ids=CASES)
 async def test_invalid_configuration_is_logged_once_and_ends_the_process(
-    module: str, wrong: Wrong, said: str, tmp_path: Path
+    module: str, environment_or_factory: Wrong, message: str, tmp_path: Path
 ) -> None:
-    environment = wrong(tmp_path) if callable(wrong) else wrong
+    environment = environment_or_factory(tmp_path) if callable(environment_or_factory) else environment_or_factory
     async with started(tmp_path / "home", module, **environment) as process:
         status = await process.end()
-        (complaint,) = process.complaints
-        assert (status, complaint["event"], process.other) == (1, "cannot run", [])
-        assert said in complaint["error"]
-        assert complaint["remedy"]
+        (error,) = process.complaints
+        assert status == 1
+        assert error["event"] == "cannot run"
+        assert process.other == []
+        assert message in error["error"]
+        assert error["remedy"]
         assert SECRET not in str(process.log)
 
 
@@ -112,6 +118,6 @@ async def test_wrong_database_password_is_not_retried(postgres: str, tmp_path: P
     environment = {"ORCHESTRATOR_JOURNAL": postgres.replace(PASSWORD, SECRET)}
     async with started(tmp_path, "services.orchestrator", **environment) as process:
         assert await process.end() == 1
-        (complaint,) = process.complaints
-        assert "password authentication failed" in complaint["error"]
+        (error,) = process.complaints
+        assert "password authentication failed" in error["error"]
         assert SECRET not in str(process.log)

@@ -1,4 +1,4 @@
-"""What is not there yet is waited for: each try is said, nothing is ready meanwhile, and then all goes on."""
+"""Startup waits for absent dependencies: logs each attempt, is not ready meanwhile, and then completes."""
 
 import asyncio
 import sqlite3

@@ -16,7 +16,7 @@ def store(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore.open((tmp_path / "artifacts with a space").as_uri())
 
 
-async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
+async def chunks_of(*chunks: bytes) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
 
@@ -28,7 +28,8 @@ def files(folder: Path) -> set[str]:
 
 async def test_put_content_can_be_read_back(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
-    assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
+    assert artifact.sha256 == HELLO
+    assert artifact.size_bytes == 5
     assert await store.get("default", HELLO) == b"hello"
     assert await store.head("default", HELLO) == artifact
     assert b"".join([piece async for piece in store.stream("default", HELLO)]) == b"hello"
@@ -39,21 +40,22 @@ async def test_put_content_can_be_read_back(store: ArtifactStore) -> None:
 
 async def test_stream_is_stored_under_its_digest(store: ArtifactStore, tmp_path: Path) -> None:
     artifact = await store.put_stream(
-        "default", pieces(b"hel", b"", b"lo"), media_type="text/plain", name="greeting.txt", limit=5
+        "default", chunks_of(b"hel", b"", b"lo"), media_type="text/plain", name="greeting.txt", limit=5
     )
-    assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
+    assert artifact.sha256 == HELLO
+    assert artifact.size_bytes == 5
     assert await store.get("default", HELLO) == b"hello"
     assert "_staging" not in files(tmp_path)
 
 
 async def test_empty_stream_becomes_an_empty_artifact(store: ArtifactStore) -> None:
-    artifact = await store.put_stream("default", pieces(), media_type="text/plain", name="nothing", limit=5)
+    artifact = await store.put_stream("default", chunks_of(), media_type="text/plain", name="nothing", limit=5)
     assert await store.get("default", artifact.sha256) == b""
 
 
 async def test_stream_over_the_limit_is_rejected_and_leaves_no_files(store: ArtifactStore, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="larger than the limit") as caught:
-        await store.put_stream("default", pieces(b"hel", b"lo"), media_type="text/plain", name="big", limit=4)
+        await store.put_stream("default", chunks_of(b"hel", b"lo"), media_type="text/plain", name="big", limit=4)
     assert caught.value.reason == "TOO_LARGE"
     assert files(tmp_path) == set()
 
@@ -117,7 +119,7 @@ LARGE = bytes(range(256)) * 4096 * 5
 
 
 async def test_long_stream_can_be_read_whole_and_by_range(store: ArtifactStore, tmp_path: Path) -> None:
-    chunks = pieces(*(LARGE[at : at + 700_000] for at in range(0, len(LARGE), 700_000)))
+    chunks = chunks_of(*(LARGE[at : at + 700_000] for at in range(0, len(LARGE), 700_000)))
     artifact = await store.put_stream("default", chunks, media_type="image/png", name="a.png", limit=len(LARGE))
     assert artifact.sha256 == hashlib.sha256(LARGE).hexdigest()
     assert await store.get("default", artifact.sha256) == LARGE
@@ -128,19 +130,17 @@ async def test_long_stream_can_be_read_whole_and_by_range(store: ArtifactStore, 
 
 @pytest.mark.parametrize("end", ["break", "cancel"])
 async def test_failed_long_stream_leaves_no_files(store: ArtifactStore, tmp_path: Path, end: str) -> None:
-    begun, never = asyncio.Event(), asyncio.Event()
+    started, never = asyncio.Event(), asyncio.Event()
 
-    async def stalling() -> AsyncIterator[bytes]:
+    async def stall() -> AsyncIterator[bytes]:
         yield LARGE
         yield LARGE
-        begun.set()
+        started.set()
         await never.wait()
         raise ConnectionResetError
 
-    putting = asyncio.create_task(
-        store.put_stream("default", stalling(), media_type="", name="", limit=10 * len(LARGE))
-    )
-    await begun.wait()
+    putting = asyncio.create_task(store.put_stream("default", stall(), media_type="", name="", limit=10 * len(LARGE)))
+    await started.wait()
     if end == "cancel":
         putting.cancel()
     else:

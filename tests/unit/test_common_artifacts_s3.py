@@ -35,7 +35,8 @@ async def read(store: ArtifactStore, sha256: str, **part: int) -> bytes:
 
 async def test_put_content_can_be_read_back(store: ArtifactStore, bucket: Bucket) -> None:
     artifact = await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
-    assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
+    assert artifact.sha256 == HELLO
+    assert artifact.size_bytes == 5
     assert await store.get("default", HELLO) == await read(store, HELLO) == b"hello"
     assert await store.head("default", HELLO) == artifact
     assert await store.contains("default", HELLO)
@@ -45,7 +46,8 @@ async def test_put_content_can_be_read_back(store: ArtifactStore, bucket: Bucket
 
 async def test_multipart_stream_is_stored_under_its_digest(store: ArtifactStore, bucket: Bucket) -> None:
     artifact = await store.put_stream("default", pieces(LARGE), media_type="image/png", name="a.png", limit=len(LARGE))
-    assert (artifact.sha256, artifact.size_bytes) == (hashlib.sha256(LARGE).hexdigest(), len(LARGE))
+    assert artifact.sha256 == hashlib.sha256(LARGE).hexdigest()
+    assert artifact.size_bytes == len(LARGE)
     assert await store.get("default", artifact.sha256) == await read(store, artifact.sha256) == LARGE
     assert bucket.keys() == {f"default/{artifact.sha256}", f"default/{artifact.sha256}.json"}
 
@@ -73,11 +75,13 @@ async def test_presigned_url_downloads_without_credentials_as_attachment(
     async with httpx.AsyncClient(trust_env=False) as anybody:
         response = await anybody.get(url)
         part = await anybody.get(url, headers={"range": "bytes=1-3"})
-    assert (response.status_code, response.content) == (200, content)
+    assert response.status_code == 200
+    assert response.content == content
     assert response.headers["content-type"] == "application/octet-stream"
     assert response.headers["content-disposition"].startswith("attachment; filename=")
     assert "X-Amz-Expires=60" in url
-    assert (part.status_code, part.content) == (206, content[1:4])
+    assert part.status_code == 206
+    assert part.content == content[1:4]
 
 
 async def test_other_tenants_cannot_read_an_artifact(store: ArtifactStore) -> None:
@@ -104,33 +108,35 @@ async def test_changed_bytes_raise_corrupt_data(store: ArtifactStore, bucket: Bu
 
 
 async def test_failed_or_too_long_stream_leaves_no_objects(store: ArtifactStore, bucket: Bucket) -> None:
-    async def breaking() -> AsyncIterator[bytes]:
+    async def fail() -> AsyncIterator[bytes]:
         async for piece in pieces(LARGE):
             yield piece
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await store.put_stream("default", breaking(), media_type="", name="", limit=10**9)
+        await store.put_stream("default", fail(), media_type="", name="", limit=10**9)
     with pytest.raises(InvalidRequest, match="larger than the limit"):
         await store.put_stream("default", pieces(LARGE), media_type="", name="", limit=len(LARGE) - 1)
-    assert (bucket.keys(), bucket.unfinished()) == (set(), [])
+    assert bucket.keys() == set()
+    assert bucket.unfinished() == []
 
 
 async def test_cancelled_stream_leaves_no_objects(store: ArtifactStore, bucket: Bucket) -> None:
     sent, never = asyncio.Event(), asyncio.Event()
 
-    async def stalling() -> AsyncIterator[bytes]:
+    async def stall() -> AsyncIterator[bytes]:
         async for piece in pieces(LARGE):
             yield piece
         sent.set()
         await never.wait()
 
-    putting = asyncio.create_task(store.put_stream("default", stalling(), media_type="", name="", limit=10**9))
+    putting = asyncio.create_task(store.put_stream("default", stall(), media_type="", name="", limit=10**9))
     await sent.wait()
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await putting
-    assert (bucket.keys(), bucket.unfinished()) == (set(), [])
+    assert bucket.keys() == set()
+    assert bucket.unfinished() == []
 
 
 async def test_written_before_lists_only_old_artifacts(store: ArtifactStore, bucket: Bucket) -> None:
@@ -155,8 +161,8 @@ async def test_key_values_are_stored_separately_from_artifacts(store: ArtifactSt
     assert await notes.all() == {}
 
 
-async def refusals(store: ArtifactStore) -> list[Unavailable]:
-    """How each thing one can want of a store fails."""
+async def errors_of_all_methods(store: ArtifactStore) -> list[Unavailable]:
+    """The errors of all methods of a store."""
     wanted = (
         lambda: store.put("default", b"hello", media_type="", name=""),
         lambda: store.put_stream("default", pieces(LARGE), media_type="", name="", limit=10**9),
@@ -177,15 +183,15 @@ async def refusals(store: ArtifactStore) -> list[Unavailable]:
 
 
 async def test_missing_bucket_is_reported(bucket: Bucket) -> None:
-    told = await refusals(ArtifactStore.open(f"s3://not-{bucket.name}"))
-    assert "bucket does not exist" in told[0].message
-    assert "bucket does not exist" in told[1].message
-    assert "bucket does not exist" in told[2].message
+    errors = await errors_of_all_methods(ArtifactStore.open(f"s3://not-{bucket.name}"))
+    assert "bucket does not exist" in errors[0].message
+    assert "bucket does not exist" in errors[1].message
+    assert "bucket does not exist" in errors[2].message
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds become tenths."""
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortens timeouts of seconds to tenths."""
     monkeypatch.setattr("services.common.object_store.REQUEST_TIMEOUT", timedelta(seconds=0.5))
     monkeypatch.setattr("services.common.artifacts.upload.ABORT_SECONDS", 1.0)
     retries = {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
@@ -193,40 +199,44 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def nobody() -> Iterator[int]:
-    """A port where nobody listens."""
+def unused_port() -> Iterator[int]:
+    """A port that no program listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_refused_connection_is_reported(bucket: Bucket, nobody: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{nobody}")
-    assert all("does not answer" in each.message for each in await refusals(ArtifactStore.open(bucket.url)))
+@pytest.mark.usefixtures("short_timeouts")
+async def test_refused_connection_is_reported(
+    bucket: Bucket, unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{unused_port}")
+    assert all(
+        "does not answer" in each.message for each in await errors_of_all_methods(ArtifactStore.open(bucket.url))
+    )
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 async def test_silent_store_times_out(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
     async with opened_web({"*": silent}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
-        told = await refusals(ArtifactStore.open(bucket.url))
-    assert all("does not answer" in each.message for each in told)
+        errors = await errors_of_all_methods(ArtifactStore.open(bucket.url))
+    assert all("does not answer" in each.message for each in errors)
 
 
 async def test_invalid_credentials_are_reported(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = b"<Error><Code>InvalidAccessKeyId</Code><Message>secret of theirs</Message></Error>"
     async with opened_web({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
-        told = await refusals(ArtifactStore.open(bucket.url))
-    assert {each.message for each in told} == {"the artifact store denies access to this server"}
-    assert not any("secret" in each.message for each in told)
+        errors = await errors_of_all_methods(ArtifactStore.open(bucket.url))
+    assert {each.message for each in errors} == {"the artifact store denies access to this server"}
+    assert not any("secret" in each.message for each in errors)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize(
     "elsewhere", [{"AWS_METADATA_ENDPOINT": "http://127.0.0.1:9"}, {"AWS_WEB_IDENTITY_TOKEN_FILE": "/proc/none/token"}]
 )
@@ -237,9 +247,9 @@ async def test_missing_credentials_report_the_variables_to_set(
         monkeypatch.delenv(keys)
     for variable, value in {"AWS_ROLE_ARN": "arn:aws:iam::1:role/r", **elsewhere}.items():
         monkeypatch.setenv(variable, value)
-    told = await refusals(ArtifactStore.open(bucket.url))
-    assert {each.message for each in told} == {"no credentials for the artifact store are set"}
-    assert all("AWS_ACCESS_KEY_ID" in each.remedy for each in told)
+    errors = await errors_of_all_methods(ArtifactStore.open(bucket.url))
+    assert {each.message for each in errors} == {"no credentials for the artifact store are set"}
+    assert all("AWS_ACCESS_KEY_ID" in each.remedy for each in errors)
 
 
 def test_incomplete_credentials_are_reported_in_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A certificate that is renewed on disk is shown by the channels of a process that goes on."""
+"""Channels with certificates that are renewed while the process runs."""
 
 import asyncio
 import os
@@ -23,8 +23,8 @@ from tests.support.certificates import Authority
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 
 
-class TellingCertificates(rpc.ResponderServiceServicer):
-    """Tells the certificate of whoever asks; whoever says "stay" is told again when released."""
+class CertificateReporter(rpc.ResponderServiceServicer):
+    """Sends the client's certificate; for the text "stay" again when released."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
@@ -38,8 +38,8 @@ class TellingCertificates(rpc.ResponderServiceServicer):
 
 
 @pytest.fixture
-def servicer() -> TellingCertificates:
-    return TellingCertificates()
+def servicer() -> CertificateReporter:
+    return CertificateReporter()
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def own(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
-    """This process's, looked at for each call."""
+def identity(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
+    """The identity of this process, whose files are checked for each call."""
     monkeypatch.setattr("services.common.tls.CHECK_SECONDS", 0.0)
     shown = authority.identity("planner")
     tls.set_process_identity(shown)
@@ -58,68 +58,68 @@ def own(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ident
 
 
 @pytest.fixture
-async def port(own: Identity, servicer: TellingCertificates) -> AsyncIterator[int]:
+async def port(identity: Identity, servicer: CertificateReporter) -> AsyncIterator[int]:
     register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
     async with serving(register, RESPONDER) as running:
         yield running.port
 
 
-def renew(authority: Authority, own: Identity, tick: int = 1) -> str:
-    """The new one."""
+def renew(authority: Authority, identity: Identity, tick: int = 1) -> str:
+    """Writes a new certificate; returns it."""
     authority.identity("planner")
-    os.utime(own.certificate.chain, (tick, tick))  # a clock of coarse grain would not see the change
-    return own.certificate.chain.read_text()
+    os.utime(identity.certificate.chain, (tick, tick))  # a clock of coarse grain would not see the change
+    return identity.certificate.chain.read_text()
 
 
-async def asked(channel: grpc.aio.Channel) -> str:
+async def reported_certificate(channel: grpc.aio.Channel) -> str:
     request = pb.RespondRequest(conversation=[Turn(text="hello")])
     return "".join([event.text async for event in rpc.ResponderServiceStub(channel).Respond(request, timeout=10)])
 
 
 @pytest.mark.parametrize("reach", [connect, dial])
 async def test_open_channel_presents_a_renewed_certificate_on_the_next_call(
-    reach: Callable[[str], grpc.aio.Channel], authority: Authority, own: Identity, port: int
+    reach: Callable[[str], grpc.aio.Channel], authority: Authority, identity: Identity, port: int
 ) -> None:
-    first = own.certificate.chain.read_text()
+    first = identity.certificate.chain.read_text()
     async with reach(f"127.0.0.1:{port}") as channel:
         stub = rpc.ResponderServiceStub(channel)
         request = pb.RespondRequest(conversation=[Turn(text="hello")])
         shown = [event.text async for event in stub.Respond(request, timeout=10)]
-        second = renew(authority, own)
+        second = renew(authority, identity)
         shown += [event.text async for event in stub.Respond(request, timeout=10)]
-        third = renew(authority, own, tick=2)
+        third = renew(authority, identity, tick=2)
         shown += [event.text async for event in stub.Respond(request, timeout=10)]
     assert [one.strip() for one in shown] == [one.strip() for one in (first, second, third)]
 
 
 async def test_active_call_finishes_on_its_connection(
-    authority: Authority, own: Identity, port: int, servicer: TellingCertificates
+    authority: Authority, identity: Identity, port: int, servicer: CertificateReporter
 ) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         staying: Any = rpc.ResponderServiceStub(channel).Respond(
             pb.RespondRequest(conversation=[Turn(text="stay")]), timeout=20
         )
         before = (await staying.read()).text
-        renew(authority, own)
-        assert await asked(channel) != before
+        renew(authority, identity)
+        assert await reported_certificate(channel) != before
         servicer.release.set()
         assert (await staying.read()).text == before
 
 
-async def test_mismatched_files_are_ignored(authority: Authority, own: Identity, port: int) -> None:
+async def test_mismatched_files_are_ignored(authority: Authority, identity: Identity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
-        before, chain = await asked(channel), own.certificate.chain.read_bytes()
-        second = renew(authority, own)
-        own.certificate.chain.write_bytes(chain)
+        before, chain = await reported_certificate(channel), identity.certificate.chain.read_bytes()
+        second = renew(authority, identity)
+        identity.certificate.chain.write_bytes(chain)
         with capture_logs() as logs:
-            assert await asked(channel) == before
+            assert await reported_certificate(channel) == before
         assert [line["event"] for line in logs if "certificate" in line["event"]] == ["renewed certificate rejected"]
-        own.certificate.chain.write_text(second)
-        os.utime(own.certificate.chain, (2, 2))
-        assert (await asked(channel)).strip() == second.strip()
+        identity.certificate.chain.write_text(second)
+        os.utime(identity.certificate.chain, (2, 2))
+        assert (await reported_certificate(channel)).strip() == second.strip()
 
 
-async def test_close_closes_replaced_channels(authority: Authority, own: Identity, port: int) -> None:
+async def test_close_closes_replaced_channels(authority: Authority, identity: Identity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         assert isinstance(channel, RenewingChannel)
         before = channel.latest()
@@ -127,7 +127,7 @@ async def test_close_closes_replaced_channels(authority: Authority, own: Identit
             pb.RespondRequest(conversation=[Turn(text="stay")]), timeout=20
         )
         await staying.read()
-        renew(authority, own)
-        await asked(channel)
+        renew(authority, identity)
+        await reported_certificate(channel)
     assert before.get_state() is channel.latest().get_state() is grpc.ChannelConnectivity.SHUTDOWN
     assert staying.done()

@@ -1,4 +1,4 @@
-"""What both kinds of databases promise."""
+"""Behaviour common to SQLite and PostgreSQL."""
 
 import asyncio
 import sqlite3
@@ -29,23 +29,23 @@ NOTES = InsertInto("notes", {"id": "text", "number": "bigint"})
 
 @pytest.fixture
 async def database(address: str) -> AsyncIterator[Database]:
-    async with open_database(address, SCHEMA, [FIRST]) as kept:
-        yield kept
+    async with open_database(address, SCHEMA, [FIRST]) as opened:
+        yield opened
 
 
-def only(sql: str, *values: object) -> Operation[Rows]:
+def single_query(sql: str, *values: object) -> Operation[Rows]:
     def operation() -> Steps[Rows]:
         return (yield Query(sql, values))
 
     return operation
 
 
-def noted(name: str, number: int = 0) -> Operation[Rows]:
-    return only("INSERT INTO notes (id, number) VALUES (?, ?)", name, number)
+def insert_note(name: str, number: int = 0) -> Operation[Rows]:
+    return single_query("INSERT INTO notes (id, number) VALUES (?, ?)", name, number)
 
 
-def doubled(name: str) -> Operation[int]:
-    """Reads a number, writes another."""
+def double_number(name: str) -> Operation[int]:
+    """Reads a number and writes twice that."""
 
     def operation() -> Steps[int]:
         ((number,),) = yield Query("SELECT number FROM notes WHERE id = ?", (name,))
@@ -60,8 +60,8 @@ async def names(database: Database) -> list[str]:
 
 
 async def test_operations_with_one_topic_run_in_order(database: Database) -> None:
-    await database.write(noted("a"), "a")
-    found = await asyncio.gather(*(database.write(doubled("a"), "a") for _ in range(30)))
+    await database.write(insert_note("a"), "a")
+    found = await asyncio.gather(*(database.write(double_number("a"), "a") for _ in range(30)))
     assert found == [2**number - 1 for number in range(30)]
 
 
@@ -71,16 +71,19 @@ async def test_failed_operation_is_rolled_back_alone(database: Database) -> None
         raise FailedPrecondition("changed its mind")
 
     results = await asyncio.gather(
-        database.write(noted("a")), database.write(operation), database.write(noted("b")), return_exceptions=True
+        database.write(insert_note("a")),
+        database.write(operation),
+        database.write(insert_note("b")),
+        return_exceptions=True,
     )
     assert isinstance(results[1], FailedPrecondition)
     assert await names(database) == ["a", "b"]
 
 
 async def test_violated_constraint_raises_constraint_violation(database: Database) -> None:
-    await database.write(noted("a"))
+    await database.write(insert_note("a"))
     with pytest.raises(ConstraintViolation):
-        await database.write(noted("a"))
+        await database.write(insert_note("a"))
 
 
 async def test_rows_are_inserted_only_if_the_query_returns_a_row(database: Database) -> None:
@@ -92,27 +95,27 @@ async def test_rows_are_inserted_only_if_the_query_returns_a_row(database: Datab
 
         return steps
 
-    await database.write(noted("a"))
+    await database.write(insert_note("a"))
     assert [tuple(row) for row in await database.write(operation("a"))] == [(9,)]
     assert list(await database.write(operation("b"))) == []
     assert await names(database) == ["a", "a-1", "a-2"]
 
 
 async def test_cancelling_a_write_does_not_undo_it(database: Database) -> None:
-    database.write(noted("a"), "a").cancel()
-    await database.write(noted("b"), "a")
+    database.write(insert_note("a"), "a").cancel()
+    await database.write(insert_note("b"), "a")
     assert await names(database) == ["a", "b"]
 
 
 async def test_texts_may_contain_any_character(database: Database) -> None:
-    await database.write(noted("zero\0 and \N{GRINNING FACE}"))
+    await database.write(insert_note("zero\0 and \N{GRINNING FACE}"))
     assert len(await names(database)) == 1
     assert await database.read("SELECT id FROM notes WHERE id = ?", "nobody\0") == []
 
 
 async def test_writes_before_close_are_committed(address: str) -> None:
     async with open_database(address, SCHEMA, [FIRST]) as database:
-        futures = [database.write(noted(f"n{number:02}"), str(number)) for number in range(50)]
+        futures = [database.write(insert_note(f"n{number:02}"), str(number)) for number in range(50)]
     await asyncio.gather(*futures)
     async with open_database(address, SCHEMA, [FIRST]) as database:
         assert len(await names(database)) == 50
@@ -120,10 +123,10 @@ async def test_writes_before_close_are_committed(address: str) -> None:
 
 async def test_closed_database_rejects_requests(address: str) -> None:
     async with open_database(address, SCHEMA, [FIRST]) as database:
-        await database.write(noted("a"))
+        await database.write(insert_note("a"))
     async with asyncio.timeout(5):
         with pytest.raises(Unavailable, match="closed"):
-            await database.write(noted("b"))
+            await database.write(insert_note("b"))
         with pytest.raises(Unavailable, match="closed"):
             await names(database)
 
@@ -135,8 +138,8 @@ async def test_changes_of_another_process_are_reported(address: str) -> None:
         open_database(address, SCHEMA, [FIRST]) as other,
         aclosing(mine.changes()) as changes,
     ):
-        assert await anext(changes) is None  # for whoever begins to look, anything may have changed
-        await other.write(noted("a"), "a")
+        assert await anext(changes) is None  # the first report is always of any topic
+        await other.write(insert_note("a"), "a")
         while (change := await anext(changes)) is not None and "a" not in change:
             pass
         assert await names(mine) == ["a"]
@@ -156,7 +159,7 @@ async def test_schema_one_version_newer_is_used_unchanged(address: str) -> None:
     async with open_database(address, SCHEMA, newer):
         pass
     async with open_database(address, SCHEMA, [FIRST]) as database:
-        await database.write(noted("a"))
+        await database.write(insert_note("a"))
     async with open_database(address, SCHEMA, newer) as database:
         assert [tuple(row) for row in await database.read("SELECT id, later FROM notes")] == [("a", "x")]
 
@@ -184,7 +187,7 @@ async def test_concurrent_first_starts_all_succeed(address: str) -> None:
     async def replica(name: str) -> None:
         await start.wait()
         async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
-            await database.write(noted(name))
+            await database.write(insert_note(name))
 
     await asyncio.gather(*(replica(str(number)) for number in range(6)))
     async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
@@ -221,7 +224,7 @@ asyncio.run(main())
 
 
 async def _migrating(address: str) -> bool:
-    """Whether somebody is in the middle of it."""
+    """Whether the migration is running."""
     if "://" not in address:
         connection = sqlite3.connect(address, timeout=0, isolation_level=None)
         try:

@@ -46,5 +46,6 @@ def test_recovery_action_of_a_status_without_details(
     code: grpc.StatusCode, message: str, expected: RecoveryAction
 ) -> None:
     error = from_rpc(AioRpcError(code, Metadata(), Metadata()))
-    assert (error.code, error.message) == (code, message)
+    assert error.code == code
+    assert error.message == message
     assert recovery_action(error) is expected

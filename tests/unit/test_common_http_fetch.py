@@ -95,7 +95,9 @@ async def read(
 async def test_allowed_server_receives_its_host_name(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     found, content = await read(web, "/a%20b.png?size=2")
-    assert (found.media_type, found.name, content) == ("image/png", "a b.png", PICTURE)
+    assert found.media_type == "image/png"
+    assert found.name == "a b.png"
+    assert content == PICTURE
     assert f"host: pictures.test:{web.port}" in web.asked[0].lower()
     assert "accept-encoding: identity" in web.asked[0].lower()
 
@@ -178,7 +180,7 @@ async def test_name_that_resolves_differently_after_a_redirect_is_rejected(web: 
 
 @pytest.fixture
 async def secure() -> AsyncIterator[tuple[Web, ssl.SSLContext]]:
-    """A server with a certificate for pictures.test, and a client's trust in it."""
+    """A server with a certificate for pictures.test, and a client context that trusts it."""
     authority = trustme.CA()
     served, trusting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     authority.issue_cert("pictures.test").configure_cert(served)

@@ -13,13 +13,13 @@ from services.common import logging as logging_module
 
 
 @pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
+def restored_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield
     root.handlers, root.level = handlers, level
-    for room in ("services", "gateway", "experts"):
-        logging.getLogger(room).setLevel(logging.NOTSET)
+    for package in ("services", "gateway", "experts"):
+        logging.getLogger(package).setLevel(logging.NOTSET)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
@@ -66,7 +66,9 @@ def test_events_of_libraries_have_the_same_format(capsys: pytest.CaptureFixture[
     logging.getLogger("library").warning("beware of %s", "this")
     logging.getLogger("library").info("not said")
     (line,) = lines(capsys)
-    assert (line["event"], line["logger"], line["service"]) == ("beware of this", "library", "planner")
+    assert line["event"] == "beware of this"
+    assert line["logger"] == "library"
+    assert line["service"] == "planner"
 
 
 def test_debug_level_applies_to_own_packages_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,9 +86,9 @@ def test_traceback_contains_no_local_variables(capsys: pytest.CaptureFixture[str
         int(secret == "") / 0
     except ZeroDivisionError:
         structlog.get_logger("somewhere").exception("it broke")
-    told = capsys.readouterr().err
-    assert "ZeroDivisionError" in told
-    assert secret not in told
+    output = capsys.readouterr().err
+    assert "ZeroDivisionError" in output
+    assert secret not in output
 
 
 def test_pretty_style_is_readable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What only a PostgreSQL server does, or suffers."""
+"""Behaviour specific to PostgreSQL: connection loss, timeouts, permissions, notifications."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ from tests.support.postgres import PASSWORD, emptied
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
 
-def noted(name: str) -> Operation[Rows]:
+def insert_note(name: str) -> Operation[Rows]:
     def operation() -> Steps[Rows]:
         return (yield Query("INSERT INTO notes (id) VALUES (?)", (name,), alone=True))
 
@@ -32,12 +32,12 @@ def listed() -> str:
 
 @pytest.fixture
 async def url(postgres: str) -> str:
-    """Of an empty database."""
+    """URL of an empty database."""
     return await emptied(postgres)
 
 
-class Cable:
-    """A way to a server that can be cut, plugged in again, or pass nothing."""
+class Proxy:
+    """TCP proxy to a server that can be disconnected, reconnected, or stop forwarding."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
@@ -47,11 +47,11 @@ class Cable:
         self.flows.set()
         self._port = 0
 
-    async def plug(self) -> None:
+    async def connect(self) -> None:
         self._server = await asyncio.start_server(self._connect, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
-    async def cut(self) -> None:
+    async def disconnect(self) -> None:
         self._server.close()
         for pump in self._pumps:
             pump.cancel()
@@ -83,17 +83,17 @@ class Cable:
 
 
 @asynccontextmanager
-async def plugged(url: str) -> AsyncIterator[Cable]:
-    cable = Cable(url)
-    await cable.plug()
+async def proxied(url: str) -> AsyncIterator[Proxy]:
+    cable = Proxy(url)
+    await cable.connect()
     try:
         yield cable
     finally:
-        await cable.cut()
+        await cable.disconnect()
 
 
-async def refusal(address: str, kind: type[Exception]) -> str:
-    """What is said where a database cannot be opened; never the password."""
+async def error_text(address: str, kind: type[Exception]) -> str:
+    """Message and remedy of a database that cannot be opened; asserts that they do not contain the password."""
     with pytest.raises(kind) as refused:
         async with open_database(address, "notes", [FIRST]):
             pass
@@ -107,34 +107,34 @@ async def test_absent_server_is_awaited_then_reported(monkeypatch: pytest.Monkey
     monkeypatch.setattr("services.common.wait.TIMEOUT_SECONDS", 0.3)
     started = time.monotonic()
     async with asyncio.timeout(30):
-        said = await refusal("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
+        message = await error_text("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
     assert time.monotonic() - started >= 0.3
-    assert "127.0.0.1:9/notes" in said
-    assert "check that it runs" in said
+    assert "127.0.0.1:9/notes" in message
+    assert "check that it runs" in message
 
 
 async def test_wrong_password_fails_at_once(url: str) -> None:
-    said = await refusal(url.replace(PASSWORD, "secret"), FailedPrecondition)
-    assert 'password authentication failed for user "postgres"' in said
-    assert "check user, password" in said
+    message = await error_text(url.replace(PASSWORD, "secret"), FailedPrecondition)
+    assert 'password authentication failed for user "postgres"' in message
+    assert "check user, password" in message
 
 
 async def test_unknown_database_fails_at_once(url: str) -> None:
-    said = await refusal(urlunsplit(urlsplit(url)._replace(path="/nowhere")), FailedPrecondition)
-    assert 'database "nowhere" does not exist' in said
+    message = await error_text(urlunsplit(urlsplit(url)._replace(path="/nowhere")), FailedPrecondition)
+    assert 'database "nowhere" does not exist' in message
 
 
 @pytest.mark.parametrize("address", ["postgresql://me:secret@here:port/notes", "postgresql://me:secret@[::1/notes"])
 async def test_malformed_url_is_reported_without_the_url(address: str) -> None:
-    assert "%XX" in await refusal(address, InvalidRequest)
+    assert "%XX" in await error_text(address, InvalidRequest)
 
 
 async def test_user_without_create_permission_is_rejected(url: str) -> None:
     admin = await asyncpg.connect(url)
     await admin.execute("CREATE ROLE reader LOGIN PASSWORD 'secret'")
     try:
-        said = await refusal(url.replace(f"postgres:{PASSWORD}", "reader:secret"), FailedPrecondition)
-        assert "permission denied" in said
+        message = await error_text(url.replace(f"postgres:{PASSWORD}", "reader:secret"), FailedPrecondition)
+        assert "permission denied" in message
     finally:
         await admin.execute("DROP ROLE reader")
         await admin.close()
@@ -144,13 +144,13 @@ async def test_slow_migration_of_another_process_is_reported(url: str, monkeypat
     monkeypatch.setattr("services.common.database.postgres._MIGRATION_SECONDS", 0.2)
     other = await asyncpg.connect(url)
     await other.fetch("SELECT pg_advisory_lock(hashtextextended('migrate notes', 0))")
-    assert "another process" in await refusal(url, Unavailable)
+    assert "another process" in await error_text(url, Unavailable)
     await other.close()
 
 
 async def test_tables_are_in_their_own_schema(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as notes, open_database(url, "others", [FIRST]) as others:
-        await notes.write(noted("a"))
+        await notes.write(insert_note("a"))
         assert await others.read(listed()) == []
         tables = await notes.read("SELECT schemaname FROM pg_tables WHERE tablename = 'notes' ORDER BY schemaname")
         assert [row[0] for row in tables] == ["notes", "others"]
@@ -159,37 +159,37 @@ async def test_tables_are_in_their_own_schema(url: str) -> None:
 async def test_lost_server_is_reported_quickly_and_reconnected(url: str) -> None:
     async with (
         asyncio.timeout(20),
-        plugged(url) as cable,
+        proxied(url) as cable,
         open_database(cable.url, "notes", [FIRST]) as database,
         open_database(url, "notes", [FIRST]) as other,
         aclosing(database.changes()) as changes,
     ):
-        await database.write(noted("a"), "a")
+        await database.write(insert_note("a"), "a")
         assert await anext(changes) is None
-        await cable.cut()
+        await cable.disconnect()
         for number in range(10):  # all within the timeout of this test: none of them waits for COMMAND_SECONDS
             with pytest.raises(Unavailable, match="does not answer"):
-                await database.write(noted("lost"), str(number))
+                await database.write(insert_note("lost"), str(number))
         with pytest.raises(Unavailable, match="does not answer"):
             await database.read(listed())
-        await cable.plug()
-        await database.write(noted("b"), "a")
+        await cable.connect()
+        await database.write(insert_note("b"), "a")
         assert [row[0] for row in await database.read(listed())] == ["a", "b"]
         number = 0
         while not (change := await anext(changes)) or "theirs" not in change:
             number += 1
-            await other.write(noted(f"c{number}"), "theirs")
+            await other.write(insert_note(f"c{number}"), "theirs")
 
 
 async def test_write_to_a_silent_server_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.connection.COMMAND_SECONDS", 0.3)
-    async with asyncio.timeout(20), plugged(url) as cable, open_database(cable.url, "notes", [FIRST]) as database:
-        await database.write(noted("a"), "a")
+    async with asyncio.timeout(20), proxied(url) as cable, open_database(cable.url, "notes", [FIRST]) as database:
+        await database.write(insert_note("a"), "a")
         cable.flows.clear()
         with pytest.raises(Unavailable, match="does not answer"):
-            await database.write(noted("b"), "a")
+            await database.write(insert_note("b"), "a")
         cable.flows.set()
-        await database.write(noted("c"), "a")
+        await database.write(insert_note("c"), "a")
         assert {"a", "c"} <= {row[0] for row in await database.read(listed())}
 
 
@@ -198,19 +198,19 @@ async def test_locks_of_a_frozen_process_are_released(url: str, monkeypatch: pyt
 
     def freezing() -> Steps[None]:
         yield Query("INSERT INTO notes (id) VALUES ('a')")
-        time.sleep(1)  # the whole process stands still
+        time.sleep(1)  # blocks the whole process
         yield Query("INSERT INTO notes (id) VALUES ('b')")
 
     async with open_database(url, "notes", [FIRST]) as database:
         with pytest.raises(Unavailable, match="does not answer"):
             await database.write(freezing)
-        await database.write(noted("a"))
+        await database.write(insert_note("a"))
         assert [tuple(row) for row in await database.read(listed())] == [("a",)]
 
 
 async def test_connections_closed_by_the_server_are_reopened(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as database, open_database(url, "notes", [FIRST]) as other:
-        await database.write(noted("a"), "a")
+        await database.write(insert_note("a"), "a")
         end_all = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != "
         )
@@ -218,7 +218,7 @@ async def test_connections_closed_by_the_server_are_reopened(url: str) -> None:
         async with asyncio.timeout(10):
             while True:
                 with suppress(Unavailable):
-                    await database.write(noted("b"), "a")
+                    await database.write(insert_note("b"), "a")
                     break
         assert [row[0] for row in await database.read(listed())] == ["a", "b"]
 
@@ -233,12 +233,12 @@ async def test_rolled_back_operation_is_retried(url: str) -> None:
             raise asyncpg.DeadlockDetectedError("two waited for each other")
         return done
 
-    async def hopeless(_: Connection) -> None:
+    async def always_deadlocked(_: Connection) -> None:
         raise asyncpg.DeadlockDetectedError("two waited for each other")
 
     assert await worker.submit(job) == 3
     with pytest.raises(Unavailable, match="waited for each other"):
-        await worker.submit(hopeless)
+        await worker.submit(always_deadlocked)
     await worker.close()
 
 
@@ -281,11 +281,11 @@ async def test_unexpected_error_fails_only_its_job(url: str) -> None:
 
 async def test_changes_are_delivered_after_an_unexpected_error(url: str) -> None:
     notifier = ChangeNotifier(FailingAddress(url, "notes"))
-    told: frozenset[str] | None = None
+    topics: frozenset[str] | None = None
     async with asyncio.timeout(30), aclosing(notifier.changes()) as changes:
-        while told is None or "a" not in told:
+        while topics is None or "a" not in topics:
             notifier.notify("a")
-            told = await anext(changes)
+            topics = await anext(changes)
     await notifier.close()
 
 
@@ -297,12 +297,12 @@ async def test_missing_table_is_unavailable(url: str) -> None:
 
 async def test_old_program_reads_after_a_newer_migration(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as old:
-        await old.write(noted("a"))
+        await old.write(insert_note("a"))
         assert len(await old.read("SELECT * FROM notes")) == 1
         async with open_database(url, "notes", [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT ''"]):
             pass
         assert len(await old.read("SELECT * FROM notes")) == 1
-        await old.write(noted("b"))
+        await old.write(insert_note("b"))
 
 
 async def test_too_many_topics_are_reported_as_any(url: str) -> None:
@@ -314,11 +314,11 @@ async def test_too_many_topics_are_reported_as_any(url: str) -> None:
     ):
         for _ in range(2):  # it listens by then
             assert await anext(changes) is None
-        await asyncio.gather(*(other.write(noted(f"n{number}"), f"n{number}") for number in range(500)))
-        told: set[str] = set()
-        while len(told) < 500:
+        await asyncio.gather(*(other.write(insert_note(f"n{number}"), f"n{number}") for number in range(500)))
+        topics: set[str] = set()
+        while len(topics) < 500:
             change = await anext(changes)
-            told |= {f"n{number}" for number in range(500)} if change is None else change
+            topics |= {f"n{number}" for number in range(500)} if change is None else change
 
 
 async def test_missing_driver_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,4 +327,4 @@ async def test_missing_driver_error_names_the_package(monkeypatch: pytest.Monkey
         if name.rpartition(".")[2] in {"postgres", "places", "lines", "notifier"}:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("services.common.database.postgres", raising=False)
-    assert "hugginggpt[postgres]" in await refusal("postgresql://me:secret@127.0.0.1:9/notes", FailedPrecondition)
+    assert "hugginggpt[postgres]" in await error_text("postgresql://me:secret@127.0.0.1:9/notes", FailedPrecondition)

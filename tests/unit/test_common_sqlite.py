@@ -1,4 +1,4 @@
-"""What only a SQLite file does, or suffers."""
+"""Behaviour specific to SQLite: locks, full disk, permissions."""
 
 import asyncio
 import sqlite3
@@ -18,7 +18,7 @@ from services.common.errors import Unavailable
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
 
-def noted(name: str) -> Operation[Rows]:
+def insert_note(name: str) -> Operation[Rows]:
     def operation() -> Steps[Rows]:
         return (yield Query("INSERT INTO notes (id) VALUES (?)", (name,)))
 
@@ -44,10 +44,10 @@ async def test_locked_database_fails_the_write(path: Path, monkeypatch: pytest.M
         blocker = sqlite3.connect(path, isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable, match="locked"):
-            await database.write(noted("a"))
+            await database.write(insert_note("a"))
         blocker.execute("ROLLBACK")
         blocker.close()
-        await database.write(noted("a"))
+        await database.write(insert_note("a"))
 
 
 async def test_unexpected_error_fails_the_write_and_not_the_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,21 +58,21 @@ async def test_unexpected_error_fails_the_write_and_not_the_next(path: Path, mon
         with monkeypatch.context() as patch:
             patch.setattr("services.common.database.sqlite._run_all", broken)
             with pytest.raises(Unavailable):
-                await database.write(noted("a"))
-        await database.write(noted("a"))
+                await database.write(insert_note("a"))
+        await database.write(insert_note("a"))
 
 
 async def test_full_disk_fails_a_write_and_preserves_others(path: Path) -> None:
     async with open_database(path, "notes", [FIRST]) as database:
         assert isinstance(database, SQLite)
-        await database.write(noted("before"))
+        await database.write(insert_note("before"))
         ((pages,),) = await database.read("PRAGMA page_count")
         database._write_connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(Unavailable, match="full") as refused:
-            await database.write(noted("x" * 100_000))
+            await database.write(insert_note("x" * 100_000))
         assert "space" in refused.value.remedy
         database._write_connection.execute("PRAGMA max_page_count = 100000")
-        await database.write(noted("after"))
+        await database.write(insert_note("after"))
         assert [name for (name,) in await database.read("SELECT id FROM notes ORDER BY id")] == ["after", "before"]
 
 
@@ -112,10 +112,10 @@ async def _made(file: Path) -> None:
 async def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "notes.sqlite"
     async with open_database(f"sqlite://{path}", "notes", [FIRST]) as database:
-        await database.write(noted("a"))
-        kept = [path, *path.parent.glob("notes.sqlite-*")]
-        assert len(kept) == 3
-        assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
+        await database.write(insert_note("a"))
+        files = [path, *path.parent.glob("notes.sqlite-*")]
+        assert len(files) == 3
+        assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
 async def test_close_closes_all_connections(path: Path) -> None:
@@ -140,6 +140,6 @@ async def test_changes_continue_after_a_failed_read(path: Path, monkeypatch: pyt
             return await reading(sql, *values)
 
         monkeypatch.setattr(database, "read", read)
-        await database.write(noted("a"))
+        await database.write(insert_note("a"))
         assert await anext(changes) is None
         assert failed.is_set()

@@ -99,7 +99,7 @@ async def test_invalid_url_is_rejected_before_any_request(url: str, unreachable:
 
 @pytest.fixture
 def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails the test if a connection is tried."""
+    """Makes connection attempts fail the test."""
 
     async def connect(*_args: object, **_kwargs: object) -> None:
         pytest.fail("a connection was tried")
@@ -108,12 +108,12 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_unknown_private_and_unreachable_hosts_have_the_same_error() -> None:
-    told = set()
+    errors = set()
     for host in ("unknown.test", "inside.test", "both.test"):
         with pytest.raises(ServiceError) as caught:
             await SsrfGuard(resolve=scripted).addresses(host, 443)
-        told.add((caught.value.message.removeprefix(host), caught.value.reason, caught.value.remedy))
-    assert len(told) == 1
+        errors.add((caught.value.message.removeprefix(host), caught.value.reason, caught.value.remedy))
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize("url", ["https://public.test/a.png", "http://public.test:443/", "https://93.184.216.34/"])

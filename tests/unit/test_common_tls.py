@@ -1,4 +1,4 @@
-"""Services show one another certificates, and speak to nobody who has none of the house."""
+"""Mutual TLS between services, and renewal of certificates."""
 
 import asyncio
 import os
@@ -31,63 +31,63 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture(autouse=True)
-def nobody() -> Iterator[None]:
+def no_process_identity() -> Iterator[None]:
     yield
     tls.set_process_identity(None)
 
 
 @asynccontextmanager
-async def served(**options: str) -> AsyncIterator[RunningServer]:
+async def serve(**options: str) -> AsyncIterator[RunningServer]:
     async with serving(lambda _: None, SERVICE, **options) as running:  # type: ignore[arg-type]  # all of them are texts
         yield running
 
 
-async def asked(channel: grpc.aio.Channel) -> int:
+async def health(channel: grpc.aio.Channel) -> int:
     async with channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         return int((await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)).status)
 
 
-async def is_refused(port: int, channel: grpc.aio.Channel) -> bool:
+async def is_rejected(port: int, channel: grpc.aio.Channel) -> bool:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await asked(channel)
+        await health(channel)
     return refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_services_connect_by_name_and_by_address(authority: Authority) -> None:
     tls.set_process_identity(authority.identity("planner"))
-    async with served() as running:
-        assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
-        assert await asked(connect(f"dns:///localhost:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
+    async with serve() as running:
+        assert await health(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
+        assert await health(connect(f"dns:///localhost:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_client_without_a_certificate_of_the_authority_is_rejected(authority: Authority, tmp_path: Path) -> None:
     tls.set_process_identity(authority.identity("planner"))
     stranger = Authority(tmp_path / "theirs").identity("planner")
-    async with served() as running:
+    async with serve() as running:
         tls.set_process_identity(None)
-        assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
+        assert await is_rejected(running.port, dial(f"127.0.0.1:{running.port}"))
         known = grpc.ssl_channel_credentials(authority.file.read_bytes())
         options = [("grpc.ssl_target_name_override", "hugginggpt")]
-        assert await is_refused(
+        assert await is_rejected(
             running.port, grpc.aio.secure_channel(f"127.0.0.1:{running.port}", known, options=options)
         )
         tls.set_process_identity(replace(stranger, authority=stranger.authority))
-        assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
+        assert await is_rejected(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
 async def test_server_of_another_authority_is_rejected(authority: Authority, tmp_path: Path) -> None:
     tls.set_process_identity(Authority(tmp_path / "theirs").identity("planner"))
-    async with served() as running:
+    async with serve() as running:
         tls.set_process_identity(authority.identity("orchestrator"))
-        assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
+        assert await is_rejected(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
 async def test_health_listener_serves_only_health_without_tls(authority: Authority, unused_tcp_port: int) -> None:
     tls.set_process_identity(authority.identity("planner"))
     address = f"127.0.0.1:{unused_tcp_port}"
-    async with served(health_listen=address):
-        assert await asked(grpc.aio.insecure_channel(address)) == health_pb2.HealthCheckResponse.SERVING
+    async with serve(health_listen=address):
+        assert await health(grpc.aio.insecure_channel(address)) == health_pb2.HealthCheckResponse.SERVING
         async with grpc.aio.insecure_channel(address) as channel:
             describe: Any = channel.unary_unary("/hugginggpt.v1.ExpertService/Describe")
             with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -96,36 +96,36 @@ async def test_health_listener_serves_only_health_without_tls(authority: Authori
 
 
 async def test_server_presents_a_renewed_certificate_to_new_connections(authority: Authority) -> None:
-    own = authority.identity("planner")
-    tls.set_process_identity(own)
-    async with served() as running:
-        before = await _shown(running.port, own)
+    identity = authority.identity("planner")
+    tls.set_process_identity(identity)
+    async with serve() as running:
+        before = await _shown(running.port, identity)
         authority.identity("planner")
-        os.utime(own.certificate.chain, (1, 1))  # a clock of coarse grain would not see the change
-        after = await _shown(running.port, own)
+        os.utime(identity.certificate.chain, (1, 1))  # a clock of coarse grain would not see the change
+        after = await _shown(running.port, identity)
         assert before != after
-        assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
+        assert await health(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_ssl_context_presents_a_renewed_certificate(authority: Authority) -> None:
-    own = authority.identity("gateway")
+    identity = authority.identity("gateway")
     server = await asyncio.start_server(
-        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=own.certificate.ssl_context()
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=identity.certificate.ssl_context()
     )
     async with server:
         port = server.sockets[0].getsockname()[1]
-        before = await _shown(port, own)
+        before = await _shown(port, identity)
         authority.identity("gateway")
-        os.utime(own.certificate.chain, (1, 1))
-        assert await _shown(port, own) != before
+        os.utime(identity.certificate.chain, (1, 1))
+        assert await _shown(port, identity) != before
 
 
-async def _shown(port: int, own: Identity) -> bytes:
-    """The certificate that a server shows now."""
-    context = ssl.create_default_context(cafile=own.authority)
-    own.certificate.load_into(context)
+async def _shown(port: int, identity: Identity) -> bytes:
+    """The certificate that a server presents."""
+    context = ssl.create_default_context(cafile=identity.authority)
+    identity.certificate.load_into(context)
     context.set_alpn_protocols(["h2"])
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=own.name)
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=identity.name)
     try:
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:
@@ -135,7 +135,7 @@ async def _shown(port: int, own: Identity) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ("expired", "certificate has expired"),
         ("name", "Hostname mismatch"),
@@ -145,28 +145,28 @@ async def _shown(port: int, own: Identity) -> bytes:
     ],
 )
 def test_unacceptable_certificate_is_reported_at_startup(
-    authority: Authority, tmp_path: Path, wrong: str, said: str
+    authority: Authority, tmp_path: Path, wrong: str, message: str
 ) -> None:
-    own = authority.identity(
+    identity = authority.identity(
         "planner", days=-1 if wrong == "expired" else 1, name="x" if wrong == "name" else "hugginggpt"
     )
     if wrong == "authority":
-        own = replace(own, authority=Authority(tmp_path / "theirs").file)
+        identity = replace(identity, authority=Authority(tmp_path / "theirs").file)
     if wrong == "key":
-        own.certificate.key.write_bytes(authority.certificate("other", "hugginggpt").key.read_bytes())
+        identity.certificate.key.write_bytes(authority.certificate("other", "hugginggpt").key.read_bytes())
     if wrong == "garbage":
-        own.certificate.chain.write_text("garbage")
-    with pytest.raises(FailedPrecondition, match=said) as refused:
-        tls.set_process_identity(own)
+        identity.certificate.chain.write_text("garbage")
+    with pytest.raises(FailedPrecondition, match=message) as refused:
+        tls.set_process_identity(identity)
     assert refused.value.reason == "CERTIFICATE"
     assert refused.value.remedy
 
 
 def test_missing_file_is_reported(authority: Authority) -> None:
-    own = authority.identity("planner")
-    own.certificate.key.unlink()
+    identity = authority.identity("planner")
+    identity.certificate.key.unlink()
     with pytest.raises(Unavailable, match="No such file"):
-        tls.set_process_identity(own)
+        tls.set_process_identity(identity)
 
 
 def test_incomplete_identity_is_rejected(authority: Authority) -> None:

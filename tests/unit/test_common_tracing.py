@@ -1,4 +1,4 @@
-"""Spans that others name."""
+"""Span contexts in headers of clients."""
 
 import logging
 
@@ -10,7 +10,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.mark.parametrize(
-    ("state", "kept"),
+    ("state", "expected"),
     [
         ("vendor=opaque", "vendor=opaque"),
         ("a=1, tenant@vendor=x y", "a=1,tenant@vendor=x y"),
@@ -23,15 +23,15 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     ],
 )
 def test_tracestate_is_propagated_only_if_valid_and_short(
-    state: str, kept: str, caplog: pytest.LogCaptureFixture
+    state: str, expected: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         found = tracing.extract({"traceparent": PARENT, "tracestate": state})
     assert tracing.traceparent(found) == PARENT
-    assert found.trace_state.to_header() == kept
+    assert found.trace_state.to_header() == expected
     assert not caplog.records
 
 
-@pytest.mark.parametrize("told", ["", "nonsense", f"{PARENT[:-2]}zz", f"00-{'0' * 32}-{'1' * 16}-01"])
-def test_malformed_traceparent_is_ignored(told: str) -> None:
-    assert not tracing.extract({"traceparent": told, "tracestate": "a=b"}).is_valid
+@pytest.mark.parametrize("header", ["", "nonsense", f"{PARENT[:-2]}zz", f"00-{'0' * 32}-{'1' * 16}-01"])
+def test_malformed_traceparent_is_ignored(header: str) -> None:
+    assert not tracing.extract({"traceparent": header, "tracestate": "a=b"}).is_valid
