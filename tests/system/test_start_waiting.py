@@ -125,5 +125,5 @@ async def test_database_of_a_later_version_is_not_changed(tmp_path: Path) -> Non
     async with started(tmp_path, "services.orchestrator", ORCHESTRATOR_JOURNAL=str(journal)) as process:
         assert await process.end() == 1
         (complaint,) = process.complaints
-        assert f"this program knows {len(MIGRATIONS)}" in complaint["error"]
+        assert f"this program supports {len(MIGRATIONS)}" in complaint["error"]
         assert complaint["remedy"].startswith("run the newer program")
