@@ -1,1 +1,1 @@
-"""What every process stands on: servers, channels, errors, settings, logs, artifacts, databases."""
+"""The foundation of every process: servers, channels, errors, settings, telemetry, artifacts, databases."""

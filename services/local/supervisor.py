@@ -70,7 +70,7 @@ async def supervise(
     stop_seconds: float,
     ready_seconds: float = 60.0,
 ) -> None:
-    """Runs children until told to stop. If cancelled, or if a child cannot start, kills all.
+    """Runs children until `stop` is set. If cancelled, or if a child cannot start, kills all.
 
     Args:
         stages: the children, in the order in which they are stopped; those of one stage stop together.

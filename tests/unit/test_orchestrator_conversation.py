@@ -22,8 +22,8 @@ class CountingReads:
         self.dialect = database.dialect
         self._database = database
 
-    def write(self, operation: Operation[Any], about: str = "") -> Any:
-        return self._database.write(operation, about)
+    def write(self, operation: Operation[Any], topic: str = "") -> Any:
+        return self._database.write(operation, topic)
 
     async def read(self, sql: str, *values: Any) -> Rows:
         self.reads += 1

@@ -53,14 +53,14 @@ class PostgreSQL:
         self._readers = [ConnectionWorker(address) for _ in range(READERS)]
         self._notifier = ChangeNotifier(address)
 
-    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":
-        if about:
-            writer = self._writers[hash(about) % WRITERS]
+    def write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":
+        if topic:
+            writer = self._writers[hash(topic) % WRITERS]
         else:
             writer = min(self._writers, key=ConnectionWorker.queue_length)
         future = writer.submit(partial(_run, operation=operation))
-        if about:
-            future.add_done_callback(partial(self._notify, about))
+        if topic:
+            future.add_done_callback(partial(self._notify, topic))
         return future
 
     async def read(self, sql: str, *values: Any) -> Rows:
@@ -75,9 +75,9 @@ class PostgreSQL:
         await asyncio.gather(*(worker.close() for worker in (*self._writers, *self._readers)))
         await self._notifier.close()
 
-    def _notify(self, about: str, future: "asyncio.Future[Any]") -> None:
+    def _notify(self, topic: str, future: "asyncio.Future[Any]") -> None:
         if future.cancelled() or not future.exception():
-            self._notifier.notify(about)
+            self._notifier.notify(topic)
 
 
 async def open_postgres(url: str, schema: str, migrations: Sequence[str]) -> PostgreSQL:

@@ -81,7 +81,7 @@ class Database(Protocol):
 
     dialect: Dialect
 
-    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":
+    def write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":
         """Runs an operation in a transaction; the future is done once that is committed.
 
         Operations with the same topic run in the order of the calls. An operation that raises is rolled back alone. The
@@ -90,7 +90,7 @@ class Database(Protocol):
 
         Args:
             operation: may run more than once, but is committed once.
-            about: topic that changes() reports; empty: none.
+            topic: reported by changes(); empty: none.
         """
         ...
 

@@ -55,7 +55,7 @@ class SQLite:
         self._writer.start()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="database-reader")
 
-    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":  # noqa: ARG002  # all operations run in order
+    def write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":  # noqa: ARG002  # all operations run in order
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             future.set_exception(_closed())

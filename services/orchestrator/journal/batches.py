@@ -278,8 +278,8 @@ class KeptBatches:
         if not (yield Query(sql.HELD, (claimed.batch.id, claimed.fence), puts)):
             raise LeaseLost(f"batch {claimed.batch.id} is another orchestrator's by now")
 
-    def _write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":
-        return self._database.write(operation, about)
+    def _write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":
+        return self._database.write(operation, topic)
 
 
 def _unnamed(item: NewItem) -> NewItem:
