@@ -71,7 +71,7 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, house: Hous
     items = page.get_by_role("list", name="Items").locator("li")
     await expect(items).to_have_count(12)
     await expect(items.first).to_contain_text("We are so happy")
-    await expect(items.nth(10)).to_contain_text("broken.png is damaged")
+    await expect(items.nth(10)).to_contain_text("cannot decode broken.png")
     await expect(items.nth(11)).to_contain_text(
         "cannot accept letter.png: its name means image/png, but its content is application/pdf"
     )

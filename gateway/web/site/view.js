@@ -129,7 +129,7 @@ export class RunView {
       this._shownState = state;
       this._title.textContent = titled(run);
       document.title = `${titled(run)} · HuggingGPT`;
-      this._from.replaceChildren(...origin(run.spec));
+      this._from.replaceChildren(...origin(run));
       this._inputs.replaceChildren(
         ...(run.spec.inputs || []).map((input) =>
           h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name)),
@@ -225,7 +225,7 @@ export class RunView {
 }
 
 /** What it is a part of, and what it was made from. */
-function origin({ batch, pipeline }) {
+function origin({ batch, spec: { pipeline } }) {
   const what = batch?.index ? `Item ${batch.index} of ` : "It planned ";
   const of = batch ? [what, h("a", { href: batchAddress(batch.batch_id) }, "a batch")] : ["A run"];
   return pipeline ? [...of, " through ", pipelineLink(pipeline)] : batch ? of : [];
