@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from experts.host import telemetry
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanContext
 
 from experts.host.batch_composer import QueuedCall
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 from services.common import tracing
 
 _meter = metrics.get_meter("hugginggpt.expert")

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, format_trace_id
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 from services.common import tracing
 
 _SECONDS = metrics.get_meter("hugginggpt.gateway").create_histogram(

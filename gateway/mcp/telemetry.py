@@ -10,7 +10,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp_types.methods import SPEC_CLIENT_METHODS
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 from services.common import tracing
 
 _CALL = "tools/call"

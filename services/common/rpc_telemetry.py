@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, TraceFlags
 
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 from services.common import tracing
 
 _IDS = RandomIdGenerator()

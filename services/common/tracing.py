@@ -18,8 +18,8 @@ from opentelemetry import context, trace
 from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, Span, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from protos.hugginggpt.semantic_conventions import ERROR
 from services.common.errors import ServiceError
-from services.common.semantic_conventions import ERROR
 
 if TYPE_CHECKING:
     from services.common.rpc_telemetry import RecordTracerProvider

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import structlog
 from opentelemetry import metrics, trace
 
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 from services.llm.endpoint_capabilities import Ask
 from services.llm.llm_error import Unusable
 from services.llm.settings import LlmSettings

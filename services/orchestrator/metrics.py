@@ -2,7 +2,7 @@
 
 from opentelemetry import metrics
 
-from services.common import semantic_conventions as names
+from protos.hugginggpt import semantic_conventions as names
 
 _meter = metrics.get_meter("hugginggpt.orchestrator")
 

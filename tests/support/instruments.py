@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.common import semantic_conventions
+from protos.hugginggpt import semantic_conventions
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("gateway", "services", "experts")

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
+from protos.hugginggpt import semantic_conventions as names
 from protos.hugginggpt.v1.event_pb2 import (
     NEXT_STEP_NEXT_CANDIDATE,
     NEXT_STEP_RETRY,
@@ -24,7 +25,6 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context, tracing
-from services.common import semantic_conventions as names
 from services.common.errors import (
     DeadlineExceeded,
     FailedPrecondition,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import structlog
 
+from protos.hugginggpt import semantic_conventions as names
 from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
-from services.common import semantic_conventions as names
 from services.common import tracing
 from services.common.change_signal import ChangeSignal
 from services.orchestrator import metrics

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 
+from protos.hugginggpt import semantic_conventions as names
 from protos.hugginggpt.v1 import event_pb2
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import Controller, Decision
 from protos.hugginggpt.v1.run_pb2 import RunState, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
-from services.common import semantic_conventions as names
 from services.common import tracing
 from services.orchestrator.runs.run_log import LiveRun
 
