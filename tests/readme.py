@@ -87,12 +87,12 @@ def _defaults(expert: str) -> dict[str, str]:
 
 def needs() -> str:
     """What some rates of runs need."""
-    return capacity.told(_figures())
+    return capacity.tables(_figures())
 
 
 def limits() -> str:
     """What gives out first."""
-    return saturation.told(_figures())
+    return saturation.bullet_list(_figures())
 
 
 def _figures() -> capacity.Figures:

@@ -1,4 +1,4 @@
-"""`make bench`: measures, prints tables, writes out/bench.json.
+"""`make bench`: runs the benchmarks, prints tables and writes out/bench.json.
 
 `make bench SECTION=hops,host`, or `python -m tests.bench hops host`, measures only these sections and replaces only
 their results in the file; --help lists the sections.
@@ -37,14 +37,13 @@ from tests.bench import (
     transfers,
 )
 from tests.bench import telemetry as telemetry_module
-from tests.bench.batches import measuring as batches
+from tests.bench.batches import section as batches
 from tests.bench.curves import Curve, Measured
-from tests.bench.endtoend import measuring as endtoend
-from tests.bench.open_loop import measuring as load
+from tests.bench.endtoend import section as endtoend
+from tests.bench.open_loop import section as load
 from tests.bench.open_loop import soak
-from tests.bench.peers import makespan
-from tests.bench.peers import measuring as rivals
-from tests.bench.report import OUT, found, section, set_aside, show, write
+from tests.bench.peers import makespan, servers
+from tests.bench.report import OUT, load_report, section, set_aside, show, write
 from tests.bench.scale import artifacts, concurrency, conversations, models, tasks
 
 CHARTS = Path("out/charts")
@@ -68,7 +67,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "host": host.rows,
     "torch": torch_models.rows,
     "gpu": gpu.rows,
-    "rivals": rivals.rows,
+    "rivals": servers.rows,
     "promptness": promptness.rows,
     "parsing": parsing.rows,
     "takeover": takeover.rows,
@@ -76,16 +75,16 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "bytes": transfers.rows,
     "memory": memory.rows,
     "images": images.rows,
-    "elsewhere": other_reports.rows,
+    "reports": other_reports.rows,
     "costs": costs.rows,
     "load": load.rows,
     "soak": soak.rows,
 }
-"""The first line of each one's module says what it measures."""
+"""Functions that measure, by section; the first line of a module's docstring describes its section."""
 
 
 async def main(names: Sequence[str]) -> int:
-    """How many of the sections failed."""
+    """Measures the sections, and returns how many failed."""
     logging.setup("bench", level="WARNING")
     if saved := set_aside(OUT):
         print(f"{OUT} was measured on another machine and is now {saved}", file=sys.stderr)
@@ -95,7 +94,7 @@ async def main(names: Sequence[str]) -> int:
         try:
             with _environment():
                 measured += await _section(name)
-        except Exception as error:  # noqa: BLE001  # the others are measured all the same
+        except Exception as error:  # noqa: BLE001  # the other sections are measured nevertheless
             print(f"{name} was not measured: {error!r}", file=sys.stderr)
             failed += 1
     show(measured)
@@ -107,13 +106,13 @@ def _draw(curves: Sequence[Curve]) -> None:
     if find_spec("matplotlib"):
         charts.draw(curves, CHARTS)
     else:
-        print("no charts without matplotlib: make bench installs it", file=sys.stderr)
+        print("charts need matplotlib, which `make bench` installs", file=sys.stderr)
 
 
 async def _section(name: str) -> Sequence[Measured]:
     rows = SECTIONS[name]
     measured = await rows()
-    write(found(OUT).having(name, section(_about(rows), measured), SECTIONS), OUT)
+    write(load_report(OUT).with_section(name, section(_about(rows), measured), SECTIONS), OUT)
     return measured
 
 
@@ -123,7 +122,7 @@ def _about(rows: Callable[[], object]) -> str:
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """What a section sets in it is gone with the section."""
+    """Restores the environment variables that a section has set."""
     before = dict(os.environ)
     try:
         yield

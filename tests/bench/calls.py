@@ -1,7 +1,7 @@
-"""What observing a call costs both its ends, as a program of its own: python -m tests.bench.calls ENDPOINT.
+"""CPU time of telemetry per call, for client and server together: python -m tests.bench.calls ENDPOINT.
 
-Prints microseconds of processor time of one call, bare and observed, and of a span of ours, in turns as JSON.
-Spans are sent to the endpoint and metrics can be fetched, so what is spent on them later is counted, too.
+Prints, as a JSON list of rounds, CPU microseconds of one call without and with telemetry, and of one span. Spans are
+exported to the endpoint and metrics are exposed, so the cost of their export is included.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from services.common import logging, metrics, tracing
 from services.common.rpc_telemetry import RecordTracerProvider, TelemetryInterceptor, TracedChannel
 
 SERVICE, METHOD = "bench.Service", "Call"
-CALLS, TURNS = 400, 15
+CALLS, ROUNDS = 400, 15
 
-Work = Callable[[int], Awaitable[None]]
+Workload = Callable[[int], Awaitable[None]]
 
 
 async def main(endpoint: str) -> None:
@@ -38,26 +38,27 @@ async def main(endpoint: str) -> None:
     trace.set_tracer_provider(sampled)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(metrics.exporting("bench", "127.0.0.1:0"))
-        works: dict[str, Work] = {
+        works: dict[str, Workload] = {
             "bare": await _calls(stack, None, observed=False),
             "metrics": await _calls(stack, None),
             "unsampled": await _calls(stack, unsampled),
             "traced": await _calls(stack, sampled),
             "span": _spans,
         }
-        turns = [{name: await _spent(work) for name, work in works.items()} for _ in range(TURNS + 1)]
+        rounds = [{name: await _cpu_us(work) for name, work in works.items()} for _ in range(ROUNDS + 1)]
     sampled.shutdown()
-    print(json.dumps(turns[1:]))
+    print(json.dumps(rounds[1:]))
 
 
-async def _spent(work: Work) -> float:
-    began = time.process_time()
+async def _cpu_us(work: Workload) -> float:
+    """CPU microseconds of one repetition."""
+    started = time.process_time()
     await work(CALLS)
-    return 1e6 * (time.process_time() - began) / CALLS
+    return 1e6 * (time.process_time() - started) / CALLS
 
 
-async def _calls(stack: AsyncExitStack, traces: RecordTracerProvider | None, *, observed: bool = True) -> Work:
-    """Calls of a server that gives back what it gets."""
+async def _calls(stack: AsyncExitStack, traces: RecordTracerProvider | None, *, observed: bool = True) -> Workload:
+    """Starts an echo server, and returns a function that makes a number of calls to it."""
     server = grpc.aio.server(interceptors=[TelemetryInterceptor(traces)] if observed else [])
     handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(_echo)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
@@ -67,14 +68,14 @@ async def _calls(stack: AsyncExitStack, traces: RecordTracerProvider | None, *, 
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
     if traces:
         TracedChannel(channel, traces)
-    return partial(_called, channel.unary_unary(f"/{SERVICE}/{METHOD}"))
+    return partial(_repeat, channel.unary_unary(f"/{SERVICE}/{METHOD}"))
 
 
 async def _echo(request: bytes, _: object) -> bytes:
     return request
 
 
-async def _called(call: Callable[..., Awaitable[Any]], count: int) -> None:
+async def _repeat(call: Callable[..., Awaitable[Any]], count: int) -> None:
     for _ in range(count):
         await call(b"", timeout=10)
 

@@ -1,4 +1,4 @@
-"""What a rate of runs needs, by README's figures: python -m tests.bench.capacity 25 400 --tasks 3 --seconds 0.2."""
+"""Capacity planning from README's figures: python -m tests.bench.capacity 25 400 --tasks 3 --seconds 0.2."""
 
 import argparse
 import re
@@ -10,15 +10,15 @@ from services.common.database.postgres import READERS, WRITERS
 
 README = Path(__file__).parents[2] / "README.md"
 RATES = (10.0, 1_000.0, 100_000.0)
-"""Runs a second, and items a second, that k8s/README.md tells of."""
-ROOMS = ("gateway", "planner", "selector", "orchestrator", "responder")
-KEEPERS = ("gateway", "orchestrator")
-"""Those that hold connections to the database."""
+"""Runs per second, and items per second, in the tables of k8s/README.md."""
+SERVICE_NAMES = ("gateway", "planner", "selector", "orchestrator", "responder")
+DATABASE_CLIENTS = ("gateway", "orchestrator")
+"""Services with connections to the database."""
 CONNECTIONS = WRITERS + READERS + 1
 REPLICAS = 2
-"""There are at least so many, so that one may go."""
+"""Minimum of each service, so that one may fail."""
 BUSY = 0.6
-"""Share of a core that a process is to use: beyond it, what comes at irregular times waits long."""
+"""Highest planned utilization of a core: above it, requests that arrive at random wait long."""
 DAY_SECONDS = 24 * 3600
 DEMO_CORES = 2
 
@@ -26,10 +26,10 @@ Figures = Mapping[str, float]
 
 
 def figures(text: str) -> Figures:
-    """README's table of figures by name, and seconds of a core for an item: bert, vit, sign.
+    """Values of README's figures by row name, and core-seconds per item of the example models: bert, vit, sign.
 
     Raises:
-        ValueError: what an item takes is not told there.
+        ValueError: the README has no time per item.
     """
     rows = re.findall(r"^\| `(\S+)` \| ([\d.,]+)", text, re.MULTILINE)
     offline = re.findall(r"^\| `host\.(bert|vit)_.* of ([\d.]+) a second offline", text, re.MULTILINE)
@@ -39,11 +39,13 @@ def figures(text: str) -> Figures:
     return {**found, **work, "sign": DEMO_CORES * float(seconds) / int(items)}
 
 
-def house(known: Figures, rates: Sequence[float], tasks: int) -> Iterator[Sequence[object]]:
-    """Rows of a table: what stands there whatever experts do, for runs of so many tasks."""
-    processes = {room: [_processes(rate, _ms(known, room, tasks)) for rate in rates] for room in ROOMS}
-    yield from ([f"{room}, processes", *counts] for room, counts in processes.items())
-    connections = [CONNECTIONS * sum(counts) for counts in zip(*(processes[room] for room in KEEPERS), strict=True)]
+def service_rows(known: Figures, rates: Sequence[float], tasks: int) -> Iterator[Sequence[object]]:
+    """Table rows: processes and database capacity that runs of this many tasks need, without experts."""
+    processes = {name: [_processes(rate, _ms(known, name, tasks)) for rate in rates] for name in SERVICE_NAMES}
+    yield from ([f"{name}, processes", *counts] for name, counts in processes.items())
+    connections = [
+        CONNECTIONS * sum(counts) for counts in zip(*(processes[name] for name in DATABASE_CLIENTS), strict=True)
+    ]
     yield ["PostgreSQL: cores busy", *(_rounded(rate * known["hops.postgres_ms"] / 1000) for rate in rates)]
     yield ["PostgreSQL: connections", *connections]
     yield [
@@ -53,15 +55,15 @@ def house(known: Figures, rates: Sequence[float], tasks: int) -> Iterator[Sequen
 
 
 def experts(seconds: Mapping[str, float], rates: Sequence[float]) -> Iterator[Sequence[object]]:
-    """Rows of a table: cores, or GPUs, that items of so many seconds need."""
+    """Table rows: cores, or GPUs, that items need, from the seconds of one item."""
     for name, each in seconds.items():
         yield [name, f"{each:.3g} s", *(ceil(rate * each / BUSY) for rate in rates)]
 
 
-def _ms(known: Figures, room: str, tasks: int) -> float:
-    """Of a core, for a run. A further task is a further choice, and work of the orchestrator."""
+def _ms(known: Figures, name: str, tasks: int) -> float:
+    """Core-milliseconds of a service per run. A further task costs a selection and work of the orchestrator."""
     further = {"selector": known["hops.selector_ms"], "orchestrator": known["growth.wide_1000_ms_per_task"]}
-    return known[f"hops.{room}_ms"] + (tasks - 1) * further.get(room, 0.0)
+    return known[f"hops.{name}_ms"] + (tasks - 1) * further.get(name, 0.0)
 
 
 def _processes(rate: float, ms: float) -> int:
@@ -72,9 +74,9 @@ def _rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):,g}"
 
 
-def takes(known: Figures) -> Iterator[Sequence[object]]:
-    """Rows of a table: what the tables below it are made from."""
-    ms = {room: f"{known[f'hops.{room}_ms']:g} ms" for room in (*ROOMS, "postgres")}
+def inputs(known: Figures) -> Iterator[Sequence[object]]:
+    """Table rows: the figures from which the other tables are computed."""
+    ms = {name: f"{known[f'hops.{name}_ms']:g} ms" for name in (*SERVICE_NAMES, "postgres")}
     further = f"{known['growth.wide_1000_ms_per_task']:g} ms for each further task (`growth.wide_1000_ms_per_task`)"
     item = f"{known['batches.cpu_per_task_ms']:g} ms of an orchestrator"
     yield "gateway", "`hops.gateway_ms`", f"{ms['gateway']} of a core"
@@ -85,10 +87,10 @@ def takes(known: Figures) -> Iterator[Sequence[object]]:
     yield "PostgreSQL", "`hops.postgres_ms`, `hops.kept_kb`", f"{ms['postgres']}, {known['hops.kept_kb']:g} kB of disk"
     if "telemetry.run_ms" in known:
         yield "tracing every run", "`telemetry.run_ms`", f"{known['telemetry.run_ms']:g} ms more, of all five"
-    yield "an item of a batch, of one task", "`batches.cpu_per_task_ms`", f"{item}; it is not planned, nor answered"
+    yield "an item of a batch, of one task", "`batches.cpu_per_task_ms`", f"{item}; no planning, no response"
 
 
-def told(known: Figures) -> str:
+def tables(known: Figures) -> str:
     """The tables of k8s/README.md."""
     work = {
         "`text`: a small BERT, 120 words": known["bert"],
@@ -98,9 +100,9 @@ def told(known: Figures) -> str:
     shown = [f"{rate:,.0f} a second" for rate in RATES]
     return "\n".join(
         [
-            *_table(["what", "figure", "one run of one task takes"], takes(known)),
+            *_table(["what", "figure", "one run of one task takes"], inputs(known)),
             "",
-            *_table(["runs of one task", *shown], house(known, RATES, tasks=1)),
+            *_table(["runs of one task", *shown], service_rows(known, RATES, tasks=1)),
             "",
             *_table(["cores of experts", "an item", *shown], experts(work, RATES)),
             "",
@@ -111,19 +113,19 @@ def told(known: Figures) -> str:
 
 
 def checked(known: Figures) -> str:
-    """What became of the formula where runs came at random and ever faster."""
+    """Comparison of the formula with the knee that the section `load` has measured."""
     if "load.knee_runs_per_s" not in known or "capacity.predicted_runs_per_s" not in known:
-        return "The formula was not held against a knee yet: `python -m tests.bench load` does that."
-    promised, knee, busy = (
+        return "The formula was not compared with a measured knee yet: run `python -m tests.bench load`."
+    formula, knee, busy = (
         known[name] for name in ("capacity.formula_runs_per_s", "load.knee_runs_per_s", "capacity.busy_at_knee")
     )
-    held = "holds" if knee >= promised else "does not hold"
+    verdict = "holds" if knee >= formula else "does not hold"
     return (
-        f"The formula {held} where it was tried: one process of each, with PostgreSQL and the expert on the same "
-        f"cores, and runs of one task that come at random. It allows {promised:g} a second there "
-        f"(`capacity.formula_runs_per_s`). The knee, beyond which a run in a hundred takes more than half a "
-        f"second, was at {knee:g} (`load.knee_runs_per_s`), with {100 * busy:.0f} % of the cores at work. "
-        f"A simulation of those processes, each doing one thing at a time for as long as the figures say, has it at "
+        f"The formula {verdict} where it was tried: one process of each service, with PostgreSQL and the expert on "
+        f"the same cores, and runs of one task that arrive at random. There it allows {formula:g} runs a second "
+        f"(`capacity.formula_runs_per_s`). The knee, above which 1 % of runs take more than half a second, was at "
+        f"{knee:g} (`load.knee_runs_per_s`), with {100 * busy:.0f} % of the cores busy. A queueing simulation of "
+        f"these processes, each serving one request at a time for the measured time, has its knee at "
         f"{known['capacity.predicted_runs_per_s']:g}."
     )
 
@@ -136,16 +138,17 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[object]]) -> Iterator[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.capacity", description="What a rate of runs needs.")
-    parser.add_argument("rates", type=float, nargs="+", metavar="RATE", help="runs a second")
-    parser.add_argument("--tasks", type=int, default=1, help="of a run")
-    parser.add_argument("--seconds", type=float, default=0.0, help="of a core or GPU, for a task; what you measured")
-    asked = parser.parse_args()
-    shown = [f"{rate:,g} a second" for rate in asked.rates]
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.capacity", description="Capacity that runs need.")
+    parser.add_argument("rates", type=float, nargs="+", metavar="RATE", help="runs per second")
+    parser.add_argument("--tasks", type=int, default=1, help="tasks per run")
+    parser.add_argument("--seconds", type=float, default=0.0, help="measured seconds of a core or GPU per task")
+    options = parser.parse_args()
+    shown = [f"{rate:,g} a second" for rate in options.rates]
     known = figures(README.read_text(encoding="utf-8"))
-    print(*_table([f"runs, tasks each: {asked.tasks}", *shown], house(known, asked.rates, asked.tasks)), sep="\n")
-    tasks = [rate * asked.tasks for rate in asked.rates]
-    print("", *_table(["experts", "a task", *shown], experts({"cores or GPUs": asked.seconds}, tasks)), sep="\n")
+    rows = service_rows(known, options.rates, options.tasks)
+    print(*_table([f"runs, tasks each: {options.tasks}", *shown], rows), sep="\n")
+    tasks = [rate * options.tasks for rate in options.rates]
+    print("", *_table(["experts", "a task", *shown], experts({"cores or GPUs": options.seconds}, tasks)), sep="\n")
 
 
 if __name__ == "__main__":

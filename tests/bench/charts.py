@@ -1,4 +1,4 @@
-"""Pictures of curves, the same to the byte each time."""
+"""Charts of curves as SVG and PNG, identical to the byte for identical data."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from typing import Any
 from tests.bench.curves import Curve, Fit, Point
 
 DECADES = 1.5
-"""What spans more has a logarithmic axis, time and rates that nothing is fitted to aside."""
+"""An axis whose values span more is logarithmic; the x axis only if a fit is drawn."""
 INK = "#7d8590"
-"""Read on white as on black."""
+"""Legible on white and on black."""
 COLOURS = ("#2f81f7", "#db6d28", "#2da44e", "#a371f7", "#d6409f", "#9a8700")
 STYLE: dict[str, Any] = {
     "svg.hashsalt": "hugginggpt",
@@ -23,12 +23,12 @@ STYLE: dict[str, Any] = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
 }
 INCHES, DOTS = (6.4, 3.4), 110
-DRAWN = 60
-"""Points of a fit; a series of more has no marks."""
+FIT_POINTS = 60
+"""Number of points of a fitted curve; series with more points are drawn without markers."""
 
 
 def draw(curves: Sequence[Curve], folder: Path) -> None:
-    """Writes each curve as ID.svg and ID.png, on a transparent ground.
+    """Writes each curve as ID.svg and ID.png with a transparent background.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -43,7 +43,7 @@ def draw(curves: Sequence[Curve], folder: Path) -> None:
 
 @contextmanager
 def _figure() -> Iterator[tuple[Any, Any]]:
-    import matplotlib as mpl  # noqa: PLC0415  # only who draws has it
+    import matplotlib as mpl  # noqa: PLC0415  # an optional dependency
     from matplotlib.figure import Figure  # noqa: PLC0415  # likewise
 
     with mpl.rc_context(STYLE):
@@ -57,17 +57,17 @@ def _plot(curve: Curve, axes: Any) -> None:
         label = (
             f"{name}: ∝ x^{found.exponent:.2f}; dashed: {found.start:.3g} + {found.slope:.2g} · x" if found else name
         )
-        marked = "o" if found else "o-" if len(points) <= DRAWN else "-"
-        axes.plot(*zip(*points, strict=True), marked, color=colour, markersize=4, label=label)
+        style = "o" if found else "o-" if len(points) <= FIT_POINTS else "-"
+        axes.plot(*zip(*points, strict=True), style, color=colour, markersize=4, label=label)
         if found:
             power, line = zip(*_power(found, points), strict=True), zip(*_line(found, points), strict=True)
             axes.plot(*power, "-", color=colour, linewidth=1, alpha=0.7)
             axes.plot(*line, "--", color=colour, linewidth=1, alpha=0.5)
     axes.set(xlabel=curve.x, ylabel=curve.y)
     axes.set_title(curve.title, fontsize=10)
-    every = [point for points in curve.series.values() for point in points]
-    axes.set_xscale(_scale([x for x, _ in every]) if curve.fits else "linear")
-    axes.set_yscale(_scale([y for _, y in every]))
+    all_points = [point for points in curve.series.values() for point in points]
+    axes.set_xscale(_scale([x for x, _ in all_points]) if curve.fits else "linear")
+    axes.set_yscale(_scale([y for _, y in all_points]))
     axes.grid(visible=True, which="major", color=INK, alpha=0.25, linewidth=0.6)
     axes.legend(frameon=False, fontsize=8)
 
@@ -77,15 +77,15 @@ def _power(found: Fit, points: Sequence[Point]) -> list[Point]:
 
 
 def _line(found: Fit, points: Sequence[Point]) -> list[Point]:
-    """Where it is within the picture."""
-    least = min(y for _, y in points) / 2
-    drawn = [(size, found.start + found.slope * size) for size in _sizes(points)]
-    return [(size, y) for size, y in drawn if y >= least]
+    """The part of the fitted line that is not far below the lowest point."""
+    lowest = min(y for _, y in points) / 2
+    line = [(size, found.start + found.slope * size) for size in _sizes(points)]
+    return [(size, y) for size, y in line if y >= lowest]
 
 
 def _sizes(points: Sequence[Point]) -> list[float]:
     first, last = points[0][0], points[-1][0]
-    return [first * (last / first) ** (step / DRAWN) for step in range(DRAWN + 1)]
+    return [first * (last / first) ** (step / FIT_POINTS) for step in range(FIT_POINTS + 1)]
 
 
 def _scale(values: Sequence[float]) -> str:

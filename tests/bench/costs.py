@@ -1,8 +1,7 @@
-"""What 1,000 items of three pipelines use and cost, beside the same work by an LLM, at prices that the user enters.
+"""Resources and cost of 1,000 items of three pipelines, compared with an LLM that does the same work.
 
-Seconds are measured: what the items of a batch say they used, and the orchestrator's own. Tokens are reckoned: no LLM
-is asked. Prices are those that the product reads: ORCHESTRATOR_PRICES, LLM_PRICES and LLM_MODEL; where none is entered
-there is a gap.
+Seconds are measured: from the usage of a batch's items, and the orchestrator's CPU time. Tokens are estimated, without
+an LLM. Prices are the settings ORCHESTRATOR_PRICES, LLM_PRICES and LLM_MODEL; without them the costs are gaps.
 """
 
 import os
@@ -24,42 +23,49 @@ from services.llm.settings import LlmSettings, Price
 from services.llm.token_estimate import Estimate
 from services.llm.usage import cost
 from services.orchestrator.settings import Settings
-from tests.bench.batches.client import asking, seconds
+from tests.bench.batches.client import batch_client, seconds
 from tests.bench.host import ONE_CORE
-from tests.bench.processes import Running, printed, service, staged
+from tests.bench.processes import Running, printed, service, start_testbed
 from tests.bench.rows import Row, gap
-from tests.bench.sized import tasks as sized
+from tests.bench.small_models import tasks as small_models
 from tests.data.signs import BROKEN, LETTERS, WORDS, png, sign
 from tests.support.batches import Asking, given, step
 
 THOUSAND = 1000
 CPU = "cpu"
 IMAGE_TOKENS = 255
-"""Of a picture of up to 512 pixels a side, by a published rule: 85, and 170 for each tile of 512. Others differ."""
+"""Of an image of up to 512 pixels a side, by a published rule: 85, plus 170 per tile of 512. Other models differ."""
 
-NO_PRICES = 'no price entered: set ORCHESTRATOR_PRICES, such as {"cpu": PRICE OF A SECOND}'
-NO_LLM_PRICE = 'no price entered: set LLM_PRICES, such as {"model": {"input": PRICE, "output": PRICE}}, and LLM_MODEL'
+NO_PRICES = 'no price configured: set ORCHESTRATOR_PRICES, such as {"cpu": PRICE_PER_SECOND}'
+NO_LLM_PRICE = (
+    'no price configured: set LLM_PRICES, such as {"model": {"input": PRICE, "output": PRICE}}, and LLM_MODEL'
+)
 
 
 @dataclass(frozen=True)
-class Work:
-    """A pipeline, and what an LLM would be asked instead."""
+class Workload:
+    """A pipeline with its items, and the equivalent request to an LLM.
+
+    Attributes:
+        name: in the rows.
+        items: named inputs of each item; bytes are PNG images.
+        question: the instruction to the LLM.
+        answer: of the LLM for one item.
+        limitation: what the LLM does not do.
+    """
 
     name: str
     plan: Plan
     items: Sequence[Mapping[str, str | bytes]]
-    """What each is given; bytes are pictures."""
     question: str
     answer: str
-    """As an LLM would write it for one item."""
-    without: str = ""
-    """What the LLM leaves undone."""
+    limitation: str = ""
 
     @property
     def input_tokens(self) -> float:
-        """Of an item."""
-        read = [_tokens(each) for item in self.items for each in item.values()]
-        return Estimate().tokens(self.question) + sum(read) / len(self.items)
+        """Mean input tokens of an item."""
+        tokens = [_tokens(each) for item in self.items for each in item.values()]
+        return Estimate().tokens(self.question) + sum(tokens) / len(self.items)
 
     @property
     def output_tokens(self) -> float:
@@ -67,19 +73,23 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Took:
-    """What items of a pipeline used together."""
+class ResourceUsage:
+    """Resources used by a batch.
+
+    Attributes:
+        items: their number.
+        pools: seconds by pool, from the items' usage.
+        orchestrator: CPU seconds of the orchestrator.
+    """
 
     items: int
     pools: Mapping[str, float]
-    """Seconds by pool, as the items say."""
-    own: float
-    """CPU-seconds of the orchestrator."""
+    orchestrator: float
 
     def per_thousand(self) -> dict[str, float]:
-        """Seconds by pool of 1,000 items, the orchestrator's with those of CPUs."""
-        whole = {**self.pools, CPU: self.pools.get(CPU, 0.0) + self.own}
-        return {pool: used / self.items * THOUSAND for pool, used in whole.items()}
+        """Seconds by pool for 1,000 items; the orchestrator's CPU time counts as pool cpu."""
+        total = {**self.pools, CPU: self.pools.get(CPU, 0.0) + self.orchestrator}
+        return {pool: used / self.items * THOUSAND for pool, used in total.items()}
 
 
 async def rows() -> list[Row]:
@@ -87,29 +97,41 @@ async def rows() -> list[Row]:
     prices, llm = from_environment(Settings).prices, _priced(LlmSettings())
     with TemporaryDirectory() as home:
         os.environ["ARTIFACTS_URL"] = (Path(home) / "artifacts").as_uri()
-        measured = [*await _lite(Path(home)), *await _sized(Path(home))]
-    return [row for work, took in measured for row in told(work, took, prices, llm)]
+        measured = [*await _lite(Path(home)), *await _small_models(Path(home))]
+    return [row for work, usage in measured for row in cost_rows(work, usage, prices, llm)]
 
 
-def told(work: Work, took: Took | None, prices: Mapping[str, float], llm: tuple[str, Price] | None) -> list[Row]:
-    """The rows of one pipeline; None could not be measured here."""
+def cost_rows(
+    work: Workload, usage: ResourceUsage | None, prices: Mapping[str, float], llm: tuple[str, Price] | None
+) -> list[Row]:
+    """The rows of one pipeline.
+
+    Args:
+        work: the pipeline.
+        usage: None if it could not be measured here.
+        prices: per second, by pool.
+        llm: a model and its price; None without one.
+    """
     tokens = work.input_tokens * THOUSAND, work.output_tokens * THOUSAND
-    said = f"reckoned: {tokens[0]:.0f} in, {tokens[1]:.0f} out{f'; {work.without}' if work.without else ''}"
+    note = f"estimated: {tokens[0]:.0f} in, {tokens[1]:.0f} out{f'; {work.limitation}' if work.limitation else ''}"
     llm_row = _llm_row(work, tokens, llm)
     return [
-        *_own_rows(work, took, prices, llm_row.value),
-        Row(f"costs.{work.name}_llm_tokens", round(sum(tokens)), "tokens/1,000 items", note=said),
+        *_pipeline_rows(work, usage, prices, llm_row.value),
+        Row(f"costs.{work.name}_llm_tokens", round(sum(tokens)), "tokens/1,000 items", note=note),
         llm_row,
     ]
 
 
-def _own_rows(work: Work, took: Took | None, prices: Mapping[str, float], llm: float | None) -> list[Row]:
+def _pipeline_rows(
+    work: Workload, usage: ResourceUsage | None, prices: Mapping[str, float], llm: float | None
+) -> list[Row]:
     used, paid = f"costs.{work.name}_{{}}_seconds", f"costs.{work.name}_cost"
-    if took is None:
+    if usage is None:
         why = "torch is not installed: pip install 'hugginggpt[text,vision]'"
         return [gap(used.format(CPU), "s/1,000 items", None, why), gap(paid, "per 1,000 items", None, why)]
-    spent = took.per_thousand()
-    note = f"of {took.items} items; {took.own / took.items * THOUSAND:.2g} s of it are the orchestrator's"
+    spent = usage.per_thousand()
+    orchestrator = usage.orchestrator / usage.items * THOUSAND
+    note = f"of {usage.items} items; {orchestrator:.2g} s of it are the orchestrator's"
     seconds_rows = [
         Row(used.format(pool), _round(spent[pool]), "s/1,000 items", note=note if pool == CPU else "")
         for pool in sorted(spent)
@@ -117,23 +139,23 @@ def _own_rows(work: Work, took: Took | None, prices: Mapping[str, float], llm: f
     if missing := sorted(spent.keys() - prices.keys()):
         why = f"{NO_PRICES}; there is none for {', '.join(missing)}"
         return [*seconds_rows, gap(paid, "per 1,000 items", None, why)]
-    whole = sum(prices[pool] * used for pool, used in spent.items())
-    at = ", ".join(f"{prices[pool]:g} a second of {pool}" for pool in sorted(spent))
-    note = f"at {at}; busy seconds only: what stands idle costs, too; the reference is the LLM's"
-    return [*seconds_rows, Row(paid, _round(whole), "per 1,000 items", reference=llm, note=note)]
+    total = sum(prices[pool] * seconds for pool, seconds in spent.items())
+    rates = ", ".join(f"{prices[pool]:g} a second of {pool}" for pool in sorted(spent))
+    note = f"at {rates}; busy seconds only, without the cost of idle hardware; reference: the LLM"
+    return [*seconds_rows, Row(paid, _round(total), "per 1,000 items", reference=llm, note=note)]
 
 
-def _llm_row(work: Work, tokens: tuple[float, float], llm: tuple[str, Price] | None) -> Row:
+def _llm_row(work: Workload, tokens: tuple[float, float], llm: tuple[str, Price] | None) -> Row:
     name = f"costs.{work.name}_llm_cost"
     if llm is None:
         return gap(name, "per 1,000 items", None, NO_LLM_PRICE)
     model, price = llm
-    note = f"{model} at {price.input:g} in and {price.output:g} out a million tokens; {work.without}".rstrip("; ")
+    note = f"{model} at {price.input:g} in and {price.output:g} out a million tokens; {work.limitation}".rstrip("; ")
     return Row(name, _round(cost(price, round(tokens[0]), round(tokens[1]))), "per 1,000 items", note=note)
 
 
 def _priced(settings: LlmSettings) -> tuple[str, Price] | None:
-    """The model that is meant, and its price; of several the first, if none is meant."""
+    """The configured model, or else the first with a price, and its price; None without a price."""
     model = settings.model or next(iter(settings.prices), "")
     return (model, settings.prices[model]) if model in settings.prices else None
 
@@ -141,8 +163,8 @@ def _priced(settings: LlmSettings) -> tuple[str, Price] | None:
 # ---------------------------------------------------------------- the pipelines
 
 
-def read_aloud() -> Work:
-    """The demo's: a sign is read, spoken, and judged."""
+def read_aloud() -> Workload:
+    """The demo's pipeline: OCR of a sign, speech synthesis, and sentiment classification."""
     read = Argument(reference=Reference(task_id=1, output="text"))
     plan = Plan(
         tasks=[
@@ -152,91 +174,95 @@ def read_aloud() -> Work:
         ]
     )
     signs = [png(sign([(line, LETTERS) for line in lines])) for name, *lines in WORDS if name != BROKEN]
-    return Work(
+    return Workload(
         "read_aloud",
         plan,
-        [{"image": picture} for picture in signs],
+        [{"image": image} for image in signs],
         question="Write down the text in this picture, and say whether it sounds happy: positive, negative or neutral.",
         answer="Fresh bread every day It smells wonderful! positive",
-        without="the LLM does not speak",
+        limitation="the LLM does not synthesize speech",
     )
 
 
-def classifying_text() -> Work:
-    """A small BERT says what a text is."""
-    texts = [f"{sized.text()} word{number}" for number in range(2 * sized.ITEMS)]
-    plan = Plan(tasks=[step(1, sized.TASK_OF[sized.BERT], sized.BERT, text=given("text"))])
+def text_classification() -> Workload:
+    """Classification of texts by a small BERT."""
+    texts = [f"{small_models.text()} word{number}" for number in range(2 * small_models.ITEMS)]
+    plan = Plan(tasks=[step(1, small_models.TASK_OF[small_models.BERT], small_models.BERT, text=given("text"))])
     question = "Which of these is the text: positive or negative? Answer with one word."
-    return Work("text_classification", plan, [{"text": text} for text in texts], question, "positive")
+    return Workload("text_classification", plan, [{"text": text} for text in texts], question, "positive")
 
 
-def classifying_pictures() -> Work:
-    """A small ViT says what a picture shows."""
-    plan = Plan(tasks=[step(1, sized.TASK_OF[sized.VIT], sized.VIT, image=given("image"))])
+def image_classification() -> Workload:
+    """Classification of images by a small ViT."""
+    plan = Plan(tasks=[step(1, small_models.TASK_OF[small_models.VIT], small_models.VIT, image=given("image"))])
     question = "Which of these does the picture show: a cat or a dog? Answer with one word."
-    return Work("image_classification", plan, [{"image": sized.picture()}] * (2 * sized.ITEMS), question, "cat")
+    items = [{"image": small_models.picture()}] * (2 * small_models.ITEMS)
+    return Workload("image_classification", plan, items, question, "cat")
 
 
-async def _lite(home: Path) -> list[tuple[Work, Took | None]]:
+async def _lite(home: Path) -> list[tuple[Workload, ResourceUsage | None]]:
     async with service("experts.lite", "EXPERT", home) as expert:
         return await _run(home, expert, [read_aloud])
 
 
-async def _sized(home: Path) -> list[tuple[Work, Took | None]]:
-    works = [classifying_text, classifying_pictures]
+async def _small_models(home: Path) -> list[tuple[Workload, ResourceUsage | None]]:
+    works = [text_classification, image_classification]
     if not find_spec("torch"):
         return [(work(), None) for work in works]
     os.environ["EXPERT_MODELS_URL"] = (home / "models").as_uri()
-    await printed("tests.bench.sized.build", home / "models", quietly=True)
-    async with service("tests.bench.sized", "EXPERT", home, max_waiting="256") as expert:
+    await printed("tests.bench.small_models.build", home / "models", hide_stderr=True)
+    async with service("tests.bench.small_models", "EXPERT", home, max_waiting="256") as expert:
         return await _run(home, expert, works)
 
 
-async def _run(home: Path, expert: Running, works: Sequence[Callable[[], Work]]) -> list[tuple[Work, Took | None]]:
-    """Each in a batch of its own, after another one that finds the models cold."""
+async def _run(
+    home: Path, expert: Running, works: Sequence[Callable[[], Workload]]
+) -> list[tuple[Workload, ResourceUsage | None]]:
+    """Runs each workload as a batch, after a small batch that loads the models."""
     async with AsyncExitStack() as stack:
         selector = await stack.enter_async_context(
             service("services.selector", "SELECTOR", home, experts=expert.address)
         )
         journal = str(home / f"{Path(expert.address).name}.sqlite")
-        stage = await stack.enter_async_context(staged(home, selector=selector.address, journal=journal))
-        asked = await stack.enter_async_context(asking(stage.orchestrator.address))
-        made = [work() for work in works]
-        return [(work, await _took(asked, stage.orchestrator, work)) for work in made]
+        testbed = await stack.enter_async_context(start_testbed(home, selector=selector.address, journal=journal))
+        client = await stack.enter_async_context(batch_client(testbed.orchestrator.address))
+        workloads = [work() for work in works]
+        return [(work, await _usage(client, testbed.orchestrator, work)) for work in workloads]
 
 
-async def _took(asked: Asking, orchestrator: Running, work: Work) -> Took:
-    items = [await _item(number, given_) for number, given_ in enumerate(work.items, start=1)]
-    await _through(asked, work, items[:4])
+async def _usage(client: Asking, orchestrator: Running, work: Workload) -> ResourceUsage:
+    items = [await _item(number, inputs) for number, inputs in enumerate(work.items, start=1)]
+    await _pool_seconds(client, work, items[:4])
     before = orchestrator.cpu_seconds()
-    pools = await _through(asked, work, items)
-    return Took(len(items), pools, orchestrator.cpu_seconds() - before)
+    pools = await _pool_seconds(client, work, items)
+    return ResourceUsage(len(items), pools, orchestrator.cpu_seconds() - before)
 
 
-async def _through(asked: Asking, work: Work, items: Sequence[NewItem]) -> Mapping[str, float]:
-    batch = await asked.start(items, plan=work.plan, bypass_memo=True)
-    seconds(await asked.ended(batch.batch_id))
+async def _pool_seconds(client: Asking, work: Workload, items: Sequence[NewItem]) -> Mapping[str, float]:
+    """Runs a batch to its end, and returns the seconds used by pool."""
+    batch = await client.start(items, plan=work.plan, bypass_memo=True)
+    seconds(await client.ended(batch.batch_id))
     pools = defaultdict[str, float](float)
-    for item in await asked.items(batch.batch_id):
+    for item in await client.items(batch.batch_id):
         for pool, used in item.usage.pool_seconds.items():
             pools[pool] += used
     return pools
 
 
-async def _item(number: int, given_: Mapping[str, str | bytes]) -> NewItem:
-    inputs = [NamedValue(name=name, value=await _value(each)) for name, each in given_.items()]
-    return NewItem(name=f"item {number}", inputs=inputs)
+async def _item(number: int, inputs: Mapping[str, str | bytes]) -> NewItem:
+    named = [NamedValue(name=name, value=await _value(content)) for name, content in inputs.items()]
+    return NewItem(name=f"item {number}", inputs=named)
 
 
-async def _value(given_: str | bytes) -> Value:
-    if isinstance(given_, str):
-        return Value(text=given_)
+async def _value(content: str | bytes) -> Value:
+    if isinstance(content, str):
+        return Value(text=content)
     store = ArtifactStore.open(os.environ["ARTIFACTS_URL"])
-    return Value(artifact=await store.put("default", given_, media_type="image/png", name="picture.png"))
+    return Value(artifact=await store.put("default", content, media_type="image/png", name="image.png"))
 
 
-def _tokens(given_: str | bytes) -> int:
-    return Estimate().tokens(given_) if isinstance(given_, str) else IMAGE_TOKENS
+def _tokens(content: str | bytes) -> int:
+    return Estimate().tokens(content) if isinstance(content, str) else IMAGE_TOKENS
 
 
 def _round(number: float) -> float:

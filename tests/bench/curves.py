@@ -1,4 +1,4 @@
-"""What something costs as it grows: points, and the curves that lie closest to them."""
+"""Cost as a function of size: measured points, and power laws and lines fitted to them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fit:
-    """Two curves through the same points: y = factor · x^exponent, and y = start + slope · x."""
+    """Two fits of the same points: y = factor · x^exponent, and y = start + slope · x."""
 
     factor: float
     exponent: float
@@ -21,55 +21,58 @@ class Fit:
 
 @dataclass(frozen=True)
 class Curve:
-    """A cost over a size, for one thing or several."""
+    """Cost over size, for one series or several.
+
+    Attributes:
+        id: dotted lower case, such as scale.tasks.
+        x: label of the size, with its unit.
+        y: label of the cost, with its unit.
+        series: points by rising size, by name.
+        fitted: False where a fit is meaningless, such as for a latency with a knee.
+    """
 
     id: str
-    """Dotted lower case, such as scale.tasks."""
     title: str
     x: str
-    """What the size is, with its unit."""
     y: str
-    """What the cost is, with its unit."""
     series: Mapping[str, Sequence[Point]]
-    """Points in the order of their size, by what was measured."""
     fitted: bool = True
-    """Whether a fit says something: not of a latency that has a knee."""
 
     @property
     def fits(self) -> Mapping[str, Fit]:
         return {name: fit(points) for name, points in self.series.items()} if self.fitted else {}
 
     def exponents(self, target: float) -> list[Row]:
-        """A row for each series: with which power of the size its cost grows; 1 is in proportion, 0 not at all."""
+        """One row for each series: the exponent of the power law; 1 means proportional growth, 0 none."""
         return [self._exponent(name, found, target) for name, found in self.fits.items()]
 
     def _exponent(self, name: str, found: Fit, target: float) -> Row:
-        note = f"{self.y} grows with this power of: {self.x}; in a line {found.start:.3g} + {found.slope:.3g} each"
+        note = f"{self.y} grows with this power of: {self.x}; as a line {found.start:.3g} + {found.slope:.3g} each"
         return Row(f"{self.id}_{name}_exponent", round(found.exponent, 3), "", target, note=note)
 
 
 Measured = Row | Curve
-"""What a section has measured."""
+"""A result of a section."""
 
 
 def fit(points: Sequence[Point]) -> Fit:
-    """Least squares, of the logarithms for the power law.
+    """Fits by least squares; for the power law, of the logarithms.
 
     Raises:
-        ValueError: a number is not above zero, or all sizes are the same.
+        ValueError: a number is not above zero, or all sizes are equal.
     """
     if min(min(point) for point in points) <= 0:
-        raise ValueError(f"a power law goes through numbers above zero only: {list(points)}")
+        raise ValueError(f"a power law needs numbers above zero: {list(points)}")
     exponent, logarithm = _line([(math.log(x), math.log(y)) for x, y in points])
     slope, start = _line(points)
     return Fit(math.exp(logarithm), exponent, start, slope)
 
 
 def _line(points: Sequence[Point]) -> tuple[float, float]:
-    """Its slope, and where it starts."""
+    """Slope and intercept of the least-squares line."""
     across, up = (sum(column) / len(points) for column in zip(*points, strict=True))
     spread = sum((x - across) ** 2 for x, _ in points)
     if not spread:
-        raise ValueError(f"a curve needs two sizes: {list(points)}")
+        raise ValueError(f"a fit needs two sizes: {list(points)}")
     slope = sum((x - across) * (y - up) for x, y in points) / spread
     return slope, up - slope * across

@@ -1,4 +1,4 @@
-"""Callers of an expert: bytes go out and come back, so that little of what is measured is theirs."""
+"""Load generator for one expert, which sends and receives serialized messages to use little CPU itself."""
 
 import asyncio
 import random
@@ -14,12 +14,20 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.common import call_context
 from services.common.channel import dial
 
-PATIENCE_SECONDS = 120.0
-WORDS = {"text": Value(text="a few words")}
+TIMEOUT_SECONDS = 120.0
+TEXT = {"text": Value(text="a few words")}
 
 
-class Asker:
-    """A client of one model of an expert, which it always asks the same."""
+class ExpertCaller:
+    """Sends one fixed request to a model of an expert.
+
+    Args:
+        channel: to the expert.
+        model: its id.
+        task: of the request.
+        inputs: of the request.
+        background: uses the priority of batches.
+    """
 
     def __init__(
         self,
@@ -27,7 +35,7 @@ class Asker:
         model: str,
         *,
         task: str,
-        inputs: Mapping[str, Value] = WORDS,
+        inputs: Mapping[str, Value] = TEXT,
         background: bool = False,
     ) -> None:
         self._infer: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
@@ -38,40 +46,40 @@ class Asker:
         with call_context.use_caller(Caller(tenant="default", priority=priority)):
             self._metadata = call_context.metadata()
 
-    async def ask(self) -> float:
-        """Seconds that one call took."""
-        begun = time.perf_counter()
-        await self._infer(self._request, timeout=PATIENCE_SECONDS, metadata=self._metadata)
-        return time.perf_counter() - begun
+    async def call(self) -> float:
+        """Makes one call, and returns its seconds."""
+        started = time.perf_counter()
+        await self._infer(self._request, timeout=TIMEOUT_SECONDS, metadata=self._metadata)
+        return time.perf_counter() - started
 
-    async def in_turn(self, count: int) -> list[float]:
-        """What calls take that are made one after the other."""
-        return [await self.ask() for _ in range(count)]
+    async def run_sequentially(self, count: int) -> list[float]:
+        """Seconds of calls made one after the other."""
+        return [await self.call() for _ in range(count)]
 
-    async def arriving(self, per_second: float, count: int) -> list[float]:
-        """What calls take that come at random, so many a second, whether or not others have ended."""
-        chance, calls = random.Random(1), list[asyncio.Task[float]]()
+    async def run_open_loop(self, per_second: float, count: int) -> list[float]:
+        """Seconds of calls that start at random times with this mean rate, independent of replies."""
+        rng, calls = random.Random(1), list[asyncio.Task[float]]()
         for _ in range(count):
-            calls.append(asyncio.create_task(self.ask()))
-            await asyncio.sleep(chance.expovariate(per_second))
+            calls.append(asyncio.create_task(self.call()))
+            await asyncio.sleep(rng.expovariate(per_second))
         return await asyncio.gather(*calls)
 
     @asynccontextmanager
-    async def at_it(self, callers: int) -> AsyncIterator[None]:
-        """So many callers, each with one call at a time, as long as the block lasts."""
+    async def sustained_load(self, callers: int) -> AsyncIterator[None]:
+        """Keeps this many callers busy, each with one call at a time, until the block ends."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._on_and_on()) for _ in range(callers)]
+            tasks = [group.create_task(self._repeat()) for _ in range(callers)]
             yield
             for task in tasks:
                 task.cancel()
 
-    async def _on_and_on(self) -> None:
+    async def _repeat(self) -> None:
         while True:
-            await self.ask()
+            await self.call()
 
 
 @asynccontextmanager
-async def reaching(address: str) -> AsyncIterator[grpc.aio.Channel]:
+async def open_channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
     async with dial(address) as channel:
         await channel.channel_ready()
         yield channel

@@ -1,4 +1,4 @@
-"""`make figures`: README's section of figures, made from what `make bench` has measured."""
+"""`make figures`: writes the figures section and the charts of README.md from out/bench.json."""
 
 import re
 import sys
@@ -13,34 +13,34 @@ from tests.bench.rows import Row, Verdict
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PICTURES = Path(".github/charts")
-HEAD: Final = ("figure", "value", "target", "verdict", "beside it", "what it is")
+HEAD: Final = ("figure", "value", "target", "verdict", "reference", "what it is")
 VERDICTS: dict[Verdict, str] = {"met": "met", "missed": "**missed**", "not measured": "not measured", "no target": ""}
 NOTHING = "—"
-RACERS: Final = {
+CONTENDERS: Final = {
     "this": "makespan.",
-    "plain asyncio, nothing kept": "peers.asyncio_",
-    "LangGraph, nothing kept": "peers.langgraph_",
+    "plain asyncio, nothing stored": "peers.asyncio_",
+    "LangGraph, nothing stored": "peers.langgraph_",
     "JARVIS' scheduling": "peers.jarvis_",
 }
-"""What their rows' names begin with."""
+"""Prefixes of row names, by column of the comparison table."""
 
 _PART = re.compile(r"(<!-- make figures -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
-_RACED = re.compile(r"makespan\.llm_selects_(\w+)_s")
+_COMPARED = re.compile(r"makespan\.llm_selects_(\w+)_s")
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
-def rewritten(text: str, report: Report) -> str:
-    """The page with these figures."""
-    return _PART.sub(lambda found: f"{found[1]}{told(report)}{found[3]}", text)
+def updated(text: str, report: Report) -> str:
+    """The text of a page with its figures section replaced."""
+    return _PART.sub(lambda found: f"{found[1]}{render(report)}{found[3]}", text)
 
 
-def told(report: Report) -> str:
-    """On what and when it was measured, how many targets are met, and each section's charts, its table folded up."""
+def render(report: Report) -> str:
+    """The figures section: machine, dates, counts of met targets, and the charts and folded table of each section."""
     sections = (line for name in report.sections for line in _section(name, report))
-    return "\n".join([_where(report), *_raced(report), *sections]) + "\n"
+    return "\n".join([_summary(report), *_contender_table(report), *sections]) + "\n"
 
 
-def _where(report: Report) -> str:
+def _summary(report: Report) -> str:
     on = report.machine
     days = sorted({section.measured[:10] for section in report.sections.values()})
     verdicts = [row.verdict for section in report.sections.values() for row in section.rows]
@@ -48,21 +48,21 @@ def _where(report: Report) -> str:
     return (
         f"Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} on {on['cores']} cores of {on['cpu']}, "
         f"{on['memory_gb']} GB, Python {on['python']}, {on['system']}. Targets met: {counts['met']}; "
-        f"missed: {counts['missed']}. Figures without a target: {counts['no target']}; not measured, and why is told: "
-        f"{counts['not measured']}."
+        f"missed: {counts['missed']}. Figures without a target: {counts['no target']}; not measured, for the reason "
+        f"given: {counts['not measured']}."
     )
 
 
-def _raced(report: Report) -> Iterator[str]:
-    """The runs whose models an LLM chooses, beside the same by others; what is not there is a gap."""
+def _contender_table(report: Report) -> Iterator[str]:
+    """Table of runs whose models an LLM selects, compared with other frameworks; `—` where one was not measured."""
     rows = {row.id: row for section in report.sections.values() for row in section.rows}
-    shapes = [found[1] for name in rows if (found := _RACED.fullmatch(name))]
+    shapes = [found[1] for name in rows if (found := _COMPARED.fullmatch(name))]
     if shapes:
-        yield from ("", f"| seconds of a run, its models chosen by an LLM | {' | '.join(RACERS)} |")
-        yield "|---" * (len(RACERS) + 1) + "|"
+        yield from ("", f"| seconds of a run, models selected by an LLM | {' | '.join(CONTENDERS)} |")
+        yield "|---" * (len(CONTENDERS) + 1) + "|"
     for shape in shapes:
-        raced = (rows.get(f"{who}llm_selects_{shape}_s") for who in RACERS.values())
-        values = (NOTHING if row is None or row.value is None else f"{row.value:.2f}" for row in raced)
+        contender_rows = (rows.get(f"{prefix}llm_selects_{shape}_s") for prefix in CONTENDERS.values())
+        values = (NOTHING if row is None or row.value is None else f"{row.value:.2f}" for row in contender_rows)
         yield f"| {shape.replace('_', ' of ')} | {' | '.join(values)} |"
 
 
@@ -92,29 +92,29 @@ def _table(section: Section) -> Iterator[str]:
 
 def _cells(row: Row) -> Sequence[str]:
     bound = "" if row.target is None else f"{'≥' if row.at_least else '≤'} {_amount(row.target, row.unit)}"
-    beside = "" if row.reference is None else _amount(row.reference, row.unit)
+    reference = "" if row.reference is None else _amount(row.reference, row.unit)
     value = NOTHING if row.value is None else _amount(row.value, row.unit)
-    return f"`{row.id}`", value, bound, VERDICTS[row.verdict], beside, row.note.replace("|", "\\|")
+    return f"`{row.id}`", value, bound, VERDICTS[row.verdict], reference, row.note.replace("|", "\\|")
 
 
 def _amount(value: float, unit: str) -> str:
     return f"{value:,g} {unit}".strip()
 
 
-def parsed(text: str) -> Sequence[tuple[Row, str]]:
-    """The rows of a page, each with the verdict that stands there."""
+def parse_rows(text: str) -> Sequence[tuple[Row, str]]:
+    """The rows of a page's figures tables, each with the verdict written there."""
     return [
         _row(line) for line in text.splitlines() if line.startswith("| `") and len(_PIPE.split(line)) == len(HEAD) + 2
     ]
 
 
 def _row(line: str) -> tuple[Row, str]:
-    name, value, target, verdict, beside, note = (cell.strip() for cell in _PIPE.split(line)[1:-1])
+    name, value, target, verdict, reference, note = (cell.strip() for cell in _PIPE.split(line)[1:-1])
     sign, _, bound = target.partition(" ")
     figure, _, unit = value.partition(" ")
     amount = None if value == NOTHING else _number(figure)
     unit = unit or bound.partition(" ")[2]
-    row = Row(name.strip("`"), amount, unit, _first(bound), _first(beside), note.replace("\\|", "|"), sign == "≥")
+    row = Row(name.strip("`"), amount, unit, _first(bound), _first(reference), note.replace("\\|", "|"), sign == "≥")
     return row, verdict
 
 
@@ -128,10 +128,10 @@ def _number(written: str) -> float:
 
 def main() -> None:
     if not OUT.exists():
-        sys.exit(f"{OUT} is not there: make bench measures, and writes it")
+        sys.exit(f"{OUT} does not exist: run `make bench` first")
     report = read(OUT)
     charts.draw([curve for section in report.sections.values() for curve in section.curves], ROOT / PICTURES)
-    README.write_text(rewritten(README.read_text(encoding="utf-8"), report), encoding="utf-8")
+    README.write_text(updated(README.read_text(encoding="utf-8"), report), encoding="utf-8")
 
 
 if __name__ == "__main__":

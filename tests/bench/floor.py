@@ -1,4 +1,4 @@
-"""What a call takes of gRPC alone: a server with nothing behind it, python -m tests.bench.floor, prints its address."""
+"""Bare gRPC server that echoes requests: python -m tests.bench.floor. It prints its address."""
 
 import asyncio
 import gc
@@ -11,22 +11,22 @@ import grpc
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from services.common.server import new_event_loop
-from tests.bench.processes import line, stopped
+from tests.bench.processes import read_line, stop
 
 
 async def echo(request: pb.InferRequest, _: object) -> pb.InferResponse:
-    """Gives back what it is given."""
+    """Returns the inputs as outputs."""
     return pb.InferResponse(outputs=request.inputs)
 
 
 @asynccontextmanager
 async def floor() -> AsyncIterator[str]:
-    """The address of one that runs as long as the block lasts."""
+    """Starts the server; yields its address, and stops it after the block."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.floor", stdout=PIPE)
     try:
-        yield await line(process)
+        yield await read_line(process)
     finally:
-        await stopped(process)
+        await stop(process)
 
 
 async def main() -> None:
@@ -37,7 +37,7 @@ async def main() -> None:
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     gc.collect()
-    gc.freeze()  # as services do
+    gc.freeze()  # as services do at their start
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
     await server.wait_for_termination()

@@ -1,4 +1,4 @@
-"""What the gateway adds to a run, what it gives of small answers, and what streams cost on which nothing happens."""
+"""Latency that the gateway adds to a run, its rate of small responses, and the memory of idle event streams."""
 
 import asyncio
 import json
@@ -12,8 +12,8 @@ from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
 from services.common.channel import connect
 from services.local.ports import free_address
 from tests.bench.http_client import Connection, connected
-from tests.bench.load import Client, supplied
-from tests.bench.processes import Running, service, staged
+from tests.bench.load import Client, supplied_run
+from tests.bench.processes import Running, service, start_testbed
 from tests.bench.rows import Row, median
 from tests.bench.shapes import NAMED, Script
 from tests.fakes import FakeExpert, card
@@ -24,69 +24,73 @@ CONNECTIONS = 8
 STREAMS = 2_000
 SINGLE = Script("single", 1)
 IDLE = Script("single", 1, plan=600.0)
-"""A run of which nothing comes but its beginning."""
+"""A run that waits for its plan, so that its stream is idle after the first events."""
 
 
 async def rows() -> list[Row]:
-    """Figures of the gateway's doors."""
+    """Figures of the gateway's HTTP API."""
     with TemporaryDirectory() as home:
-        async with _standing(Path(home)) as (gateway, port, orchestrator):
-            alone, through = await _compared(port, orchestrator.address)
+        async with _start(Path(home)) as (gateway, port, orchestrator):
+            direct, through = await _latencies(port, orchestrator.address)
             return [
                 Row(
                     "gateway.added_ms",
-                    round(1000 * (through - alone), 2),
+                    round(1000 * (through - direct), 2),
                     "ms",
                     3,
-                    round(1000 * alone, 2),
+                    round(1000 * direct, 2),
                     f"POST /v1/runs that waits for one no-op task, {NAMED}, less the same at the "
                     f"orchestrator, the reference; median of {RUNS}",
                 ),
-                await _small(gateway, port),
-                await _idle(gateway, port),
+                await _small_responses(gateway, port),
+                await _idle_streams(gateway, port),
             ]
 
 
 @asynccontextmanager
-async def _standing(home: Path) -> AsyncIterator[tuple[Running, int, Running]]:
-    """A gateway and its HTTP port, a real orchestrator with its cast, and a real selector with an expert."""
+async def _start(home: Path) -> AsyncIterator[tuple[Running, int, Running]]:
+    """Starts an orchestrator with scripted services, a selector with an expert, and a gateway.
+
+    Yields:
+        The gateway, its HTTP port, and the orchestrator.
+    """
     async with AsyncExitStack() as stack:
-        stage = await stack.enter_async_context(staged(home))
+        testbed = await stack.enter_async_context(start_testbed(home))
         expert = await stack.enter_async_context(FakeExpert("noop", [card("noop", "summarization")]).serving())
         selector = await stack.enter_async_context(service("services.selector", "SELECTOR", home, experts=expert))
         address = free_address("127.0.0.1:0", option="")
-        told = {"orchestrator": stage.orchestrator.address, "selector": selector.address, "http_listen": address}
-        gateway = await stack.enter_async_context(service("gateway", "GATEWAY", home, **told))
-        yield gateway, int(address.rpartition(":")[2]), stage.orchestrator
+        settings = {"orchestrator": testbed.orchestrator.address, "selector": selector.address, "http_listen": address}
+        gateway = await stack.enter_async_context(service("gateway", "GATEWAY", home, **settings))
+        yield gateway, int(address.rpartition(":")[2]), testbed.orchestrator
 
 
-async def _compared(port: int, orchestrator: str) -> tuple[float, float]:
-    """Median seconds of a run at the orchestrator itself, and through the gateway; by turns."""
-    request, alone, through = supplied(SINGLE, RUN_MODE_RESULTS), list[float](), list[float]()
+async def _latencies(port: int, orchestrator: str) -> tuple[float, float]:
+    """Median seconds of a run at the orchestrator, and of one through the gateway; measured alternately."""
+    request, direct, through = supplied_run(SINGLE, RUN_MODE_RESULTS), list[float](), list[float]()
     plan = [{"id": 1, "task": "noop", "arguments": {"first": "one two three"}, "pinned_model": "0"}]
     body = json.dumps({"plan": plan, "mode": "results", "bypass_memo": True}).encode()
     async with connect(orchestrator) as channel, connected(port) as http:
         client = Client(channel)
         for _ in range(RUNS):
-            alone.append(await client.run(request))
-            begun = time.perf_counter()
-            answer = json.loads(await http.post("/v1/runs", body, prefer="wait=30"))
-            through.append(time.perf_counter() - begun)
-            if answer["state"] != "completed":
-                raise RuntimeError(f"a run of the benchmark failed: {answer}")
-    return median(alone, digits=9), median(through, digits=9)
+            direct.append(await client.run(request))
+            started = time.perf_counter()
+            run = json.loads(await http.post("/v1/runs", body, prefer="wait=30"))
+            through.append(time.perf_counter() - started)
+            if run["state"] != "completed":
+                raise RuntimeError(f"a run of the benchmark failed: {run}")
+    return median(direct, digits=9), median(through, digits=9)
 
 
-async def _small(gateway: Running, port: int) -> Row:
-    """GET /v1/tasks while the gateway has one core; who asks has the others."""
+async def _small_responses(gateway: Running, port: int) -> Row:
+    """Rate of GET /v1/tasks while the gateway has one core, and the client the others."""
     with gateway.on_one_core():
         async with AsyncExitStack() as stack:
-            lines = [await stack.enter_async_context(connected(port)) for _ in range(CONNECTIONS)]
-            used, begun = gateway.cpu_seconds(), time.perf_counter()
+            connections = [await stack.enter_async_context(connected(port)) for _ in range(CONNECTIONS)]
+            used, started = gateway.cpu_seconds(), time.perf_counter()
             async with asyncio.TaskGroup() as group:
-                for line in lines:
-                    group.create_task(_ask(line, REQUESTS // CONNECTIONS))
-            taken, worked = time.perf_counter() - begun, gateway.cpu_seconds() - used
+                for connection in connections:
+                    group.create_task(_list_tasks(connection, REQUESTS // CONNECTIONS))
+            taken, worked = time.perf_counter() - started, gateway.cpu_seconds() - used
     return Row(
         "gateway.tasks_per_s",
         round(REQUESTS / taken),
@@ -98,23 +102,23 @@ async def _small(gateway: Running, port: int) -> Row:
     )
 
 
-async def _ask(line: Connection, count: int) -> None:
+async def _list_tasks(connection: Connection, count: int) -> None:
     for _ in range(count):
-        await line.get("/v1/tasks")
+        await connection.get("/v1/tasks")
 
 
-async def _idle(gateway: Running, port: int) -> Row:
-    """So many streams of one run that waits, each of which has had its first events."""
+async def _idle_streams(gateway: Running, port: int) -> Row:
+    """Memory of the gateway with STREAMS event streams of one run that waits, after their first events."""
     async with AsyncExitStack() as stack:
-        starting = await stack.enter_async_context(connected(port))
-        body = json.dumps({"request": IDLE.words, "bypass_memo": True}).encode()
-        run_id = json.loads(await starting.post("/v1/runs", body))["run_id"]
+        control = await stack.enter_async_context(connected(port))
+        body = json.dumps({"request": IDLE.request, "bypass_memo": True}).encode()
+        run_id = json.loads(await control.post("/v1/runs", body))["run_id"]
         before = await gateway.resident_mb()
         for _ in range(STREAMS):
-            line = await stack.enter_async_context(connected(port))
-            await line.stream(f"/v1/runs/{run_id}/events")
+            connection = await stack.enter_async_context(connected(port))
+            await connection.stream(f"/v1/runs/{run_id}/events")
         resident = await gateway.resident_mb()
-        await starting.post(f"/v1/runs/{run_id}/cancel", b"{}")
+        await control.post(f"/v1/runs/{run_id}/cancel", b"{}")
     return Row(
         "gateway.idle_streams_mb",
         round(resident),

@@ -1,4 +1,4 @@
-"""How busy the host keeps a GPU, with models of the sizes that people run there."""
+"""GPU utilization by the expert host, with models of production size."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import grpc
 
-from tests.bench.expert_callers import Asker, reaching
+from tests.bench.expert_callers import ExpertCaller, open_channel
 from tests.bench.host import CALLERS
 from tests.bench.large.tasks import MODELS, TASK
 from tests.bench.load import per_second
@@ -21,46 +21,46 @@ from tests.bench.processes import service
 from tests.bench.rows import Row, gap, quantile
 
 SECONDS = 8.0
-"""About how long each model is kept busy."""
-LOOK_MILLISECONDS = "100"
+"""Approximate duration of the load on each model."""
+POLL_MILLISECONDS = "100"
 
 
 async def rows() -> list[Row]:
     if why := await _missing():
-        return [row for model in MODELS for row in _measured(model, why)]
+        return [row for model in MODELS for row in _figures(model, why)]
     with TemporaryDirectory() as home:
         os.environ["ARTIFACTS_URL"] = (Path(home) / "artifacts").as_uri()
         async with (
             service("tests.bench.large", "EXPERT", Path(home), max_waiting="256", devices="*=cuda:0") as expert,
-            reaching(expert.address) as channel,
+            open_channel(expert.address) as channel,
         ):
-            return [row for model in MODELS for row in await _of(channel, model)]
+            return [row for model in MODELS for row in await _measure(channel, model)]
 
 
 async def _missing() -> str:
-    """Why nothing can be measured here; empty if it can."""
+    """The missing prerequisite; empty if there is none."""
     if not shutil.which("nvidia-smi") or not await _smi("--query-gpu=name"):
         return "no GPU"
     lacking = [name for name in ("torch", "transformers", "diffusers") if not find_spec(name)]
     return f"no {lacking[0]}" if lacking else ""
 
 
-async def _of(channel: grpc.aio.Channel, model: str) -> list[Row]:
-    if not (alone := await _offline(model)):
-        return _measured(model, f"it does not run here: python -m tests.bench.large.tasks {model}")
-    items, full, one = alone
-    asker = Asker(channel, model, task=TASK)
-    await asker.in_turn(3)
-    await per_second(asker.ask, callers=CALLERS, count=CALLERS)
-    async with _watched() as busy:
-        served = await per_second(asker.ask, callers=CALLERS, count=max(4 * CALLERS, int(SECONDS * items / full)))
-    late = quantile(await asker.arriving(served / 2, 200), 0.99)
+async def _measure(channel: grpc.aio.Channel, model: str) -> list[Row]:
+    if not (offline := await _offline(model)):
+        return _figures(model, f"the model does not run here; see: python -m tests.bench.large.tasks {model}")
+    items, full, one = offline
+    caller = ExpertCaller(channel, model, task=TASK)
+    await caller.run_sequentially(3)
+    await per_second(caller.call, callers=CALLERS, count=CALLERS)
+    async with _utilization() as busy:
+        served = await per_second(caller.call, callers=CALLERS, count=max(4 * CALLERS, int(SECONDS * items / full)))
+    late = quantile(await caller.run_open_loop(served / 2, 200), 0.99)
     share, gain, busy_share = served * full / items, items * one / full, sum(busy) / len(busy) / 100
-    of = f"of {items / full:.1f} a second offline, in batches of {items}; {CALLERS} callers, {served:.1f} calls/s"
-    return _measured(model, of, share=share, late=late / full, busy=busy_share, gain=gain)
+    note = f"of {items / full:.1f} a second offline, in batches of {items}; {CALLERS} callers, {served:.1f} calls/s"
+    return _figures(model, note, share=share, late=late / full, busy=busy_share, gain=gain)
 
 
-def _measured(
+def _figures(
     model: str,
     note: str,
     *,
@@ -69,27 +69,27 @@ def _measured(
     busy: float | None = None,
     gain: float | None = None,
 ) -> list[Row]:
-    """The figures of a model; without them, rows that say why there are none."""
+    """The rows of a model; gaps with the note for values that are None."""
 
     def row(
-        figure: str, value: float | None, unit: str, said: str, target: float | None, *, at_least: bool = True
+        figure: str, value: float | None, unit: str, about: str, target: float | None, *, at_least: bool = True
     ) -> Row:
         name = f"gpu.{model.replace('-', '_')}_{figure}"
         if value is None:
             return gap(name, unit, target, note, at_least=at_least)
-        return Row(name, round(value, 3), unit, target, note=said, at_least=at_least)
+        return Row(name, round(value, 3), unit, target, note=about, at_least=at_least)
 
-    alone = "items a second offline in full batches, over those one at a time"
+    batching = "items a second offline in full batches, over those one at a time"
     return [
         row("throughput_share", share, "", note, 0.9),
-        row("busy", busy, "", "of the time under that load, as nvidia-smi says", 0.9),
+        row("busy", busy, "", "utilization under that load, from nvidia-smi", 0.9),
         row("half_load_p99", late, "batches", "99th percentile at half load, over a full batch", 2.5, at_least=False),
-        row("batching_gain", gain, "", alone, None),
+        row("batching_gain", gain, "", batching, None),
     ]
 
 
 async def _offline(model: str) -> tuple[int, float, float] | None:
-    """Items of a full batch, its seconds, and those of one item, in a process of its own; None if that fails."""
+    """Items of a full batch, its seconds, and those of one item, in a separate process; None if it fails."""
     command = (sys.executable, "-m", "tests.bench.large.tasks", model)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     output, _ = await process.communicate()
@@ -100,23 +100,23 @@ async def _offline(model: str) -> tuple[int, float, float] | None:
 
 
 @asynccontextmanager
-async def _watched() -> AsyncIterator[list[float]]:
-    """How busy the first GPU was during the block, in percent, ten times a second; there once it has ended."""
-    seen: list[float] = []
+async def _utilization() -> AsyncIterator[list[float]]:
+    """Utilization of the first GPU in percent, ten times a second; complete when the block has ended."""
+    samples: list[float] = []
     command = ("nvidia-smi", "-i", "0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
-    process = await asyncio.create_subprocess_exec(*command, "-lms", LOOK_MILLISECONDS, stdout=PIPE)
+    process = await asyncio.create_subprocess_exec(*command, "-lms", POLL_MILLISECONDS, stdout=PIPE)
 
-    async def look() -> None:
+    async def read() -> None:
         assert process.stdout
-        seen.extend([float(line) async for line in process.stdout])
+        samples.extend([float(line) async for line in process.stdout])
 
-    looking = asyncio.create_task(look())
+    reading = asyncio.create_task(read())
     try:
-        yield seen
+        yield samples
     finally:
         process.terminate()
         await process.wait()
-        await looking
+        await reading
 
 
 async def _smi(query: str) -> str:

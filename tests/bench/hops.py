@@ -1,48 +1,52 @@
-"""What each service of a house takes of a processor for one run, as in a cluster: a process each, beside PostgreSQL.
+"""CPU time of each service and of PostgreSQL per run, deployed as in a cluster: one process per service.
 
-The request is planned, its model chosen and its answer composed without an LLM; the expert does nothing.
+Planning, model selection and the response use no LLM; the expert returns at once.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.batches.client import loaded
+from tests.bench.batches.client import machine_load
 from tests.bench.rows import Row, gap, median
-from tests.bench.separate_processes import House, standing
-from tests.bench.service_processes import ROOMS
+from tests.bench.separate_processes import Deployment, start_deployment
+from tests.bench.service_processes import SERVICE_NAMES
 from tests.support import postgres
 
 RUNS, ROUNDS, CALLERS = 200, 5, 64
 
 
 async def rows() -> list[Row]:
-    """Figures of a run of one task through every service; none where PostgreSQL is not installed."""
+    """Figures of runs of one task through every service; gaps where PostgreSQL is not installed."""
     try:
         with postgres.standing() as url:
-            turns = await _turns(url)
+            rounds = await _rounds(url)
     except RuntimeError as error:
-        return [gap(f"hops.{room}_{unit.lower()}", unit, None, str(error)) for unit in ("ms", "MB") for room in ROOMS]
-    note = f"processor time for a run of one task, {CALLERS} callers; {loaded()}"
-    resident = f"resident memory after {RUNS} runs of {CALLERS} callers, again and again"
-    taken = {name: median([turn[name] for turn in turns]) for name in turns[0]}
+        return [
+            gap(f"hops.{name}_{unit.lower()}", unit, None, str(error))
+            for unit in ("ms", "MB")
+            for name in SERVICE_NAMES
+        ]
+    note = f"CPU time of a run of one task, {CALLERS} callers; {machine_load()}"
+    resident = f"resident memory after rounds of {RUNS} runs by {CALLERS} callers"
+    taken = {name: median([values[name] for values in rounds]) for name in rounds[0]}
     return [
-        *(Row(f"hops.{room}_ms", taken[room], "ms", note=note) for room in ROOMS),
+        *(Row(f"hops.{name}_ms", taken[name], "ms", note=note) for name in SERVICE_NAMES),
         Row("hops.postgres_ms", taken["postgres"], "ms", note=f"likewise; {taken['commits']:g} commits a run"),
-        Row("hops.kept_kb", taken["kept_kb"], "kB", note="what the database grows by for a run, indexes included"),
-        *(Row(f"hops.{room}_mb", round(taken[f"{room}_mb"]), "MB", note=resident) for room in ROOMS),
+        Row("hops.kept_kb", taken["kept_kb"], "kB", note="growth of the database per run, indexes included"),
+        *(Row(f"hops.{name}_mb", round(taken[f"{name}_mb"]), "MB", note=resident) for name in SERVICE_NAMES),
     ]
 
 
-async def _turns(url: str) -> list[Mapping[str, float]]:
-    """What a run takes, by name."""
+async def _rounds(url: str) -> list[Mapping[str, float]]:
+    """Values per run by name, of each round after a warm-up."""
     with TemporaryDirectory() as home:
-        async with standing(Path(home), url) as house:
-            turns = [await _spent(house) for _ in range(ROUNDS + 1)]
-    return turns[1:]
+        async with start_deployment(Path(home), url) as deployment:
+            rounds = [await _spent(deployment) for _ in range(ROUNDS + 1)]
+    return rounds[1:]
 
 
-async def _spent(house: House) -> Mapping[str, float]:
-    """What a run took of each process and of the database, and the MB that each has then."""
-    spent = await house.spent(callers=CALLERS, runs=RUNS)
-    return spent | {f"{room}_mb": await running.resident_mb() for room, running in house.rooms.items()}
+async def _spent(deployment: Deployment) -> Mapping[str, float]:
+    """Values of `Deployment.spent` per run, and the resident MB of each process afterwards."""
+    spent = await deployment.spent(callers=CALLERS, runs=RUNS)
+    return spent | {f"{name}_mb": await running.resident_mb() for name, running in deployment.processes.items()}

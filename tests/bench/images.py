@@ -1,4 +1,4 @@
-"""What the image of gateway and light services adds to its base."""
+"""Size that the core image adds to its base image."""
 
 import shutil
 from importlib.metadata import version
@@ -13,11 +13,11 @@ NAME, MOST_MB = "image.core_mb", 150
 
 
 async def rows() -> list[Row]:
-    """Builds it; what is cached is used."""
+    """Builds the image, with cached layers if there are any."""
     if not all(map(shutil.which, ("buildah", "podman"))):
-        return [gap(NAME, "MB", MOST_MB, "there is no buildah, or no podman")]
+        return [gap(NAME, "MB", MOST_MB, "buildah or podman is not installed")]
     with TemporaryDirectory() as folder:
-        builder, told = Builder(Podman.in_folder(Path(folder)), Path(folder)), version("hugginggpt")
-        core = builder.build(of_tests(f"hugginggpt/core:{told}"), ROOT / "docker" / "core.Dockerfile", VERSION=told)
+        builder, tag = Builder(Podman.in_folder(Path(folder)), Path(folder)), version("hugginggpt")
+        core = builder.build(of_tests(f"hugginggpt/core:{tag}"), ROOT / "docker" / "core.Dockerfile", VERSION=tag)
         added = builder.size(core) - builder.size(BASE)
     return [Row(NAME, round(added / 1e6, 1), "MB", MOST_MB, note="on disk, above Debian with Python")]

@@ -1,4 +1,4 @@
-"""What keeping a run costs each task of it, where every step waits for its commit."""
+"""Time that the journal adds to each task of a run, since every step waits for its commit."""
 
 import sqlite3
 import sys
@@ -28,7 +28,7 @@ SQLITE_MS, POSTGRES_MS = 0.5, 1.5
 
 
 async def rows() -> list[Row]:
-    """Figures of a run of a hundred tasks, one after the other; those of PostgreSQL where it is installed."""
+    """Figures of a run of a hundred sequential tasks, on SQLite and, where it is installed, PostgreSQL."""
     note = f"the journal alone: {STEPS} steps, a task's start and end each; reference: a bare insert and its commit"
     with TemporaryDirectory() as home:
         steps = await _ms_per_step(str(Path(home) / "journal.sqlite"))
@@ -43,23 +43,23 @@ async def rows() -> list[Row]:
     return [*measured, Row("journal.postgres_ms_per_task", steps, "ms", POSTGRES_MS, bare, note)]
 
 
-async def _ms_per_step(where: str) -> float:
-    async with database.open_database(where, SCHEMA, MIGRATIONS) as kept:
-        journal = Journal(kept, "bench", 10.0)
+async def _ms_per_step(url: str) -> float:
+    async with database.open_database(url, SCHEMA, MIGRATIONS) as opened:
+        journal = Journal(opened, "bench", 10.0)
         return median([await _steps(journal) for _ in range(REPEATS)])
 
 
 async def _steps(journal: Journal) -> float:
     run = _new_run()
     await journal.accept(run)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for step in range(1, STEPS + 1):
         await journal.append(run.id, 1, _events(run.id, step), RUN_STATE_RUNNING)
-    return 1000 * (time.perf_counter() - begun) / STEPS
+    return 1000 * (time.perf_counter() - started) / STEPS
 
 
 def _new_run() -> NewRun:
-    spec = RunSpec(plan=Script("chain", STEPS).supplied())
+    spec = RunSpec(plan=Script("chain", STEPS).plan_message())
     return acceptance.new_run(spec, Caller(tenant="default"), None, "digest", 900.0)
 
 
@@ -83,9 +83,9 @@ def _bare_sqlite(path: Path) -> float:
     connection.execute("CREATE TABLE events (event BLOB NOT NULL)")
     taken = []
     for _ in range(STEPS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         connection.execute("INSERT INTO events VALUES (?)", (EVENT,))
-        taken.append(1000 * (time.perf_counter() - begun))
+        taken.append(1000 * (time.perf_counter() - started))
     connection.close()
     return median(taken)
 
@@ -95,8 +95,8 @@ async def _bare_postgres(url: str) -> float:
     await connection.execute("CREATE TABLE bare (event BYTEA NOT NULL)")
     taken = []
     for _ in range(STEPS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await connection.execute("INSERT INTO bare VALUES ($1)", EVENT)
-        taken.append(1000 * (time.perf_counter() - begun))
+        taken.append(1000 * (time.perf_counter() - started))
     await connection.close()
     return median(taken)

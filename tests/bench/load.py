@@ -1,4 +1,4 @@
-"""Runs asked for at the orchestrator itself, by one client that reads no event but the last."""
+"""Client that starts runs at the orchestrator directly and parses only their last event."""
 
 import asyncio
 import time
@@ -13,11 +13,11 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunMode, RunSpec
 from services.common.channel import connect
 from tests.bench.shapes import Script
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 class Client:
-    """A caller of an orchestrator; what it sends and gets stays bytes."""
+    """Client of an orchestrator that sends and receives serialized messages."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._run: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
@@ -25,15 +25,15 @@ class Client:
         )
 
     async def run(self, request: bytes) -> float:
-        """Seconds from asking to the last event.
+        """Makes one run, and returns the seconds from the request to the last event.
 
         Raises:
             RuntimeError: the run did not complete.
         """
-        begun, last = time.perf_counter(), b""
-        async for event in self._run(request, timeout=PATIENCE_SECONDS):
+        started, last = time.perf_counter(), b""
+        async for event in self._run(request, timeout=TIMEOUT_SECONDS):
             last = event
-        taken = time.perf_counter() - begun
+        taken = time.perf_counter() - started
         ended = RunEvent.FromString(last).run_ended
         if ended.state != RUN_STATE_COMPLETED:
             raise RuntimeError(f"a run of the benchmark failed: {ended.failure.message}")
@@ -41,31 +41,37 @@ class Client:
 
 
 @asynccontextmanager
-async def calling(address: str) -> AsyncIterator[Client]:
+async def connected_client(address: str) -> AsyncIterator[Client]:
     async with connect(address) as channel:
         yield Client(channel)
 
 
-def planned(script: Script) -> bytes:
-    """Asks for a run that the cast plans."""
-    return CreateRunRequest(spec=RunSpec(request=script.words, bypass_memo=True)).SerializeToString()
+def planned_run(script: Script) -> bytes:
+    """Serialized request for a run that the scripted planner plans."""
+    return CreateRunRequest(spec=RunSpec(request=script.request, bypass_memo=True)).SerializeToString()
 
 
-def supplied(script: Script, mode: "RunMode.ValueType") -> bytes:
-    """Asks for a run of a plan that is there already."""
-    return CreateRunRequest(spec=RunSpec(plan=script.supplied(), mode=mode, bypass_memo=True)).SerializeToString()
+def supplied_run(script: Script, mode: "RunMode.ValueType") -> bytes:
+    """Serialized request for a run of a supplied plan."""
+    return CreateRunRequest(spec=RunSpec(plan=script.plan_message(), mode=mode, bypass_memo=True)).SerializeToString()
 
 
 async def per_second(call: Callable[[], Awaitable[object]], *, callers: int, count: int) -> float:
-    """Calls per second of so many callers, each with one call at a time, until there have been so many calls."""
+    """Makes calls, and returns their rate.
+
+    Args:
+        call: makes one call.
+        callers: concurrent callers, each with one call at a time.
+        count: total number of calls.
+    """
     left = iter(range(count))
 
     async def caller() -> None:
         for _ in left:
             await call()
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(callers):
             group.create_task(caller())
-    return count / (time.perf_counter() - begun)
+    return count / (time.perf_counter() - started)

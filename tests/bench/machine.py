@@ -1,4 +1,4 @@
-"""On what was measured."""
+"""Description of the machine that a benchmark runs on."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ CPUS = Path("/proc/cpuinfo")
 
 
 def machine() -> dict[str, str | int]:
-    """Cores that this process may use, their kind, memory, Python and system."""
+    """Number of cores this process may use, CPU model, memory in GB, Python version and operating system."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {

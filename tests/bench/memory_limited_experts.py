@@ -1,4 +1,4 @@
-"""Experts with room for fewer models than there are, who must load those they do not hold."""
+"""Expert replicas whose memory holds fewer models than exist, so that calls must wait for loads."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,15 +11,16 @@ from services.common.channel import MESSAGE_LIMITS
 
 MODELS = tuple(f"model-{number}" for number in range(1, 9))
 REPLICAS = 3
-ROOM = 3
+CAPACITY = 3
+"""Models that one replica holds at once."""
 LOAD_SECONDS = 0.02
 
-LOADED, HELD = "loaded", "held"
-"""What the text of a reply says: its call had to wait for a load of its own, or not."""
+LOADED, RESIDENT = "loaded", "resident"
+"""Text of a reply: the call loaded its model, or the model was in memory already."""
 
 
-class Shelf:
-    """One replica; it puts away the model that has gone unused for longest."""
+class MemoryLimitedExpert:
+    """One replica, which evicts the least recently used model."""
 
     def __init__(self) -> None:
         self._models: OrderedDict[str, asyncio.Event] = OrderedDict()
@@ -28,32 +29,32 @@ class Shelf:
     async def infer(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         model = InferRequest.FromString(request).model
         self._calls += 1
-        text = await self._held(model)
+        text = await self._load(model)
         self._calls -= 1
-        told = [("expert-queue", str(self._calls)), ("expert-loaded", ",".join(self._models))]
-        context.set_trailing_metadata((*told, ("expert-free-bytes", "0")))
+        load = [("expert-queue", str(self._calls)), ("expert-loaded", ",".join(self._models))]
+        context.set_trailing_metadata((*load, ("expert-free-bytes", "0")))
         return InferResponse(outputs={"text": Value(text=text)}, revision="1").SerializeToString()
 
-    async def _held(self, model: str) -> str:
-        """Has the model there; says whether it had to be loaded for this call."""
+    async def _load(self, model: str) -> str:
+        """Loads the model unless it is in memory; returns LOADED or RESIDENT."""
         if model in self._models:
             self._models.move_to_end(model)
             await self._models[model].wait()
-            return HELD
-        there = self._models[model] = asyncio.Event()
-        if len(self._models) > ROOM:
+            return RESIDENT
+        is_loaded = self._models[model] = asyncio.Event()
+        if len(self._models) > CAPACITY:
             self._models.popitem(last=False)
         await asyncio.sleep(LOAD_SECONDS)
-        there.set()
+        is_loaded.set()
         return LOADED
 
 
-async def started() -> list[tuple[grpc.aio.Server, str]]:
-    """The replicas, each a server with its address."""
+async def start_replicas() -> list[tuple[grpc.aio.Server, str]]:
+    """Starts the replicas, and returns their servers with their addresses."""
     running = []
     for _ in range(REPLICAS):
         server = grpc.aio.server(options=MESSAGE_LIMITS)
-        infer: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(Shelf().infer)
+        infer: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(MemoryLimitedExpert().infer)
         handlers = grpc.method_handlers_generic_handler("hugginggpt.v1.ExpertService", {"Infer": infer})
         server.add_generic_rpc_handlers([handlers])
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -1,4 +1,4 @@
-"""Figures that `make eval` and `make chaos` measure, which take minutes of their own: read from what they wrote."""
+"""Figures of `make eval` and `make chaos`, which take minutes each: read from their reports."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ PLANS: Mapping[str, tuple[str, float, bool]] = {
     "p50_ms": ("ms", 15, False),
     "p95_ms": ("ms", 40, False),
 }
-"""By the name in the file: unit, target, and whether it is the least."""
+"""Unit, target, and whether the target is a minimum, by name in the report."""
 
 
 async def rows() -> list[Row]:
@@ -23,27 +23,26 @@ async def rows() -> list[Row]:
 
 
 def _plans() -> Iterator[Row]:
-    told = _written(EVAL)
+    report = _read(EVAL)
     for name, (unit, target, at_least) in PLANS.items():
         row = f"plan.taskbench_{name}"
-        if told is None:
-            yield gap(row, unit, target, "make eval measures it, for minutes", at_least=at_least)
+        if report is None:
+            yield gap(row, unit, target, "make eval measures it, in minutes", at_least=at_least)
         else:
-            note = f"{told['taskbench']['n']:,} requests of TaskBench, {told['how']}"
-            yield Row(row, round(told["taskbench"][name], 2), unit, target, note=note, at_least=at_least)
+            note = f"{report['taskbench']['n']:,} requests of TaskBench, {report['how']}"
+            yield Row(row, round(report["taskbench"][name], 2), unit, target, note=note, at_least=at_least)
 
 
 def _chaos() -> Iterator[Row]:
-    told = _written(CHAOS)
-    if told is None:
-        yield gap("run.chaos_wrong", "", 0, "make chaos counts it, for minutes")
+    report = _read(CHAOS)
+    if report is None:
+        yield gap("run.chaos_wrong", "", 0, "make chaos measures it, in minutes")
     else:
-        note = (
-            f"complaints about {sum(one['runs'] for one in told):,} runs while services are killed, paused and confused"
-        )
-        yield Row("run.chaos_wrong", sum(len(one["complaints"]) for one in told), "", 0, note=note)
+        runs = sum(campaign["runs"] for campaign in report)
+        note = f"violations in {runs:,} runs with faults injected: processes killed and paused, connections cut"
+        yield Row("run.chaos_wrong", sum(len(campaign["complaints"]) for campaign in report), "", 0, note=note)
 
 
-def _written(path: Path) -> Any:
-    """What is there; None if nothing is."""
+def _read(path: Path) -> Any:
+    """The report; None if the file does not exist."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

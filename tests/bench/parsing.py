@@ -1,4 +1,4 @@
-"""Processor time that reading takes for inputs made to be slow, and for a planner's prompt of 500 tasks."""
+"""CPU time of parsers on adversarial inputs, and of a planner's prompt with 500 tasks."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ CHAT_PROMPTS: Mapping[str, str] = {
     "blanks": "USER" + " " * 200_000,
     "braces": "{" * 200_000,
 }
-"""Chat messages that resemble the prompts of chat front ends."""
+"""Chat messages that resemble the built-in prompts of chat front ends."""
 
 LARGE_MESSAGES: Mapping[str, Mapping[str, Any]] = {
     "turns": {"history": [{}] * TOO_MANY},
@@ -38,7 +38,7 @@ LARGE_MESSAGES: Mapping[str, Mapping[str, Any]] = {
     "tasks": {"plan": [{"task": "x"}] * TOO_MANY},
     "arguments": {"plan": [{"task": "x", "arguments": {"a": [""] * TOO_MANY}}]},
 }
-"""Fields of run requests with more parts than are taken."""
+"""Fields of run requests with more entries than the gateway accepts."""
 
 WIDE_JSON: Mapping[str, Any] = {
     "lists": [[]] * 100_000,
@@ -54,14 +54,14 @@ VALUES: Mapping[str, str] = {
     "blanks": "< " + " " * 60_000,
     "commas": ", " * 30_000,
 }
-"""Arguments of tasks as an LLM could write them."""
+"""Task arguments that an LLM could write."""
 
 PIECES = ("“", "„", "«", "```", "```\n", "\n", ": ", '"', "a ", "<data ", "\u3042")
-"""Of which requests of 500,000 characters are made."""
+"""Repeated to requests of 500,000 characters."""
 
 
 def doubling_schema() -> dict[str, Any]:
-    """A JSON schema whose number of choices doubles 40 times."""
+    """A JSON schema whose number of alternatives doubles 40 times."""
     choices = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
     return {
         "type": "object",
@@ -71,7 +71,7 @@ def doubling_schema() -> dict[str, Any]:
 
 
 async def rows() -> list[Row]:
-    """The slowest input of each kind."""
+    """CPU time of the slowest input of each kind."""
     names, doubling = Names({"file1": file("sign.png")}), doubling_schema()
     return [
         _slowest(
@@ -105,12 +105,12 @@ def _prompt() -> Row:
     request = asked("Read this poster and say it aloud", ["a.png"])
     work = partial(prompting.planning, request, catalogue, BUDGET_TOKENS, _tokens)
     taken: Sequence[float] = [_milliseconds(work) for _ in range(REPEATS)]
-    note = f"an LLM planner's prompt, for which a few of {CATALOGUE_TASKS} tasks are chosen; median of {REPEATS}"
+    note = f"prompt of an LLM planner with a few tasks selected from {CATALOGUE_TASKS}; median of {REPEATS}"
     return Row("parsing.planner_prompt_ms", median(taken), "ms", 100, note=note)
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
-    """Processor time."""
+    """CPU milliseconds of one call."""
     started = time.process_time()
     work()
     return 1000 * (time.process_time() - started)
@@ -127,5 +127,5 @@ def _long_request(piece: str) -> None:
 
 
 def _tokens(text: str) -> int:
-    """An estimate as rough and as high as the LLM client's."""
+    """Token estimate, as rough and as high as the LLM client's."""
     return len(text) // 3 + 1

@@ -1,4 +1,4 @@
-"""Processes of the benchmark: started, found, and looked at while they run."""
+"""Starts and stops processes of the benchmark, and measures their CPU time and memory."""
 
 import asyncio
 import json
@@ -12,31 +12,36 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.accounts import account, cpu_seconds
+from tests.bench.proc_stat import cpu_seconds, process_stat
 
-PATIENCE_SECONDS = 30.0
-LOOK_SECONDS = 0.02
+TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
 class Running:
-    """A process that serves."""
+    """A server process.
+
+    Attributes:
+        pid: process id.
+        address: host:port of its gRPC server.
+        memory_limited: addresses of the memory-limited experts, of the scripted services only.
+    """
 
     pid: int
     address: str
-    shelves: tuple[str, ...] = ()
-    """Where the experts with little room are."""
+    memory_limited: tuple[str, ...] = ()
 
     async def resident_mb(self) -> float:
         return await resident_mb(self.pid)
 
     def cpu_seconds(self) -> float:
-        """Processor time it has used; 0 where the system does not say."""
-        return cpu_seconds(account(self.pid))
+        """CPU time used so far; 0 on systems without /proc."""
+        return cpu_seconds(process_stat(self.pid))
 
     @contextmanager
     def on_one_core(self) -> Iterator[None]:
-        """It has one core; on systems that cannot say so, all of them."""
+        """Restricts the process to one core, where the system supports CPU affinity."""
         if not hasattr(os, "sched_setaffinity"):
             yield
             return
@@ -58,37 +63,44 @@ class Running:
         with suppress(ProcessLookupError):
             while True:
                 os.kill(self.pid, 0)
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
 
 
 @asynccontextmanager
 async def service(module: str, prefix: str, home: Path, **settings: str) -> AsyncIterator[Running]:
-    """One service by itself, once it serves; its log is a file, so that nobody is needed to read it."""
+    """Starts one service, and yields it once it serves.
+
+    Args:
+        module: run with `python -m`.
+        prefix: of its environment variables.
+        home: folder for data and logs; the log goes to a file, since a pipe that nothing reads would block.
+        settings: values by name, without the prefix, in lower case.
+    """
     log = home / f"{module}-{secrets.token_hex(4)}.log"
-    told = {f"{prefix}_{name.upper()}": value for name, value in settings.items()}
+    variables = {f"{prefix}_{name.upper()}": value for name, value in settings.items()}
     listening = {f"{prefix}_LISTEN": "127.0.0.1:0", "GATEWAY_HTTP_LISTEN": "127.0.0.1:0", "LOG_LEVEL": "INFO"}
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             module,
-            env={**os.environ, "HUGGINGGPT_HOME": str(home), **listening, **told},
+            env={**os.environ, "HUGGINGGPT_HOME": str(home), **listening, **variables},
             stdout=DEVNULL,
             stderr=stderr,
         )
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            port = await _told(process, log)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            port = await _port_in_log(process, log)
         yield Running(process.pid, f"127.0.0.1:{port}")
     finally:
-        await stopped(process)
+        await stop(process)
 
 
-async def _told(process: Process, log: Path) -> int:
-    """The port on which a service's log says that it serves.
+async def _port_in_log(process: Process, log: Path) -> int:
+    """Waits for the log entry "serving", and returns its port.
 
     Raises:
-        RuntimeError: it has ended; the message is its log.
+        RuntimeError: the process has ended; the message is its log.
     """
     while True:
         if process.returncode is not None:
@@ -96,7 +108,7 @@ async def _told(process: Process, log: Path) -> int:
         for entry in _entries(log):
             if b'"serving"' in entry:
                 return int(json.loads(entry)["port"])
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _entries(log: Path) -> list[bytes]:
@@ -104,21 +116,21 @@ def _entries(log: Path) -> list[bytes]:
 
 
 @asynccontextmanager
-async def cast() -> AsyncIterator[Running]:
-    """The scripted planner, selector, responder and expert."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.cast", stdout=PIPE)
+async def start_scripted_services() -> AsyncIterator[Running]:
+    """Starts the scripted planner, selector, responder and expert, in one process."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.scripted_services", stdout=PIPE)
     try:
-        address, *shelves = (await line(process)).split()
-        yield Running(process.pid, address, tuple(shelves))
+        address, *memory_limited = (await read_line(process)).split()
+        yield Running(process.pid, address, tuple(memory_limited))
     finally:
-        await stopped(process)
+        await stop(process)
 
 
 @dataclass(frozen=True)
-class Stage:
-    """An orchestrator among the scripted cast, with a journal of its own."""
+class Testbed:
+    """Orchestrators that share a journal and call scripted services."""
 
-    cast: Running
+    scripted: Running
     orchestrators: list[Running]
 
     @property
@@ -127,42 +139,42 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(home: Path, *, orchestrators: int = 1, **settings: str) -> AsyncIterator[Stage]:
-    """The cast in one process, and `python -m services.orchestrator` in others, which share a journal.
+async def start_testbed(home: Path, *, orchestrators: int = 1, **settings: str) -> AsyncIterator[Testbed]:
+    """Starts scripted services in one process, and `python -m services.orchestrator` in others.
 
     Args:
-        home: where the journal and logs are; settings may name another journal.
-        orchestrators: how many.
-        settings: of the orchestrators, as in their environment.
+        home: folder for logs and, unless settings name another, the journal.
+        orchestrators: number of orchestrators.
+        settings: of the orchestrators.
     """
     async with AsyncExitStack() as stack:
-        scripted = await stack.enter_async_context(cast())
+        scripted = await stack.enter_async_context(start_scripted_services())
         peers = dict.fromkeys(("planner", "selector", "responder"), scripted.address)
-        told = {"journal": str(home / "journal.sqlite"), **peers, **settings}
+        merged = {"journal": str(home / "journal.sqlite"), **peers, **settings}
         started = [
-            await stack.enter_async_context(service("services.orchestrator", "ORCHESTRATOR", home, **told))
+            await stack.enter_async_context(service("services.orchestrator", "ORCHESTRATOR", home, **merged))
             for _ in range(orchestrators)
         ]
-        yield Stage(scripted, started)
+        yield Testbed(scripted, started)
 
 
 @contextmanager
 def cores(count: int) -> Iterator[None]:
-    """This process and those it starts share so many cores; on systems that cannot say so, they have them all."""
+    """Restricts this process and its children to this many cores, where the system supports CPU affinity."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
-    _stay_on(sorted(before)[:count])
+    _set_affinity(sorted(before)[:count])
     try:
         yield
     finally:
-        _stay_on(before)
+        _set_affinity(before)
 
 
-def _stay_on(numbers: Iterable[int]) -> None:
+def _set_affinity(numbers: Iterable[int]) -> None:
     for thread in Path("/proc/self/task").iterdir():
-        with suppress(ProcessLookupError):  # threads come and go
+        with suppress(ProcessLookupError):  # the thread may end at any time
             os.sched_setaffinity(int(thread.name), numbers)
 
 
@@ -173,33 +185,34 @@ async def resident_mb(pid: int) -> float:
     return int(output) * 1024 / 1e6
 
 
-async def printed(module: str, *arguments: object, quietly: bool = False) -> str:
-    """What a program prints that runs to its end.
+async def printed(module: str, *arguments: object, hide_stderr: bool = False) -> str:
+    """Runs a program to its end, and returns what it has printed.
 
     Args:
-        module: the program's.
-        arguments: of it.
-        quietly: what it says beside that is not shown.
+        module: run with `python -m`.
+        arguments: of the program.
+        hide_stderr: discards its standard error.
 
     Raises:
-        RuntimeError: it has ended badly.
+        RuntimeError: its exit status is not 0.
     """
     command = (sys.executable, "-m", module, *(str(argument) for argument in arguments))
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL if quietly else None)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL if hide_stderr else None)
     output, _ = await process.communicate()
     if process.returncode:
-        raise RuntimeError(f"{module} has ended with status {process.returncode}")
+        raise RuntimeError(f"{module} exited with status {process.returncode}")
     return output.decode().strip()
 
 
-async def line(process: Process) -> str:
-    """The next line that a process prints."""
+async def read_line(process: Process) -> str:
+    """The next line that a process prints; empty at the end of its output."""
     assert process.stdout
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return (await process.stdout.readline()).decode().strip()
 
 
-async def stopped(process: Process) -> None:
+async def stop(process: Process) -> None:
+    """Terminates a process, and waits until it has exited."""
     if process.returncode is None:
         process.terminate()
     await process.communicate()

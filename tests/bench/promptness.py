@@ -1,4 +1,4 @@
-"""How soon the house acts on what changes: a cancel, a task that an LLM has written, an expert that comes."""
+"""Delay of reactions: to a cancel, to a task that an LLM has written, and to a new expert."""
 
 import asyncio
 import time
@@ -17,12 +17,12 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn
 from services.common.channel import connect
-from tests.bench.endtoend.deployment import PACED
+from tests.bench.endtoend.deployment import DELAYED_TASK
 from tests.bench.endtoend.scripted_llm import CHARACTERS, ends, plan, request
-from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.load import TIMEOUT_SECONDS
 from tests.bench.local_stack import TASK
 from tests.bench.rows import Row, median
-from tests.bench.service_processes import rooms
+from tests.bench.service_processes import start_services
 from tests.bench.shapes import TASK as WRITTEN_TASK
 from tests.bench.shapes import Script
 from tests.bench.telemetry import collector, environment
@@ -36,12 +36,12 @@ CANCEL_MS, BRACE_MS, EXPERT_SECONDS = 50.0, 25.0, 10.0
 CANCELS = 20
 PLANS = 5
 TOKENS_PER_SECOND = 40.0
-"""Of an LLM that takes 25 ms for a token: its next one."""
+"""The LLM writes one token in 25 ms; BRACE_MS allows one more token."""
 WRITTEN = Script("chain", 5)
 EXPERTS = 3
 OTHER_TASK = "translation"
-AGAIN_SECONDS = 0.05
-ASKED = {"request": "Summarize: one two three.", "bypass_memo": True}
+POLL_SECONDS = 0.05
+RUN_BODY = {"request": "Summarize: one two three.", "bypass_memo": True}
 
 
 async def rows() -> list[Row]:
@@ -51,78 +51,78 @@ async def rows() -> list[Row]:
 # ---------------------------------------------------------------- a cancel
 
 
-class _Busy:
-    """Works until it is told to stop, and keeps when that was."""
+class _EndlessTask:
+    """An expert's task that runs until it is cancelled, and records when."""
 
     def __init__(self) -> None:
-        self.begun = asyncio.Queue[None]()
+        self.started = asyncio.Queue[None]()
         self.stopped = asyncio.Queue[float]()
 
     async def __call__(self, _: InferRequest) -> Mapping[str, Value]:
-        self.begun.put_nowait(None)
+        self.started.put_nowait(None)
         try:
-            await asyncio.sleep(PATIENCE_SECONDS)
+            await asyncio.sleep(TIMEOUT_SECONDS)
         finally:
             self.stopped.put_nowait(time.perf_counter())
         return {"text": Value(text="done")}
 
 
 async def _cancel() -> Row:
-    busy = _Busy()
+    task = _EndlessTask()
     with TemporaryDirectory() as home:
-        async with collector() as endpoint, FakeExpert("busy", [card("busy", TASK)], answer=busy).serving() as expert:
+        async with collector() as endpoint, FakeExpert("busy", [card("busy", TASK)], answer=task).serving() as expert:
             with environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint):
-                async with rooms(Path(home), expert, {}) as (_, http), _client(http) as client:
-                    taken = [1000 * await _cancelled(client, busy) for _ in range(CANCELS + 1)][1:]
-    note = f"POST …/cancel until the expert's work stops, all of it traced; slowest of {CANCELS}: {max(taken):.0f} ms"
+                async with start_services(Path(home), expert, {}) as (_, http), _client(http) as client:
+                    taken = [1000 * await _cancelled(client, task) for _ in range(CANCELS + 1)][1:]
+    note = f"POST …/cancel until the expert's task stops, with tracing; slowest of {CANCELS}: {max(taken):.0f} ms"
     return Row("cancel.expert_ms", median(taken), "ms", CANCEL_MS, note=note)
 
 
-async def _cancelled(client: httpx.AsyncClient, busy: _Busy) -> float:
-    """Seconds."""
-    begun = (await client.post("/v1/runs", json=ASKED)).raise_for_status()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await busy.begun.get()
-        asked = time.perf_counter()
-        (await client.post(f"{begun.headers['location']}/cancel")).raise_for_status()
-        return await busy.stopped.get() - asked
+async def _cancelled(client: httpx.AsyncClient, task: _EndlessTask) -> float:
+    """Starts and cancels a run, and returns the seconds until the expert's task stops."""
+    run = (await client.post("/v1/runs", json=RUN_BODY)).raise_for_status()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await task.started.get()
+        requested = time.perf_counter()
+        (await client.post(f"{run.headers['location']}/cancel")).raise_for_status()
+        return await task.stopped.get() - requested
 
 
 # ---------------------------------------------------------------- a task that an LLM has written
 
 
 async def _brace() -> Row:
-    says = Says(plan(WRITTEN), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS)
+    reply = Says(plan(WRITTEN), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS)
     taken = list[float]()
-    offers = FakeExpert("paced", [card("paced", WRITTEN_TASK)], specs=[PACED])
+    delayed = FakeExpert("delayed", [card("delayed", WRITTEN_TASK)], specs=[DELAYED_TASK])
     with TemporaryDirectory() as home:
-        async with ScriptedLLM.serving(lambda _: says) as llm, offers.serving() as expert:
-            told = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true"}
+        async with ScriptedLLM.serving(lambda _: reply) as llm, delayed.serving() as expert:
+            settings = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true"}
             async with (
-                rooms(Path(home), expert, {"planner": told}) as (processes, _),
+                start_services(Path(home), expert, {"planner": settings}) as (processes, _),
                 connect(processes["planner"].address) as channel,
             ):
-                await _waits(PlannerServiceStub(channel), llm, PLANS)
+                await _delays(PlannerServiceStub(channel), llm, PLANS)
                 for number in range(PLANS):
-                    taken += await _waits(PlannerServiceStub(channel), llm, number)
+                    taken += await _delays(PlannerServiceStub(channel), llm, number)
     note = f"{len(taken)} tasks of an LLM of {TOKENS_PER_SECOND:g} tokens a second; slowest {1000 * max(taken):.0f} ms"
     return Row("plan.brace_to_task_ms", median([1000 * each for each in taken]), "ms", BRACE_MS, note=note)
 
 
-async def _waits(planner: "PlannerServiceAsyncStub", llm: ScriptedLLM, number: int) -> Sequence[float]:
-    """Seconds from sending the last brace of each task until the task comes out of the planner."""
-    loop, came = asyncio.get_running_loop(), list[float]()
+async def _delays(planner: "PlannerServiceAsyncStub", llm: ScriptedLLM, number: int) -> Sequence[float]:
+    """Seconds from the moment the LLM sends the closing brace of each task until the planner emits the task."""
+    loop, received = asyncio.get_running_loop(), list[float]()
     llm.sent.clear()
-    asked = PlanRequest(conversation=[Turn(role=ROLE_USER, text=request(WRITTEN, number))])
-    async for event in planner.Plan(asked, timeout=PATIENCE_SECONDS, wait_for_ready=True):
+    message = PlanRequest(conversation=[Turn(role=ROLE_USER, text=request(WRITTEN, number))])
+    async for event in planner.Plan(message, timeout=TIMEOUT_SECONDS, wait_for_ready=True):
         if event.HasField("task"):
-            came.append(loop.time())
-    reached = list(zip(accumulate(len(piece) for _, piece in llm.sent), llm.sent, strict=True))
-    out = [next(sent for length, (sent, _) in reached if length >= end) for end in ends(plan(WRITTEN))]
-    return [seen - sent for seen, sent in zip(came, out, strict=True)]
+            received.append(loop.time())
+    lengths = list(zip(accumulate(len(piece) for _, piece in llm.sent), llm.sent, strict=True))
+    closed = [next(sent for length, (sent, _) in lengths if length >= end) for end in ends(plan(WRITTEN))]
+    return [emitted - sent for emitted, sent in zip(received, closed, strict=True)]
 
 
-# ---------------------------------------------------------------- an expert that comes
+# ---------------------------------------------------------------- a new expert
 
 
 async def _expert() -> Row:
@@ -130,46 +130,46 @@ async def _expert() -> Row:
         folder = Path(home) / "experts"
         folder.mkdir()
         async with (
-            FakeExpert("there", [card("there", OTHER_TASK)]).serving() as expert,
-            rooms(Path(home), expert, {"selector": {"experts": f"{expert},{folder}"}}) as (_, http),
+            FakeExpert("existing", [card("existing", OTHER_TASK)]).serving() as expert,
+            start_services(Path(home), expert, {"selector": {"experts": f"{expert},{folder}"}}) as (_, http),
             _client(http) as client,
         ):
-            taken = [await _learnt(client, folder / "newer.address") for _ in range(EXPERTS)]
-    note = f"an expert's address is written down, until a request that needs it is answered; slowest of {EXPERTS}"
+            taken = [await _discovered(client, folder / "new.address") for _ in range(EXPERTS)]
+    note = f"from writing an expert's address file until a request that needs it succeeds; slowest of {EXPERTS}"
     return Row("discovery.expert_s", round(max(taken), 2), "s", EXPERT_SECONDS, note=note)
 
 
-async def _learnt(client: httpx.AsyncClient, file: Path) -> float:
-    """Seconds; the expert is forgotten again in the end."""
-    async with asyncio.timeout(PATIENCE_SECONDS), FakeExpert("newer", [card("newer", TASK)]).serving() as address:
-        with _written(file, address):
-            taken = await _until(client, answered=True)
-        await _until(client, answered=False)
+async def _discovered(client: httpx.AsyncClient, file: Path) -> float:
+    """Seconds until a new expert is used; afterwards it is removed again."""
+    async with asyncio.timeout(TIMEOUT_SECONDS), FakeExpert("new", [card("new", TASK)]).serving() as address:
+        with _address_file(file, address):
+            taken = await _until(client, succeeds=True)
+        await _until(client, succeeds=False)
     return taken
 
 
 @contextmanager
-def _written(file: Path, address: str) -> Iterator[None]:
+def _address_file(file: Path, address: str) -> Iterator[None]:
     file.write_text(f"{address}\n", encoding="utf-8")
     yield
     file.unlink()
 
 
-async def _until(client: httpx.AsyncClient, *, answered: bool) -> float:
-    """Seconds."""
-    begun = time.perf_counter()
+async def _until(client: httpx.AsyncClient, *, succeeds: bool) -> float:
+    """Seconds until a run succeeds, or no longer does."""
+    started = time.perf_counter()
     while True:
-        if await _answered(client) == answered:
-            return time.perf_counter() - begun
-        await asyncio.sleep(AGAIN_SECONDS)
+        if await _run_succeeds(client) == succeeds:
+            return time.perf_counter() - started
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def _answered(client: httpx.AsyncClient) -> bool:
-    run = (await client.post("/v1/runs", json=ASKED, headers={"Prefer": "wait=30"})).raise_for_status().json()
+async def _run_succeeds(client: httpx.AsyncClient) -> bool:
+    run = (await client.post("/v1/runs", json=RUN_BODY, headers={"Prefer": "wait=30"})).raise_for_status().json()
     return bool(run["state"] == "completed" and run.get("tasks"))
 
 
 @asynccontextmanager
 async def _client(http: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=f"http://{http}", timeout=PATIENCE_SECONDS) as client:
+    async with httpx.AsyncClient(base_url=f"http://{http}", timeout=TIMEOUT_SECONDS) as client:
         yield client

@@ -1,4 +1,4 @@
-"""How many requests wait for a model to be loaded, where three replicas have room for three of eight models each."""
+"""Share of requests that wait for a model load, with three replicas that hold three of eight models each."""
 
 import random
 from collections import Counter
@@ -16,9 +16,9 @@ from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
 from services.common.channel import connect, dial
-from tests.bench.load import PATIENCE_SECONDS, per_second
-from tests.bench.memory_limited_experts import HELD, LOADED, MODELS, REPLICAS, ROOM
-from tests.bench.processes import staged
+from tests.bench.load import TIMEOUT_SECONDS, per_second
+from tests.bench.memory_limited_experts import CAPACITY, LOADED, MODELS, REPLICAS, RESIDENT
+from tests.bench.processes import start_testbed
 from tests.bench.rows import Row
 from tests.bench.shapes import SEED, Script
 
@@ -34,57 +34,59 @@ PERCENT = 2
 
 
 async def rows() -> list[Row]:
-    """Requests for all models alike: first by turns, then as the orchestrator sends them, to replicas made anew."""
-    async with _stage() as (_, shelves):
-        by_turns = await _by_turns(shelves)
-    async with _stage() as (orchestrator, _):
-        chosen = await _chosen(orchestrator)
-    note = f"{REQUESTS:,} for {len(MODELS)} models, {REPLICAS} replicas with room for {ROOM}; reference: round robin"
-    return [Row("replicas.loads_percent", chosen, "%", PERCENT, by_turns, note)]
+    """Requests for uniformly random models: round robin, then through the orchestrator, each to new replicas."""
+    async with _testbed() as (_, replicas):
+        reference = await _round_robin(replicas)
+    async with _testbed() as (orchestrator, _):
+        balanced = await _balanced(orchestrator)
+    note = f"{REQUESTS:,} for {len(MODELS)} models, {REPLICAS} replicas that hold {CAPACITY}; reference: round robin"
+    return [Row("replicas.loads_percent", balanced, "%", PERCENT, reference, note)]
 
 
 @asynccontextmanager
-async def _stage() -> "AsyncIterator[tuple[OrchestratorServiceAsyncStub, list[ExpertServiceAsyncStub]]]":
+async def _testbed() -> "AsyncIterator[tuple[OrchestratorServiceAsyncStub, list[ExpertServiceAsyncStub]]]":
     async with AsyncExitStack() as stack:
         home = stack.enter_context(TemporaryDirectory())
-        stage = await stack.enter_async_context(staged(Path(home)))
-        orchestrator = await stack.enter_async_context(connect(stage.orchestrator.address))
-        shelves = [await stack.enter_async_context(dial(address)) for address in stage.cast.shelves]
-        yield OrchestratorServiceStub(orchestrator), [ExpertServiceStub(shelf) for shelf in shelves]
+        testbed = await stack.enter_async_context(start_testbed(Path(home)))
+        orchestrator = await stack.enter_async_context(connect(testbed.orchestrator.address))
+        replicas = [await stack.enter_async_context(dial(address)) for address in testbed.scripted.memory_limited]
+        yield OrchestratorServiceStub(orchestrator), [ExpertServiceStub(replica) for replica in replicas]
 
 
-async def _by_turns(shelves: "list[ExpertServiceAsyncStub]") -> float:
-    dice, turn, loads = random.Random(SEED), count(), 0
+async def _round_robin(replicas: "list[ExpertServiceAsyncStub]") -> float:
+    """Percentage of calls that loaded a model, with calls sent to the replicas in turn."""
+    rng, number, loads = random.Random(SEED), count(), 0
 
-    async def ask() -> None:
+    async def call() -> None:
         nonlocal loads
-        call = InferRequest(model=dice.choice(MODELS))
-        reply = await shelves[next(turn) % len(shelves)].Infer(call, timeout=PATIENCE_SECONDS)
+        request = InferRequest(model=rng.choice(MODELS))
+        reply = await replicas[next(number) % len(replicas)].Infer(request, timeout=TIMEOUT_SECONDS)
         loads += reply.outputs["text"].text == LOADED
 
-    await per_second(ask, callers=CALLERS, count=REQUESTS)
+    await per_second(call, callers=CALLERS, count=REQUESTS)
     return _percent(loads)
 
 
-async def _chosen(orchestrator: "OrchestratorServiceAsyncStub") -> float:
-    dice, done = random.Random(SEED), Counter[str]()
+async def _balanced(orchestrator: "OrchestratorServiceAsyncStub") -> float:
+    """Percentage of tasks that loaded a model, with replicas chosen by the orchestrator's load balancer."""
+    rng, done = random.Random(SEED), Counter[str]()
 
-    async def ask() -> None:
-        spec = RunSpec(plan=_plan(dice), mode=RUN_MODE_RESULTS, bypass_memo=True)
-        async for event in orchestrator.CreateRun(CreateRunRequest(spec=spec), timeout=PATIENCE_SECONDS):
+    async def run() -> None:
+        spec = RunSpec(plan=_plan(rng), mode=RUN_MODE_RESULTS, bypass_memo=True)
+        async for event in orchestrator.CreateRun(CreateRunRequest(spec=spec), timeout=TIMEOUT_SECONDS):
             if event.HasField("task_ended"):
                 done[event.task_ended.result.outputs["text"].text] += 1
 
-    await per_second(ask, callers=RUNS_AT_ONCE, count=REQUESTS // PLAN)
-    if done[LOADED] + done[HELD] != REQUESTS:
+    await per_second(run, callers=RUNS_AT_ONCE, count=REQUESTS // PLAN)
+    if done[LOADED] + done[RESIDENT] != REQUESTS:
         raise RuntimeError(f"not all tasks of the benchmark succeeded: {done}")
     return _percent(done[LOADED])
 
 
-def _plan(dice: random.Random) -> Plan:
-    plan = Script("wide", PLAN).supplied()
+def _plan(rng: random.Random) -> Plan:
+    plan = Script("wide", PLAN).plan_message()
     for task in plan.tasks:
-        task.pinned_model = dice.choice(MODELS)
+        task.pinned_model = rng.choice(MODELS)
     return plan
 
 

@@ -1,4 +1,4 @@
-"""All that was measured: shown as tables, and kept as JSON, section by section."""
+"""Results of the benchmark by section: written as JSON, printed as tables."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,38 +27,47 @@ SHOWN: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True)
 class Section:
-    """What one section has measured."""
+    """Results of one section.
+
+    Attributes:
+        about: one sentence on what it measures.
+        measured: time of the measurement, ISO 8601 in UTC.
+    """
 
     about: str
-    """A sentence."""
     measured: str
-    """When, as ISO 8601 in UTC."""
     rows: Sequence[Row]
     curves: Sequence[Curve]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Sections by name, all of one machine."""
+    """Results by section, all measured on one machine."""
 
     machine: Machine
     sections: Mapping[str, Section]
 
-    def having(self, name: str, section: Section, order: Iterable[str]) -> "Report":
-        """With this section in place of the one of that name, and without those that are in no order any more."""
+    def with_section(self, name: str, section: Section, order: Iterable[str]) -> "Report":
+        """A report in which one section is replaced.
+
+        Args:
+            name: of the section.
+            section: its results.
+            order: names of all sections; others are dropped.
+        """
         sections = {**self.sections, name: section}
         return Report(self.machine, {each: sections[each] for each in order if each in sections})
 
 
 def section(about: str, measured: Sequence[Measured]) -> Section:
-    """What has just been measured."""
+    """Results measured just now."""
     rows = [one for one in measured if isinstance(one, Row)]
     curves = [one for one in measured if isinstance(one, Curve)]
     return Section(about, datetime.now(UTC).isoformat(timespec="seconds"), rows, curves)
 
 
-def found(path: Path) -> Report:
-    """The report there, if it is of this machine; a report of nothing otherwise: figures of two are not compared."""
+def load_report(path: Path) -> Report:
+    """The report in a file; an empty one if it does not exist or was measured on another machine."""
     here = machine()
     earlier = read(path) if path.exists() else Report(here, {})
     return earlier if earlier.machine == here else Report(here, {})
@@ -76,37 +85,38 @@ def set_aside(path: Path) -> Path | None:
 
 
 def read(path: Path) -> Report:
-    """A report that was written."""
-    told = json.loads(path.read_text(encoding="utf-8"))
-    return Report(told["machine"], {name: _section(one) for name, one in told["sections"].items()})
+    """Reads a report that `write` has written."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return Report(data["machine"], {name: _from_json(each) for name, each in data["sections"].items()})
 
 
-def _section(told: Mapping[str, Any]) -> Section:
-    rows = [Row(**{key: row[key] for key in row if key != "verdict"}) for row in told["rows"]]
-    curves = [Curve(**{key: curve[key] for key in curve if key != "fits"}) for curve in told["curves"]]
-    return Section(told["about"], told["measured"], rows, curves)
+def _from_json(data: Mapping[str, Any]) -> Section:
+    rows = [Row(**{key: row[key] for key in row if key != "verdict"}) for row in data["rows"]]
+    curves = [Curve(**{key: curve[key] for key in curve if key != "fits"}) for curve in data["curves"]]
+    return Section(data["about"], data["measured"], rows, curves)
 
 
 def write(report: Report, path: Path) -> None:
-    """As JSON, with verdicts and fits beside what they follow from."""
-    told = {"machine": report.machine, "sections": {name: _told(one) for name, one in report.sections.items()}}
+    """Writes a report as JSON, with the verdicts of rows and the fits of curves."""
+    data = {"machine": report.machine, "sections": {name: _to_json(each) for name, each in report.sections.items()}}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _told(one: Section) -> Mapping[str, object]:
+def _to_json(section: Section) -> Mapping[str, object]:
     return {
-        "about": one.about,
-        "measured": one.measured,
-        "rows": [{**asdict(row), "verdict": row.verdict} for row in one.rows],
+        "about": section.about,
+        "measured": section.measured,
+        "rows": [{**asdict(row), "verdict": row.verdict} for row in section.rows],
         "curves": [
-            {**asdict(curve), "fits": {name: asdict(fit) for name, fit in curve.fits.items()}} for curve in one.curves
+            {**asdict(curve), "fits": {name: asdict(fit) for name, fit in curve.fits.items()}}
+            for curve in section.curves
         ],
     }
 
 
 def show(measured: Sequence[Measured]) -> None:
-    """Prints a table of figures, and one of curves if there are any."""
+    """Prints a table of rows, and one of curves if there are any."""
     console = Console(width=WIDTH)
     console.print(_figures([one for one in measured if isinstance(one, Row)]))
     if curves := [one for one in measured if isinstance(one, Curve)]:

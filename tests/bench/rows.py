@@ -1,4 +1,4 @@
-"""A figure, and where it stands."""
+"""Measured figures with their targets, and statistics of samples."""
 
 import math
 import statistics
@@ -11,17 +11,20 @@ Verdict = Literal["met", "missed", "not measured", "no target"]
 
 @dataclass(frozen=True)
 class Row:
-    """One measured figure."""
+    """One measured figure.
+
+    Attributes:
+        id: dotted lower case, such as run.overhead_per_task_ms.
+        value: None if it was not measured; the note then gives the reason.
+        target: upper bound, or lower bound if at_least is set.
+        reference: a comparable value measured in the same run, in the same unit.
+    """
 
     id: str
-    """Dotted lower case, such as run.overhead_per_task_ms."""
     value: float | None
-    """None says that it was not measured, and the note why."""
     unit: str
     target: float | None = None
-    """The most it may be, or the least where at_least is set."""
     reference: float | None = None
-    """Something comparable measured in the same run, in the same unit."""
     note: str = ""
     at_least: bool = False
 
@@ -36,16 +39,16 @@ class Row:
 
 
 def gap(name: str, unit: str, target: float | None, why: str, *, at_least: bool = False) -> Row:
-    """A figure that could not be measured here."""
+    """A row for a figure that could not be measured; why is its note."""
     return Row(name, None, unit, target, note=why, at_least=at_least)
 
 
 def median(values: Sequence[float], *, digits: int = 3) -> float:
-    """Rounded to three significant digits: more would be noise, unless it is to be taken from something else."""
+    """The median, rounded to three significant digits, since more are noise; use more to subtract from it."""
     return float(f"{statistics.median(values):.{digits}g}")
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The least value that so large a share of them does not exceed: exact, of all that were kept."""
+    """The smallest of the values that at least this share of them does not exceed; NaN without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

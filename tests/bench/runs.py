@@ -1,4 +1,4 @@
-"""What a run costs beyond its experts' own time, and how soon its first event is there."""
+"""Overhead of a run in addition to its experts' time, and the delay of its first event."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from protos.hugginggpt.v1.task_pb2 import Argument, Reference, Task
 from services.common.channel import connect, dial
-from tests.bench.local_stack import TASK, House, standing
+from tests.bench.local_stack import TASK, LocalStack, start_local_stack
 from tests.bench.rows import Row, median
 
 if TYPE_CHECKING:  # these names exist for type checkers only
@@ -28,18 +28,18 @@ LENGTH = 8
 
 
 async def rows() -> list[Row]:
-    """Figures of runs with an expert that does nothing, so that all they take is overhead."""
-    async with standing(experts="") as house:
-        return await _through(house)
+    """Figures of runs with an expert that returns at once, so that their whole time is overhead."""
+    async with start_local_stack(experts="") as stack:
+        return await _measure(stack)
 
 
-async def _through(house: House) -> list[Row]:
-    async with connect(house.grpc) as gateway, dial(house.expert) as expert:
-        asking, direct = GatewayServiceStub(gateway), ExpertServiceStub(expert)
+async def _measure(stack: LocalStack) -> list[Row]:
+    async with connect(stack.grpc) as gateway, dial(stack.expert) as expert:
+        runs, direct = GatewayServiceStub(gateway), ExpertServiceStub(expert)
         request = InferRequest(task=TASK, inputs={"text": Value(text="one")})
         call_ms = 1000 * median(await _timed(lambda: direct.Infer(request, timeout=60)))
         one, chained, wide = [
-            1000 * median(await _timed(partial(_run, asking, plan))) for plan in (_wide(1), _chain(), _wide(LENGTH))
+            1000 * median(await _timed(partial(_run, runs, plan))) for plan in (_wide(1), _chain(), _wide(LENGTH))
         ]
         note = f"chain of {LENGTH} no-op tasks through the gateway; reference: one direct call"
         return [
@@ -52,10 +52,10 @@ async def _through(house: House) -> list[Row]:
                 round(call_ms, 2),
                 f"{LENGTH} at once",
             ),
-            Row("run.single_ms", round(one, 2), "ms", note="one no-op task, whole run with its answer"),
+            Row("run.single_ms", round(one, 2), "ms", note="one no-op task, whole run with its response"),
             Row(
                 "run.first_event_ms",
-                round(1000 * median(await _first_events(house)), 2),
+                round(1000 * median(await _first_events(stack)), 2),
                 "ms",
                 50,
                 note="POST /v1/runs to its first event",
@@ -79,12 +79,12 @@ def _wide(width: int) -> Plan:
 
 
 async def _timed(call: Callable[[], Awaitable[object]]) -> list[float]:
-    """Seconds of each of some calls, after a warm-up."""
+    """Seconds of each of REPEATS calls, after a warm-up."""
     taken = []
     for _ in range(WARM_UP + REPEATS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await call()
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - started)
     return taken[WARM_UP:]
 
 
@@ -94,8 +94,8 @@ async def _run(stub: "GatewayServiceAsyncStub", plan: Plan) -> None:
         raise RuntimeError(f"a run of the benchmark failed: {events[-1].run_ended.failure.message}")
 
 
-async def _first_events(house: House) -> list[float]:
-    async with httpx.AsyncClient(base_url=house.url, timeout=60) as client:
+async def _first_events(stack: LocalStack) -> list[float]:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=60) as client:
 
         async def first() -> None:
             body = {"request": "Summarize: one two three."}
@@ -104,6 +104,6 @@ async def _first_events(house: House) -> list[float]:
                 async for line in reply.aiter_lines():
                     if line.startswith("data:"):
                         return
-                raise RuntimeError(f"no event came: {reply.status_code}")
+                raise RuntimeError(f"the stream had no event: status {reply.status_code}")
 
         return await _timed(first)

@@ -1,4 +1,4 @@
-"""Plans of known shape and pace, and how soon a run of them could be over if nothing but the cast took time."""
+"""Plans of known shape and delays, and their critical path if only the scripted services took time."""
 
 import json
 import random
@@ -13,19 +13,19 @@ TASK = "noop"
 INPUTS = ("first", "second", "third")
 SPEC = TaskSpec(
     name=TASK,
-    description="Takes a while, and says so.",
+    description="Takes a given time, and returns a text.",
     inputs=[Port(name=name, modality=MODALITY_TEXT) for name in INPUTS],
     outputs=[Port(name="text", modality=MODALITY_TEXT, required=True)],
 )
 
 NAMED = "models named in the plan"
-"""What notes say of pinned scripts: the selector is asked once for all runs that pin the same."""
+"""Remark in notes on pinned scripts: the selector is called once for all runs that pin the same models."""
 
 SEED = 4
 ROOTS = 4
-"""Tasks of the random graph that need none."""
+"""Tasks of the random graph without dependencies."""
 REACH = 12
-"""How far back the others look for what they need: ten are ready at once at most, so no limit of ours counts."""
+"""Greatest distance of a dependency: at most ten tasks are ready at once, which is below the orchestrator's limits."""
 
 
 def _single(_: int) -> list[list[int]]:
@@ -45,11 +45,11 @@ def _diamond(size: int) -> list[list[int]]:
 
 
 def _random(size: int) -> list[list[int]]:
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
     graph: list[list[int]] = []
     for number in range(1, size + 1):
         earlier = range(max(1, number - REACH), number)
-        graph.append(sorted(dice.sample(earlier, dice.choice([1, 1, 2, 3]))) if number > ROOTS else [])
+        graph.append(sorted(rng.sample(earlier, rng.choice([1, 1, 2, 3]))) if number > ROOTS else [])
     return graph
 
 
@@ -58,72 +58,80 @@ SHAPES = {"single": _single, "chain": _chain, "wide": _wide, "diamond": _diamond
 
 @dataclass(frozen=True)
 class Script:
-    """What the cast does in one run; all times in seconds. Its words are the request, by which the cast knows it."""
+    """Delays of the scripted services in one run, in seconds; they recognize it by the text of the request.
+
+    Attributes:
+        shape: of the graph, one of SHAPES.
+        size: number of tasks.
+        plan: until the first task is planned.
+        gap: between two tasks of the plan.
+        select: of each selection.
+        expert: of each task; in the random shape from half to twice as long.
+        answer: until the response begins.
+        pinned: tasks pin their models, so that the selector is not called for each.
+    """
 
     shape: str
     size: int
     plan: float = 0.0
-    """Until the first task is out."""
     gap: float = 0.0
-    """Between two tasks."""
     select: float = 0.0
     expert: float = 0.0
-    """Of a task; those of the random shape take from half to twice as long."""
     answer: float = 0.0
     pinned: bool = True
-    """Its tasks name their models, so that the selector need not be asked of each."""
 
     @property
-    def words(self) -> str:
+    def request(self) -> str:
+        """The request's text, from which parse_script restores the script."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @property
     def graph(self) -> Mapping[int, Sequence[int]]:
-        """The tasks each task needs."""
+        """Ids of the tasks that each task depends on."""
         return dict(enumerate(SHAPES[self.shape](self.size), start=1))
 
     def seconds(self) -> dict[int, float]:
-        """What each task takes of its expert."""
-        dice = random.Random(SEED)
-        drawn = [dice.uniform(0.5, 2.0) if self.shape == "random" else 1.0 for _ in self.graph]
-        return {task_id: round(self.expert * factor, 3) for task_id, factor in zip(self.graph, drawn, strict=True)}
+        """Seconds of the expert for each task."""
+        rng = random.Random(SEED)
+        factors = [rng.uniform(0.5, 2.0) if self.shape == "random" else 1.0 for _ in self.graph]
+        return {task_id: round(self.expert * factor, 3) for task_id, factor in zip(self.graph, factors, strict=True)}
 
-    def supplied(self) -> Plan:
-        """The plan; the model of a task says how many milliseconds it takes, or else its source, for the selector."""
+    def plan_message(self) -> Plan:
+        """The plan. A task's milliseconds are its pinned model, or its source, which becomes the selected model."""
         seconds = self.seconds()
         return Plan(tasks=[self._task(task_id, needs, seconds[task_id]) for task_id, needs in self.graph.items()])
 
     def critical(self) -> tuple[float, int]:
-        """Seconds of the longest way from request to answer, and the tasks on it."""
-        ready = {task_id: self.plan + place * self.gap + self.select for place, task_id in enumerate(self.graph)}
+        """Seconds of the critical path from request to response, and the number of tasks on it."""
+        ready = {task_id: self.plan + index * self.gap + self.select for index, task_id in enumerate(self.graph)}
         last, tasks = longest(self.graph, ready, self.seconds())
         return last + self.answer, tasks
 
     def _task(self, task_id: int, needs: Sequence[int], seconds: float) -> Task:
-        paced = {"pinned_model" if self.pinned else "source": f"{1000 * seconds:g}"}
-        return Task(id=task_id, task=TASK, arguments=_arguments(needs), **paced)
+        delay = {"pinned_model" if self.pinned else "source": f"{1000 * seconds:g}"}
+        return Task(id=task_id, task=TASK, arguments=_arguments(needs), **delay)
 
 
 def longest(
     graph: Mapping[int, Sequence[int]], ready: Mapping[int, float], seconds: Mapping[int, float]
 ) -> tuple[float, int]:
-    """When the last task of a graph can be done, and how many tasks it takes to come there.
+    """Earliest end of the last task of a graph, and the number of tasks on the path to it.
 
     Args:
-        graph: the tasks each task needs, all of them before it.
-        ready: when each can be started, but for what it needs.
-        seconds: what each takes.
+        graph: dependencies of each task, which come before it.
+        ready: earliest start of each task, apart from its dependencies.
+        seconds: duration of each task.
     """
     ends: dict[int, tuple[float, int]] = {}
     for task_id, needs in graph.items():
-        begun, before = max([(ready[task_id], 0), *(ends[need] for need in needs)])
-        ends[task_id] = begun + seconds[task_id], before + 1
+        started, before = max([(ready[task_id], 0), *(ends[need] for need in needs)])
+        ends[task_id] = started + seconds[task_id], before + 1
     return max(ends.values())
 
 
-def script(words: str) -> Script:
-    """The script that has these words; one without pauses for any others."""
-    return Script(**json.loads(words)) if words.startswith("{") else Script("single", 1)
+def parse_script(request: str) -> Script:
+    """The script with this request; one task without delays for any other text."""
+    return Script(**json.loads(request)) if request.startswith("{") else Script("single", 1)
 
 
 def _arguments(needs: Sequence[int]) -> dict[str, Argument]:

@@ -1,6 +1,6 @@
-"""What it takes to see what happens: of a call, of a span, of a whole run, and of one whose collector is away.
+"""CPU time of telemetry per call, span and run, also with an unreachable collector, and its delay of shutdown.
 
-A run is one of a single task through five services, a process each, beside PostgreSQL.
+A run is of one task, through the five services, one process each, with PostgreSQL.
 """
 
 import json
@@ -14,135 +14,130 @@ from tempfile import TemporaryDirectory
 
 import grpc
 
-from tests.bench.load import calling, planned
-from tests.bench.processes import printed, staged
+from tests.bench.load import connected_client, planned_run
+from tests.bench.processes import printed, start_testbed
 from tests.bench.rows import Row, gap, median
-from tests.bench.separate_processes import House, standing
-from tests.bench.service_processes import ROOMS
+from tests.bench.separate_processes import Deployment, start_deployment
+from tests.bench.service_processes import SERVICE_NAMES
 from tests.bench.shapes import Script
 from tests.fakes.collector import OFTEN, refusing, silent
 from tests.support import postgres
 
 MOST_US = 100
-"""Of processor time that a call may take more."""
+"""Target: additional CPU time per call."""
 
 STOP_SECONDS = 8.0
-"""That a process may take to stop whose collector takes nothing."""
+"""Target: shutdown of a process whose collector does not accept spans."""
 
-CALLERS, RUNS, TURNS = 8, 64, 12
+CALLERS, RUNS, ROUNDS = 8, 64, 12
 SERVICES = tuple(f"opentelemetry.proto.collector.{kind}.v1.{kind.title()}Service" for kind in ("trace", "metrics"))
 CALLED: Mapping[str, tuple[str, str]] = {
-    "call_us": ("traced", "both ends of a call, each a span that is sent, and its metrics"),
+    "call_us": ("traced", "client and server span of a call, exported, and its metrics"),
     "call_unsampled_us": ("unsampled", "likewise, of a trace that is not sampled"),
     "call_metrics_us": ("metrics", "likewise, without traces"),
 }
-"""The figure's name, what it was measured as, and what that is."""
+"""Key in the output of tests.bench.calls and note, by row name."""
 
-Turn = Mapping[str, float]
+Round = Mapping[str, float]
 
 
 async def rows() -> list[Row]:
-    return [*await _of_calls(), *await _of_runs(), await _of_stopping()]
+    return [*await _calls(), *await _runs(), await _shutdown()]
 
 
-# ---------------------------------------------------------------- of calls
+# ---------------------------------------------------------------- calls
 
 
-async def _of_calls() -> list[Row]:
+async def _calls() -> list[Row]:
     async with collector() as endpoint:
-        turns: Sequence[Turn] = json.loads(await printed("tests.bench.calls", endpoint))
-    bare = median([turn["bare"] for turn in turns])
+        rounds: Sequence[Round] = json.loads(await printed("tests.bench.calls", endpoint))
+    bare = median([values["bare"] for values in rounds])
     calls = [
-        Row(f"telemetry.{name}", _more(turns, what), "µs", MOST_US, bare, note=f"of processor time more: {note}")
-        for name, (what, note) in CALLED.items()
+        Row(f"telemetry.{name}", _increase(rounds, key), "µs", MOST_US, bare, note=f"additional CPU time: {note}")
+        for name, (key, note) in CALLED.items()
     ]
-    note = "of processor time: a span of ours, such as a task's, with two attributes, and sent"
-    return [*calls, Row("telemetry.span_us", median([turn["span"] for turn in turns]), "µs", MOST_US, note=note)]
+    note = "CPU time of one span, such as a task's, with two attributes, exported"
+    return [*calls, Row("telemetry.span_us", median([values["span"] for values in rounds]), "µs", MOST_US, note=note)]
 
 
-# ---------------------------------------------------------------- of runs
+# ---------------------------------------------------------------- runs
 
 
-async def _of_runs() -> list[Row]:
+async def _runs() -> list[Row]:
     try:
         with postgres.standing() as url:
-            turns = await _turns(url)
+            rounds = await _rounds(url)
     except RuntimeError as error:
         return [gap(f"telemetry.{name}", "ms", None, str(error)) for name in ("run_ms", "run_absent_ms")]
-    plain = median([turn["plain"] for turn in turns])
-    told = "of processor time that all five services take more for a run where all of it is traced and counted"
+    plain = median([values["plain"] for values in rounds])
+    traced = "additional CPU time of all five services for a run with all traces and metrics"
+    traced = f"{traced}; {_spread(rounds, 'traced')}"
+    absent = f"likewise, with an unreachable collector; {_spread(rounds, 'absent')}"
     return [
-        Row("telemetry.run_ms", _more(turns, "told"), "ms", plain, plain, f"{told}; {_spread(turns, 'told')}"),
-        Row(
-            "telemetry.run_absent_ms",
-            _more(turns, "absent"),
-            "ms",
-            plain,
-            plain,
-            f"likewise, and the collector is away; {_spread(turns, 'absent')}",
-        ),
+        Row("telemetry.run_ms", _increase(rounds, "traced"), "ms", plain, plain, traced),
+        Row("telemetry.run_absent_ms", _increase(rounds, "absent"), "ms", plain, plain, absent),
     ]
 
 
-async def _of_stopping() -> Row:
-    """The slower of two: with a collector that does not answer, and with one that cannot be reached."""
+async def _shutdown() -> Row:
+    """The slower of two cases: a collector that does not answer, and one that refuses connections."""
     taken = dict[str, float]()
-    for name, collector_ in (("silent", silent), ("away", refusing)):
+    for name, start_collector in (("silent", silent), ("unreachable", refusing)):
         with (
             TemporaryDirectory() as home,
-            collector_() as endpoint,
+            start_collector() as endpoint,
             environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, **OFTEN),
         ):
-            async with staged(Path(home)) as stage:
-                async with calling(stage.orchestrator.address) as client:
-                    await client.run(planned(Script("chain", 8)))
+            async with start_testbed(Path(home)) as testbed:
+                async with connected_client(testbed.orchestrator.address) as client:
+                    await client.run(planned_run(Script("chain", 8)))
                 started = time.perf_counter()
-                stage.orchestrator.terminate()
-                await stage.orchestrator.until_exited()
+                testbed.orchestrator.terminate()
+                await testbed.orchestrator.until_exited()
                 taken[name] = time.perf_counter() - started
     name = max(taken, key=lambda each: taken[each])
-    note = f"an orchestrator's SIGTERM until it has exited, after a run of 8 tasks, while its collector is {name}"
+    note = f"from SIGTERM to an orchestrator until it has exited, after a run of 8 tasks; its collector is {name}"
     return Row("telemetry.stop_s", round(taken[name], 2), "s", STOP_SECONDS, note=note)
 
 
-async def _turns(url: str) -> Sequence[Turn]:
-    """Milliseconds that a run takes of all services, turn by turn, so that a slow minute is everyone's."""
-    with TemporaryDirectory() as home, refusing() as nowhere:
-        async with collector() as endpoint, AsyncExitStack() as stack:
-            houses = {"plain": await stack.enter_async_context(standing(Path(home), url))}
-            for name, place in (("told", endpoint), ("absent", nowhere)):
+async def _rounds(url: str) -> Sequence[Round]:
+    """CPU milliseconds of all services per run; deployments alternate, so that a slow machine affects all of them."""
+    with TemporaryDirectory() as home, refusing() as unreachable:
+        async with collector() as reachable, AsyncExitStack() as stack:
+            deployments = {"plain": await stack.enter_async_context(start_deployment(Path(home), url))}
+            for name, endpoint in (("traced", reachable), ("absent", unreachable)):
                 other = await stack.enter_async_context(postgres.fresh(url))
-                with environment(OTEL_EXPORTER_OTLP_ENDPOINT=place, METRICS_LISTEN="127.0.0.1:0"):
-                    houses[name] = await stack.enter_async_context(standing(Path(home), other))
-            turns = []
-            for number in range(TURNS + 1):
-                order = list(houses) if number % 2 else list(reversed(houses))
-                turns.append({name: await _spent(houses[name]) for name in order})
-    return turns[1:]
+                with environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, METRICS_LISTEN="127.0.0.1:0"):
+                    deployments[name] = await stack.enter_async_context(start_deployment(Path(home), other))
+            rounds = []
+            for number in range(ROUNDS + 1):
+                order = list(deployments) if number % 2 else list(reversed(deployments))
+                rounds.append({name: await _spent(deployments[name]) for name in order})
+    return rounds[1:]
 
 
-async def _spent(house: House) -> float:
-    spent = await house.spent(callers=CALLERS, runs=RUNS)
-    return sum(spent[room] for room in ROOMS)
+async def _spent(deployment: Deployment) -> float:
+    spent = await deployment.spent(callers=CALLERS, runs=RUNS)
+    return sum(spent[name] for name in SERVICE_NAMES)
 
 
 # ---------------------------------------------------------------- both
 
 
-def _more(turns: Sequence[Turn], what: str) -> float:
-    """The median of what it took more than it did without, in the same turn."""
-    base = "bare" if "bare" in turns[0] else "plain"
-    return median([turn[what] - turn[base] for turn in turns])
+def _increase(rounds: Sequence[Round], key: str) -> float:
+    """Median difference from the measurement without telemetry in the same round."""
+    base = "bare" if "bare" in rounds[0] else "plain"
+    return median([values[key] - values[base] for values in rounds])
 
 
-def _spread(turns: Sequence[Turn], what: str) -> str:
-    low, _, high = statistics.quantiles([turn[what] - turn["plain"] for turn in turns], n=4)
-    return f"half of {len(turns)} turns between {low:.1f} and {high:.1f}"
+def _spread(rounds: Sequence[Round], key: str) -> str:
+    low, _, high = statistics.quantiles([values[key] - values["plain"] for values in rounds], n=4)
+    return f"half of {len(rounds)} rounds between {low:.1f} and {high:.1f}"
 
 
 @asynccontextmanager
 async def collector() -> AsyncIterator[str]:
-    """Takes what is sent by OTLP, and throws it away."""
+    """An OTLP server that discards what it receives; yields its endpoint."""
 
     async def export(_: bytes, __: object) -> bytes:
         return b""
@@ -162,7 +157,7 @@ async def collector() -> AsyncIterator[str]:
 
 @contextmanager
 def environment(**settings: str) -> Iterator[None]:
-    """What is started in the block has these."""
+    """Sets environment variables for processes started in the block."""
     os.environ.update(settings)
     try:
         yield

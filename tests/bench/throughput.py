@@ -1,8 +1,8 @@
-"""How many runs a second an orchestrator takes on two cores, which it shares with those it calls and those who ask."""
+"""Runs per second of an orchestrator on two cores, which it shares with the scripted services and the client."""
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,8 +11,8 @@ import grpc
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RUN_MODE_UNSPECIFIED
 from services.common.channel import connect
-from tests.bench.load import PATIENCE_SECONDS, calling, per_second, supplied
-from tests.bench.processes import Stage, cores, staged
+from tests.bench.load import TIMEOUT_SECONDS, connected_client, per_second, supplied_run
+from tests.bench.processes import Testbed, cores, start_testbed
 from tests.bench.rows import Row, median
 from tests.bench.shapes import NAMED, Script
 
@@ -25,27 +25,28 @@ DIAMOND = Script("diamond", 4)
 
 
 @dataclass(frozen=True)
-class Pace:
-    """What a load came to; processor time in ms per run."""
+class Throughput:
+    """Rate of runs, and CPU milliseconds of each process per run."""
 
     per_second: float
     orchestrator: float
-    cast: float
+    scripted: float
     client: float
 
 
 async def rows() -> list[Row]:
-    """Figures of many short runs at once."""
+    """Figures of many concurrent short runs."""
     with TemporaryDirectory() as home, cores(CORES):
         async with (
-            staged(Path(home)) as stage,
-            calling(stage.orchestrator.address) as client,
-            connect(stage.cast.address) as channel,
+            start_testbed(Path(home)) as testbed,
+            connected_client(testbed.orchestrator.address) as client,
+            connect(testbed.scripted.address) as channel,
         ):
             floor = await _floor(channel)
-            results, answered = supplied(DIAMOND, RUN_MODE_RESULTS), supplied(DIAMOND, RUN_MODE_UNSPECIFIED)
-            bare = await _pace(lambda: client.run(results), stage)
-            whole = await _pace(lambda: client.run(answered), stage)
+            results = supplied_run(DIAMOND, RUN_MODE_RESULTS)
+            answered = supplied_run(DIAMOND, RUN_MODE_UNSPECIFIED)
+            bare = await _throughput(lambda: client.run(results), testbed)
+            whole = await _throughput(lambda: client.run(answered), testbed)
     reference = round(floor / len(DIAMOND.graph))
     shared = f"{CALLERS} callers, {CORES} cores"
     return [
@@ -55,7 +56,7 @@ async def rows() -> list[Row]:
             "/s",
             RUNS_PER_SECOND,
             reference,
-            f"4 no-op tasks and an answer, {NAMED}, {shared}; reference: its 4 Infer calls alone, from one client",
+            f"4 no-op tasks and a response, {NAMED}, {shared}; reference: its 4 Infer calls alone, from one client",
             at_least=True,
         ),
         Row(
@@ -64,37 +65,37 @@ async def rows() -> list[Row]:
             "/s",
             RUNS_PER_SECOND,
             reference,
-            "likewise, without the answer",
+            "likewise, without the response",
             at_least=True,
         ),
         Row(
             "throughput.cpu_per_run_ms",
             round(whole.orchestrator, 2),
             "ms",
-            note=f"of the orchestrator; beside it the cast takes {whole.cast:.2f} ms, the client {whole.client:.2f} ms",
+            note=f"of the orchestrator; scripted services {whole.scripted:.2f} ms, client {whole.client:.2f} ms",
         ),
     ]
 
 
 async def _floor(channel: grpc.aio.Channel) -> float:
-    """Calls of the expert per second, from one client that sends bytes."""
+    """Infer calls per second by one client that sends serialized messages."""
     call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/hugginggpt.v1.ExpertService/Infer")
-    nothing = InferRequest(model="0").SerializeToString()
+    request = InferRequest(model="0").SerializeToString()
     return await per_second(
-        lambda: call(nothing, timeout=PATIENCE_SECONDS), callers=CALLERS, count=len(DIAMOND.graph) * RUNS
+        lambda: call(request, timeout=TIMEOUT_SECONDS), callers=CALLERS, count=len(DIAMOND.graph) * RUNS
     )
 
 
-async def _pace(call: Callable[[], Awaitable[object]], stage: Stage) -> Pace:
+async def _throughput(call: Callable[[], Awaitable[object]], testbed: Testbed) -> Throughput:
+    """Medians of ROUNDS rounds, after a warm-up."""
     await per_second(call, callers=CALLERS, count=RUNS)
-    paces = [await _round(call, stage) for _ in range(ROUNDS)]
-    columns = zip(*((pace.per_second, pace.orchestrator, pace.cast, pace.client) for pace in paces), strict=True)
-    return Pace(*(median(column) for column in columns))
+    rounds = [await _round(call, testbed) for _ in range(ROUNDS)]
+    return Throughput(*(median(column) for column in zip(*map(astuple, rounds), strict=True)))
 
 
-async def _round(call: Callable[[], Awaitable[object]], stage: Stage) -> Pace:
-    processes = (stage.orchestrator, stage.cast)
+async def _round(call: Callable[[], Awaitable[object]], testbed: Testbed) -> Throughput:
+    processes = (testbed.orchestrator, testbed.scripted)
     before = [*(process.cpu_seconds() for process in processes), time.process_time()]
     rate = await per_second(call, callers=CALLERS, count=RUNS)
     after = [*(process.cpu_seconds() for process in processes), time.process_time()]
-    return Pace(rate, *(1000 * (then - now) / RUNS for now, then in zip(before, after, strict=True)))
+    return Throughput(rate, *(1000 * (end - start) / RUNS for start, end in zip(before, after, strict=True)))

@@ -1,4 +1,4 @@
-"""How quickly bytes go in and out of the gateway, and what memory that takes."""
+"""Speed of uploads to the gateway and downloads from it, and the memory that uploads take."""
 
 import asyncio
 import json
@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 import httpx
 
 from services.local.ports import free_address
-from tests.bench.processes import Running, service, staged
+from tests.bench.processes import Running, service, start_testbed
 from tests.bench.rows import Row, median
 from tests.support.s3 import serving_s3
 
 LARGE = 1_000_000_000
 ON_S3 = 200_000_000
-"""Fewer, since the S3 server of the bench keeps them in memory."""
+"""Smaller, since the test's S3 server stores objects in memory."""
 
 REPEATS = 3
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 UPLOAD_MBPS, DOWNLOAD_MBPS, GROWTH_MB = 300, 500, 64
 ACCESS = {
     "AWS_ACCESS_KEY_ID": "bench",
@@ -36,8 +36,8 @@ ACCESS = {
 
 
 @dataclass(frozen=True)
-class Door:
-    """A gateway, and where its HTTP is."""
+class GatewayProcess:
+    """A gateway, and the port of its HTTP API."""
 
     process: Running
     port: int
@@ -45,30 +45,36 @@ class Door:
 
 @dataclass
 class Upload:
-    """One that has come to its end."""
+    """A completed upload.
+
+    Attributes:
+        seconds: as the client measures them.
+        cpu_seconds: of the gateway.
+        growth_mb: largest increase of the gateway's resident memory.
+        sha256: of the file.
+    """
 
     seconds: float
     cpu_seconds: float
-    """Of the gateway."""
     growth_mb: float
     sha256: str
 
 
 async def rows() -> list[Row]:
-    """Figures of one large file, on a local store and on S3."""
+    """Figures of one large file, with a local store and with S3."""
     with TemporaryDirectory() as home:
-        async with opened(Path(home)) as door:
-            local = [await upload(door, LARGE) for _ in range(REPEATS)]
-            down = [await download(door.port, f"/v1/artifacts/{local[0].sha256}", LARGE) for _ in range(REPEATS)]
+        async with start_gateway(Path(home)) as gateway:
+            local = [await upload(gateway, LARGE) for _ in range(REPEATS)]
+            down = [await download(gateway.port, f"/v1/artifacts/{local[0].sha256}", LARGE) for _ in range(REPEATS)]
     with TemporaryDirectory() as home, serving_s3() as endpoint:
-        await _bucket(endpoint)
+        await _create_bucket(endpoint)
         os.environ.update(ACCESS, AWS_ENDPOINT_URL=endpoint)
-        async with opened(Path(home), "s3://bench") as door:
-            remote = await upload(door, ON_S3)
-            redirected = await _redirected(door.port, remote.sha256)
+        async with start_gateway(Path(home), "s3://bench") as gateway:
+            remote = await upload(gateway, ON_S3)
+            redirected = await _redirected(gateway.port, remote.sha256)
     growth = max(one.growth_mb for one in local)
     busy = median([one.cpu_seconds for one in local])
-    note = f"a form with one file of {LARGE / 1e9:g} GB; {busy:g} s of processor time"
+    note = f"a form with one file of {LARGE / 1e9:g} GB; {busy:g} s of CPU time"
     on_s3 = f"{ON_S3 / 1e6:g} MB, moto's server"
     up = median([LARGE / 1e6 / one.seconds for one in local])
     out = median([LARGE / 1e6 / seconds for seconds in down])
@@ -84,45 +90,45 @@ async def rows() -> list[Row]:
 
 
 @asynccontextmanager
-async def opened(home: Path, store: str = "") -> AsyncIterator[Door]:
+async def start_gateway(home: Path, store: str = "") -> AsyncIterator[GatewayProcess]:
     address = free_address("127.0.0.1:0", option="")
     os.environ["ARTIFACTS_URL"] = store or (home / "artifacts").as_uri()
     try:
         async with (
-            staged(home) as stage,
+            start_testbed(home) as testbed,
             service(
                 "gateway",
                 "GATEWAY",
                 home,
-                orchestrator=stage.orchestrator.address,
+                orchestrator=testbed.orchestrator.address,
                 http_listen=address,
                 upload_bytes=str(2 * LARGE),
             ) as process,
         ):
-            yield Door(process, int(address.rpartition(":")[2]))
+            yield GatewayProcess(process, int(address.rpartition(":")[2]))
     finally:
         del os.environ["ARTIFACTS_URL"]
 
 
-async def _bucket(endpoint: str) -> None:
+async def _create_bucket(endpoint: str) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         (await client.put(f"{endpoint}/bench")).raise_for_status()
 
 
-async def upload(door: Door, size: int) -> Upload:
-    before, used = await door.process.resident_mb(), door.process.cpu_seconds()
+async def upload(gateway: GatewayProcess, size: int) -> Upload:
+    before, used = await gateway.process.resident_mb(), gateway.process.cpu_seconds()
     client = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.upload_client", str(door.port), str(size), stdout=PIPE
+        sys.executable, "-m", "tests.bench.upload_client", str(gateway.port), str(size), stdout=PIPE
     )
-    assert client.stdout  # asked for
+    assert client.stdout
     answer = asyncio.create_task(client.stdout.read())
     highest = before
     while not answer.done():
-        highest = max(highest, await door.process.resident_mb())
-        await asyncio.wait((answer,), timeout=LOOK_SECONDS)
+        highest = max(highest, await gateway.process.resident_mb())
+        await asyncio.wait((answer,), timeout=POLL_SECONDS)
     await client.wait()
-    told = json.loads(await answer)
-    return Upload(told["seconds"], door.process.cpu_seconds() - used, highest - before, told["sha256"])
+    report = json.loads(await answer)
+    return Upload(report["seconds"], gateway.process.cpu_seconds() - used, highest - before, report["sha256"])
 
 
 async def download(port: int, path: str, size: int) -> float:
@@ -135,7 +141,7 @@ async def download(port: int, path: str, size: int) -> float:
         received += len(piece)
     writer.close()
     if received != size:
-        raise RuntimeError(f"{received} bytes came instead of {size}")
+        raise RuntimeError(f"received {received} bytes instead of {size}")
     return time.perf_counter() - began
 
 
@@ -143,6 +149,6 @@ async def _redirected(port: int, sha256: str) -> float:
     async with httpx.AsyncClient(trust_env=False) as client:
         began = time.perf_counter()
         redirect = await client.get(f"http://127.0.0.1:{port}/v1/artifacts/{sha256}")
-        asked = time.perf_counter() - began
-    to = urlsplit(redirect.headers["location"])
-    return asked + await download(to.port or 80, f"{to.path}?{to.query}", ON_S3)
+        redirected = time.perf_counter() - began
+    target = urlsplit(redirect.headers["location"])
+    return redirected + await download(target.port or 80, f"{target.path}?{target.query}", ON_S3)

@@ -1,4 +1,4 @@
-"""A client of the gateway that sends a file over a plain socket: python -m tests.bench.upload_client PORT BYTES."""
+"""Client that uploads a file to the gateway over a plain socket: python -m tests.bench.upload_client PORT BYTES."""
 
 import hashlib
 import json
@@ -8,11 +8,11 @@ import sys
 import time
 
 BOUNDARY = b"------------------------d74496d66958873e"
-"""As curl makes them: a short one is looked for more slowly."""
+"""In the format of curl; parsers search more slowly for a short boundary."""
 
 
 def send(port: int, size: int) -> None:
-    """Sends a form with so many bytes, and prints how long it took and their SHA-256 as JSON."""
+    """Sends a form with a file of this size, and prints its seconds and the file's SHA-256 as JSON."""
     block = os.urandom(min(size, 1_000_000))
     disposition = b"--" + BOUNDARY + b"\r\nContent-Disposition: form-data; name="
     head = disposition + b'"purpose"\r\n\r\nuser_data\r\n' + disposition + b'"file"; filename="a.bin"\r\n\r\n'

@@ -19,7 +19,7 @@ import httpx
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.bench.processes import service
-from tests.bench.service_processes import rooms
+from tests.bench.service_processes import start_services
 from tests.fakes.collector import Collected, collecting
 from tests.support.waterfall import Bar, drawn
 
@@ -54,7 +54,7 @@ async def main() -> None:
 @asynccontextmanager
 async def _standing(home: Path) -> AsyncIterator[str]:
     """All services, and the expert that comes with its models; yields where they are asked. At the end all is sent."""
-    async with service("experts.lite", "EXPERT", home) as expert, rooms(home, expert.address, {}) as (_, http):
+    async with service("experts.lite", "EXPERT", home) as expert, start_services(home, expert.address, {}) as (_, http):
         yield f"http://{http}"
 
 

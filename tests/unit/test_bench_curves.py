@@ -1,4 +1,4 @@
-"""Curves through points that are known to lie on one."""
+"""Fits of points that lie on a known curve."""
 
 import pytest
 
@@ -9,31 +9,31 @@ SQUARED = [(float(size), 3.0 * size**2) for size in (1, 10, 100)]
 STARTED = [(float(size), 5.0 + 0.1 * size) for size in (1, 10, 100, 1_000)]
 
 
-def test_what_grows_in_proportion_has_the_exponent_one_and_starts_at_nothing() -> None:
+def test_proportional_growth_has_exponent_one_and_no_intercept() -> None:
     found = fit(DOUBLED)
     assert (found.factor, found.exponent) == pytest.approx((2, 1))
     assert (found.start, found.slope) == pytest.approx((0, 2))
 
 
-def test_what_grows_with_the_square_has_the_exponent_two() -> None:
+def test_quadratic_growth_has_exponent_two() -> None:
     found = fit(SQUARED)
     assert (found.factor, found.exponent) == pytest.approx((3, 2))
 
 
-def test_what_each_costs_beside_a_fixed_cost_is_told_by_the_line() -> None:
+def test_line_separates_fixed_and_marginal_cost() -> None:
     found = fit(STARTED)
     assert (found.start, found.slope) == pytest.approx((5, 0.1))
     assert 0 < found.exponent < 1
 
 
-def test_a_cost_of_nothing_and_one_size_alone_are_refused() -> None:
+def test_fit_needs_positive_values_and_two_sizes() -> None:
     with pytest.raises(ValueError, match="above zero"):
         fit([(1, 0), (2, 1)])
     with pytest.raises(ValueError, match="two sizes"):
         fit([(2, 1), (2, 3)])
 
 
-def test_each_series_has_a_row_that_says_whether_it_grows_too_quickly() -> None:
+def test_each_series_has_a_row_with_its_exponent() -> None:
     curve = Curve("scale.tasks", "Tasks", "tasks", "ms", {"chain": DOUBLED, "wide": SQUARED})
     rows = {row.id: row for row in curve.exponents(1.1)}
     assert rows["scale.tasks_chain_exponent"].verdict == "met"
@@ -41,7 +41,7 @@ def test_each_series_has_a_row_that_says_whether_it_grows_too_quickly() -> None:
     assert rows["scale.tasks_wide_exponent"].value == pytest.approx(2)
 
 
-def test_a_curve_with_a_knee_is_not_fitted() -> None:
+def test_curve_with_fitted_false_has_no_fits() -> None:
     curve = Curve("load.latency", "Latency", "runs/s", "ms", {"p50": [(1, 0), (2, 5)]}, fitted=False)
     assert not curve.fits
     assert not curve.exponents(1.0)

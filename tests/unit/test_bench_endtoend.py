@@ -1,15 +1,15 @@
-"""What the benchmark holds whole runs against: when an LLM's plan is out, their longest way, what JARVIS would ask."""
+"""References of the end-to-end benchmark: times of the scripted LLM, critical paths, LLM calls of JARVIS."""
 
 import json
 
 import pytest
 
 from tests.bench.endtoend import scripted_llm
-from tests.bench.endtoend.client import Told
+from tests.bench.endtoend.client import RunTimings
 from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES, Controller
-from tests.bench.endtoend.deployment import PACED, pace, speaking
-from tests.bench.endtoend.measuring import makespan_row
+from tests.bench.endtoend.deployment import DELAYED_TASK, delayed_answer, serve_scripted_llm
 from tests.bench.endtoend.plain import PlainClient
+from tests.bench.endtoend.section import makespan_row
 from tests.bench.peers.makespan import SCRIPTS, overhead_row
 from tests.bench.shapes import TASK, Script
 from tests.fakes import FakeExpert, card
@@ -17,12 +17,12 @@ from tests.fakes.llm.http_reply import cut
 from tests.fakes.llm.scripted_replies import Says
 
 CLOCK_SECONDS = 0.005
-"""What sleeps may be shorter than said, by the resolution of timers."""
+"""Sleeps may be shorter by the resolution of timers."""
 BY_NAME = {controller.name: controller for controller in CONTROLLERS}
 
 
 @pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
-def test_a_task_is_out_with_the_piece_that_closes_it(script: Script) -> None:
+def test_a_task_is_complete_with_the_chunk_that_closes_it(script: Script) -> None:
     text = scripted_llm.plan(script)
     pieces = cut(Says(text, chunk=scripted_llm.CHARACTERS))
     planned, whole = scripted_llm.planned(script)
@@ -34,19 +34,19 @@ def test_a_task_is_out_with_the_piece_that_closes_it(script: Script) -> None:
 
 
 @pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
-def test_the_plan_that_is_said_has_the_graph_of_the_script(script: Script) -> None:
+def test_the_scripted_plan_has_the_graph_of_the_script(script: Script) -> None:
     tasks = json.loads(scripted_llm.plan(script))["tasks"]
-    told = {task["id"] + 1: [need + 1 for need in task["dep"] if need >= 0] for task in tasks}
-    assert told == {number: list(needs) for number, needs in script.graph.items()}
+    graph = {task["id"] + 1: [need + 1 for need in task["dep"] if need >= 0] for task in tasks}
+    assert graph == {number: list(needs) for number, needs in script.graph.items()}
 
 
-def test_a_supplied_plan_is_critical_by_its_experts_alone() -> None:
+def test_critical_path_of_a_supplied_plan_has_only_experts() -> None:
     critical, tasks = BY_NAME["supplied"].critical(SHAPES["chain_8"])
     assert critical == pytest.approx(8 * 0.05)
     assert tasks == 8
 
 
-def test_a_plan_of_an_llm_is_critical_from_its_last_task_on_where_the_llm_is_slower_than_the_tasks() -> None:
+def test_critical_path_has_only_the_last_task_if_the_llm_is_slower_than_the_tasks() -> None:
     script = SHAPES["chain_8"]
     planned, whole = scripted_llm.planned(script)
     critical, tasks = BY_NAME["llm_results"].critical(script)
@@ -55,7 +55,7 @@ def test_a_plan_of_an_llm_is_critical_from_its_last_task_on_where_the_llm_is_slo
     assert tasks == 1
 
 
-def test_selection_by_an_llm_delays_each_task_once_and_the_answer_follows() -> None:
+def test_critical_path_contains_one_llm_selection_and_the_answer() -> None:
     script = SHAPES["single"]
     choice = scripted_llm.seconds(scripted_llm.choice("noop-large"))
     more = BY_NAME["llm_selects"].critical(script)[0] - BY_NAME["llm"].critical(script)[0]
@@ -65,30 +65,30 @@ def test_selection_by_an_llm_delays_each_task_once_and_the_answer_follows() -> N
 
 
 @pytest.mark.parametrize(("tasks", "selecting", "without"), [(1, 3, 2), (4, 6, 2), (8, 10, 2)])
-def test_the_calls_of_jarvis_are_those_that_were_counted(tasks: int, selecting: int, without: int) -> None:
+def test_llm_calls_of_jarvis_match_the_counted_calls(tasks: int, selecting: int, without: int) -> None:
     assert BY_NAME["llm_selects"].calls(tasks) == selecting
     assert BY_NAME["llm"].calls(tasks) == without
 
 
-def test_tokens_are_those_of_the_usage_that_ends_a_run() -> None:
-    assert Told(ended={"usage": {"input_tokens": 12, "output_tokens": 3}}).tokens == (12, 3)
-    assert Told(ended={}).tokens == (0, 0)
+def test_tokens_come_from_the_usage_of_the_run() -> None:
+    assert RunTimings(ended={"usage": {"input_tokens": 12, "output_tokens": 3}}).tokens == (12, 3)
+    assert RunTimings(ended={}).tokens == (0, 0)
 
 
-def test_who_is_asked_for_a_plan_says_that_of_the_shape_in_the_request() -> None:
-    speaker = scripted_llm.Speaker(*SHAPES.values())
+def test_scripted_planner_replies_with_the_plan_of_the_requested_shape() -> None:
+    replies = scripted_llm.ScriptedReplies(*SHAPES.values())
     prompt = f'You plan.\n<data name="request" id="x">\n{scripted_llm.request(SHAPES["wide_4"], 7)}\n</data id="x">'
-    said = speaker({"messages": [{"role": "user", "content": prompt}]})
-    assert said.text == scripted_llm.plan(SHAPES["wide_4"])
+    reply = replies({"messages": [{"role": "user", "content": prompt}]})
+    assert reply.text == scripted_llm.plan(SHAPES["wide_4"])
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS, ids=lambda controller: controller.name)
 async def test_plain_asyncio_takes_at_least_the_critical_path(controller: Controller) -> None:
     script = SHAPES["chain_4"]
-    paced = FakeExpert("paced", [card(f"{TASK}-large", TASK)], specs=[PACED], answer=pace)
+    delayed = FakeExpert("delayed", [card(f"{TASK}-large", TASK)], specs=[DELAYED_TASK], answer=delayed_answer)
     async with (
-        speaking(script) as llm,
-        paced.serving() as expert,
+        serve_scripted_llm(script) as llm,
+        delayed.serving() as expert,
         PlainClient.connected(llm.base_url, expert) as plain,
     ):
         taken = await plain.run(controller, script, 1)
@@ -98,15 +98,15 @@ async def test_plain_asyncio_takes_at_least_the_critical_path(controller: Contro
 @pytest.mark.parametrize("controller", CONTROLLERS, ids=lambda controller: controller.name)
 async def test_plain_asyncio_calls_the_llm_as_often_as_the_controller_needs(controller: Controller) -> None:
     script = SHAPES["chain_4"]
-    paced = FakeExpert("paced", [card(f"{TASK}-large", TASK)], specs=[PACED], answer=pace)
+    delayed = FakeExpert("delayed", [card(f"{TASK}-large", TASK)], specs=[DELAYED_TASK], answer=delayed_answer)
     async with (
-        speaking(script) as llm,
-        paced.serving() as expert,
+        serve_scripted_llm(script) as llm,
+        delayed.serving() as expert,
         PlainClient.connected(llm.base_url, expert) as plain,
     ):
         await plain.run(controller, script, 1)
         calls = {"planner": 1, "selector": 4, "responder": int(controller.answers)}
-        assert len(llm.requests) == sum(calls[role] for role in controller.asking)
+        assert len(llm.requests) == sum(calls[role] for role in controller.llm_roles)
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.480, "met"), (0.481, "missed")])

@@ -1,4 +1,4 @@
-"""`make bench SECTION=...`: which sections are measured, and what becomes of the results of the others."""
+"""`make bench SECTION=...`: selection of sections, and treatment of results of other sections and machines."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Batches: what an item costs, how busy they keep a model, and what people notice of them."""
+"""Batches: cost per item, utilization of a model, and effect on interactive runs."""

@@ -1,4 +1,4 @@
-"""An orchestrator asked for batches, and how loaded the machine is meanwhile."""
+"""Client for batches at an orchestrator, and the load of the machine."""
 
 import os
 from collections.abc import AsyncIterator
@@ -8,31 +8,31 @@ from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServ
 from protos.hugginggpt.v1.batch_pb2 import Batch
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.channel import connect
-from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.load import TIMEOUT_SECONDS
 from tests.support.batches import Asking
 
-LONGEST_SECONDS = 5 * PATIENCE_SECONDS
+LONGEST_SECONDS = 5 * TIMEOUT_SECONDS
 
 
 @asynccontextmanager
-async def asking(address: str) -> AsyncIterator[Asking]:
+async def batch_client(address: str) -> AsyncIterator[Asking]:
     async with connect(address) as channel:
-        asked = Asking(OrchestratorServiceStub(channel))
-        asked.means["timeout"] = LONGEST_SECONDS
-        yield asked
+        client = Asking(OrchestratorServiceStub(channel))
+        client.means["timeout"] = LONGEST_SECONDS
+        yield client
 
 
 def seconds(batch: Batch) -> float:
-    """From the batch's first word to the end of its last item.
+    """Seconds from the creation of a batch to the end of its last item.
 
     Raises:
-        RuntimeError: not all of it has completed.
+        RuntimeError: the batch did not complete.
     """
     if batch.state != RUN_STATE_COMPLETED:
         raise RuntimeError(f"a batch of the benchmark failed: {batch.counts}{batch.failure.message}")
     return (batch.end_time.ToNanoseconds() - batch.create_time.ToNanoseconds()) / 1e9
 
 
-def loaded() -> str:
-    """What else went on; figures of a busy machine are worse."""
+def machine_load() -> str:
+    """Load average for notes, since figures of a busy machine are worse."""
     return f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"

@@ -1,4 +1,4 @@
-"""An expert for the benchmark: a model that does nothing, one that gains from batches, and eight that take memory."""
+"""Expert for the benchmark: a no-op model, one that gains from batching, and eight that occupy memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ TASK = "summarization"
 ITEMS = 8
 ROWS, SIDE = 256, 1024
 START, EACH = 4, 3
-"""Products of matrices for any batch, and for each of its items: about 5 ms each, on one core."""
+"""Matrix products per batch, and per item of it: about 5 ms each, on one core."""
 
-SHELVED_BYTES = 64 * 1024 * 1024
-SHELVES = tuple(f"shelf/{number}" for number in range(1, 9))
+MODEL_BYTES = 64 * 1024 * 1024
+EVICTABLE_MODELS = tuple(f"memory/{number}" for number in range(1, 9))
 
 
 class Dense:
-    """Multiplies matrices: some for the batch, some for each item of it."""
+    """Multiplies matrices: START times for a batch, EACH times for each of its items."""
 
     batching = Batching(items=ITEMS)
 
@@ -42,27 +42,27 @@ class Dense:
         return {"text": raw}
 
 
-class Shelved:
-    """Takes memory, and says what it is given."""
+class MemoryModel:
+    """Occupies MODEL_BYTES of memory, and returns its input."""
 
     def __init__(self) -> None:
-        self._weights = np.ones(SHELVED_BYTES, dtype=np.uint8)
+        self._weights = np.ones(MODEL_BYTES, dtype=np.uint8)
 
     def __call__(self, inputs: Inputs, parameters: Parameters) -> Outputs:
         return {"text": inputs["text"]}
 
 
-def nothing(inputs: Inputs, parameters: Parameters) -> dict[str, Any]:
-    """What the model that does nothing does."""
+def noop(inputs: Inputs, parameters: Parameters) -> dict[str, Any]:
+    """Returns its input."""
     return {"text": inputs["text"]}
 
 
 def loader(model_id: str, device: str) -> Handler:
-    """By the model's id."""
-    if model_id == "nothing":
-        return single(nothing)
-    return Dense() if model_id == "dense" else single(Shelved())
+    """Loads a model by its id: noop, dense or memory/N."""
+    if model_id == "noop":
+        return single(noop)
+    return Dense() if model_id == "dense" else single(MemoryModel())
 
 
 TASKS = {TASK: loader}
-PRELOAD = ("nothing", "dense")
+PRELOAD = ("noop", "dense")

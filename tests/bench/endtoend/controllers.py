@@ -1,4 +1,4 @@
-"""The ways in which a run is controlled, and how soon each could be over if nothing but LLM and expert took time."""
+"""Combinations of controllers (LLM or embedded, by role), and their critical paths if only LLM and expert took time."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SHAPES = {
 
 _STORY = "Write a story about a cat, summarize it, translate the summary into German"
 _HOUSE = 'Translate "the house is old" into French, German, Spanish'
-WORDS = {
+REQUESTS = {
     "single": "Summarize: one two three.",
     "chain_4": f"{_STORY}, and translate that into French.",
     "chain_8": f"{_STORY}, translate that into French, then translate that into Spanish, then translate that into "
@@ -30,60 +30,67 @@ WORDS = {
     "wide_4": f"{_HOUSE} and Italian.",
     "wide_8": f"{_HOUSE}, Italian, Dutch, Polish, Swedish and Greek.",
 }
-"""Requests that are planned to these shapes without an LLM; no task in words takes what two others make."""
+"""Requests that the embedded planner plans to these shapes; it plans no task that takes the outputs of two others."""
 
 
 @dataclass(frozen=True)
 class Controller:
-    """Who plans, selects and answers."""
+    """How a run is planned, its models selected and its response written.
+
+    Attributes:
+        name: in the rows.
+        about: description for notes.
+        llm_roles: those of planner, selector and responder that call an LLM.
+        supplied: the plan comes with the request.
+        answers: the run has a response.
+    """
 
     name: str
     about: str
-    asking: Collection[str] = ()
-    """Who of planner, selector and responder asks an LLM."""
+    llm_roles: Collection[str] = ()
     supplied: bool = False
-    """The plan comes with the request."""
     answers: bool = True
 
     def shapes(self) -> Mapping[str, Script]:
-        """Those that it can be asked for."""
-        return SHAPES if self.supplied or self.asking else {name: SHAPES[name] for name in WORDS}
+        """Shapes that it can plan."""
+        return SHAPES if self.supplied or self.llm_roles else {name: SHAPES[name] for name in REQUESTS}
 
     def body(self, name: str, number: int) -> Mapping[str, Any]:
-        """Asks the gateway for a shape.
+        """Body of a request to the gateway for a shape.
 
         Args:
             name: of the shape.
-            number: of the request, that no other has.
+            number: unique number of the request.
         """
         body = {"bypass_memo": True} | ({} if self.answers else {"mode": "results"})
         if self.supplied:
             return body | {"plan": _supplied(SHAPES[name])}
-        return body | {"request": scripted_llm.request(SHAPES[name], number) if self.asking else WORDS[name]}
+        text = scripted_llm.request(SHAPES[name], number) if self.llm_roles else REQUESTS[name]
+        return body | {"request": text}
 
     def ready(self, script: Script) -> tuple[Mapping[int, float], float]:
-        """Seconds until each task could start, but for what it needs, and until the plan is whole."""
-        if "planner" not in self.asking:
+        """Earliest start of each task, apart from its dependencies, and seconds until the plan is complete."""
+        if "planner" not in self.llm_roles:
             return dict.fromkeys(script.graph, 0.0), 0.0
         planned, whole = scripted_llm.planned(script)
-        chosen = scripted_llm.seconds(scripted_llm.choice(f"{TASK}-large")) if "selector" in self.asking else 0.0
+        chosen = scripted_llm.seconds(scripted_llm.choice(f"{TASK}-large")) if "selector" in self.llm_roles else 0.0
         return {task_id: seconds + chosen for task_id, seconds in planned.items()}, whole
 
     def critical(self, script: Script) -> tuple[float, int]:
-        """Seconds of the longest way to the answer, and the tasks on it."""
+        """Seconds of the critical path to the end of the run, and the number of tasks on it."""
         ready, planned = self.ready(script)
         last, tasks = longest(script.graph, ready, script.seconds())
-        answer = scripted_llm.seconds(scripted_llm.ANSWER) if self.answers and "responder" in self.asking else 0.0
+        answer = scripted_llm.seconds(scripted_llm.ANSWER) if self.answers and "responder" in self.llm_roles else 0.0
         return max(last, planned) + answer, tasks
 
     def calls(self, tasks: int) -> int:
-        """Of LLMs, that the first HuggingGPT makes for as many tasks."""
-        return 2 + (tasks if "selector" in self.asking else 0)
+        """LLM calls that the original HuggingGPT (JARVIS) makes for this number of tasks."""
+        return 2 + (tasks if "selector" in self.llm_roles else 0)
 
 
 CONTROLLERS = (
     Controller("results", "a supplied plan, results only", supplied=True, answers=False),
-    Controller("supplied", "a supplied plan, its answer composed", supplied=True),
+    Controller("supplied", "a supplied plan, response without an LLM", supplied=True),
     Controller("embedded", "planned, selected and answered without an LLM"),
     Controller("llm_results", "planned by an LLM, results only", ("planner", "responder"), answers=False),
     Controller("llm", "planned and answered by an LLM", ("planner", "responder")),
@@ -92,19 +99,19 @@ CONTROLLERS = (
 
 
 def _supplied(script: Script) -> list[Any]:
-    """The plan as the gateway takes it, with the time of each task as its parameter."""
+    """The plan as the HTTP API accepts it, with the seconds of each task as a parameter."""
     seconds = script.seconds()
-    tasks = [MessageToDict(task, preserving_proto_field_name=True) for task in script.supplied().tasks]
+    tasks = [MessageToDict(task, preserving_proto_field_name=True) for task in script.plan_message().tasks]
     return [
         {
             "id": task["id"],
             "task": TASK,
-            "arguments": {name: _argument(given) for name, given in task["arguments"].items()},
+            "arguments": {name: _argument(argument) for name, argument in task["arguments"].items()},
             "parameters": {"seconds": seconds[task["id"]]},
         }
         for task in tasks
     ]
 
 
-def _argument(given: Mapping[str, Any]) -> Any:
-    return given.get("reference") or given["value"]["text"]
+def _argument(argument: Mapping[str, Any]) -> Any:
+    return argument.get("reference") or argument["value"]["text"]

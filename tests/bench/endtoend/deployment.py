@@ -1,4 +1,4 @@
-"""All services but the expert and the LLM, a process each as in a cluster; those two have a pace that is known."""
+"""All services, one process each as in a cluster, with an expert and a scripted LLM of known delays."""
 
 import asyncio
 import json
@@ -10,59 +10,64 @@ from pathlib import Path
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
-from tests.bench.endtoend.scripted_llm import Speaker
-from tests.bench.service_processes import rooms
+from tests.bench.endtoend.scripted_llm import ScriptedReplies
+from tests.bench.service_processes import start_services
 from tests.bench.shapes import SPEC, TASK, Script
 from tests.fakes import FakeExpert, ScriptedLLM, card
 
 EXPERT_SECONDS = 0.05
-"""Of a task that does not say how long it takes."""
-WORDS_TASKS = ("text-generation", "summarization", "translation")
-"""What a request in words can be planned to without an LLM."""
+"""Delay of a task without the parameter seconds."""
+EMBEDDED_TASKS = ("text-generation", "summarization", "translation")
+"""Tasks that the embedded planner plans from the requests."""
 ROLES = ("planner", "selector", "responder")
 
-PACED = TaskSpec(parameters=[Parameter(name="seconds", json_schema='{"type":"number"}', description="How long.")])
-PACED.MergeFrom(SPEC)
-_ROOM = {"llm_context_tokens": "65536", "llm_answer_tokens": "16384", "llm_concurrency": "256"}
-"""For plans of a hundred tasks, and their models chosen all at once."""
+_SECONDS = Parameter(name="seconds", json_schema='{"type":"number"}', description="Duration of the task.")
+DELAYED_TASK = TaskSpec(parameters=[_SECONDS])
+DELAYED_TASK.MergeFrom(SPEC)
+_LLM_LIMITS = {"llm_context_tokens": "65536", "llm_answer_tokens": "16384", "llm_concurrency": "256"}
+"""Sufficient for plans of a hundred tasks, whose models are selected concurrently."""
 
 
-async def pace(call: InferRequest) -> Mapping[str, Value]:
-    """The paced expert's answer, after the seconds that the call's parameters name."""
-    told = json.loads(call.parameters_json or "{}")
-    await asyncio.sleep(told.get("seconds", EXPERT_SECONDS))
+async def delayed_answer(call: InferRequest) -> Mapping[str, Value]:
+    """Output of the expert, after the seconds in the call's parameters."""
+    parameters = json.loads(call.parameters_json or "{}")
+    await asyncio.sleep(parameters.get("seconds", EXPERT_SECONDS))
     return {"text": Value(text="done")}
 
 
 @asynccontextmanager
-async def speaking(*scripts: Script) -> AsyncIterator[ScriptedLLM]:
-    """The LLM that plans them."""
-    async with ScriptedLLM.serving(Speaker(*scripts)) as llm:
+async def serve_scripted_llm(*scripts: Script) -> AsyncIterator[ScriptedLLM]:
+    """Serves an LLM that plans these scripts."""
+    async with ScriptedLLM.serving(ScriptedReplies(*scripts)) as llm:
         yield llm
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses of what a benchmark calls."""
+    """Addresses that the clients call.
+
+    Attributes:
+        gateway: URL of the HTTP API.
+        expert: host:port.
+    """
 
     gateway: str
-    """The URL of its HTTP API."""
     expert: str
-    """host:port."""
 
 
 @asynccontextmanager
-async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> AsyncIterator[Addresses]:
-    """Gives the addresses, once runs can be requested from the gateway.
+async def start_deployment(home: Path, llm: ScriptedLLM, llm_roles: Collection[str]) -> AsyncIterator[Addresses]:
+    """Starts the services, and yields their addresses once the gateway accepts runs.
 
     Args:
-        home: where the journal and logs are.
-        llm: for those who ask one.
-        asking: who of planner, selector and responder does.
+        home: folder for journal and logs.
+        llm: the scripted LLM.
+        llm_roles: those of planner, selector and responder that call it.
     """
     cards = [card(f"{TASK}-{size}", TASK, f"A {size} model.") for size in ("large", "small")]
-    cards += [card(task, task) for task in WORDS_TASKS]
-    endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_ROOM}
-    paced = FakeExpert("paced", cards, specs=[PACED], answer=pace)
-    async with paced.serving() as expert, rooms(home, expert, dict.fromkeys(asking, endpoint)) as (_, http):
+    cards += [card(task, task) for task in EMBEDDED_TASKS]
+    endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_LLM_LIMITS}
+    settings = dict.fromkeys(llm_roles, endpoint)
+    delayed = FakeExpert("delayed", cards, specs=[DELAYED_TASK], answer=delayed_answer)
+    async with delayed.serving() as expert, start_services(home, expert, settings) as (_, http):
         yield Addresses(f"http://{http}", expert)

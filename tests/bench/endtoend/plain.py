@@ -1,6 +1,7 @@
-"""Runs of the benchmark's graphs by plain asyncio: the reference for what a run through the services takes.
+"""Runs of the benchmark's graphs by plain asyncio, the reference for runs through the services.
 
-It calls the same LLM and the same expert in the same minutes. It stores nothing, reports no events and checks nothing.
+It calls the same LLM and the same expert, alternately with the services. It stores nothing, reports no events and
+validates nothing.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class PlainClient:
     """Calls LLM and expert in the order of a graph.
 
     Args:
-        llm: a client of the LLM's address.
+        llm: client of the LLM.
         channel: to the expert.
     """
 
@@ -50,17 +51,17 @@ class PlainClient:
             yield cls(client, channel)
 
     async def run(self, controller: Controller, script: Script, number: int) -> float:
-        """Seconds of one run.
+        """Makes one run, and returns its seconds.
 
         Args:
-            controller: planning, selection and answer call the LLM where the controller's do.
+            controller: whose roles call the LLM.
             script: the graph and the seconds of its tasks.
-            number: of the request, that no other has.
+            number: unique number of the request.
         """
         started, seconds, done = time.perf_counter(), script.seconds(), dict[int, asyncio.Task[Value]]()
 
         async def step(task_id: int, needs: Sequence[int]) -> Value:
-            if "selector" in controller.asking:
+            if "selector" in controller.llm_roles:
                 await self._select()
             given = {name: await done[need] for name, need in zip(INPUTS, needs, strict=False)}
             return await self._infer(given, seconds[task_id])
@@ -68,14 +69,14 @@ class PlainClient:
         async with asyncio.TaskGroup() as group:
             async for task_id in self._planned(controller, script, number):
                 done[task_id] = group.create_task(step(task_id, script.graph[task_id]))
-        if controller.answers and "responder" in controller.asking:
+        if controller.answers and "responder" in controller.llm_roles:
             async for _ in self._completion("You answer.", {"results": "done"}):
                 pass
         return time.perf_counter() - started
 
     async def _planned(self, controller: Controller, script: Script, number: int) -> AsyncIterator[int]:
-        """Ids of the tasks as soon as each is known."""
-        if "planner" not in controller.asking:
+        """Ids of the tasks, each as soon as it is planned."""
+        if "planner" not in controller.llm_roles:
             for task_id in script.graph:
                 yield task_id
             return
@@ -97,7 +98,7 @@ class PlainClient:
         return reply.outputs["text"]
 
     async def _completion(self, instruction: str, data: Mapping[str, str]) -> AsyncIterator[str]:
-        """The pieces of one streamed answer of the LLM."""
+        """Text chunks of one streamed completion."""
         quoted = [f'<data name="{name}" id="x">\n{text}\n</data id="x">' for name, text in data.items()]
         body = {
             "model": "scripted",

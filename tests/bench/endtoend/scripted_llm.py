@@ -1,4 +1,4 @@
-"""What the LLM of the benchmark says, and when each part of it is out."""
+"""Replies of the benchmark's LLM, and the time at which each part of them is sent."""
 
 import json
 import re
@@ -11,36 +11,36 @@ from tests.fakes import Says
 from tests.fakes.llm.plausible import data, prompt_of, role
 
 FIRST_SECONDS = 0.1
-"""Until the first token."""
+"""Delay of the first token."""
 TOKENS_PER_SECOND = 500.0
 CHARACTERS = 4
-"""Of a token."""
+"""Characters per token."""
 
-ANSWER = "All of it is done: each task has said so, and what it said is shown beside this answer."
+ANSWER = "All tasks have completed. The results of each task are shown together with this answer."
 _CHOICE = {"id": "", "reason": "it does what the words ask for"}
 _SHAPE = re.compile(r"Do the (\w+) of (\d+)")
 
 
 def request(script: Script, number: int) -> str:
-    """Words by which the LLM knows what to plan; no two requests are the same."""
+    """Text of a request from which the LLM recognizes the script; the number makes it unique."""
     return f"Do the {script.shape} of {script.size}, the time numbered {number}."
 
 
 def plan(script: Script) -> str:
-    """The plan as an LLM writes it, a line for each task."""
+    """The plan as the LLM writes it, one line per task."""
     seconds = script.seconds()
     lines = [json.dumps(_task(number, needs, seconds[number])) for number, needs in script.graph.items()]
     return '{"tasks": [\n' + ",\n".join(lines) + "\n]}"
 
 
 def planned(script: Script) -> tuple[Mapping[int, float], float]:
-    """Seconds from asking until each task is out, and until the whole plan is."""
+    """Seconds from the request until each task is complete, and until the plan is."""
     text = plan(script)
     return {number: seconds(text[:end]) for number, end in zip(script.graph, ends(text), strict=True)}, seconds(text)
 
 
 def ends(text: str) -> Sequence[int]:
-    """So many characters of a plan are out when each task is."""
+    """Number of characters of a plan up to the end of each task."""
     return [found.start() + 1 for found in re.finditer(r"}(?:,\n|\n])", text)]
 
 
@@ -49,15 +49,15 @@ def choice(model: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """From asking until all of the text is out."""
+    """Seconds from the request until the text is complete."""
     return FIRST_SECONDS + (ceil(len(text) / CHARACTERS) - 1) / TOKENS_PER_SECOND
 
 
-class Speaker:
-    """Says what is asked for.
+class ScriptedReplies:
+    """Reply to each prompt of planner, selector and responder.
 
     Args:
-        scripts: what may be asked for.
+        scripts: those that can be planned.
     """
 
     def __init__(self, *scripts: Script) -> None:
@@ -67,20 +67,20 @@ class Speaker:
         return Says(self._text(body), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS, after=FIRST_SECONDS)
 
     def _text(self, body: Any) -> str:
-        asked, told = role(body), data(prompt_of(body))
-        if asked == "choice":
-            return choice(json.loads(told["candidates"].splitlines()[0])["id"])
-        found = _SHAPE.search(told["request"]) if asked == "plan" else None
+        kind, quoted = role(body), data(prompt_of(body))
+        if kind == "choice":
+            return choice(json.loads(quoted["candidates"].splitlines()[0])["id"])
+        found = _SHAPE.search(quoted["request"]) if kind == "plan" else None
         return self._plans[found[1], int(found[2])] if found else ANSWER
 
 
 def _task(number: int, needs: Sequence[int], seconds: float) -> Mapping[str, Any]:
-    """Ids of an LLM count from 0, those of a graph from 1."""
-    given = {name: f"<text>-{need - 1}" for name, need in zip(INPUTS, needs, strict=False)}
+    """One task in the format of the LLM, whose ids start at 0 and those of a graph at 1."""
+    arguments = {name: f"<text>-{need - 1}" for name, need in zip(INPUTS, needs, strict=False)}
     return {
         "task": TASK,
         "id": number - 1,
         "dep": [need - 1 for need in needs] or [-1],
-        "args": {**(given or {INPUTS[0]: "one two three"}), "seconds": seconds},
+        "args": {**(arguments or {INPUTS[0]: "one two three"}), "seconds": seconds},
         "source": f"step {number}",
     }

@@ -1,6 +1,6 @@
-"""Models of the sizes that people run on a GPU, with random weights, and what one item of each looks like.
+"""Models of production size for GPUs, with random weights, and their inputs.
 
-Made on torch's default device: on "meta" they take neither time nor memory.
+They are created on torch's default device; on "meta" they need neither time nor memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,9 +63,9 @@ def whisper() -> Any:
 
 
 def recordings(count: int) -> Batch:
-    """Of 30 s, with the words spoken in them given: one pass through encoder and decoder."""
-    words = torch.ones(count, SPOKEN, dtype=torch.long)
-    return {"input_features": torch.ones(count, 128, 3000, dtype=DTYPE), "decoder_input_ids": words}
+    """Recordings of 30 s with their transcripts: one pass through encoder and decoder."""
+    tokens = torch.ones(count, SPOKEN, dtype=torch.long)
+    return {"input_features": torch.ones(count, 128, 3000, dtype=DTYPE), "decoder_input_ids": tokens}
 
 
 def unet() -> Any:
@@ -85,7 +85,7 @@ def unet() -> Any:
 
 
 def latents(count: int) -> Batch:
-    """Of pictures of 1024 x 1024 pixels, for one step."""
+    """Latents of images of 1024 x 1024 pixels, for one denoising step."""
     size = {"text_embeds": torch.ones(count, 1280, dtype=DTYPE), "time_ids": torch.ones(count, 6)}
     return {
         "sample": torch.ones(count, 4, 128, 128, dtype=DTYPE),
@@ -101,4 +101,4 @@ SHAPES: Mapping[str, tuple[Callable[[], Any], Callable[[int], Batch], int]] = {
     "whisper-large": (whisper, recordings, 8),
     "sdxl-unet": (unet, latents, 4),
 }
-"""How each is made, what it takes so many at a time, and most of them in one batch."""
+"""Constructor, function that makes the inputs of a batch, and items of a full batch, by model."""

@@ -1,6 +1,6 @@
-"""An expert for the benchmark on a GPU: models of real sizes, in bfloat16.
+"""Expert for the benchmark on a GPU: models of production size, in bfloat16.
 
-What they are asked counts as so many items and nothing else: their input is made on the device.
+Of a call only the number of items counts: the inputs of the model are created on the device.
 """
 
 import sys
@@ -10,14 +10,14 @@ from typing import Any
 
 from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.devices import TorchDevices, computing
-from tests.bench.no_server import Nobody
+from tests.bench.offline_call import OfflineCall
 
 TASK = "summarization"
 MODELS = ("bert-large", "vit-large", "whisper-large", "sdxl-unet")
 
 
 class Large:
-    """One of the shapes, on a device."""
+    """One of the models of SHAPES, on a device."""
 
     def __init__(self, name: str, device: str) -> None:
         import torch
@@ -57,12 +57,12 @@ DEVICES = TorchDevices()
 
 
 def batch_seconds(model: Large, items: int, batches: int = 20) -> float:
-    """What a batch takes without a server: the better half of some."""
-    taken, call = list[float](), Nobody()
+    """Seconds of a batch without a server: the mean of the faster half."""
+    taken, call = list[float](), OfflineCall()
     for _ in range(batches):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         model.run([model.prepare({"text": "a few words"}, {})] * items, call)
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - started)
     return sum(sorted(taken)[: batches // 2]) / (batches // 2)
 
 

@@ -1,1 +1,1 @@
-"""Runs that come when they come, whether or not earlier ones are done: to the knee, past it, and for a long time."""
+"""Open-loop load: runs that arrive independently of replies, up to the knee, above it, and for a long time."""

@@ -1,25 +1,25 @@
-"""Up to which rate a house keeps its promise."""
+"""The knee: the highest rate at which latency and goodput stay within their bounds."""
 
 from collections.abc import Sequence
 
 from tests.bench.open_loop.samples import Point
 
 LONGEST_SECONDS = 0.5
-"""So long may a house's 99th percentile be. A bound in times of the one without load moved by half between two runs of
-the same code, since that one rests on a moment of a shared machine; and a model's is another than its house's."""
-GOOD = 0.98
-"""So large a share of what is offered is to be completed meanwhile."""
+"""Bound of the 99th percentile. It is absolute: a multiple of the unloaded latency varied by half between two runs of
+the same code on a shared machine, and the simulation's unloaded latency differs from the measured one."""
+COMPLETED_SHARE = 0.98
+"""Lower bound of goodput over the offered rate."""
 
 
 def knee(points: Sequence[Point]) -> Point | None:
-    """The point of the highest rate that is valid and holds both bounds; None where the first is not or does not.
+    """The valid point of the highest rate within both bounds; None if the first point is not.
 
     Args:
-        points: by rising rate; the first is of a rate that is no load.
+        points: by rising rate; the first is practically without load.
     """
-    holding = [point for point in points if point.valid and _holds(point)]
-    return max(holding, key=lambda point: point.offered) if points[0] in holding else None
+    within = [point for point in points if point.valid and _is_within_bounds(point)]
+    return max(within, key=lambda point: point.offered) if points[0] in within else None
 
 
-def _holds(point: Point) -> bool:
-    return point.latency(0.99) <= LONGEST_SECONDS and point.goodput >= GOOD * point.offered
+def _is_within_bounds(point: Point) -> bool:
+    return point.latency(0.99) <= LONGEST_SECONDS and point.goodput >= COMPLETED_SHARE * point.offered

@@ -1,4 +1,4 @@
-"""What was measured of a house that is asked at rising rates, and what its model makes of the same rates."""
+"""Measurement of a deployment at rising rates, and the simulation of the same rates."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,26 +8,30 @@ from tests.bench.open_loop.knee import knee
 from tests.bench.open_loop.samples import Point
 from tests.bench.open_loop.schedule import poisson
 from tests.bench.open_loop.simulation import Model, exponential
-from tests.bench.saturation import PLACES
+from tests.bench.saturation import MAX_RUNS
 
 SEED = 5
 SHARES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Rates, of what callers get that wait for their answers; the first is no load."""
+"""Rates, as shares of the closed-loop rate; the first is practically without load."""
 SECONDS, FEWEST = 10.0, 150
-"""Each rate lasts so long, and until so many are expected to have come."""
+"""Shortest duration of each rate, and smallest expected number of its requests."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Rates and what they came to."""
+    """Results at all rates.
+
+    Attributes:
+        closed: closed-loop rate, in runs per second.
+        seconds: core-seconds of each process per run, in the closed loop.
+        rising: points of SHARES.
+        past: points above the knee, by multiple of the knee's rate.
+    """
 
     closed: float
-    """Runs a second of callers that wait."""
     seconds: Mapping[str, float]
-    """Of a core, that a run takes of each process then."""
     rising: Sequence[Point]
     past: Mapping[float, Point]
-    """By how many times the knee's rate was offered."""
 
     @property
     def points(self) -> Sequence[Point]:
@@ -39,17 +43,18 @@ class Measurement:
 
     @property
     def model(self) -> Model:
-        return Model(self.seconds, os.cpu_count() or 1, PLACES)
+        return Model(self.seconds, os.cpu_count() or 1, MAX_RUNS)
 
     def predicted(self) -> Point | None:
-        """The knee of the model, asked at rates up to what it can do at most."""
-        return knee([self.simulated(self.model.most * share) for share in SHARES])
+        """The knee of the simulation, at shares of its highest rate."""
+        return knee([self.simulated(self.model.max_rate * share) for share in SHARES])
 
     def simulated(self, rate: float) -> Point:
-        seconds = lasting(rate)
+        """The simulated point of a rate."""
+        seconds = duration(rate)
         return Point(self.model.samples(poisson(rate, seconds, SEED), exponential(SEED)), seconds)
 
 
-def lasting(rate: float) -> float:
-    """Seconds."""
+def duration(rate: float) -> float:
+    """Seconds for which a rate is offered."""
     return max(SECONDS, FEWEST / rate)

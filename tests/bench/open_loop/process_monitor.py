@@ -1,4 +1,4 @@
-"""What processes hold while they work: memory and open files, looked at now and then."""
+"""Samples memory and open files of processes at intervals."""
 
 import asyncio
 import os
@@ -12,63 +12,63 @@ from tests.bench.curves import fit
 
 
 @dataclass(frozen=True)
-class Held:
-    """What one process held at a moment."""
+class Usage:
+    """Memory and open files of a process; hours since the start of the monitor."""
 
     hours: float
-    """Since one began to look."""
     megabytes: float
     files: int
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What was seen of one process, in order."""
+class ProcessMonitor:
+    """Samples of one process, in order of time."""
 
     pid: int
-    seen: list[Held] = field(default_factory=list)
+    samples: list[Usage] = field(default_factory=list)
 
     @property
-    def latter(self) -> Sequence[Held]:
-        """Seen in the latter half of the time: by then caches are full."""
-        return self.seen[len(self.seen) // 2 :]
+    def second_half(self) -> Sequence[Usage]:
+        """Samples of the second half of the time, when caches are full."""
+        return self.samples[len(self.samples) // 2 :]
 
     @property
     def megabytes_per_hour(self) -> float:
-        return fit([(held.hours, held.megabytes) for held in self.latter]).slope
+        return fit([(usage.hours, usage.megabytes) for usage in self.second_half]).slope
 
     @property
-    def percent(self) -> float:
-        """By which the line through the memory of the latter half rises."""
-        hours = self.latter[-1].hours - self.latter[0].hours
-        return 100 * self.megabytes_per_hour * hours / self.latter[0].megabytes
+    def growth_percent(self) -> float:
+        """Growth of memory over the second half, from a line fitted to it."""
+        hours = self.second_half[-1].hours - self.second_half[0].hours
+        return 100 * self.megabytes_per_hour * hours / self.second_half[0].megabytes
 
     @property
-    def files(self) -> int:
-        """How many more are open at most in the last quarter than in the third."""
-        half = self.latter
-        return max(held.files for held in half[len(half) // 2 :]) - max(held.files for held in half[: len(half) // 2])
+    def files_growth(self) -> int:
+        """Maximum of open files in the last quarter, less that in the third quarter."""
+        half = self.second_half
+        third, last = half[: len(half) // 2], half[len(half) // 2 :]
+        return max(usage.files for usage in last) - max(usage.files for usage in third)
 
-    def look(self, hours: float) -> None:
+    def sample(self, hours: float) -> None:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="utf-8").split()[1])
         files = sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
-        self.seen.append(Held(hours, pages * os.sysconf("SC_PAGE_SIZE") / 1e6, files))
+        self.samples.append(Usage(hours, pages * os.sysconf("SC_PAGE_SIZE") / 1e6, files))
 
 
 @asynccontextmanager
-async def watching(pids: Mapping[str, int], every: float) -> AsyncIterator[Mapping[str, Watch]]:
-    """Looks at processes as long as the block lasts, once in so many seconds."""
-    watches = {name: Watch(pid) for name, pid in pids.items()}
-    task = asyncio.create_task(_look(list(watches.values()), every))
+async def monitored(pids: Mapping[str, int], interval: float) -> AsyncIterator[Mapping[str, ProcessMonitor]]:
+    """Samples processes during the block, with this interval in seconds."""
+    monitors = {name: ProcessMonitor(pid) for name, pid in pids.items()}
+    task = asyncio.create_task(_sample(list(monitors.values()), interval))
     try:
-        yield watches
+        yield monitors
     finally:
         task.cancel()
 
 
-async def _look(watches: Sequence[Watch], every: float) -> None:
-    begun = time.monotonic()
+async def _sample(monitors: Sequence[ProcessMonitor], interval: float) -> None:
+    started = time.monotonic()
     while True:
-        await asyncio.sleep(every)
-        for watch in watches:
-            watch.look((time.monotonic() - begun) / 3600)
+        await asyncio.sleep(interval)
+        for monitor in monitors:
+            monitor.sample((time.monotonic() - started) / 3600)

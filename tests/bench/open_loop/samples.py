@@ -1,4 +1,4 @@
-"""What became of requests that came at given moments, and what that says of a rate."""
+"""Results of open-loop requests, and statistics of one rate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,38 +7,48 @@ from typing import Literal
 from tests.bench.rows import quantile
 
 LATE_SECONDS = 0.05
-"""More, of one request in a hundred, and it was not the rate asked for that was measured."""
+"""If 1 % of requests are sent later than this, the intended rate was not offered."""
 
 Ending = Literal["completed", "refused", "failed"]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One request; moments in seconds from the beginning."""
+    """One request; times in seconds from the start.
+
+    Attributes:
+        due: scheduled time.
+        sent: actual time, later than due if the load generator had too little CPU.
+        ended: time of the response.
+        ending: result.
+        has_retry_after: of a refusal, whether it had the header Retry-After.
+        failure: of a failure, its status and reason.
+    """
 
     due: float
     sent: float
-    """Later than it was due where the one who sends had no processor."""
     ended: float
     ending: Ending = "completed"
-    told: bool = True
-    """Of one refused: whether it was told when to come back."""
-    why: str = ""
-    """Of one that failed: status and reason."""
+    has_retry_after: bool = True
+    failure: str = ""
 
     @property
     def latency(self) -> float:
-        """From when it was due: who waits longer for a slow answer does not ask less often in here."""
+        """Seconds from the scheduled time, so that late sending does not hide latency (coordinated omission)."""
         return self.ended - self.due
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a rate came to; times in seconds, rates a second."""
+    """Results at one rate.
+
+    Attributes:
+        samples: of all requests.
+        seconds: duration of the schedule.
+    """
 
     samples: Sequence[Sample]
     seconds: float
-    """So long requests came."""
 
     @property
     def offered(self) -> float:
@@ -46,23 +56,23 @@ class Point:
 
     @property
     def goodput(self) -> float:
-        """Completed, over the time from the first of them to the last, which may come after the last request."""
+        """Completed requests per second, from the first completion to the last, which may follow the last request."""
         ends = [sample.ended for sample in self.of("completed")]
         return len(ends) / max(self.seconds, max(ends, default=0) - min(ends, default=0))
 
     @property
     def late(self) -> float:
-        """Of those who send, the 99th percentile."""
+        """99th percentile of the delay between due and sent."""
         return quantile([sample.sent - sample.due for sample in self.samples], 0.99)
 
     @property
     def valid(self) -> bool:
-        """Whether requests were sent when they were due."""
+        """Whether requests were sent on schedule."""
         return self.late <= LATE_SECONDS
 
     def of(self, ending: Ending) -> Sequence[Sample]:
         return [sample for sample in self.samples if sample.ending == ending]
 
     def latency(self, share: float, ending: Ending = "completed") -> float:
-        """A quantile over all that ended so; not a number if none did."""
+        """Quantile of the latency of requests with this result; NaN if there are none."""
         return quantile([sample.latency for sample in self.of(ending)], share)

@@ -1,12 +1,18 @@
-"""When requests come that know nothing of one another."""
+"""Schedules of requests that arrive independently of each other."""
 
 import random
 from collections.abc import Sequence
 
 
 def poisson(rate: float, seconds: float, seed: int) -> Sequence[float]:
-    """Moments in seconds from the beginning, so many a second in the mean; the same seed gives the same."""
-    chance, moments, now = random.Random(seed), list[float](), 0.0
-    while (now := now + chance.expovariate(rate)) < seconds:
+    """Arrival times of a Poisson process, in seconds from the start.
+
+    Args:
+        rate: mean arrivals per second.
+        seconds: duration.
+        seed: equal seeds give equal schedules.
+    """
+    rng, moments, now = random.Random(seed), list[float](), 0.0
+    while (now := now + rng.expovariate(rate)) < seconds:
         moments.append(now)
     return moments

@@ -1,1 +1,1 @@
-"""Other servers with the same model, and others who run the same plans: each a program with packages of its own."""
+"""Comparison with other model servers and with other ways to run the same plans, each in its own process."""

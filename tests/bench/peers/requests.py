@@ -1,4 +1,4 @@
-"""What the rivals send to the scripted cast: the same as an orchestrator does, less what nobody reads."""
+"""Requests of the compared programs to the scripted services: those of an orchestrator, without unused fields."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,33 +11,33 @@ from protos.hugginggpt.v1.run_pb2 import Turn
 from protos.hugginggpt.v1.task_pb2 import Task
 
 
-def plan(words: str) -> PlanRequest:
-    return PlanRequest(conversation=[Turn(text=words)])
+def plan(request: str) -> PlanRequest:
+    return PlanRequest(conversation=[Turn(text=request)])
 
 
-def select(task: Task, words: str) -> SelectRequest:
-    return SelectRequest(task=task, request=words)
+def select(task: Task, request: str) -> SelectRequest:
+    return SelectRequest(task=task, request=request)
 
 
-def infer(task: Task, model: str, given: Mapping[int, Value]) -> InferRequest:
+def infer(task: Task, model: str, outputs: Mapping[int, Value]) -> InferRequest:
     """A call of a task's model.
 
     Args:
-        task: with arguments that are values, or refer to earlier tasks.
+        task: whose arguments are values or references to earlier tasks.
         model: its id.
-        given: the output of each task it needs.
+        outputs: of the referenced tasks, by id.
     """
     inputs = {
-        name: given[argument.reference.task_id] if argument.HasField("reference") else argument.value
+        name: outputs[argument.reference.task_id] if argument.HasField("reference") else argument.value
         for name, argument in task.arguments.items()
     }
     return InferRequest(task=task.task, model=model, inputs=inputs)
 
 
-def respond(words: str) -> RespondRequest:
-    return RespondRequest(conversation=[Turn(text=words)])
+def respond(request: str) -> RespondRequest:
+    return RespondRequest(conversation=[Turn(text=request)])
 
 
 def needs(task: Task) -> Sequence[int]:
-    """The tasks it refers to."""
+    """Ids of the tasks that a task refers to."""
     return [each.reference.task_id for each in task.arguments.values() if each.HasField("reference")]

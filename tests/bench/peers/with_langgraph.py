@@ -1,7 +1,7 @@
-"""LangGraph with the benchmark's plans: python -m tests.bench.peers.with_langgraph CAST.
+"""LangGraph with the benchmark's plans: python -m tests.bench.peers.with_langgraph ADDRESS.
 
-A graph is known once it is planned, so each is built and compiled for its run: a node for each task, which has its
-model selected and calls it, and one for the answer. There is no checkpointer: nothing is kept.
+ADDRESS is that of the scripted services. Each plan is built and compiled as a graph of its own: one node per task,
+which selects and calls its model, and one for the response. Without a checkpointer, nothing is stored.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common.channel import connect
-from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.load import TIMEOUT_SECONDS
 from tests.bench.peers import requests
-from tests.bench.peers.attending import attend
+from tests.bench.peers.program import serve_runs
 from tests.bench.shapes import Script
 
 
 class State(TypedDict):
-    """What the nodes share: outputs by task."""
+    """State of a graph: outputs by task."""
 
     done: Annotated[dict[int, Value], operator.or_]
 
@@ -36,7 +36,7 @@ Node = Callable[[State], Awaitable[dict[str, Any]]]
 
 
 class Graphs:
-    """Runs plans of the cast as graphs."""
+    """Runs plans of the scripted planner as graphs."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._planner = PlannerServiceStub(channel)
@@ -45,23 +45,23 @@ class Graphs:
         self._responder = ResponderServiceStub(channel)
 
     async def run(self, script: Script) -> None:
-        planned = self._planner.Plan(requests.plan(script.words), timeout=PATIENCE_SECONDS)
+        planned = self._planner.Plan(requests.plan(script.request), timeout=TIMEOUT_SECONDS)
         tasks = [event.task async for event in planned if event.HasField("task")]
-        graph = _compiled(tasks, lambda task: self._step(task, script.words), self._answer(script.words))
+        graph = _compiled(tasks, lambda task: self._step(task, script.request), self._answer(script.request))
         await graph.ainvoke({"done": {}}, {"recursion_limit": len(tasks) + 2})
 
-    def _step(self, task: Task, words: str) -> Node:
+    def _step(self, task: Task, request: str) -> Node:
         async def step(state: State) -> dict[str, Any]:
-            chosen = await self._selector.Select(requests.select(task, words), timeout=PATIENCE_SECONDS)
+            chosen = await self._selector.Select(requests.select(task, request), timeout=TIMEOUT_SECONDS)
             call = requests.infer(task, chosen.candidates[0].model_id, state["done"])
-            reply = await self._expert.Infer(call, timeout=PATIENCE_SECONDS)
+            reply = await self._expert.Infer(call, timeout=TIMEOUT_SECONDS)
             return {"done": {task.id: reply.outputs["text"]}}
 
         return step
 
-    def _answer(self, words: str) -> Node:
+    def _answer(self, request: str) -> Node:
         async def answer(_: State) -> dict[str, Any]:
-            async for _event in self._responder.Respond(requests.respond(words), timeout=PATIENCE_SECONDS):
+            async for _event in self._responder.Respond(requests.respond(request), timeout=TIMEOUT_SECONDS):
                 pass
             return {}
 
@@ -69,7 +69,7 @@ class Graphs:
 
 
 def _compiled(tasks: Sequence[Task], step: Callable[[Task], Node], answer: Node) -> Any:
-    """The graph of a plan; whoever needs several waits for all of them."""
+    """Compiles the graph of a plan; a node with several dependencies waits for all of them."""
     graph, needed = StateGraph(State), {need for task in tasks for need in requests.needs(task)}
     for task in tasks:
         needs = [str(need) for need in requests.needs(task)]
@@ -83,7 +83,7 @@ def _compiled(tasks: Sequence[Task], step: Callable[[Task], Node], answer: Node)
 
 async def main(address: str) -> None:
     async with connect(address) as channel:
-        await attend(Graphs(channel).run)
+        await serve_runs(Graphs(channel).run)
 
 
 if __name__ == "__main__":

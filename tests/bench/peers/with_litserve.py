@@ -7,25 +7,25 @@ import litserve
 import litserve.server
 
 from tests.bench.dense.tasks import ITEMS, Dense
-from tests.bench.no_server import Nobody
-from tests.bench.peers.waiting import WAIT_SECONDS
+from tests.bench.offline_call import OfflineCall
+from tests.bench.peers.batching import WAIT_SECONDS
 
 
-class Api(litserve.LitAPI):  # type: ignore[misc]  # it is not checked
+class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve has no type hints
     def setup(self, device: str) -> None:
         self.model = Dense()
 
-    def decode_request(self, request) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # taken for a schema
+    def decode_request(self, request) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # litserve reads annotations as a schema
         return str(request["text"])
 
     def predict(self, batch: Sequence[str]) -> Sequence[str]:
-        return self.model.run(list(batch), Nobody())
+        return self.model.run(list(batch), OfflineCall())
 
     def encode_response(self, output: str) -> dict[str, str]:
         return {"text": output}
 
 
-litserve.server._MCP_AVAILABLE = False  # it takes the gateway's mcp for the older one that it knows
+litserve.server._MCP_AVAILABLE = False  # the installed mcp is newer than the version that litserve supports
 
 if __name__ == "__main__":
     api = Api(max_batch_size=ITEMS, batch_timeout=WAIT_SECONDS)

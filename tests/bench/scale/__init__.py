@@ -1,1 +1,1 @@
-"""What things cost as there is more of something: a curve each."""
+"""Cost as a function of size: tasks, models, concurrent runs, turns, bytes."""

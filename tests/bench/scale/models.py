@@ -1,4 +1,4 @@
-"""What a choice and a plan cost as the catalogue grows to ten thousand models, all for the task that is asked for."""
+"""Cost of a selection and of a plan as the catalogue grows to ten thousand models, all for the requested task."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.channel import connect
 from tests.bench.curves import Curve, Measured
-from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.load import TIMEOUT_SECONDS
 from tests.bench.local_stack import TASK
 from tests.bench.processes import Running, service
 from tests.bench.rows import Row, median
@@ -25,14 +25,21 @@ from tests.fakes import FakeExpert, card
 SIZES = (10, 100, 1_000, 10_000)
 CALLS = 300
 CHOICE, PLAN = 0.5, 0.1
-"""With which power of the models they may grow."""
-WORDS = "Summarize: one two three."
-SAYS = "A model that says in few words what a long text says in many, in English and {} other languages."
+"""Targets: exponents of growth with the number of models."""
+REQUEST = "Summarize: one two three."
+DESCRIPTION = "A model that says in few words what a long text says in many, in English and {} other languages."
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one call, in milliseconds; and what the selector holds, in MB."""
+    """Cost of one call.
+
+    Attributes:
+        choice_cpu: CPU milliseconds of the selector for a selection.
+        choice: milliseconds of a selection for its caller.
+        plan_cpu: CPU milliseconds of the planner for a plan.
+        resident: memory of the selector in MB.
+    """
 
     choice_cpu: float
     choice: float
@@ -46,7 +53,7 @@ async def rows() -> list[Measured]:
         "scale.models",
         "A request by the models in the catalogue",
         "models of one task",
-        "ms of a processor",
+        "CPU ms",
         {
             "choice": [(size, cost.choice_cpu) for size, cost in costs.items()],
             "plan": [(size, cost.plan_cpu) for size, cost in costs.items()],
@@ -56,7 +63,12 @@ async def rows() -> list[Measured]:
     last = costs[SIZES[-1]]
     many = f"{SIZES[-1]:,} models of one task"
     return [
-        Row("scale.choice_10000_ms", round(last.choice, 2), "ms", note=f"a choice among {many}, as its caller sees it"),
+        Row(
+            "scale.choice_10000_ms",
+            round(last.choice, 2),
+            "ms",
+            note=f"a selection among {many}, measured by its caller",
+        ),
         choice,
         Row(plan.id, plan.value, "", PLAN, note=plan.note),
         Row("scale.selector_10000_mb", round(last.resident), "MB", note=f"resident, {many}"),
@@ -65,45 +77,45 @@ async def rows() -> list[Measured]:
 
 
 async def _cost(size: int) -> Cost:
-    cards = [card(f"model-{number}", TASK, SAYS.format(number), likes=number) for number in range(size)]
+    cards = [card(f"model-{number}", TASK, DESCRIPTION.format(number), likes=number) for number in range(size)]
     async with FakeExpert("many", cards).serving() as address:
         with TemporaryDirectory() as home:
             async with (
                 service("services.selector", "SELECTOR", Path(home), experts=address) as selector,
                 service("services.planner", "PLANNER", Path(home), selector=selector.address) as planner,
             ):
-                return await _asked(selector, planner)
+                return await _measure(selector, planner)
 
 
-async def _asked(selector: Running, planner: Running) -> Cost:
-    async with connect(selector.address) as choosing, connect(planner.address) as planning:
-        selects, plans = SelectorServiceStub(choosing), PlannerServiceStub(planning)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            async for _ in selects.WatchCatalogue(WatchCatalogueRequest()):
-                if (await selects.Select(SELECT)).candidates:
+async def _measure(selector: Running, planner: Running) -> Cost:
+    async with connect(selector.address) as selector_channel, connect(planner.address) as planner_channel:
+        selector_stub, planner_stub = SelectorServiceStub(selector_channel), PlannerServiceStub(planner_channel)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            async for _ in selector_stub.WatchCatalogue(WatchCatalogueRequest()):
+                if (await selector_stub.Select(SELECT)).candidates:
                     break
 
         async def plan() -> None:
-            async for _ in plans.Plan(PLANNED, timeout=PATIENCE_SECONDS, wait_for_ready=True):
+            async for _ in planner_stub.Plan(PLAN_REQUEST, timeout=TIMEOUT_SECONDS, wait_for_ready=True):
                 pass
 
-        choice_cpu, choice = await _calls(lambda: selects.Select(SELECT, timeout=PATIENCE_SECONDS), selector)
+        choice_cpu, choice = await _calls(lambda: selector_stub.Select(SELECT, timeout=TIMEOUT_SECONDS), selector)
         plan_cpu, _ = await _calls(plan, planner)
         return Cost(choice_cpu, choice, plan_cpu, await selector.resident_mb())
 
 
 SELECT = SelectRequest(
-    task=Task(id=1, task=TASK, arguments={"text": Argument(value=Value(text="one two three"))}), request=WORDS
+    task=Task(id=1, task=TASK, arguments={"text": Argument(value=Value(text="one two three"))}), request=REQUEST
 )
-PLANNED = PlanRequest(conversation=[Turn(role=ROLE_USER, text=WORDS)])
+PLAN_REQUEST = PlanRequest(conversation=[Turn(role=ROLE_USER, text=REQUEST)])
 
 
 async def _calls(call: Callable[[], Awaitable[object]], process: Running) -> tuple[float, float]:
-    """Milliseconds of the process and of the caller for each of many calls, after one."""
+    """CPU milliseconds of the process per call, and median milliseconds of a call, after one for warm-up."""
     await call()
     used, taken = process.cpu_seconds(), list[float]()
     for _ in range(CALLS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await call()
-        taken.append(1000 * (time.perf_counter() - begun))
+        taken.append(1000 * (time.perf_counter() - started))
     return 1000 * (process.cpu_seconds() - used) / CALLS, median(taken)

@@ -1,19 +1,19 @@
-"""What a run costs as its plan grows to a thousand tasks, and whether many runs leave something behind."""
+"""Cost of a run as its plan grows to a thousand tasks, and memory growth over many runs."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
 from tests.bench.curves import Curve, Measured, Point
-from tests.bench.load import Client, calling, per_second, supplied
-from tests.bench.processes import Stage, staged
+from tests.bench.load import Client, connected_client, per_second, supplied_run
+from tests.bench.processes import Testbed, start_testbed
 from tests.bench.rows import Row, median
 from tests.bench.shapes import NAMED, Script
 
 SHAPES = ("chain", "wide")
 REPEATS = {1: 50, 10: 20, 100: 7, 1_000: 3}
 SLOPE = 1.5
-"""How much more a task may cost in the largest plans than in the smallest; what a run itself costs is left out."""
+"""Target: marginal cost of a task in the largest plans over that in the smallest."""
 EXPONENT = 1.1
 
 CALLERS = 64
@@ -22,21 +22,21 @@ GROWTH_MB = 10
 
 
 async def rows() -> list[Measured]:
-    """Figures of plans that grow, and of runs that add up."""
+    """Figures of plans by size, and of memory after many runs."""
     with TemporaryDirectory() as home:
-        async with staged(Path(home)) as stage, calling(stage.orchestrator.address) as client:
+        async with start_testbed(Path(home)) as testbed, connected_client(testbed.orchestrator.address) as client:
             taken = {shape: [await _taken(shape, size, client) for size in REPEATS] for shape in SHAPES}
-    curve = Curve("scale.tasks", "A run by the tasks of its plan", "tasks, each of which does nothing", "ms", taken)
+    curve = Curve("scale.tasks", "A run by the tasks of its plan", "no-op tasks", "ms", taken)
     with TemporaryDirectory() as home:
-        async with staged(Path(home)) as stage, calling(stage.orchestrator.address) as client:
-            memory = await _memory(stage, client)
+        async with start_testbed(Path(home)) as testbed, connected_client(testbed.orchestrator.address) as client:
+            memory = await _memory(testbed, client)
     each = [row for shape, points in taken.items() for row in _each(shape, points)]
     return [*each, *curve.exponents(EXPONENT), memory, curve]
 
 
 async def _taken(shape: str, size: int, client: Client) -> Point:
-    """Milliseconds of a run."""
-    request = supplied(Script(shape, size), RUN_MODE_RESULTS)
+    """Median milliseconds of a run."""
+    request = supplied_run(Script(shape, size), RUN_MODE_RESULTS)
     await client.run(request)
     return size, 1000 * median([await client.run(request) for _ in range(REPEATS[size])], digits=6)
 
@@ -44,7 +44,7 @@ async def _taken(shape: str, size: int, client: Client) -> Point:
 def _each(shape: str, points: list[Point]) -> list[Row]:
     _, (few, short), (some, middle), (many, long) = points
     more, less = (long - middle) / (many - some), (middle - short) / (some - few)
-    note = f"a task beyond {some:,} takes {more:.2f} ms, one beyond {few} {less:.2f} ms"
+    note = f"a task above {some:,} takes {more:.2f} ms, one above {few} {less:.2f} ms"
     return [
         *(
             Row(f"growth.{shape}_{size}_ms_per_task", round(ms / size, 2), "ms", note=f"{shape}, no-op tasks, {NAMED}")
@@ -54,11 +54,11 @@ def _each(shape: str, points: list[Point]) -> list[Row]:
     ]
 
 
-async def _memory(stage: Stage, client: Client) -> Row:
-    request = supplied(Script("single", 1), RUN_MODE_RESULTS)
+async def _memory(testbed: Testbed, client: Client) -> Row:
+    request = supplied_run(Script("single", 1), RUN_MODE_RESULTS)
     await per_second(lambda: client.run(request), callers=CALLERS, count=FEW_RUNS)
-    few = await stage.orchestrator.resident_mb()
+    few = await testbed.orchestrator.resident_mb()
     await per_second(lambda: client.run(request), callers=CALLERS, count=MANY_RUNS - FEW_RUNS)
-    many = await stage.orchestrator.resident_mb()
+    many = await testbed.orchestrator.resident_mb()
     note = f"runs of one task, {NAMED}; {few:.0f} MB after {FEW_RUNS:,} runs, {many:.0f} MB after {MANY_RUNS:,}"
     return Row("growth.memory_mb", round(many - few, 1), "MB", GROWTH_MB, note=note)

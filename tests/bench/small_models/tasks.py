@@ -1,4 +1,4 @@
-"""An expert for the benchmark: a BERT and a ViT, small but of a size that takes a core a while, served as any are."""
+"""Expert for the benchmark: a BERT and a ViT small enough for one core, served by the product's own loaders."""
 
 import io
 import sys
@@ -10,7 +10,7 @@ from PIL import Image
 from experts.host.handler import Media
 from experts.text.classification import text_classification
 from experts.vision.classification import image_classification
-from tests.bench.no_server import Nobody
+from tests.bench.offline_call import OfflineCall
 
 BERT, VIT = "bench/bert", "bench/vit"
 TASK_OF = {BERT: "text-classification", VIT: "image-classification"}
@@ -31,18 +31,18 @@ def picture() -> bytes:
 
 
 def full_batch_seconds(model_id: str, batches: int = 4) -> float:
-    """What a full batch takes, reading and writing included, without a server: the better half of some."""
+    """Seconds of a full batch with preparation, without a server: the mean of the faster half."""
     handler: Any = TASKS[TASK_OF[model_id]](model_id, "cpu")
-    given: dict[str, Any] = {"text": text()}
+    inputs: dict[str, Any] = {"text": text()}
     if model_id == VIT:
-        given = {"image": Media(picture(), "image/png", "gradient.png")}
+        inputs = {"image": Media(picture(), "image/png", "gradient.png")}
     taken = []
     for _ in range(batches):
-        begun = time.perf_counter()
-        items = [handler.prepare(given, {"top_k": 2}) for _ in range(ITEMS)]
-        for raw in handler.run(items, Nobody()):
+        started = time.perf_counter()
+        items = [handler.prepare(inputs, {"top_k": 2}) for _ in range(ITEMS)]
+        for raw in handler.run(items, OfflineCall()):
             handler.finish(raw)
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - started)
     return sum(sorted(taken)[: batches // 2]) / (batches // 2)
 
 

@@ -1,4 +1,4 @@
-"""Makes the models, with random weights: python -m tests.bench.sized.build FOLDER."""
+"""Writes the small models, with random weights: python -m tests.bench.small_models.build FOLDER."""
 
 import sys
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from transformers import (
     ViTImageProcessor,
 )
 
-from tests.bench.sized.tasks import BERT, SIDE, VIT
+from tests.bench.small_models.tasks import BERT, SIDE, VIT
 
 WIDTH: Mapping[str, Any] = {
     "hidden_size": 256,

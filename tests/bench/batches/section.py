@@ -1,4 +1,4 @@
-"""All figures of batches, in one run on one machine; each note says how loaded that was."""
+"""Batches: cost per item, utilization of a model, and effect on interactive runs; notes give the machine's load."""
 
 from tests.bench.batches import busy, interactive, small
 from tests.bench.rows import Row

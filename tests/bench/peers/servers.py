@@ -1,4 +1,4 @@
-"""Our host beside LitServe and Ray Serve: the same model, the same 64 callers, one server at a time."""
+"""The expert host compared with LitServe and Ray Serve: the same model, the same 64 callers, one server at a time."""
 
 import asyncio
 import os
@@ -16,44 +16,46 @@ import httpx
 
 from services.local.ports import free_address
 from tests.bench.dense.tasks import ITEMS, TASK
-from tests.bench.expert_callers import Asker, reaching
+from tests.bench.expert_callers import ExpertCaller, open_channel
 from tests.bench.host import CALLERS, ONE_CORE
 from tests.bench.load import per_second
-from tests.bench.peers.families import end, family, resident_mb
-from tests.bench.processes import Running, service, stopped
+from tests.bench.peers.process_tree import kill, process_tree, resident_mb
+from tests.bench.processes import Running, service, stop
 from tests.bench.rows import Row, gap, quantile
 
-RIVALS = {"litserve": "LitServe", "ray": "Ray Serve"}
-"""By the package that each is."""
-PLAIN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Ray keeps to itself."""
+SERVERS = {"litserve": "LitServe", "ray": "Ray Serve"}
+"""Names by package."""
+RAY_SETTINGS = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 CALLS, ROUNDS = 24 * ITEMS, 3
-RIVAL_SECONDS, STOP_SECONDS, LOOK_SECONDS = 150.0, 15.0, 0.5
+SERVER_TIMEOUT_SECONDS, STOP_SECONDS, POLL_SECONDS = 150.0, 15.0, 0.5
 
 
-class RivalError(Exception):
-    """A rival that does not serve; the message says why."""
+class ServerError(Exception):
+    """A server failed to start; the message gives the reason."""
 
 
 @dataclass
-class Served:
-    """What one server came to."""
+class ServerResult:
+    """Results of one server.
+
+    Attributes:
+        rates: calls per second of each round.
+        seconds: of each call.
+        resident: MB of all its processes under load; None if unknown.
+    """
 
     rates: list[float] = field(default_factory=list)
-    """Calls a second, round by round."""
     seconds: list[float] = field(default_factory=list)
-    """Of each call."""
     resident: float | None = None
-    """MB, of all its processes under load; None where the system does not say."""
 
-    async def load(self, ask: Callable[[], Awaitable[object]]) -> None:
-        """Another round."""
+    async def load(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Runs one round of calls."""
 
         async def timed() -> None:
-            begun = time.perf_counter()
-            await ask()
-            self.seconds.append(time.perf_counter() - begun)
+            started = time.perf_counter()
+            await call()
+            self.seconds.append(time.perf_counter() - started)
 
         self.rates.append(await per_second(timed, callers=CALLERS, count=CALLS))
 
@@ -67,47 +69,54 @@ async def rows() -> list[Row]:
     with TemporaryDirectory() as home:
         async with (
             service("tests.bench.dense", "EXPERT", Path(home), max_waiting="256") as expert,
-            reaching(expert.address) as channel,
+            open_channel(expert.address) as channel,
         ):
-            asker = Asker(channel, "dense", task=TASK)
-            await asker.in_turn(10)
-            return [row for package in RIVALS for row in await _tried(asker, expert, package)]
+            caller = ExpertCaller(channel, "dense", task=TASK)
+            await caller.run_sequentially(10)
+            return [row for package in SERVERS for row in await server_rows(caller, expert, package)]
 
 
-async def _tried(asker: Asker, expert: Running, package: str) -> list[Row]:
+async def server_rows(caller: ExpertCaller, expert: Running, package: str) -> list[Row]:
+    """Rows of the comparison with one server; gaps if it is not installed or fails.
+
+    Args:
+        caller: of the expert.
+        expert: its process.
+        package: of the other server.
+    """
     if not find_spec(package):
         return _gaps(package, f"{package} is not installed: pip install -e '.[peers]'")
     try:
-        async with asyncio.timeout(RIVAL_SECONDS):
-            return _compared(package, *await _beside(asker, expert, package))
-    except RivalError as error:
+        async with asyncio.timeout(SERVER_TIMEOUT_SECONDS):
+            return _compared(package, *await _measure(caller, expert, package))
+    except ServerError as error:
         return _gaps(package, str(error))
     except httpx.HTTPError as error:
         return _gaps(package, f"it does not answer: {error!r}")
     except TimeoutError:
-        return _gaps(package, f"it was not done after {RIVAL_SECONDS:g} s")
+        return _gaps(package, f"it did not finish within {SERVER_TIMEOUT_SECONDS:g} s")
 
 
-async def _beside(asker: Asker, expert: Running, package: str) -> tuple[Served, Served]:
-    """Ours and theirs, which take turns."""
-    ours, theirs = Served(), Served()
+async def _measure(caller: ExpertCaller, expert: Running, package: str) -> tuple[ServerResult, ServerResult]:
+    """Results of the expert host and of the other server, measured alternately."""
+    ours, theirs = ServerResult(), ServerResult()
     async with _serving(package) as (process, client):
 
-        async def ask() -> None:
+        async def call() -> None:
             (await client.post("/predict", json={"text": "a few words"})).raise_for_status()
 
-        await _until(ask, process)
+        await _wait_until_ready(call, process)
         for _ in range(ROUNDS):
-            await theirs.load(ask)
-            await ours.load(asker.ask)
+            await theirs.load(call)
+            await ours.load(caller.call)
         theirs.resident, ours.resident = resident_mb(process.pid), resident_mb(expert.pid)
     return ours, theirs
 
 
-def _compared(package: str, ours: Served, theirs: Served) -> list[Row]:
-    """Each is judged by its best round; of calls, all of them count."""
+def _compared(package: str, ours: ServerResult, theirs: ServerResult) -> list[Row]:
+    """Rows of the comparison: rates of the best rounds, latencies of all calls."""
     rate, p99, resident = _names(package)
-    name, best = RIVALS[package], max(theirs.rates)
+    name, best = SERVERS[package], max(theirs.rates)
     shared = f"{CALLERS} callers; target and reference: {name}"
     return [
         Row(
@@ -116,7 +125,7 @@ def _compared(package: str, ours: Served, theirs: Served) -> list[Row]:
             "",
             1,
             at_least=True,
-            note=f"calls/s of ours over those of {name}, {best:.1f}; {CALLERS} callers",
+            note=f"calls/s of the expert host over those of {name}, {best:.1f}; {CALLERS} callers",
         ),
         Row(p99, ours.p99_ms, "ms", theirs.p99_ms, theirs.p99_ms, f"99th percentile of all calls, {shared}"),
         _resident(resident, ours.resident, theirs.resident, f"all processes of the server after load, {shared}"),
@@ -125,7 +134,7 @@ def _compared(package: str, ours: Served, theirs: Served) -> list[Row]:
 
 def _resident(name: str, ours: float | None, theirs: float | None, note: str) -> Row:
     if ours is None or theirs is None:
-        return gap(name, "MB", None, "this system does not say what processes share")
+        return gap(name, "MB", None, "this system does not report shared memory")
     return Row(name, round(ours), "MB", round(theirs), round(theirs), note)
 
 
@@ -140,47 +149,49 @@ def _names(package: str) -> tuple[str, str, str]:
 
 @asynccontextmanager
 async def _serving(package: str) -> AsyncIterator[tuple[Process, httpx.AsyncClient]]:
-    """The rival on a free port; nothing of it is left afterwards."""
+    """Starts the other server on a free port, and stops all its processes afterwards."""
     address = free_address("127.0.0.1:0", option="")
     with TemporaryDirectory(prefix="r") as home:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", f"tests.bench.peers.with_{package}", address.rpartition(":")[2]),
-            env={**os.environ, **PLAIN, "RAY_TMPDIR": home},
+            env={**os.environ, **RAY_SETTINGS, "RAY_TMPDIR": home},
             stdout=DEVNULL,
             stderr=DEVNULL,
         )
         limits = httpx.Limits(max_connections=CALLERS)
         try:
-            async with httpx.AsyncClient(base_url=f"http://{address}", timeout=RIVAL_SECONDS, limits=limits) as client:
+            async with httpx.AsyncClient(
+                base_url=f"http://{address}", timeout=SERVER_TIMEOUT_SECONDS, limits=limits
+            ) as client:
                 yield process, client
         finally:
-            await _ended(process)
+            await _stop_tree(process)
 
 
-async def _ended(process: Process) -> None:
-    started = family(process.pid)
+async def _stop_tree(process: Process) -> None:
+    started = process_tree(process.pid)
     try:
         async with asyncio.timeout(STOP_SECONDS):
-            await stopped(process)
+            await stop(process)
     except TimeoutError:
         process.kill()
     finally:
-        end(started[1:])  # what it left behind
+        kill(started[1:])  # children that the server left running
         await process.wait()
 
 
-async def _until(ask: Callable[[], Awaitable[None]], process: Process) -> None:
-    """Waits until it answers.
+async def _wait_until_ready(call: Callable[[], Awaitable[None]], process: Process) -> None:
+    """Waits until the server answers.
 
     Raises:
-        RivalError: it has ended instead.
+        ServerError: it has exited.
     """
     while True:
         try:
-            await ask()
+            await call()
         except httpx.HTTPError as error:
             if process.returncode is not None:
-                raise RivalError(f"it ended with status {process.returncode} before it answered") from error
-            await asyncio.sleep(LOOK_SECONDS)
+                raise ServerError(f"it exited with status {process.returncode} before it answered") from error
+            await asyncio.sleep(POLL_SECONDS)
         else:
             return
