@@ -25,7 +25,7 @@ async def start_services(
 
         async def start(name: str, **addresses: str) -> Running:
             module = name if name == "gateway" else f"services.{name}"
-            own = addresses | settings.get(name, {})
+            own = {**addresses, **settings.get(name, {})}
             return await stack.enter_async_context(service(module, name.upper(), home, **own))
 
         selector = await start("selector", experts=expert)
