@@ -1,1 +1,1 @@
-"""The fault campaign: real processes, struck at random, must bring runs with known answers to the right end."""
+"""Fault injection campaign: runs with known results on real processes, which are killed and paused at random."""

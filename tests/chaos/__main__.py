@@ -1,4 +1,4 @@
-"""`make chaos`: the fault campaign; prints a tally, writes out/chaos.json, ends with status 1 if anything was wrong."""
+"""`make chaos`: runs the fault campaign, prints a tally and writes out/chaos.json; exits with 1 if a run was wrong."""
 
 import argparse
 import asyncio
@@ -19,45 +19,54 @@ SEEDS = 1_000_000
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, default=randbelow(SEEDS), help="gives the same runs and strikes again")
+    parser.add_argument(
+        "--seed", type=int, default=randbelow(SEEDS), help="reproduces runs and faults (default: random)"
+    )
     parser.add_argument("--runs", type=int, default=1_000, help="on each back end (default: 1000)")
-    parser.add_argument("--backend", choices=list(BACKENDS), action="append", help="(default: all of them)")
-    parser.add_argument("--at-once", type=int, default=16, help="runs under way at once (default: 16)")
+    parser.add_argument("--backend", choices=list(BACKENDS), action="append", help="journal database (default: all)")
+    parser.add_argument("--at-once", type=int, default=16, help="concurrent runs (default: 16)")
     return parser.parse_args()
 
 
-async def campaign(asked: argparse.Namespace, backend: str) -> Outcome:
+async def campaign(options: argparse.Namespace, backend: str) -> Outcome:
     folder = Path(mkdtemp(prefix=f"chaos-{backend}-"))
-    say(f"{backend}: {asked.runs} runs, seed {asked.seed}; logs in {folder}")
+    write(f"{backend}: {options.runs} runs, seed {options.seed}; logs in {folder}")
     async with BACKENDS[backend](folder) as store:
         outcome = await Campaign(
-            asked.seed, asked.runs, backend, store, folder, at_once=asked.at_once, told=lambda line: say(f"  {line}")
+            options.seed,
+            options.runs,
+            backend,
+            store,
+            folder,
+            concurrency=options.at_once,
+            on_progress=lambda line: write(f"  {line}"),
         ).run()
     if not outcome.complaints:
         rmtree(folder)
     return outcome
 
 
-def say(line: str) -> None:
+def write(line: str) -> None:
     print(line, flush=True)
 
 
 def show(outcome: Outcome) -> None:
-    say(f"\n{outcome.backend}, seed {outcome.seed}: {outcome.runs} runs in {outcome.seconds} s")
+    write(f"\n{outcome.backend}, seed {outcome.seed}: {outcome.runs} runs in {outcome.seconds} s")
     for name, count in sorted((+outcome.tally).items()):
-        say(f"  {name:<60} {count:>7}")
+        write(f"  {name:<60} {count:>7}")
     for complaint in outcome.complaints:
-        say(f"  WRONG {complaint.splitlines()[0]}")
+        write(f"  WRONG {complaint.splitlines()[0]}")
     if outcome.complaints:
-        say(f"  again: python -m tests.chaos --seed {outcome.seed} --runs {outcome.runs} --backend {outcome.backend}")
+        command = f"python -m tests.chaos --seed {outcome.seed} --runs {outcome.runs} --backend {outcome.backend}"
+        write(f"  to reproduce: {command}")
 
 
 def main() -> int:
     logging.setup("chaos", level="WARNING")
-    asked = arguments()
+    options = arguments()
     outcomes = []
-    for backend in asked.backend or BACKENDS:
-        outcomes.append(asyncio.run(campaign(asked, backend)))
+    for backend in options.backend or BACKENDS:
+        outcomes.append(asyncio.run(campaign(options, backend)))
         show(outcomes[-1])
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=2, sort_keys=True) + "\n")

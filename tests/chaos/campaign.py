@@ -1,4 +1,4 @@
-"""The campaign: a house of processes, runs with known answers in it, and somebody who strikes at it meanwhile."""
+"""The campaign: starts a deployment, makes runs with known results, injects faults, and checks the results."""
 
 import asyncio
 import time
@@ -18,30 +18,34 @@ from protos.hugginggpt.v1.run_pb2 import RUN_MODE_APPROVE, RunState
 from services.common.channel import dial
 from tests.chaos import final_checks, verdict
 from tests.chaos.cases import Case, cases
-from tests.chaos.client import PATIENCE_SECONDS, Client, Unsound
+from tests.chaos.client import RUN_TIMEOUT_SECONDS, Client, ProtocolViolation
 from tests.chaos.databases import Store
-from tests.chaos.deployment import LEASE_SECONDS, House, standing
-from tests.chaos.faults import against_experts, against_journal, against_orchestrators, rage
+from tests.chaos.deployment import LEASE_SECONDS, Deployment, start_deployment
+from tests.chaos.faults import expert_faults, inject_faults, journal_faults, orchestrator_faults
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
-SUPERVISED_SECONDS = 0.2
-"""How often it is looked whether a replica could not start."""
-ENOUGH = 20
-"""So many runs gone wrong say what there is to say: no more are asked for."""
+SUPERVISION_SECONDS = 0.2
+"""Interval of checking for replicas that failed to start."""
+MAX_WRONG_RUNS = 20
+"""After this number of wrong runs no further ones are started."""
 
 
 @dataclass
 class Outcome:
-    """What came of a campaign."""
+    """Result of a campaign.
+
+    Attributes:
+        tally: counts of events and faults.
+        complaints: violations found; empty if all runs were right.
+    """
 
     seed: int
     backend: str
     runs: int
     tally: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
-    """Empty: all is well."""
     seconds: float = 0.0
 
 
@@ -49,13 +53,13 @@ class Campaign:
     """One campaign.
 
     Args:
-        seed: gives the cases and the strikes.
-        runs: how many.
+        seed: determines cases and faults.
+        runs: their number.
         backend: name of the store.
-        store: the journal.
-        folder: for logs, the experts' ledger, and the events of runs that went wrong.
-        at_once: runs under way at once.
-        told: given a line of progress now and then.
+        store: database of the journal.
+        folder: for logs, the experts' ledger, and the events of wrong runs.
+        concurrency: concurrent runs.
+        on_progress: called with a line of progress every hundred runs.
     """
 
     def __init__(
@@ -66,130 +70,129 @@ class Campaign:
         store: Store,
         folder: Path,
         *,
-        at_once: int = 16,
-        told: Callable[[str], None] = lambda _: None,
+        concurrency: int = 16,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.outcome = Outcome(seed, backend, runs)
         self._cases = cases(seed, runs)
         self._store = store
         self._folder = folder
-        self._slots = asyncio.Semaphore(at_once)
-        self._told = told
+        self._slots = asyncio.Semaphore(concurrency)
+        self._on_progress = on_progress
         self._wrong = 0
         self._seen: dict[str, tuple[Case, list[RunEvent]]] = {}
 
     async def run(self) -> Outcome:
-        """Goes through with it; what is wrong stands in the outcome."""
-        begun = time.monotonic()
+        """Runs the campaign, and returns its outcome."""
+        started = time.monotonic()
         tally, complaints = self.outcome.tally, self.outcome.complaints
-        async with standing(self._cases, self._store, self._folder, tally, complaints) as house:
-            async with self._raging(house):
-                await self._all_runs(house)
-            complaints += [what async for what in final_checks.read_again(house, self._seen)]
-            complaints += [what async for what in final_checks.close((*house.standing, house.fresh))]
-        complaints += final_checks.calls(house.ledger, self._seen, tally)
-        tally.update(final_checks.dealt_out(house.ledger))
-        self.outcome.seconds = round(time.monotonic() - begun, 1)
+        async with start_deployment(self._cases, self._store, self._folder, tally, complaints) as deployment:
+            async with self._faults(deployment):
+                await self._make_runs(deployment)
+            complaints += [found async for found in final_checks.read_journal(deployment, self._seen)]
+            complaints += [found async for found in final_checks.close((*deployment.running, deployment.verifier))]
+        complaints += final_checks.calls(deployment.ledger, self._seen, tally)
+        tally.update(final_checks.injected_faults(deployment.ledger))
+        self.outcome.seconds = round(time.monotonic() - started, 1)
         return self.outcome
 
     def _random(self, name: str) -> Random:
         return Random(f"{self.outcome.seed}/{name}")
 
     @asynccontextmanager
-    async def _raging(self, house: House) -> AsyncIterator[None]:
-        """The house is struck at within the block, and whole after it."""
-        over = asyncio.Event()
+    async def _faults(self, deployment: Deployment) -> AsyncIterator[None]:
+        """Injects faults during the block; afterwards all processes run again."""
+        stop = asyncio.Event()
         random, tally = self._random, self.outcome.tally
-        struck = {
-            "orchestrators": (against_orchestrators(house.orchestrators, LEASE_SECONDS, random("replicas")), 0.6),
-            "experts": (against_experts(house.experts, random("models")), 1.5),
-            "journal": (against_journal(self._store, random("locks")), 1.5),
+        targets = {
+            "orchestrators": (orchestrator_faults(deployment.orchestrators, LEASE_SECONDS, random("replicas")), 0.6),
+            "experts": (expert_faults(deployment.experts, random("models")), 1.5),
+            "journal": (journal_faults(self._store, random("locks")), 1.5),
         }
         async with asyncio.TaskGroup() as group:
-            for name, (deeds, pause) in struck.items():
-                group.create_task(
-                    rage(deeds, random(name), tally, over, self._folder / "deeds", pause=pause), name=name
-                )
-            group.create_task(self._supervising(house, over), name="supervising")
+            for name, (faults, pause) in targets.items():
+                log = self._folder / "faults"
+                group.create_task(inject_faults(faults, random(name), tally, stop, log, pause=pause), name=name)
+            group.create_task(self._supervise(deployment, stop), name="supervisor")
             try:
                 yield
             finally:
-                over.set()
+                stop.set()
 
-    async def _supervising(self, house: House, over: asyncio.Event) -> None:
-        """Starts again what could not start because the journal was away just then."""
-        while not over.is_set():
-            for member in house.orchestrators:
-                self.outcome.tally["started once more"] += await member.revive()
-            await asyncio.sleep(SUPERVISED_SECONDS)
+    async def _supervise(self, deployment: Deployment, stop: asyncio.Event) -> None:
+        """Restarts orchestrators that could not start because the journal was unavailable."""
+        while not stop.is_set():
+            for process in deployment.orchestrators:
+                self.outcome.tally["restarted"] += await process.revive()
+            await asyncio.sleep(SUPERVISION_SECONDS)
 
-    async def _all_runs(self, house: House) -> None:
+    async def _make_runs(self, deployment: Deployment) -> None:
         async with AsyncExitStack() as stack:
-            doors = [
-                OrchestratorServiceStub(await stack.enter_async_context(dial(member.address)))
-                for member in house.orchestrators
+            replicas = [
+                OrchestratorServiceStub(await stack.enter_async_context(dial(process.address)))
+                for process in deployment.orchestrators
             ]
             async with asyncio.TaskGroup() as group:
                 for case in self._cases:
                     await self._slots.acquire()
-                    if self._wrong >= ENOUGH:
-                        self.outcome.complaints.append("enough has gone wrong: the rest was not asked for")
+                    if self._wrong >= MAX_WRONG_RUNS:
+                        self.outcome.complaints.append(f"stopped after {MAX_WRONG_RUNS} wrong runs")
                         break
-                    asked = group.create_task(self._one(case, doors), name=f"case-{case.number}")
-                    asked.add_done_callback(lambda _: self._slots.release())
+                    run = group.create_task(self._run_case(case, replicas), name=f"case-{case.number}")
+                    run.add_done_callback(lambda _: self._slots.release())
 
-    async def _one(self, case: Case, doors: "Sequence[OrchestratorServiceAsyncStub]") -> None:
-        """Asks for one run, watches it a second time, and judges what both have seen."""
+    async def _run_case(self, case: Case, replicas: "Sequence[OrchestratorServiceAsyncStub]") -> None:
+        """Makes one run, watches it with a second client, and checks the events of both."""
         random, tally = self._random(f"case {case.number}"), self.outcome.tally
-        asking = Client(doors, random, tally, leaves=0.0 if case.leaves_with_client else 0.02)
-        watching = Client(doors, random, tally, leaves=0.05)
+        owner = Client(replicas, random, tally, leave_share=0.0 if case.cancel_on_disconnect else 0.02)
+        watcher = Client(replicas, random, tally, leave_share=0.05)
 
-        async def watched() -> None:
-            await asking.reached(lambda _: True)
-            await watching.watch(asking.events[0].run_id)
+        async def watch() -> None:
+            await owner.wait_for(lambda _: True)
+            await watcher.watch(owner.events[0].run_id)
 
-        async def cancelled() -> None:
-            if case.cancels_after and await asking.reached(lambda event: event.sequence >= case.cancels_after):
-                await asking.cancel()
+        async def cancel() -> None:
+            if case.cancels_after and await owner.wait_for(lambda event: event.sequence >= case.cancels_after):
+                await owner.cancel()
 
-        async def approved() -> None:
+        async def approve() -> None:
             waits = case.mode == RUN_MODE_APPROVE
-            if waits and await asking.reached(lambda event: event.HasField("approval_requested")):
-                await asking.approve(case.plan() if case.edited else None)
+            if waits and await owner.wait_for(lambda event: event.HasField("approval_requested")):
+                await owner.approve(case.plan() if case.edited else None)
 
         wrong: list[str] = []
         try:
             async with asyncio.TaskGroup() as group:
-                for work in (asking.ask(case.spec()), watched(), cancelled(), approved()):
+                for work in (owner.run(case.spec()), watch(), cancel(), approve()):
                     group.create_task(work)
-        except* Unsound as errors:
+        except* ProtocolViolation as errors:
             wrong += map(str, _leaves(errors))
         except* TimeoutError:
-            wrong.append(f"it did not end within {PATIENCE_SECONDS:.0f} s")
+            wrong.append(f"it did not end within {RUN_TIMEOUT_SECONDS:.0f} s")
         else:
-            may_be_cancelled = bool(case.cancels_after) or (case.leaves_with_client and asking.left_run)
-            wrong += verdict.complaints(case, asking.events, may_be_cancelled=may_be_cancelled)
-            wrong += verdict.disagreements(asking.events, watching.events)
-        self._judged(case, asking, watching, wrong)
+            may_be_cancelled = bool(case.cancels_after) or (case.cancel_on_disconnect and owner.left_stream)
+            wrong += verdict.complaints(case, owner.events, may_be_cancelled=may_be_cancelled)
+            wrong += verdict.disagreements(owner.events, watcher.events)
+        self._record(case, owner, watcher, wrong)
 
-    def _judged(self, case: Case, asking: Client, watching: Client, wrong: Sequence[str]) -> None:
-        tally, events = self.outcome.tally, asking.events
+    def _record(self, case: Case, owner: Client, watcher: Client, wrong: Sequence[str]) -> None:
+        tally, events = self.outcome.tally, owner.events
         tally["runs"] += 1
         tally.update(counted(events))
         if events:
             self._seen[events[0].run_id] = (case, events)
         if wrong:
             self._wrong += 1
-            left = self._folder / f"case-{case.number}.txt"
-            told = [*wrong, "asking:", *asking.history, "watching:", *watching.history]
-            left.write_text("\n".join([repr(case), *told, *map(text_format.MessageToString, events)]), "utf-8")
-            self.outcome.complaints += [f"case {case.number} ({case.shape}): {what}; see {left}" for what in wrong]
+            file = self._folder / f"case-{case.number}.txt"
+            lines = [*wrong, "owner:", *owner.history, "watcher:", *watcher.history]
+            file.write_text("\n".join([repr(case), *lines, *map(text_format.MessageToString, events)]), "utf-8")
+            self.outcome.complaints += [f"case {case.number} ({case.shape}): {found}; see {file}" for found in wrong]
         if tally["runs"] % 100 == 0:
-            self._told(f"{tally['runs']} runs, {tally['taken over']} takeovers, {self._wrong} wrong")
+            self._on_progress(f"{tally['runs']} runs, {tally['taken over']} takeovers, {self._wrong} wrong")
 
 
 def counted(events: Sequence[RunEvent]) -> Counter[str]:
-    """What happened to one run."""
+    """Counts of the events of one run, by kind."""
     tally = Counter({"events": len(events)})
     for event in events:
         if event.HasField("taken_over"):

@@ -1,4 +1,4 @@
-"""Runs with known answers: small random graphs of a text function, and what goes wrong on the way, all from a seed."""
+"""Runs with known results: random graphs of a text function with the faults of each task, generated from a seed."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ from protos.hugginggpt.v1.task_pb2 import (
 )
 
 INPUT = "word"
-"""The run's one input."""
+"""Name of the run's only input."""
 
 _PORTS = [Port(name="text", modality=MODALITY_TEXT, required=True, many=True)]
 _OUTPUTS = [
@@ -39,34 +39,44 @@ _OUTPUTS = [
     Port(name="length", modality=MODALITY_JSON),
 ]
 SPECS = {
-    "weave": TaskSpec(name="weave", inputs=_PORTS, outputs=_OUTPUTS, determinism=DETERMINISM_EXACT),
-    "knit": TaskSpec(
-        name="knit",
+    "hash": TaskSpec(name="hash", inputs=_PORTS, outputs=_OUTPUTS, determinism=DETERMINISM_EXACT),
+    "seeded-hash": TaskSpec(
+        name="seeded-hash",
         inputs=_PORTS,
         outputs=_OUTPUTS,
         parameters=[Parameter(name="seed", json_schema='{"type":"integer"}')],
         determinism=DETERMINISM_NONE,
     ),
 }
-"""Two names for one function: what weave gave may be reused by a later run, knit is given a seed."""
+"""Two tasks with the same function: results of hash may be reused by later runs, seeded-hash is given a seed."""
 
-AGAIN = ("unavailable", "overloaded", "slow")
-"""Faults after which the same model is asked again, and a delay that is none."""
-ELSEWHERE = ("missing port", "wrong kind", "unknown port", "broken", "hang")
-"""Faults after which another model is asked."""
+RETRY_FAULTS = ("unavailable", "overloaded", "slow")
+"""Faults after which the same model is retried, and a delay that is not a fault."""
+FALLBACK_FAULTS = ("missing port", "wrong kind", "unknown port", "broken", "hang")
+"""Faults after which the next candidate is used."""
 
-MOST_AGAIN, MOST_ELSEWHERE = 2, 1
-"""Of one task, over all its attempts by all its owners: fewer than what a task can bear."""
+MAX_RETRY_FAULTS, MAX_FALLBACK_FAULTS = 2, 1
+"""Limits per task, over all attempts by all owners of the run: below the orchestrator's limits."""
 
 
-def woven(salt: str, texts: Sequence[str]) -> str:
-    """What a task gives: hardly ever the same for other inputs, or for the same in another order."""
+def digest(salt: str, texts: Sequence[str]) -> str:
+    """Output of a task: differs for different inputs, and for the same inputs in another order."""
     return hashlib.sha256("\x1f".join((salt, *texts)).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
 class Node:
-    """One task, and what befalls its attempts, first to last, whoever makes them."""
+    """One task.
+
+    Attributes:
+        id: in the plan.
+        name: one of SPECS.
+        needs: ids of its dependencies.
+        salt: input of the function.
+        key: identifies it in the experts' ledger; empty if its result may be shared among runs.
+        faults: of its attempts, in order, across all owners of the run.
+        selector_fails: the first selection fails.
+    """
 
     id: int
     name: str
@@ -74,29 +84,38 @@ class Node:
     salt: str
     key: str
     faults: tuple[str, ...]
-    shy: bool
-    """The selector fails once before it chooses."""
+    selector_fails: bool
 
     def _parameters(self, salt: str) -> str:
-        """What the expert is told; nothing but the salt where the result may be shared among runs."""
-        told: dict[str, object] = {"salt": salt}
+        """Parameters for the expert: only the salt if the result may be shared among runs."""
+        parameters: dict[str, object] = {"salt": salt}
         if self.key:
-            told |= {"faults": self.faults, "key": self.key}
-        return json.dumps(told, sort_keys=True, separators=(",", ":"))
+            parameters |= {"faults": self.faults, "key": self.key}
+        return json.dumps(parameters, sort_keys=True, separators=(",", ":"))
 
     def task(self, *, draft: bool = False) -> Task:
-        """The task as it is planned; a draft gives what nobody wants."""
+        """The task in a plan; in a draft plan its result is wrong."""
         salt = "draft" if draft else self.salt
-        given = [Argument(reference=Reference(task_id=need, output="text")) for need in self.needs]
-        if not given:
-            given = [Argument(value=Value(text=salt)), Argument(input=InputRef(name=INPUT))]
-        arguments = {"text": Argument(list=ArgumentList(items=given))}
+        items = [Argument(reference=Reference(task_id=need, output="text")) for need in self.needs]
+        if not items:
+            items = [Argument(value=Value(text=salt)), Argument(input=InputRef(name=INPUT))]
+        arguments = {"text": Argument(list=ArgumentList(items=items))}
         return Task(id=self.id, task=self.name, arguments=arguments, parameters_json=self._parameters(salt))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run to ask for."""
+    """One run with its expected results.
+
+    Attributes:
+        shape: name of the graph's shape.
+        word: value of the input.
+        supplied: the plan comes with the request; else the planner streams it.
+        stream_breaks: tasks after which each of the planner's first streams is interrupted.
+        cancels_after: sequence number of the event after which the client cancels the run; 0: never.
+        cancel_on_disconnect: the run is cancelled when the client leaves its stream.
+        edited: the plan is a draft, and the approval contains the final plan.
+    """
 
     number: int
     seed: int
@@ -104,16 +123,11 @@ class Case:
     word: str
     nodes: tuple[Node, ...]
     supplied: bool
-    """The plan comes with the run; else the planner streams it."""
-    breaks: tuple[int, ...]
-    """After how many tasks, counted from where it starts, each of the planner's first streams breaks off."""
+    stream_breaks: tuple[int, ...]
     mode: "RunMode.ValueType"
     cancels_after: int
-    """Number of the event after which the client cancels it; 0: never."""
-    leaves_with_client: bool
-    """It is cancelled when the client leaves the stream that asked for it."""
+    cancel_on_disconnect: bool
     edited: bool
-    """What is planned is a draft; its approval brings what is to run."""
 
     def spec(self) -> RunSpec:
         spec = RunSpec(
@@ -124,7 +138,7 @@ class Case:
         )
         if self.supplied:
             spec.plan.CopyFrom(self.plan(draft=self.edited))
-        if self.leaves_with_client:
+        if self.cancel_on_disconnect:
             spec.on_disconnect = ON_DISCONNECT_CANCEL
         return spec
 
@@ -133,28 +147,28 @@ class Case:
 
     @cached_property
     def outputs(self) -> Mapping[int, str]:
-        """The right text of every task."""
+        """Expected text of every task."""
         texts: dict[int, str] = {}
         for node in self.nodes:
-            given = [texts[need] for need in node.needs] or [node.salt, self.word]
-            texts[node.id] = woven(node.salt, given)
+            inputs = [texts[need] for need in node.needs] or [node.salt, self.word]
+            texts[node.id] = digest(node.salt, inputs)
         return texts
 
     @property
     def answer(self) -> str:
-        """The right words at the end."""
+        """Expected response."""
         if self.mode == RUN_MODE_RESULTS:
             return ""
         return "".join(f"Task {task_id} gave {text}. " for task_id, text in self.outputs.items())
 
 
 def case_of(request: str) -> int:
-    """The number of the case that a request is about."""
+    """Number of the case in a request's text."""
     return int(request.removeprefix("case "))
 
 
 def cases(seed: int, count: int) -> list[Case]:
-    """The same for the same seed; a case does not depend on how many there are."""
+    """Generates cases; equal seeds give equal cases, whatever their number."""
     return [_case(seed, number, Random(f"{seed}/{number}")) for number in range(1, count + 1)]
 
 
@@ -162,9 +176,11 @@ def _case(seed: int, number: int, random: Random) -> Case:
     shape = random.choices(list(_SHAPES), weights=(10, 25, 25, 20, 18, 2))[0]
     needs = _SHAPES[shape](random)
     mode = random.choices((RUN_MODE_UNSPECIFIED, RUN_MODE_RESULTS, RUN_MODE_APPROVE), weights=(60, 30, 10))[0]
-    supplied = random.random() < 0.6  # a share
-    breaks = () if supplied else tuple(random.randint(0, len(needs)) for _ in range(random.choice((0, 0, 1, 1, 2))))
-    leaves = random.random() < 0.05  # a share
+    supplied = random.random() < 0.6
+    stream_breaks = (
+        () if supplied else tuple(random.randint(0, len(needs)) for _ in range(random.choice((0, 0, 1, 1, 2))))
+    )
+    leaves = random.random() < 0.05
     return Case(
         number=number,
         seed=seed,
@@ -172,23 +188,23 @@ def _case(seed: int, number: int, random: Random) -> Case:
         word=f"word{random.randrange(8)}",
         nodes=tuple(_node(seed, number, task_id, tuple(need), random) for task_id, need in needs.items()),
         supplied=supplied,
-        breaks=breaks,
+        stream_breaks=stream_breaks,
         mode=mode,
-        edited=mode == RUN_MODE_APPROVE and random.random() < 0.5,  # a share
-        cancels_after=random.randint(1, 12) if not leaves and random.random() < 0.04 else 0,  # a share
-        leaves_with_client=leaves,
+        edited=mode == RUN_MODE_APPROVE and random.random() < 0.5,
+        cancels_after=random.randint(1, 12) if not leaves and random.random() < 0.04 else 0,
+        cancel_on_disconnect=leaves,
     )
 
 
 def _node(seed: int, number: int, task_id: int, needs: tuple[int, ...], random: Random) -> Node:
-    if not needs and random.random() < 0.15:  # a share
-        return Node(task_id, "weave", needs, f"common {random.randrange(6)}", "", (), shy=False)
-    faults = [random.choice(AGAIN) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, MOST_AGAIN)))]
-    faults += [random.choice(ELSEWHERE) for _ in range(random.choice((0, 0, 0, 0, 0, 0, MOST_ELSEWHERE)))]
+    if not needs and random.random() < 0.15:
+        return Node(task_id, "hash", needs, f"common {random.randrange(6)}", "", (), selector_fails=False)
+    faults = [random.choice(RETRY_FAULTS) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, MAX_RETRY_FAULTS)))]
+    faults += [random.choice(FALLBACK_FAULTS) for _ in range(random.choice((0, 0, 0, 0, 0, 0, MAX_FALLBACK_FAULTS)))]
     random.shuffle(faults)
     key = f"{number}-{task_id}"
     name = random.choice(list(SPECS))
-    return Node(task_id, name, needs, f"{seed} {key}", key, tuple(faults), shy=random.random() < 0.03)  # a share
+    return Node(task_id, name, needs, f"{seed} {key}", key, tuple(faults), selector_fails=random.random() < 0.03)
 
 
 Needs = dict[int, list[int]]

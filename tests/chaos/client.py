@@ -1,4 +1,4 @@
-"""A client that follows one run to its end through whichever replica answers, and trusts none of them."""
+"""Client that follows a run to its end through any replica, and checks the consistency of the event stream."""
 
 import asyncio
 import time
@@ -20,15 +20,15 @@ if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 STALL_SECONDS = 2.5
-"""Without an event for so long, another replica is asked."""
+"""After this time without an event, the client tries another replica."""
 
-PATIENCE_SECONDS = 90.0
-"""A run that has not ended by then is lost."""
+RUN_TIMEOUT_SECONDS = 90.0
+"""A run that has not ended by then counts as lost."""
 
-HASTY = 0.1
-"""How many of those who ask for a run leave before they know that it was accepted, to ask again."""
+IMPATIENT_SHARE = 0.1
+"""Share of clients that disconnect before the run's acceptance is known, and send the request again."""
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.CANCELLED,
@@ -36,99 +36,101 @@ _PASSING = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
-"""What a client may be told of a run that is well: ask again."""
+"""Status codes after which a client retries; they do not mean that the run is wrong."""
 
-_WHO = call_context.metadata()
+_METADATA = call_context.metadata()
 
 
-class Unsound(Exception):
-    """What a client was told cannot be."""
+class ProtocolViolation(Exception):
+    """A replica violated the guarantees of the event stream."""
 
 
 class Client:
-    """Asks for a run or watches it, and holds its stream to what a stream must be.
+    """Makes or watches a run, and checks its event stream.
 
     Args:
-        doors: the replicas.
-        random: which of them is asked, and when to leave.
-        tally: counts what happens.
-        leaves: how likely it leaves after an event, to watch again.
+        replicas: stubs of the orchestrators.
+        random: selects replicas and disconnects.
+        tally: counts reconnects and status codes.
+        leave_share: probability of disconnecting after an event, to watch again.
     """
 
     def __init__(
         self,
-        doors: "Sequence[OrchestratorServiceAsyncStub]",
+        replicas: "Sequence[OrchestratorServiceAsyncStub]",
         random: Random,
         tally: Counter[str],
         *,
-        leaves: float = 0.0,
+        leave_share: float = 0.0,
     ) -> None:
-        self._doors = doors
+        self._replicas = replicas
         self._random = random
         self._tally = tally
-        self._leaves = leaves
-        self._moved = asyncio.Event()
+        self._leave_share = leave_share
+        self._changed = asyncio.Event()
         self.events: list[RunEvent] = []
         self.history: list[str] = []
-        """What was asked of whom, when, and how it ended: for whoever looks into what went wrong."""
-        self.left_run = False
-        """It left a stream that asked for the run, by its own wish, before the run's end."""
+        """Calls with their times, replicas and results, for diagnosis."""
+        self.left_stream = False
+        """True if the client has left the stream of its Run call before the run's end."""
 
-    async def ask(self, spec: RunSpec) -> None:
-        """Has a run accepted, again and again with its key until it knows, and follows it to its end.
+    async def run(self, spec: RunSpec) -> None:
+        """Sends a run with its idempotency key until it is accepted, and follows it to its end.
 
         Raises:
-            Unsound: the stream breaks a promise.
+            ProtocolViolation: the event stream is inconsistent.
             TimeoutError: the run does not end.
         """
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            if self._random.random() < HASTY:
-                await self._ask_hastily(spec)
+        async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
+            if self._random.random() < IMPATIENT_SHARE:
+                await self._run_impatiently(spec)
             while not self.events:
-                self.left_run |= not await self._read(CreateRunRequest(spec=spec))
+                self.left_stream |= not await self._read(CreateRunRequest(spec=spec))
                 if not self.events:
-                    self._tally["acceptance asked again"] += 1
+                    self._tally["run sent again"] += 1
             await self._follow()
 
     async def watch(self, run_id: str) -> None:
-        """Follows a run from its first event to its last; raises what ask does."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        """Follows a run from its first event to its last; raises the errors of `run`."""
+        async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
             await self._follow(run_id)
 
-    async def reached(self, holds: Callable[[RunEvent], bool]) -> bool:
-        """Waits for an event; False: there is none, and the run has ended."""
+    async def wait_for(self, condition: Callable[[RunEvent], bool]) -> bool:
+        """Waits for an event that meets the condition; False if the run has ended without one."""
         seen = 0
         while True:
-            moved = self._moved
+            changed = self._changed
             for event in self.events[seen:]:
-                if holds(event):
+                if condition(event):
                     return True
             seen = len(self.events)
             if self.ended:
                 return False
-            await moved.wait()
+            await changed.wait()
 
     async def cancel(self) -> None:
-        """Asks for the run's end, until a replica has heard it."""
+        """Cancels the run, with retries until a replica has accepted the command."""
         request = CancelRunRequest(run_id=self.events[0].run_id)
-        await self._told(lambda door: door.CancelRun(request, timeout=STALL_SECONDS, metadata=_WHO))
+        await self._send(lambda replica: replica.CancelRun(request, timeout=STALL_SECONDS, metadata=_METADATA))
 
     async def approve(self, plan: Plan | None) -> None:
-        """Lets the waiting plan run, or another in its place, until a replica has heard it."""
+        """Approves the plan, or another one instead, with retries until a replica has accepted the command."""
         request = ApproveRunRequest(run_id=self.events[0].run_id, plan=plan)
-        await self._told(lambda door: door.ApproveRun(request, timeout=STALL_SECONDS, metadata=_WHO))
+        await self._send(lambda replica: replica.ApproveRun(request, timeout=STALL_SECONDS, metadata=_METADATA))
 
     @property
     def ended(self) -> bool:
         return bool(self.events) and self.events[-1].HasField("run_ended")
 
-    def _door(self) -> "OrchestratorServiceAsyncStub":
-        return self._random.choice(self._doors)
+    def _replica(self) -> "OrchestratorServiceAsyncStub":
+        return self._random.choice(self._replicas)
 
-    async def _ask_hastily(self, spec: RunSpec) -> None:
-        call: Any = self._door().CreateRun(CreateRunRequest(spec=spec), timeout=PATIENCE_SECONDS, metadata=_WHO)
+    async def _run_impatiently(self, spec: RunSpec) -> None:
+        call: Any = self._replica().CreateRun(
+            CreateRunRequest(spec=spec), timeout=RUN_TIMEOUT_SECONDS, metadata=_METADATA
+        )
         self._tally["left before acceptance"] += 1
-        self.left_run = True
+        self.left_stream = True
         try:
             async with asyncio.timeout(self._random.uniform(0, 0.03)):
                 await call.wait_for_connection()
@@ -137,14 +139,14 @@ class Client:
         finally:
             call.cancel()
 
-    async def _told(self, said: "Callable[[OrchestratorServiceAsyncStub], Awaitable[object]]") -> None:
+    async def _send(self, command: "Callable[[OrchestratorServiceAsyncStub], Awaitable[object]]") -> None:
         while True:
             try:
-                await said(self._door())
+                await command(self._replica())
             except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:  # it was heard before, or the run has ended
+                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:  # accepted before, or the run has ended
                     return
-                await self._passing(error)
+                await self._wait_and_retry(error)
             else:
                 return
 
@@ -156,49 +158,49 @@ class Client:
             self._tally["watched again"] += not self.ended
 
     async def _read(self, request: CreateRunRequest | WatchRunRequest) -> bool:
-        """Takes what a stream gives; whether the stream ended by itself."""
-        door = self._door()
-        method: Any = door.CreateRun if isinstance(request, CreateRunRequest) else door.WatchRun
-        call = method(request, timeout=PATIENCE_SECONDS, metadata=_WHO)
-        self._note(f"asks replica {self._doors.index(door) + 1} for what follows event {len(self.events)}")
+        """Reads a stream; returns False if the client has left it."""
+        replica = self._replica()
+        method: Any = replica.CreateRun if isinstance(request, CreateRunRequest) else replica.WatchRun
+        call = method(request, timeout=RUN_TIMEOUT_SECONDS, metadata=_METADATA)
+        self._note(f"replica {self._replicas.index(replica) + 1}: stream after event {len(self.events)}")
         try:
             while True:
                 async with asyncio.timeout(STALL_SECONDS):
                     event = await call.read()
                 if event is grpc.aio.EOF:
-                    self._note("the stream has ended")
+                    self._note("stream ended")
                     if not self.ended:
-                        raise Unsound("a stream ended well before its run did")
+                        raise ProtocolViolation("a stream ended with OK before its run")
                     return True
-                self._take(event)
-                if self._random.random() < self._leaves:
+                self._append(event)
+                if self._random.random() < self._leave_share:
                     self._tally["left a stream"] += 1
                     return False
         except TimeoutError:
-            self._tally["left a silent stream"] += 1
-            self._note("leaves a silent stream")
+            self._tally["left a stalled stream"] += 1
+            self._note("leaves a stalled stream")
             return False
         except grpc.aio.AioRpcError as error:
-            await self._passing(error)
+            await self._wait_and_retry(error)
             return True
         finally:
             call.cancel()
 
-    def _take(self, event: RunEvent) -> None:
+    def _append(self, event: RunEvent) -> None:
         if self.ended:
-            raise Unsound(f"event {event.sequence} came after the run's end")
+            raise ProtocolViolation(f"event {event.sequence} came after the run's end")
         if event.sequence != len(self.events) + 1:
-            raise Unsound(f"event {event.sequence} came after event {len(self.events)}")
+            raise ProtocolViolation(f"event {event.sequence} came after event {len(self.events)}")
         self.events.append(event)
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
-    async def _passing(self, error: grpc.aio.AioRpcError) -> None:
-        if error.code() not in _PASSING:
-            raise Unsound(f"a replica said {error.code().name}: {error.details()}") from error
-        self._tally[f"told {error.code().name}"] += 1
-        self._note(f"told {error.code().name}: {error.details()}")
+    async def _wait_and_retry(self, error: grpc.aio.AioRpcError) -> None:
+        if error.code() not in _TRANSIENT:
+            raise ProtocolViolation(f"a replica returned {error.code().name}: {error.details()}") from error
+        self._tally[f"status {error.code().name}"] += 1
+        self._note(f"status {error.code().name}: {error.details()}")
         await asyncio.sleep(self._random.uniform(0.05, 0.2))
 
-    def _note(self, what: str) -> None:
-        self.history.append(f"{time.time():.3f} {what}")
+    def _note(self, text: str) -> None:
+        self.history.append(f"{time.time():.3f} {text}")

@@ -1,4 +1,4 @@
-"""The journals of the campaign, and how each is taken away from its users for a moment."""
+"""Databases for the journal, which can be locked and disconnected from their users."""
 
 import asyncio
 import sqlite3
@@ -14,24 +14,24 @@ from tests.support import postgres
 
 
 class Store(Protocol):
-    """Where runs are kept."""
+    """A database for the journal."""
 
     setting: str
-    """What ORCHESTRATOR_JOURNAL says."""
-    connected: bool
-    """It is reached over connections, which can be cut."""
+    """Value of ORCHESTRATOR_JOURNAL."""
+    has_connections: bool
+    """Whether clients use connections that can be cut."""
 
     async def lock(self, seconds: float) -> None:
-        """Keeps everybody from writing for so long."""
+        """Blocks all writers for this time."""
 
-    async def sever(self) -> None:
-        """Cuts all connections to it."""
+    async def disconnect(self) -> None:
+        """Cuts all connections of clients."""
 
 
 class Sqlite:
-    """A file."""
+    """A journal in an SQLite file."""
 
-    connected = False
+    has_connections = False
 
     def __init__(self, folder: Path) -> None:
         self.setting = str(folder / "journal.sqlite")
@@ -39,8 +39,8 @@ class Sqlite:
     async def lock(self, seconds: float) -> None:
         await asyncio.to_thread(self._lock, seconds)
 
-    async def sever(self) -> None:
-        """There is nothing to cut."""
+    async def disconnect(self) -> None:
+        """Does nothing: SQLite has no connections."""
 
     def _lock(self, seconds: float) -> None:
         with closing(sqlite3.connect(self.setting, timeout=30, isolation_level=None)) as connection:
@@ -50,23 +50,23 @@ class Sqlite:
 
 
 class Postgresql:
-    """A database of a server."""
+    """A journal in a PostgreSQL database."""
 
-    connected = True
+    has_connections = True
 
     def __init__(self, url: str) -> None:
         self.setting = url
 
     async def lock(self, seconds: float) -> None:
-        await self._told(
+        await self._execute(
             f"BEGIN; LOCK TABLE runs.runs, runs.events IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({seconds}); ROLLBACK"
         )
 
-    async def sever(self) -> None:
+    async def disconnect(self) -> None:
         others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        await self._told(f"SELECT pg_terminate_backend(pid) {others}")
+        await self._execute(f"SELECT pg_terminate_backend(pid) {others}")
 
-    async def _told(self, commands: str) -> None:
+    async def _execute(self, commands: str) -> None:
         connection = await asyncpg.connect(self.setting)
         try:
             await connection.execute(commands)
@@ -76,13 +76,13 @@ class Postgresql:
 
 @asynccontextmanager
 async def sqlite(folder: Path) -> AsyncIterator[Store]:
-    """A journal in a file of the folder."""
+    """A journal in a file in the folder."""
     yield Sqlite(folder)
 
 
 @asynccontextmanager
-async def postgresql(folder: Path) -> AsyncIterator[Store]:  # the server has a folder of its own
-    """A journal in a database of a server that is started for it."""
+async def postgresql(folder: Path) -> AsyncIterator[Store]:  # the server has its own folder
+    """A journal in a database of a temporary server."""
     with postgres.standing() as server:
         async with postgres.fresh(server) as url:
             yield Postgresql(url)

@@ -1,4 +1,4 @@
-"""The processes of the campaign: replicas over one journal, experts, and a scripted cast in this process."""
+"""Processes of the campaign: orchestrators that share a journal, experts, and scripted services in this process."""
 
 import asyncio
 from collections import Counter
@@ -9,52 +9,58 @@ from pathlib import Path
 
 from services.local.ports import Ports
 from tests.chaos.cases import Case
-from tests.chaos.cast import cast
 from tests.chaos.databases import Store
-from tests.chaos.processes import Member
+from tests.chaos.processes import ManagedProcess
+from tests.chaos.scripted_services import serve_scripted_services
 
 LEASE_SECONDS = 1.5
 ATTEMPT_SECONDS = 1.0
 REPLICAS = 2
 EXPERTS = {"north": 2, "south": 1}
-"""How many replicas each expert has."""
+"""Number of replicas by expert."""
 
 
 @dataclass(frozen=True)
-class House:
-    """The processes, and the folder that the experts share."""
+class Deployment:
+    """Processes of the campaign.
 
-    orchestrators: Sequence[Member]
-    experts: Sequence[Member]
-    fresh: Member
-    """A replica that does not run until the end."""
+    Attributes:
+        orchestrators: targets of faults.
+        experts: targets of faults.
+        verifier: an orchestrator that is started only for the final checks.
+        ledger: folder that the experts share.
+    """
+
+    orchestrators: Sequence[ManagedProcess]
+    experts: Sequence[ManagedProcess]
+    verifier: ManagedProcess
     ledger: Path
 
     @property
-    def standing(self) -> Sequence[Member]:
+    def running(self) -> Sequence[ManagedProcess]:
         return (*self.orchestrators, *self.experts)
 
 
 @asynccontextmanager
-async def standing(
+async def start_deployment(
     cases: Sequence[Case], store: Store, folder: Path, tally: Counter[str], complaints: list[str]
-) -> AsyncIterator[House]:
-    """Starts a house; what is left of it is killed when the block exits.
+) -> AsyncIterator[Deployment]:
+    """Starts all processes, and kills them when the block exits.
 
     Args:
-        cases: what its planner knows.
-        store: its journal.
-        folder: for its logs.
-        tally: counts what goes wrong by intent.
-        complaints: told of what must not be.
+        cases: known to the scripted services.
+        store: database of the journal.
+        folder: for logs.
+        tally: counts the faults of the scripted services.
+        complaints: receives violations.
     """
     ledger = folder / "ledger"
     ledger.mkdir(parents=True)
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports())
         addresses = {name: [ports.reserve() for _ in range(count)] for name, count in EXPERTS.items()}
-        peers = await stack.enter_async_context(cast(cases, addresses, tally, complaints))
-        told = {
+        peers = await stack.enter_async_context(serve_scripted_services(cases, addresses, tally, complaints))
+        common = {
             **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items()},
             "ORCHESTRATOR_JOURNAL": store.setting,
             "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
@@ -63,25 +69,25 @@ async def standing(
             "HUGGINGGPT_HOME": str(folder),
         }
 
-        def orchestrator(name: str) -> Member:
+        def orchestrator(name: str) -> ManagedProcess:
             own = ports.reserve()
-            return Member(name, "services.orchestrator", own, {**told, "ORCHESTRATOR_LISTEN": own}, folder)
+            return ManagedProcess(name, "services.orchestrator", own, {**common, "ORCHESTRATOR_LISTEN": own}, folder)
 
-        def expert(name: str, own: str) -> Member:
+        def expert(name: str, own: str) -> ManagedProcess:
             settings = {"CHAOS_LISTEN": own, "CHAOS_LEDGER": str(ledger)}
-            return Member(name, "tests.chaos.expert", own, settings, folder)
+            return ManagedProcess(name, "tests.chaos.expert", own, settings, folder)
 
-        house = House(
+        deployment = Deployment(
             orchestrators=[orchestrator(f"orchestrator-{number}") for number in range(1, REPLICAS + 1)],
             experts=[
                 expert(f"{name}-{number}", address)
                 for name, replicas in addresses.items()
                 for number, address in enumerate(replicas, start=1)
             ],
-            fresh=orchestrator("fresh"),
+            verifier=orchestrator("verifier"),
             ledger=ledger,
         )
-        for member in (*house.standing, house.fresh):
-            stack.push_async_callback(member.kill)
-        await asyncio.gather(*(member.start() for member in house.standing))
-        yield house
+        for process in (*deployment.running, deployment.verifier):
+            stack.push_async_callback(process.kill)
+        await asyncio.gather(*(process.start() for process in deployment.running))
+        yield deployment

@@ -1,7 +1,7 @@
-"""An expert that knows one function and does what the campaign's script says: python -m tests.chaos.expert.
+"""Expert with one function, which injects the faults of the campaign's script: python -m tests.chaos.expert.
 
-Which faults have been dealt out already stands in a folder that all experts share, so that neither their deaths nor
-those of orchestrators bring a task more of them than its script has.
+Faults already injected are recorded in a folder that all experts share, so that restarts of experts or orchestrators do
+not cause more faults of a task than its script contains.
 """
 
 import asyncio
@@ -24,36 +24,35 @@ from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from services.common.errors import ModelFailed, Overloaded, Unavailable
 from services.common.server import RunningServer, run, serving
 from services.common.settings import ServiceSettings
-from tests.chaos.cases import woven
+from tests.chaos.cases import digest
 
 SLOW_SECONDS = 0.5
 CALL_SECONDS = 0.15
-"""Longest call of a task to which nothing happens."""
+"""Longest call without a fault."""
 
 
 class Settings(ServiceSettings):
-    """Environment variables start with CHAOS_."""
+    """Settings of the expert; environment variables start with CHAOS_."""
 
     model_config = SettingsConfigDict(env_prefix="CHAOS_")
 
     ledger: Path
-    """The folder that all experts share."""
+    """Folder that all experts share."""
 
 
 class Ledger:
-    """What has been dealt out, and which calls have come."""
+    """Record of injected faults and received calls, in a shared folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._calls = os.open(folder / "calls", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def called(self, key: str, seed: int) -> None:
-        os.write(
-            self._calls, f"{time.time()} {key} {seed}\n".encode()
-        )  # one write, so lines of several processes do not mix
+    def record_call(self, key: str, seed: int) -> None:
+        line = f"{time.time()} {key} {seed}\n".encode()
+        os.write(self._calls, line)  # one write, so that lines of several processes do not mix
 
     def next_fault(self, key: str, faults: Sequence[str]) -> str | None:
-        """The first fault that no call of this task has had yet."""
+        """The task's first fault that was not injected yet; None if all were."""
         for number, fault in enumerate(faults):
             try:
                 os.close(os.open(self._folder / f"{key}.{number}.{fault}", os.O_CREAT | os.O_EXCL))
@@ -64,39 +63,39 @@ class Ledger:
 
 
 class ChaosExpert(rpc.ExpertServiceServicer):
-    """Weaves texts together."""
+    """Hashes texts, with faults."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        told = json.loads(request.parameters_json)
+        parameters = json.loads(request.parameters_json)
         fault = None
-        if key := told.get("key"):
-            self._ledger.called(key, told.get("seed", 0))
-            fault = self._ledger.next_fault(key, told["faults"])
+        if key := parameters.get("key"):
+            self._ledger.record_call(key, parameters.get("seed", 0))
+            fault = self._ledger.next_fault(key, parameters["faults"])
         await asyncio.sleep(CALL_SECONDS * Random(request.parameters_json).random())
-        text = woven(told["salt"], [value.text for value in request.lists["text"].values])
+        text = digest(parameters["salt"], [value.text for value in request.lists["text"].values])
         outputs = {"text": Value(text=text), "length": Value(json=str(len(text)))}
-        return pb.InferResponse(outputs=await befallen(fault, outputs), revision=request.revision)
+        return pb.InferResponse(outputs=await apply_fault(fault, outputs), revision=request.revision)
 
     async def Progress(self, request: pb.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        """Follows nothing: its calls have no steps."""
+        """Reports nothing: calls have no intermediate progress."""
 
 
-async def befallen(fault: str | None, outputs: Mapping[str, Value]) -> Mapping[str, Value]:
-    """What the caller gets instead of the outputs.
+async def apply_fault(fault: str | None, outputs: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Applies a fault to the outputs of a call.
 
     Raises:
         ServiceError: the fault is an error.
     """
     match fault:
         case "unavailable":
-            raise Unavailable("the expert is said to be away")
+            raise Unavailable("scripted fault: expert unavailable")
         case "overloaded":
-            raise Overloaded("the expert is said to be busy", retry_after=timedelta(seconds=0.2))
+            raise Overloaded("scripted fault: expert overloaded", retry_after=timedelta(seconds=0.2))
         case "broken":
-            raise ModelFailed("the model is said to be broken")
+            raise ModelFailed("scripted fault: model failed")
         case "hang":
             await asyncio.Event().wait()
         case "slow":
@@ -112,8 +111,8 @@ async def befallen(fault: str | None, outputs: Mapping[str, Value]) -> Mapping[s
 
 @asynccontextmanager
 async def expert(settings: Settings) -> AsyncIterator[RunningServer]:
-    """The expert's server."""
-    servicer = ChaosExpert(Ledger(settings.ledger))  # type: ignore[abstract]  # nobody asks it to describe itself
+    """Serves the expert."""
+    servicer = ChaosExpert(Ledger(settings.ledger))  # type: ignore[abstract]  # Describe is not called
     register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)
     service = pb.DESCRIPTOR.services_by_name["ExpertService"]
     async with serving(register, service, listen=settings.listen) as running:

@@ -1,4 +1,4 @@
-"""Strikes at random: kills, stops, pauses, locks."""
+"""Random fault injection: kills, stops and pauses processes, locks the journal and cuts its connections."""
 
 import asyncio
 import time
@@ -8,62 +8,62 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.databases import Store
-from tests.chaos.processes import Member
+from tests.chaos.processes import ManagedProcess
 
-Deed = Callable[[], Awaitable[object]]
-Deeds = Mapping[str, tuple[int, Deed]]
-"""What can be done, and how likely each of it is."""
+Fault = Callable[[], Awaitable[object]]
+Faults = Mapping[str, tuple[int, Fault]]
+"""Functions that inject faults, with their weights, by name."""
 
 
-async def rage(
-    deeds: Deeds, random: Random, tally: Counter[str], over: asyncio.Event, log: Path, *, pause: float
+async def inject_faults(
+    faults: Faults, random: Random, tally: Counter[str], stop: asyncio.Event, log: Path, *, pause: float
 ) -> None:
-    """Does one thing after another until it is over; nothing is left half done.
+    """Injects one fault after the other until stopped; each fault is completed, including its recovery.
 
     Args:
-        deeds: one is chosen each time.
-        random: chooses.
-        tally: counts what was done.
-        over: set from outside.
-        log: told of every deed, when it begins and ends.
-        pause: mean time between two deeds, in seconds.
+        faults: to choose from.
+        random: chooses faults and pauses.
+        tally: counts faults by name.
+        stop: ends the injection when set.
+        log: file for the start and end of every fault.
+        pause: mean time between two faults, in seconds.
     """
-    names, weights = list(deeds), [weight for weight, _ in deeds.values()]
-    while not await _over_within(over, random.uniform(0.2, 1.8) * pause):
+    names, weights = list(faults), [weight for weight, _ in faults.values()]
+    while not await _is_set_within(stop, random.uniform(0.2, 1.8) * pause):
         name = random.choices(names, weights=weights)[0]
         tally[name] += 1
-        begun = time.time()
-        await deeds[name][1]()
-        with log.open("a", encoding="utf-8") as told:
-            told.write(f"{begun:.3f} to {time.time():.3f} {name}\n")
+        started = time.time()
+        await faults[name][1]()
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{started:.3f} to {time.time():.3f} {name}\n")
 
 
-def against_orchestrators(members: Sequence[Member], lease_seconds: float, random: Random) -> Deeds:
-    """What befalls the replicas; a pause outlasts the lease."""
+def orchestrator_faults(processes: Sequence[ManagedProcess], lease_seconds: float, random: Random) -> Faults:
+    """Faults of orchestrators; a pause lasts longer than the lease."""
 
     async def kill() -> None:
-        member = random.choice(members)
-        await member.kill()
+        process = random.choice(processes)
+        await process.kill()
         await asyncio.sleep(random.choice((0, 0, 1.5 * lease_seconds)))
-        await member.start(ready=False)
+        await process.start(ready=False)
 
     async def kill_all() -> None:
-        await asyncio.gather(*(member.kill() for member in members))
-        await asyncio.gather(*(member.start(ready=False) for member in members))
+        await asyncio.gather(*(process.kill() for process in processes))
+        await asyncio.gather(*(process.start(ready=False) for process in processes))
 
     async def stop() -> None:
-        member = random.choice(members)
+        process = random.choice(processes)
         if random.choice((True, False)):
-            await member.ready()
-        await member.stop()
-        await member.start(ready=False)
+            await process.ready()
+        await process.stop()
+        await process.start(ready=False)
 
     async def pause() -> None:
-        await _paused(random.choice(members), random.uniform(1.2, 2.0) * lease_seconds)
+        await _pause(random.choice(processes), random.uniform(1.2, 2.0) * lease_seconds)
 
     async def pause_and_kill() -> None:
-        paused, killed = random.sample(members, 2)
-        await asyncio.gather(_paused(paused, random.uniform(1.2, 2.0) * lease_seconds), killed.kill())
+        paused, killed = random.sample(processes, 2)
+        await asyncio.gather(_pause(paused, random.uniform(1.2, 2.0) * lease_seconds), killed.kill())
         await killed.start(ready=False)
 
     return {
@@ -75,41 +75,41 @@ def against_orchestrators(members: Sequence[Member], lease_seconds: float, rando
     }
 
 
-def against_experts(members: Sequence[Member], random: Random) -> Deeds:
-    """What befalls the experts."""
+def expert_faults(processes: Sequence[ManagedProcess], random: Random) -> Faults:
+    """Faults of experts."""
 
     async def kill() -> None:
-        member = random.choice(members)
-        await member.kill()
+        process = random.choice(processes)
+        await process.kill()
         await asyncio.sleep(random.uniform(0, 1))
-        await member.start(ready=False)
+        await process.start(ready=False)
 
     async def pause() -> None:
-        await _paused(random.choice(members), random.uniform(0.2, 1.5))
+        await _pause(random.choice(processes), random.uniform(0.2, 1.5))
 
     return {"expert killed": (3, kill), "expert paused": (1, pause)}
 
 
-def against_journal(store: Store, random: Random) -> Deeds:
-    """What befalls the journal."""
+def journal_faults(store: Store, random: Random) -> Faults:
+    """Faults of the journal's database."""
 
     async def lock() -> None:
         await store.lock(random.uniform(0.05, 0.5))
 
-    return {"journal locked": (3, lock), "journal's connections cut": (store.connected, store.sever)}
+    return {"journal locked": (3, lock), "journal connections cut": (store.has_connections, store.disconnect)}
 
 
-async def _paused(member: Member, seconds: float) -> None:
-    member.pause()
+async def _pause(process: ManagedProcess, seconds: float) -> None:
+    process.pause()
     try:
         await asyncio.sleep(seconds)
     finally:
-        member.resume()
+        process.resume()
 
 
-async def _over_within(over: asyncio.Event, seconds: float) -> bool:
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
-            return await over.wait()
+            return await event.wait()
     except TimeoutError:
         return False

@@ -1,4 +1,4 @@
-"""What is looked at once all runs have ended: the journal, through a replica that has seen nothing, and the traces."""
+"""Checks after all runs have ended: the journal as a new replica reads it, the processes' logs, the experts' calls."""
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from services.common import call_context
 from services.common.channel import connect
 from tests.chaos import verdict
 from tests.chaos.cases import Case
-from tests.chaos.client import Client, Unsound
-from tests.chaos.deployment import House
-from tests.chaos.processes import Member
+from tests.chaos.client import Client, ProtocolViolation
+from tests.chaos.deployment import Deployment
+from tests.chaos.processes import ManagedProcess
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -24,48 +24,48 @@ if TYPE_CHECKING:  # this name exists for type checkers only
 PAGE = 500
 
 Seen = Mapping[str, tuple[Case, Sequence[RunEvent]]]
-"""By id of the run: what was asked for, and all that a watcher saw of it."""
+"""Cases and the events that a client received, by run id."""
 
 
-async def read_again(house: House, seen: Seen) -> AsyncIterator[str]:
-    """Starts a fresh replica and tells where the journal does not agree with what was seen."""
-    await house.fresh.start()
-    async with connect(house.fresh.address) as channel:
+async def read_journal(deployment: Deployment, seen: Seen) -> AsyncIterator[str]:
+    """Starts a new replica, and yields differences between the journal and the received events."""
+    await deployment.verifier.start()
+    async with connect(deployment.verifier.address) as channel:
         stub = OrchestratorServiceStub(channel)
         listed = [run async for run in _listed(stub)]
         if missing := seen.keys() - {run.run_id for run in listed}:
-            yield f"the journal has lost runs {sorted(missing)}"
+            yield f"runs missing in the journal: {sorted(missing)}"
         for run in listed:
             if run.run_id not in seen:
-                yield f"the journal has run {run.run_id}, {run.spec.request}, of which nobody was told"
+                yield f"the journal has run {run.run_id}, {run.spec.request}, which no client knows"
                 continue
             case, events = seen[run.run_id]
-            for what in await _differences(stub, run, events):
-                yield f"case {case.number}: {what}"
+            for difference in await _differences(stub, run, events):
+                yield f"case {case.number}: {difference}"
 
 
-async def close(members: Sequence[Member]) -> AsyncIterator[str]:
-    """Ends processes as a deployment does; tells of those that do not end, or ended before, and of their logs."""
-    for member in members:
-        if member.died:
-            yield f"{member.name} ended though nobody ended it"
+async def close(processes: Sequence[ManagedProcess]) -> AsyncIterator[str]:
+    """Stops processes with SIGTERM; yields unexpected exits, processes that do not stop, and errors in logs."""
+    for process in processes:
+        if process.exited_unexpectedly:
+            yield f"{process.name} exited unexpectedly"
         try:
-            await member.stop()
+            await process.stop()
         except TimeoutError:
-            yield f"{member.name} does not end after SIGTERM"
-        for error in member.errors():
+            yield f"{process.name} does not exit after SIGTERM"
+        for error in process.errors():
             yield error
 
 
-def dealt_out(ledger: Path) -> Counter[str]:
-    """What the experts have done wrong."""
-    return Counter(f"dealt out: {dealt.name.split('.')[2]}" for dealt in ledger.glob("*.*.*"))
+def injected_faults(ledger: Path) -> Counter[str]:
+    """Counts of faults that the experts have injected."""
+    return Counter(f"injected: {file.name.split('.')[2]}" for file in ledger.glob("*.*.*"))
 
 
 def calls(ledger: Path, seen: Seen, tally: Counter[str]) -> list[str]:
-    """Counts the calls that came to experts; tells of tasks that were given two seeds.
+    """Counts the calls that experts received, and returns tasks that were called with different seeds.
 
-    Calls may come after their task's end: of a replica or to an expert that was paused, and did not know of it.
+    Calls may arrive after their task's end, from a paused replica or at a paused expert.
     """
     ended = {
         f"{case.number}-{event.task_id}": event.time.ToNanoseconds() / 1e9
@@ -78,20 +78,20 @@ def calls(ledger: Path, seen: Seen, tally: Counter[str]) -> list[str]:
         came, key, seed = line.split()
         seeds[key].add(seed)
         tally["calls"] += 1
-        tally["calls too late to be of use"] += float(came) > ended.get(key, float("inf"))
-    return [f"task {key} was given seeds {sorted(given)}" for key, given in seeds.items() if len(given) > 1]
+        tally["calls after the task's end"] += float(came) > ended.get(key, float("inf"))
+    return [f"task {key} was called with seeds {sorted(used)}" for key, used in seeds.items() if len(used) > 1]
 
 
 async def _differences(stub: "OrchestratorServiceAsyncStub", brief: Run, events: Sequence[RunEvent]) -> list[str]:
     if not verdict.has_ended(events):
-        return []  # told where it was followed
+        return []  # the client has reported it
     run = await stub.GetRun(GetRunRequest(run_id=brief.run_id), timeout=10, metadata=call_context.metadata())
     again = Client([stub], Random(0), Counter())
     try:
         await again.watch(run.run_id)
-    except (Unsound, TimeoutError) as error:
-        return [f"watched again at the end: {error}"]
-    return [*verdict.misread(events, brief, run), *verdict.disagreements(events, again.events)]
+    except (ProtocolViolation, TimeoutError) as error:
+        return [f"final watch: {error}"]
+    return [*verdict.journal_differences(events, brief, run), *verdict.disagreements(events, again.events)]
 
 
 async def _listed(stub: "OrchestratorServiceAsyncStub") -> AsyncIterator[Run]:

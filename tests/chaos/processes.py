@@ -1,4 +1,4 @@
-"""The campaign's processes: each has a name and an address for all its lives, and a log that is read at the end."""
+"""Processes that are killed, paused and restarted at the same address, with one log each."""
 
 import asyncio
 import json
@@ -13,34 +13,33 @@ from services.local.supervisor import environment, until_serving
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
-"""How long a process may take to end after SIGTERM."""
+"""Time that a process may take to exit after SIGTERM."""
 CANNOT_RUN = 1
-"""The exit status of a service that could not start, and says so."""
+"""Exit status of a service that could not start."""
 
 
-class Member:
-    """One process over all its lives.
+class ManagedProcess:
+    """A process that can be restarted.
 
     Args:
-        name: of its log.
-        module: what it runs.
-        address: host:port where it answers.
-        settings: its environment, over this process's own.
-        logs: the folder of its log.
+        name: of its log file.
+        module: run with `python -m`.
+        address: host:port of its gRPC server.
+        settings: environment variables, in addition to those of this process.
+        logs: folder of its log file.
     """
 
     def __init__(self, name: str, module: str, address: str, settings: Mapping[str, str], logs: Path) -> None:
         self.name = name
         self.address = address
-        self.lives = 0
         self.log = logs / f"{name}.log"
         self.statuses: list[int] = []
-        """Exit statuses of lives that ended when nobody had killed them."""
+        """Exit statuses after `stop`."""
         self._module = module
         self._settings = {"GRPC_VERBOSITY": "NONE", "LOG_LEVEL": "WARNING", **settings}
         self._process: Process | None = None
         self._served = False
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def pid(self) -> int:
@@ -48,13 +47,13 @@ class Member:
         return self._process.pid
 
     @property
-    def died(self) -> bool:
-        """It has ended though nobody ended it."""
+    def exited_unexpectedly(self) -> bool:
+        """Whether it has exited without `kill` or `stop`."""
         return self._process is not None and self._process.returncode is not None
 
     async def start(self, *, ready: bool = True) -> None:
-        """Begins a life; with ready, waits until it serves."""
-        async with self._turn:
+        """Starts the process; with ready, waits until it serves."""
+        async with self._lock:
             await self._start()
         if ready:
             await self.ready()
@@ -66,21 +65,20 @@ class Member:
         self._served = True
 
     async def revive(self) -> bool:
-        """Does a supervisor's work: begins another life if the last could not start."""
-        async with self._turn:
-            could_not = self._process is not None and self._process.returncode == CANNOT_RUN
-            if could_not:
+        """Restarts the process if it could not start; returns whether it did so."""
+        async with self._lock:
+            failed = self._process is not None and self._process.returncode == CANNOT_RUN
+            if failed:
                 await self._end()
                 await self._start()
-        return could_not
+        return failed
 
     async def _start(self) -> None:
-        self.lives += 1
         self._served = False
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "services.local.parent_watch", self._module),
-                stdin=PIPE,  # if we are killed, it ends
+                stdin=PIPE,  # closed when this process ends, which ends the child
                 stdout=log,
                 stderr=log,
                 env=environment(self._settings),
@@ -92,32 +90,32 @@ class Member:
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def ask_to_stop(self) -> None:
+    def terminate(self) -> None:
         self._signal(signal.SIGTERM)
 
     async def kill(self) -> None:
-        """Ends a life at once."""
-        async with self._turn:
+        """Kills the process."""
+        async with self._lock:
             await self._end()
 
     async def stop(self) -> None:
-        """Ends a life as a deployment does.
+        """Stops the process with SIGTERM, as Kubernetes does.
 
         Raises:
-            TimeoutError: it does not end.
+            TimeoutError: it does not exit.
         """
-        async with self._turn:
+        async with self._lock:
             if process := self._process:
-                self.ask_to_stop()
+                self.terminate()
                 async with asyncio.timeout(STOP_SECONDS):
                     status = await process.wait()
-                if status != -signal.SIGTERM or self._served:  # else it had not come so far as to hear signals
+                if status != -signal.SIGTERM or self._served:  # else it had no signal handler yet
                     self.statuses.append(status)
                 await self._end()
 
     def errors(self) -> Iterator[str]:
-        """What its log has that nobody expects: errors, tracebacks, lines that are no JSON, ends of its own accord."""
-        yield from (f"{self.name} ended with status {status}" for status in self.statuses if status)
+        """Exit statuses other than 0, and unexpected log entries: errors, tracebacks, lines that are not JSON."""
+        yield from (f"{self.name} exited with status {status}" for status in self.statuses if status)
         for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
             if complaint := _complaint(line):
                 yield f"{self.name}: {complaint}"
@@ -127,7 +125,7 @@ class Member:
             if process.returncode is None:
                 process.kill()
             await process.wait()
-            _unleash(process)
+            _close_stdin(process)
             self._process = None
 
     def _signal(self, number: signal.Signals) -> None:
@@ -135,20 +133,20 @@ class Member:
             self._process.send_signal(number)
 
 
-def _unleash(process: Process) -> None:
+def _close_stdin(process: Process) -> None:
     if process.stdin:
         process.stdin.close()
 
 
 def _complaint(line: str) -> str:
     try:
-        said: dict[str, Any] = json.loads(line)
+        entry: dict[str, Any] = json.loads(line)
     except ValueError:
         return line
-    if "ExecuteBatchError" in str(said.get("event")):
-        return ""  # gRPC's own: whoever had called was killed before the reply could be sent
-    if said.get("event") == "cannot run" and "does not answer" in str(said.get("error")):
-        return ""  # the journal's connections were cut while it started: its supervisor starts it again
-    if said.get("level") in {"error", "critical"} or "exception" in said:
-        return "\n".join(str(said[key]) for key in ("event", "error", "exception") if key in said)
+    if "ExecuteBatchError" in str(entry.get("event")):
+        return ""  # logged by gRPC: the caller was killed before the reply was sent
+    if entry.get("event") == "cannot run" and "does not answer" in str(entry.get("error")):
+        return ""  # the journal's connections were cut during the start: the supervisor restarts it
+    if entry.get("level") in {"error", "critical"} or "exception" in entry:
+        return "\n".join(str(entry[key]) for key in ("event", "error", "exception") if key in entry)
     return ""

@@ -1,4 +1,4 @@
-"""What must hold of a run that has ended, whatever happened on the way."""
+"""Invariants of the events, results and journal of a run that has ended, whatever faults occurred."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,12 +19,12 @@ _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 
 
 def complaints(case: Case, events: Sequence[RunEvent], *, may_be_cancelled: bool) -> Iterator[str]:
-    """What is wrong with a run's events, told by what the case knows.
+    """Violations in the events of a run.
 
     Args:
-        case: what was asked for.
+        case: the run with its expected results.
         events: all of them, in order.
-        may_be_cancelled: somebody asked for its end, or left a stream that was its life.
+        may_be_cancelled: the client cancelled the run, or left a stream that cancels it.
     """
     yield from _order(events)
     yield from _tasks(events)
@@ -33,60 +33,60 @@ def complaints(case: Case, events: Sequence[RunEvent], *, may_be_cancelled: bool
     if state != RUN_STATE_COMPLETED and not cancelled:
         failure = events[-1].run_ended.failure
         yield f"it ended {RunState.Name(state)}: {failure.reason}, {failure.message}"
-    yield from _results(case, events, whole=not cancelled)
+    yield from _results(case, events, complete=not cancelled)
     answer = "".join(event.answer_chunk.text for event in events)
     if not (case.answer.startswith(answer) if cancelled else answer == case.answer):
         yield f"its answer is {answer!r}, not {case.answer!r}"
 
 
 def disagreements(events: Sequence[RunEvent], others: Sequence[RunEvent]) -> Iterator[str]:
-    """Where two watchers of one run have not seen the same."""
+    """Differences between the events that two clients received of one run."""
     if len(events) != len(others):
-        yield f"one watcher saw {len(events)} events, another {len(others)}"
+        yield f"one client received {len(events)} events, another {len(others)}"
     for one, other in zip(events, others, strict=False):
         if one != other:
-            yield f"two watchers saw different events {one.sequence}: {one} and {other}"
+            yield f"two clients received different events {one.sequence}: {one} and {other}"
             return
 
 
 def has_ended(events: Sequence[RunEvent]) -> bool:
-    """Whether a run's end was seen."""
+    """Whether the run's end was received."""
     return bool(events) and events[-1].HasField("run_ended")
 
 
-def misread(events: Sequence[RunEvent], brief: Run, run: Run) -> Iterator[str]:
-    """Where the journal, read at the end, does not agree with what was seen.
+def journal_differences(events: Sequence[RunEvent], brief: Run, run: Run) -> Iterator[str]:
+    """Differences between the journal and the received events.
 
     Args:
-        events: what was seen, to the run's end.
-        brief: the run as List has it.
-        run: the run as Get has it.
+        events: received by a client, to the run's end.
+        brief: the run from List.
+        run: the run from Get.
     """
-    for read in (brief, run):
-        if read.last_sequence != len(events):
-            yield f"the journal has {read.last_sequence} events, {len(events)} were seen"
-        if read.state != events[-1].run_ended.state:
-            yield f"the journal has it {RunState.Name(read.state)}"
+    for stored in (brief, run):
+        if stored.last_sequence != len(events):
+            yield f"the journal has {stored.last_sequence} events, the client received {len(events)}"
+        if stored.state != events[-1].run_ended.state:
+            yield f"the journal has the state {RunState.Name(stored.state)}"
     ends = {event.task_id: event.task_ended.result for event in events if event.HasField("task_ended")}
-    kept = {status.task.id: status.result for status in run.tasks}
-    if any(kept.get(task_id) != result for task_id, result in ends.items()):
-        yield "the journal has other results"
+    results = {status.task.id: status.result for status in run.tasks}
+    if any(results.get(task_id) != result for task_id, result in ends.items()):
+        yield "the journal has different results"
     if run.answer != "".join(event.answer_chunk.text for event in events):
-        yield "the journal has another answer"
+        yield "the journal has a different answer"
 
 
 def _order(events: Sequence[RunEvent]) -> Iterator[str]:
     if [event.sequence for event in events] != list(range(1, len(events) + 1)):
         yield "its events are not numbered from 1 without gaps"
     if len({event.run_id for event in events}) != 1:
-        yield "its events are of several runs"
+        yield "its events belong to several runs"
     kinds = [event.WhichOneof("event") for event in events]
     if kinds[0] != "run_accepted" or kinds.count("run_accepted") != 1:
-        yield "it was not accepted once, at its beginning"
+        yield "run_accepted is not its first event, or occurs twice"
     if kinds[-1] != "run_ended" or kinds.count("run_ended") != 1:
-        yield "it did not end once, at its end"
+        yield "run_ended is not its last event, or occurs twice"
     if kinds.count("plan_completed") > 1 + kinds.count("replanning"):
-        yield "its plan was completed twice"
+        yield "plan_completed occurs twice"
 
 
 def _tasks(events: Sequence[RunEvent]) -> Iterator[str]:
@@ -100,20 +100,20 @@ def _tasks(events: Sequence[RunEvent]) -> Iterator[str]:
                 yield f"task {task_id} was planned twice"
             planned.add(task_id)
         elif task_id and task_id not in planned:
-            yield f"task {task_id} was not planned when event {event.sequence} came"
+            yield f"task {task_id} was not planned before event {event.sequence}"
         elif task_id in ended:
-            yield f"task {task_id} had ended when event {event.sequence}, {event.WhichOneof('event')}, came"
+            yield f"task {task_id} had ended before event {event.sequence}, {event.WhichOneof('event')}"
         if event.HasField("task_ended"):
             ended.add(task_id)
         if event.HasField("task_started"):
             if (task_id, event.attempt) in attempts:
-                yield f"attempt {event.attempt} of task {task_id} began twice"
+                yield f"attempt {event.attempt} of task {task_id} started twice"
             attempts.add((task_id, event.attempt))
     if missing := planned - ended:
-        yield f"tasks {sorted(missing)} never ended"
+        yield f"tasks {sorted(missing)} did not end"
 
 
-def _results(case: Case, events: Sequence[RunEvent], *, whole: bool) -> Iterator[str]:
+def _results(case: Case, events: Sequence[RunEvent], *, complete: bool) -> Iterator[str]:
     seen = set()
     for event in events:
         if not event.HasField("task_ended"):
@@ -123,8 +123,8 @@ def _results(case: Case, events: Sequence[RunEvent], *, whole: bool) -> Iterator
         if state in _GOOD:
             if result.outputs["text"].text != case.outputs.get(event.task_id):
                 yield f"task {event.task_id} gave {result.outputs['text']}, not {case.outputs.get(event.task_id)}"
-        elif whole or state != TASK_STATE_CANCELLED:
+        elif complete or state != TASK_STATE_CANCELLED:
             why = f"{result.failure.reason}, {result.failure.message}"
             yield f"task {event.task_id} ended {TaskState.Name(state)}: {why}"
-    if whole and seen != case.outputs.keys():
-        yield f"tasks {sorted(seen ^ case.outputs.keys())} are missing or too many"
+    if complete and seen != case.outputs.keys():
+        yield f"tasks {sorted(seen ^ case.outputs.keys())} are missing or unexpected"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from services.common.channel import dial
 from services.local.ports import Ports
-from tests.chaos.processes import Member
+from tests.chaos.processes import ManagedProcess
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # this name exists for type checkers only
 class Replica:
     """One of them, and a way to ask it."""
 
-    process: Member
+    process: ManagedProcess
     stub: "OrchestratorServiceAsyncStub"
 
 
@@ -50,7 +50,7 @@ async def replicas(
         for number in range(1, count + 1):
             own = ports.reserve()
             settings = {**told, "ORCHESTRATOR_LISTEN": own}
-            process = Member(f"orchestrator-{number}", "services.orchestrator", own, settings, folder)
+            process = ManagedProcess(f"orchestrator-{number}", "services.orchestrator", own, settings, folder)
             stack.push_async_callback(process.kill)
             await process.start(ready=ready)
             standing.append(Replica(process, OrchestratorServiceStub(await stack.enter_async_context(dial(own)))))

@@ -1,4 +1,4 @@
-"""The campaign's judge: it passes what is right, and finds each thing that may not be."""
+"""Invariants of the fault campaign: right runs pass, and each violation is found."""
 
 from collections.abc import Callable
 
@@ -28,19 +28,21 @@ from protos.hugginggpt.v1.run_pb2 import (
     TaskStatus,
 )
 from tests.chaos import verdict
-from tests.chaos.cases import MOST_AGAIN, MOST_ELSEWHERE, Case, Node, cases
+from tests.chaos.cases import MAX_FALLBACK_FAULTS, MAX_RETRY_FAULTS, Case, Node, cases
 
 CASE = Case(
     number=1,
     seed=1,
     shape="chain",
     word="word",
-    nodes=tuple(Node(n, "weave", (n - 1,) if n > 1 else (), f"salt {n}", f"1-{n}", (), shy=False) for n in (1, 2)),
+    nodes=tuple(
+        Node(n, "hash", (n - 1,) if n > 1 else (), f"salt {n}", f"1-{n}", (), selector_fails=False) for n in (1, 2)
+    ),
     supplied=True,
-    breaks=(),
+    stream_breaks=(),
     mode=0,  # type: ignore[arg-type]  # unspecified
     cancels_after=0,
-    leaves_with_client=False,
+    cancel_on_disconnect=False,
     edited=False,
 )
 Events = list[RunEvent]
@@ -73,153 +75,176 @@ def numbered(events: Events) -> Events:
     return events
 
 
-def judged(events: Events, *, may_be_cancelled: bool = False) -> str:
+def violations(events: Events, *, may_be_cancelled: bool = False) -> str:
     return "; ".join(verdict.complaints(CASE, events, may_be_cancelled=may_be_cancelled))
 
 
-def test_what_is_right_passes() -> None:
-    assert judged(good()) == ""
+def test_right_run_has_no_violations() -> None:
+    assert violations(good()) == ""
     assert list(verdict.disagreements(good(), good())) == []
 
 
-def without_the_fifth(events: Events) -> None:
+def remove_event(events: Events) -> None:
     del events[4]
 
 
-def with_one_twice(events: Events) -> None:
+def repeat_event(events: Events) -> None:
     events.insert(5, events[4])
 
 
-def of_another_run(events: Events) -> None:
+def change_run_id(events: Events) -> None:
     events[3].run_id = "run_2"
 
 
-def begun_again(events: Events) -> None:
+def restart_ended_task(events: Events) -> None:
     events.insert(6, RunEvent(task_id=1, attempt=2, task_started=TaskStarted()))
 
 
-def ended_again(events: Events) -> None:
+def end_task_twice(events: Events) -> None:
     events.insert(6, ended(1))
 
 
-def planned_again(events: Events) -> None:
+def plan_task_twice(events: Events) -> None:
     events.insert(4, RunEvent(task_id=1, task_planned=TaskPlanned()))
 
 
-def the_same_attempt_again(events: Events) -> None:
+def start_attempt_twice(events: Events) -> None:
     events.insert(5, RunEvent(task_id=1, attempt=1, task_started=TaskStarted()))
 
 
-def never_ended(events: Events) -> None:
+def omit_task_end(events: Events) -> None:
     del events[7]
 
 
-def wrong_text(events: Events) -> None:
+def change_result(events: Events) -> None:
     events[5].task_ended.result.outputs["text"].text = "something else"
 
 
-def a_task_failed(events: Events) -> None:
+def fail_task(events: Events) -> None:
     events[5].task_ended.state = TASK_STATE_FAILED
 
 
-def a_task_too_many(events: Events) -> None:
+def add_task(events: Events) -> None:
     events.insert(3, RunEvent(task_id=3, task_planned=TaskPlanned()))
     events.insert(4, ended(3, "more"))
 
 
-def the_run_failed(events: Events) -> None:
+def fail_run(events: Events) -> None:
     events[-1].run_ended.state = RUN_STATE_FAILED
 
 
-def the_run_was_cancelled(events: Events) -> None:
+def cancel_run(events: Events) -> None:
     events[-1].run_ended.state = RUN_STATE_CANCELLED
 
 
-def ended_twice(events: Events) -> None:
+def end_run_twice(events: Events) -> None:
     events.append(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
 
 
-def accepted_twice(events: Events) -> None:
+def accept_run_twice(events: Events) -> None:
     events.insert(1, RunEvent(run_accepted=RunAccepted()))
 
 
-def plan_completed_twice(events: Events) -> None:
+def complete_plan_twice(events: Events) -> None:
     events.insert(4, RunEvent(plan_completed=PlanCompleted()))
 
 
-def words_twice(events: Events) -> None:
+def extend_answer(events: Events) -> None:
     events.insert(8, RunEvent(answer_chunk=AnswerChunk(text="Task")))
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("change", "message"),
     [
-        (begun_again, "had ended when event 7, task_started"),
-        (ended_again, "had ended when event 7, task_ended"),
-        (planned_again, "planned twice"),
-        (the_same_attempt_again, "attempt 1 of task 1 began twice"),
-        (never_ended, "tasks [2] never ended"),
-        (wrong_text, "gave text"),
-        (a_task_failed, "ended TASK_STATE_FAILED"),
-        (a_task_too_many, "tasks [3] are missing or too many"),
-        (the_run_failed, "it ended RUN_STATE_FAILED"),
-        (the_run_was_cancelled, "it ended RUN_STATE_CANCELLED"),
-        (ended_twice, "did not end once"),
-        (accepted_twice, "not accepted once"),
-        (plan_completed_twice, "completed twice"),
-        (words_twice, "its answer is"),
+        (restart_ended_task, "had ended before event 7, task_started"),
+        (end_task_twice, "had ended before event 7, task_ended"),
+        (plan_task_twice, "planned twice"),
+        (start_attempt_twice, "attempt 1 of task 1 started twice"),
+        (omit_task_end, "tasks [2] did not end"),
+        (change_result, "gave text"),
+        (fail_task, "ended TASK_STATE_FAILED"),
+        (add_task, "tasks [3] are missing or unexpected"),
+        (fail_run, "it ended RUN_STATE_FAILED"),
+        (cancel_run, "it ended RUN_STATE_CANCELLED"),
+        (end_run_twice, "run_ended is not its last event, or occurs twice"),
+        (accept_run_twice, "run_accepted is not its first event, or occurs twice"),
+        (complete_plan_twice, "plan_completed occurs twice"),
+        (extend_answer, "its answer is"),
     ],
 )
-def test_what_is_wrong_is_found(spoil: Callable[[Events], None], says: str) -> None:
+def test_violation_is_found(change: Callable[[Events], None], message: str) -> None:
     events = good()
-    spoil(events)
-    assert says in judged(numbered(events))
+    change(events)
+    assert message in violations(numbered(events))
 
 
-@pytest.mark.parametrize("spoil", [without_the_fifth, with_one_twice, of_another_run])
-def test_gaps_repeats_and_strangers_among_the_events_are_found(spoil: Callable[[Events], None]) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(remove_event, "not numbered"), (repeat_event, "not numbered"), (change_run_id, "belong to several runs")],
+)
+def test_missing_repeated_and_foreign_events_are_found(change: Callable[[Events], None], message: str) -> None:
     events = good()
-    spoil(events)
-    assert "its events are" in judged(events)
+    change(events)
+    assert message in violations(events)
 
 
-def test_a_run_that_somebody_cancelled_may_lack_results_but_have_no_wrong_ones() -> None:
+def test_cancelled_run_may_lack_results_but_not_have_wrong_ones() -> None:
     events = good()
-    the_run_was_cancelled(events)
+    cancel_run(events)
     events[7].task_ended.state = TASK_STATE_CANCELLED
     events[7].task_ended.result.ClearField("outputs")
     del events[8]
-    assert judged(numbered(events), may_be_cancelled=True) == ""
-    wrong_text(events)
-    assert "gave text" in judged(events, may_be_cancelled=True)
+    assert violations(numbered(events), may_be_cancelled=True) == ""
+    change_result(events)
+    assert "gave text" in violations(events, may_be_cancelled=True)
 
 
-def test_watchers_that_saw_different_things_are_found() -> None:
+def test_differences_between_clients_are_found() -> None:
     other = good()
     other[4].attempt = 2
     assert "different events 5" in "".join(verdict.disagreements(good(), other))
     assert "10 events, another 9" in "".join(verdict.disagreements(good(), good()[:-1]))
 
 
-def test_a_journal_that_tells_another_story_is_found() -> None:
-    kept = Run(state=RUN_STATE_COMPLETED, last_sequence=10, answer=CASE.answer)
-    kept.tasks.extend(TaskStatus(task=node.task(), result=ended(node.id).task_ended.result) for node in CASE.nodes)
-    assert list(verdict.misread(good(), kept, kept)) == []
-    for spoil in (
+@pytest.fixture
+def stored() -> Run:
+    """The run of `good()` as the journal stores it."""
+    run = Run(state=RUN_STATE_COMPLETED, last_sequence=10, answer=CASE.answer)
+    run.tasks.extend(TaskStatus(task=node.task(), result=ended(node.id).task_ended.result) for node in CASE.nodes)
+    return run
+
+
+def test_matching_journal_has_no_differences(stored: Run) -> None:
+    assert list(verdict.journal_differences(good(), stored, stored)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
         lambda run: setattr(run, "state", RUN_STATE_FAILED),
         lambda run: setattr(run, "last_sequence", 9),
         lambda run: setattr(run, "answer", "another"),
         lambda run: run.tasks[0].result.outputs["text"].MergeFrom(Value(text="another")),
-    ):
-        spoilt = Run()
-        spoilt.CopyFrom(kept)
-        spoil(spoilt)
-        assert list(verdict.misread(good(), kept, spoilt))
+    ],
+    ids=["state", "last_sequence", "answer", "result"],
+)
+def test_differences_of_the_journal_are_found(stored: Run, change: Callable[[Run], object]) -> None:
+    changed = Run()
+    changed.CopyFrom(stored)
+    change(changed)
+    assert list(verdict.journal_differences(good(), stored, changed))
 
 
-def test_the_same_seed_gives_the_same_cases_and_no_task_more_faults_than_it_can_bear() -> None:
+def test_equal_seeds_give_equal_cases() -> None:
     some = cases(5, 200)
     assert some == cases(5, 300)[:200]
     assert some != cases(6, 200)
-    assert max(len(node.faults) for case in some for node in case.nodes) <= MOST_AGAIN + MOST_ELSEWHERE
-    assert any(case.mode == RUN_MODE_RESULTS and not case.answer for case in some)
+
+
+def test_faults_of_a_task_are_limited() -> None:
+    some = cases(5, 200)
+    assert max(len(node.faults) for case in some for node in case.nodes) <= MAX_RETRY_FAULTS + MAX_FALLBACK_FAULTS
+
+
+def test_some_cases_have_no_answer() -> None:
+    assert any(case.mode == RUN_MODE_RESULTS and not case.answer for case in cases(5, 200))

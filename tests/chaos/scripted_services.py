@@ -1,4 +1,4 @@
-"""The planner, the selector and the responder of the campaign: scripted, deterministic, and at times unreliable."""
+"""Planner, selector and responder of the campaign: scripted, deterministic, and unreliable on purpose."""
 
 import asyncio
 from collections import Counter
@@ -30,14 +30,14 @@ from services.common.errors import Unavailable
 from services.common.server import serving
 from tests.chaos.cases import SPECS, Case, case_of
 
-PIECE, PIECE_SECONDS = 20, 0.02
-"""Characters of the answer sent at once, and how long they take to be thought of."""
+CHUNK, CHUNK_SECONDS = 20, 0.02
+"""Characters of a chunk of the response, and the delay before it."""
 
 END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=Decision(controller=CONTROLLER_EMBEDDED, confidence=1.0)))
 
 
 class Planner(planner_pb2_grpc.PlannerServiceServicer):
-    """Streams the plans of the cases; some streams break off and wait to be continued."""
+    """Streams the plans of the cases; some streams are interrupted, and continue in a later call."""
 
     def __init__(self, cases: Mapping[int, Case], tally: Counter[str]) -> None:
         self._cases = cases
@@ -51,62 +51,64 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
             await context.write(END)
             return
         case = self._cases[case_of(request.conversation[-1].text)]
-        there = max((prior.task.id for prior in request.prior), default=0)
-        rest = [node for node in case.nodes if node.id > there]
+        last = max((prior.task.id for prior in request.prior), default=0)
+        rest = [node for node in case.nodes if node.id > last]
         until = self._breaks(case)
         for node in islice(rest, until):
             await context.write(planner_pb2.PlanEvent(task=node.task(draft=case.edited)))
         if until is None:
             await context.write(END)
         elif until % 2:
-            raise Unavailable("the planner is said to be away")  # else the stream ends as if nothing were wrong
+            raise Unavailable("scripted fault: planner unavailable")  # for even numbers the stream just ends
 
     def _breaks(self, case: Case) -> int | None:
         """After how many tasks this stream breaks off."""
-        if self._broken[case.number] == len(case.breaks):
+        if self._broken[case.number] == len(case.stream_breaks):
             return None
         self._broken[case.number] += 1
         self._tally["plan broken off"] += 1
-        return case.breaks[self._broken[case.number] - 1]
+        return case.stream_breaks[self._broken[case.number] - 1]
 
 
 class Selector(selector_pb2_grpc.SelectorServiceServicer):
-    """Ranks three models of two experts, the order given by the task."""
+    """Ranks three models of two experts, in an order that depends on the task."""
 
     def __init__(self, cases: Mapping[int, Case], experts: Mapping[str, Sequence[str]], tally: Counter[str]) -> None:
-        self._shy = {(case.number, node.id) for case in cases.values() for node in case.nodes if node.shy}
+        self._failing = {
+            (case.number, node.id) for case in cases.values() for node in case.nodes if node.selector_fails
+        }
         self._experts = experts
         self._tally = tally
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
         task = (case_of(request.request), request.task.id)
-        if task in self._shy:
-            self._shy.remove(task)
+        if task in self._failing:
+            self._failing.remove(task)
             self._tally["selector unavailable"] += 1
-            raise Unavailable("the selector is said to be away")
+            raise Unavailable("scripted fault: selector unavailable")
         models = [("red", "north"), ("green", "south"), ("blue", "north")]
         first = request.task.id % len(models)
         ranked = [*models[first:], *models[:first]]
         return selector_pb2.SelectResponse(
-            candidates=[self._candidate(model, expert, place) for place, (model, expert) in enumerate(ranked)],
+            candidates=[self._candidate(model, expert, rank) for rank, (model, expert) in enumerate(ranked)],
             decision=Decision(controller=CONTROLLER_RANK),
             spec=SPECS[request.task.task],
         )
 
-    def _candidate(self, model: str, expert: str, place: int) -> Candidate:
+    def _candidate(self, model: str, expert: str, rank: int) -> Candidate:
         return Candidate(
             model_id=model,
             revision="1",
             expert=expert,
             endpoints=[Endpoint(address=address, loaded=True) for address in self._experts[expert]],
-            role=CANDIDATE_ROLE_FALLBACK if place else CANDIDATE_ROLE_PRIMARY,
-            score=1.0 - place / 10,
+            role=CANDIDATE_ROLE_FALLBACK if rank else CANDIDATE_ROLE_PRIMARY,
+            score=1.0 - rank / 10,
             location=MODEL_LOCATION_INTERNAL,
         )
 
 
 class Responder(responder_pb2_grpc.ResponderServiceServicer):
-    """Says what every task gave; goes on where an earlier answer ended."""
+    """Responds with the outputs of all tasks; continues a response that was partly sent."""
 
     def __init__(self, cases: Mapping[int, Case], complaints: list[str]) -> None:
         self._cases = cases
@@ -114,28 +116,26 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
 
     async def Respond(self, request: responder_pb2.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         case = self._cases[case_of(request.conversation[-1].text)]
-        words = "".join(
-            f"Task {status.task.id} gave {status.result.outputs['text'].text}. " for status in request.tasks
-        )
-        if not words.startswith(request.sent):
-            self._complaints.append(f"case {case.number}: what was sent of the answer is not its beginning")
-        for start in range(len(request.sent), len(words), PIECE):
-            await asyncio.sleep(PIECE_SECONDS)
-            await context.write(responder_pb2.RespondEvent(text=words[start : start + PIECE]))
+        text = "".join(f"Task {status.task.id} gave {status.result.outputs['text'].text}. " for status in request.tasks)
+        if not text.startswith(request.sent):
+            self._complaints.append(f"case {case.number}: the text already sent is not the beginning of the answer")
+        for start in range(len(request.sent), len(text), CHUNK):
+            await asyncio.sleep(CHUNK_SECONDS)
+            await context.write(responder_pb2.RespondEvent(text=text[start : start + CHUNK]))
         await context.write(responder_pb2.RespondEvent(decision=Decision(controller=CONTROLLER_COMPOSED)))
 
 
 @asynccontextmanager
-async def cast(
+async def serve_scripted_services(
     cases: Sequence[Case], experts: Mapping[str, Sequence[str]], tally: Counter[str], complaints: list[str]
 ) -> AsyncIterator[dict[str, str]]:
-    """Serves all three; gives their addresses by name.
+    """Serves the three services, and yields their addresses by name.
 
     Args:
-        cases: whose plans are asked for.
-        experts: addresses by name of expert.
-        tally: counts what goes wrong here by intent.
-        complaints: told of what must not be.
+        cases: known to the services.
+        experts: addresses by expert.
+        tally: counts the injected faults.
+        complaints: receives violations.
     """
     known = {case.number: case for case in cases}
     async with AsyncExitStack() as stack:
@@ -151,7 +151,7 @@ async def cast(
             ),
             "selector": await served(
                 selector_pb2_grpc.add_SelectorServiceServicer_to_server,
-                Selector(known, experts, tally),  # type: ignore[abstract]  # only choices are asked for
+                Selector(known, experts, tally),  # type: ignore[abstract]  # only Select is called
                 selector_pb2.DESCRIPTOR.services_by_name["SelectorService"],
             ),
             "responder": await served(
