@@ -1,1 +1,1 @@
-"""How good the plans are: `python -m tests.eval FILE.jsonl`, and `make eval` for the table."""
+"""Evaluation of planners on labelled requests: `python -m tests.eval FILE.jsonl`, and `make eval` for the tables."""

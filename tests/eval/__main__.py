@@ -1,4 +1,4 @@
-"""`python -m tests.eval FILE.jsonl` scores a planner on a file; without a file it prints the table of `make eval`."""
+"""`python -m tests.eval FILE.jsonl` scores a planner on a file; without a file it prints the tables of `make eval`."""
 
 import argparse
 import asyncio
@@ -28,30 +28,30 @@ DATA = Path(__file__).parent / "data"
 OUT = Path("out/eval.json")
 PLANNERS = {"embedded": embedded, "llm": by_llm}
 CROSS_VALIDATION = "tests.eval.crossval"
-"""Its async figures(lines, quiet=) gives what scoring.scores gives, by weights that have not seen the requests."""
+"""Module whose async figures(lines, quiet=) returns scoring.scores, with weights trained on other requests."""
 
 FIVE_FOLD = "five-fold cross-validated"
 AS_SHIPPED = "as shipped"
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:
-    """What the command line says."""
-    parser = argparse.ArgumentParser(prog="python -m tests.eval", description="How good the plans are.")
-    parser.add_argument("file", nargs="?", type=Path, help="requests, one JSON object per line; none: the whole table")
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.eval", description="Evaluates planners.")
+    parser.add_argument("file", nargs="?", type=Path, help="requests, one JSON object per line (default: all tables)")
     parser.add_argument("--planner", choices=("embedded", "llm"), default="embedded")
-    parser.add_argument("--predictions", type=Path, metavar="OUT.jsonl", help="write what was planned")
-    parser.add_argument("--ablation", choices=("demonstrations",), help="the LLM planner with other demonstrations")
+    parser.add_argument("--predictions", type=Path, metavar="OUT.jsonl", help="write the plans to this file")
+    parser.add_argument("--ablation", choices=("demonstrations",), help="vary the demonstrations of the LLM planner")
     parser.add_argument("--json", action="store_true", help="the table as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser.parse_args(given)
 
 
 async def evaluated(chosen: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """The figures of one planner on one file."""
+    """Scores of one planner on one file."""
     lines = read(path)
     written = spelling(lines)
     if names := unknown(lines, written):
-        sys.stderr.write(f"{path}: no planner can plan {', '.join(names)}: these labels count as missed\n")
+        sys.stderr.write(f"{path}: unknown task names count as missed labels: {', '.join(names)}\n")
     offered = catalogue(written)
     async with PLANNERS[chosen.planner]() as planner:
         found = await outcomes(planner, lines, offered, quiet=chosen.quiet)
@@ -63,7 +63,7 @@ async def evaluated(chosen: argparse.Namespace, path: Path) -> dict[str, Any]:
 
 
 async def table(chosen: argparse.Namespace) -> None:
-    """Prints and keeps what `make eval` shows: TaskBench's requests, cross-validated where trained, and our own."""
+    """Prints and writes the report of `make eval`: TaskBench, cross-validated if trained, and own requests."""
     path = DATA / "taskbench.jsonl"
     if chosen.planner == "embedded" and importlib.util.find_spec(CROSS_VALIDATION):
         cross_validation = importlib.import_module(CROSS_VALIDATION)
@@ -71,21 +71,21 @@ async def table(chosen: argparse.Namespace) -> None:
     else:
         taskbench, how = await evaluated(chosen, path), AS_SHIPPED
     own = await evaluated(chosen, DATA / "own.jsonl")
-    told = json.dumps({"how": how, "taskbench": taskbench, "own": own, "published": [*map(asdict, ROWS)]})
-    _keep(told)
+    text = json.dumps({"how": how, "taskbench": taskbench, "own": own, "published": [*map(asdict, ROWS)]})
+    _write(text)
     if chosen.json:
-        print(told)
+        print(text)
     else:
         report.show(taskbench, own, how=how, console=Console(width=120))
 
 
-def _keep(told: str) -> None:
+def _write(text: str) -> None:
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(told + "\n", encoding="utf-8")
+    OUT.write_text(text + "\n", encoding="utf-8")
 
 
 async def demonstrations(chosen: argparse.Namespace, path: Path) -> None:
-    """Prints what demonstrations do to the LLM's plans."""
+    """Prints scores of the LLM planner by its demonstrations."""
     rows = await ablation(read(path), quiet=chosen.quiet)
     if chosen.json:
         print(json.dumps({"ablation": chosen.ablation, "rows": rows}))
@@ -94,7 +94,7 @@ async def demonstrations(chosen: argparse.Namespace, path: Path) -> None:
 
 
 async def main(chosen: argparse.Namespace) -> None:
-    """Prints what was chosen; who names a file and an endpoint wants the one sent to the other."""
+    """Runs the chosen evaluation; naming an endpoint is consent to send it the requests, so the data policy is open."""
     with use_caller(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
         if chosen.ablation:
             await demonstrations(chosen, chosen.file or DATA / "taskbench.jsonl")

@@ -1,4 +1,4 @@
-"""Whether the tasks got the right file, text, question and language."""
+"""Scores of task arguments: files, texts, questions, languages and parameters."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from tests.eval.metrics import Tally, percent
 
 
 def scores(everything: Sequence[Compared]) -> dict[str, Any] | None:
-    """How many plans, and micro F1 in percent over all their arguments; None where no line has labels.
+    """Number of plans, and micro F1 in percent over all their arguments; None if no line labels arguments.
 
-    argument_f1 wants task, port or parameter, and value right; t_f1 only the first two; v_f1 the task and the value,
-    wherever it is given. (TaskBench's t-F1 and v-F1 know no ports: they take the type of a resource for its name.)
-    right is the share of plans of which the graph and every argument is right.
+    argument_f1 compares task, port or parameter, and value; t_f1 only the first two; v_f1 task and value. (TaskBench's
+    t-F1 and v-F1 have no ports: they use the type of a resource as its name.) right is the share of plans whose graph
+    and arguments are all right.
     """
     labelled = [one for one in everything if one.answer and one.answer.arguments is not None]
     if not labelled:
@@ -35,7 +35,7 @@ def scores(everything: Sequence[Compared]) -> dict[str, Any] | None:
 
 
 def wrong(one: Compared) -> bool:
-    """Whether an argument is labelled and not right."""
+    """Whether the arguments are labelled and differ from the label."""
     if one.answer is None or one.answer.arguments is None:
         return False
     planned, wanted = given.beside(one.outcome, one.answer)

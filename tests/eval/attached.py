@@ -1,4 +1,4 @@
-"""The files of a request: as its line lists them, else as its words name them."""
+"""Files of a request: those that its line lists, else those that its text names."""
 
 import hashlib
 import mimetypes
@@ -19,32 +19,37 @@ STAND_INS = (
     Attached("recording.wav", "audio/wav"),
     Attached("clip.mp4", "video/mp4"),
 )
-"""What somebody would send who is asked for a file."""
+"""Files to add when the planner asks for one."""
 
 
 def request(line: Line, more: Sequence[Attached] = ()) -> Request:
-    """What the planner gets, the files under the names that the gateway gives them."""
+    """The planner's input, with the files named as the gateway names them.
+
+    Args:
+        line: with the request's text.
+        more: files to add to those of the line.
+    """
     files = (*(named(line.request) if line.files is None else line.files), *more)
     inputs = tuple(Named(f"file{number}", _file(file)) for number, file in enumerate(files, start=1))
     return Request((Turn(by_user=True, text=line.request),), inputs)
 
 
 def named(words: str) -> list[Attached]:
-    """The files that a request only names: the benchmark sends none, people do."""
+    """Files that a request's text names; TaskBench has no attachments, real clients send them."""
     names = dict.fromkeys(found.group().replace(" ", "") for found in _NAME.finditer(words))
     return [Attached(name, mimetypes.guess_type(name)[0] or "application/octet-stream") for name in names]
 
 
 def asked_for(line: Line, draft: Draft) -> list[Attached]:
-    """Stand-ins to plan once more with: the plan asks back or is empty, and the line does not say what was sent.
+    """Stand-in files for a second plan, if the first asks for a file or is empty and the line lists no files.
 
-    What is scored is the graph a request calls for, not whether the benchmark thought of naming the file.
+    The score is about the graph of the request, not about whether the benchmark names the file.
     """
     satisfied = draft.tasks and not any(note.kind is NoteKind.CLARIFY for note in draft.notes)
     if satisfied or line.files is not None:
         return []
-    there = {_family(file) for file in named(line.request)}
-    return [file for file in STAND_INS if _family(file) not in there]
+    present = {_family(file) for file in named(line.request)}
+    return [file for file in STAND_INS if _family(file) not in present]
 
 
 def _family(file: Attached) -> str:

@@ -1,4 +1,4 @@
-"""A plan beside the right one: of several that are right, the one it comes nearest to."""
+"""Comparison of plans with their labels; of several right plans, the most similar one is used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tests.eval.tools import Spelling, names
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was planned for a line, and what should have been."""
+    """A line with its plan, and the right plan that is most similar."""
 
     line: Line
     outcome: Outcome
@@ -27,12 +27,12 @@ class Compared:
 
     @property
     def right(self) -> bool:
-        """Whether the graph is right; the arguments may not be."""
+        """Whether the graph is right, regardless of arguments."""
         return self.answer is not None and self.plan.same(self.answer.graph)
 
 
 def compared(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> list[Compared]:
-    """Every line with what became of it, in their order."""
+    """Compares every line with its outcome, in order."""
     plans = [graph(outcome.draft, written) for outcome in outcomes]
     return [
         Compared(line, outcome, plan, _nearest(line, outcome, plan))
@@ -41,7 +41,7 @@ def compared(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelli
 
 
 def graph(draft: Draft, written: Spelling) -> Graph:
-    """A plan as the file would write it; every pair once."""
+    """The graph of a plan with the task names of the file; every link once."""
     named = names(draft, written)
     links = {(named[r.task_id], named[task.id]): None for task in draft.tasks for r in references(task)}
     return Graph(tuple(named.values()), tuple(links))

@@ -1,4 +1,4 @@
-"""Five-fold cross-validation: each fifth of the benchmark's requests is planned by what was learned from the others."""
+"""Five-fold cross-validation: each fifth of TaskBench's requests is planned with weights trained on the others."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,18 +23,18 @@ from tests.eval.training.learning import learned
 
 FOLDS = 5
 BESIDES = Path(__file__).with_name("data") / "training.jsonl"
-"""What is learned from besides: none of it is scored here."""
+"""Additional training data, which is not scored here."""
 
 
 async def figures(lines: Sequence[Line], *, quiet: bool = True) -> dict[str, Any]:
-    """The figures of scoring.scores over all lines, each planned without having been learned from."""
+    """Scores over all lines, each planned with weights that were not trained on it."""
     written, training = spelling(lines), read_lines(BESIDES)
     names = senses([*lines, *training])
     given, besides = examples(lines, names), examples(training, names)
     found: list[Outcome | None] = [None] * len(lines)
     console = Console(stderr=True, quiet=quiet)
     for fold, (seen, unseen) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(lines), start=1):
-        console.print(f"learning and planning, fold {fold} of {FOLDS}")
+        console.print(f"training and planning, fold {fold} of {FOLDS}")
         planner = _planner([given[i] for i in seen], besides, names)
         planned = await outcomes(planner, [lines[i] for i in unseen], catalogue(written), quiet=quiet)
         for i, outcome in zip(unseen, planned, strict=True):
@@ -52,5 +52,5 @@ def _planner(seen: Sequence[Example], besides: Sequence[Example], names: Sequenc
 
 
 def _as_shipped(made: Weights) -> Weights:
-    """Rounded as in the file that comes with the planner."""
+    """The weights with the precision of the planner's weights file."""
     return read(write(made))

@@ -1,4 +1,4 @@
-"""What tasks are given, in one form for plans and for labels."""
+"""Arguments of tasks in one comparable form, for plans and for labels."""
 
 import json
 import re
@@ -15,21 +15,21 @@ from tests.eval.lines import Answer
 from tests.eval.planners import Outcome
 
 Given = tuple[str, str]
-"""A port or parameter, and its value in one comparable form."""
+"""Name of a port or parameter, and its value in comparable form."""
 
 Filled = tuple[str, frozenset[Given]]
-"""A task's name, and all it is given."""
+"""Name of a task, and its arguments."""
 
 _LANGUAGES = frozenset(("language", "source_language", "target_language"))
 _FOLLOWS = frozenset(("language", "source_language"))
-"""Parameters that often follow from the plan: where the label has none, giving one is not wrong."""
+"""Parameters that often follow from the plan: if the label omits one, a plan may contain it."""
 
 _MARKS = r"[\s.,;:!?'\"“”‘’«»„「」]+"
 _AROUND = re.compile(rf"^(?:{_MARKS}|please\b|(?:an?|the)\s)+|(?:{_MARKS}|\bplease\b)+$")
 
 
 def beside(outcome: Outcome, answer: Answer) -> tuple[list[Filled], list[Filled]]:
-    """The tasks of a plan, without what it may add, and those of the right plan; in any order."""
+    """Tasks of a plan, without optional parameters that the label omits, and tasks of the right plan; unordered."""
     wanted = labelled(answer)
     listed = {(task, name) for task, arguments in wanted for name, _ in arguments}
     planned = [(task, frozenset(_needed(task, arguments, listed))) for task, arguments in given(outcome)]
@@ -37,19 +37,19 @@ def beside(outcome: Outcome, answer: Answer) -> tuple[list[Filled], list[Filled]
 
 
 def labelled(answer: Answer) -> list[Filled]:
-    """The tasks of a right plan; those without arguments may be missing."""
+    """Tasks of a right plan, with their arguments; tasks without arguments may be missing."""
     names = answer.graph.tasks
     return [(names[entry["task"]], frozenset(_labelled(entry, names))) for entry in answer.arguments or ()]
 
 
 def given(outcome: Outcome) -> list[Filled]:
-    """The tasks of a plan."""
+    """Tasks of a plan, with their arguments."""
     names = {task.id: task.task for task in outcome.draft.tasks}
     return [(task.task, frozenset(_given(task, names, outcome.request))) for task in outcome.draft.tasks]
 
 
 def triples(filled: Iterable[Filled], parts: Sequence[int] = (0, 1, 2)) -> Counter[tuple[str, ...]]:
-    """Task, port or parameter, and value of every argument; or only some parts of that."""
+    """Task, port or parameter, and value of every argument, or only the chosen parts of these triples."""
     whole = ((task, name, form) for task, arguments in filled for name, form in arguments)
     return Counter(tuple(triple[part] for part in parts) for triple in whole)
 
@@ -66,7 +66,7 @@ def _labelled(entry: Mapping[str, Any], names: Sequence[str]) -> Iterator[Given]
 
 
 def _items(task: str, name: str, value: Any) -> list[Any]:
-    """A list for a port is a value for each; a list for a parameter is one."""
+    """Values of an argument: a list for a port is several values, a list for a parameter is one."""
     return value if isinstance(value, list) and name in _ports(task) else [value]
 
 
@@ -122,9 +122,9 @@ def _output(name: str) -> str:
 
 
 def _literal(value: Any, name: str = "") -> str:
-    """One form for what is the same: lists in any order, languages by tag.
+    """Comparable form of a value: lists in any order, languages by tag.
 
-    Texts are alike whatever their capitals and spaces, and the marks, "please" or article around them.
+    Texts are compared without case, repeated spaces, and surrounding punctuation, "please" or articles.
     """
     if isinstance(value, str):
         words = _AROUND.sub("", " ".join(value.casefold().split()))

@@ -1,8 +1,8 @@
-"""A model's opinion of the plans: the paper's GPT-4 score, and what its human judges were asked.
+"""Judgement of plans by an LLM: the paper's GPT-4 score, and the questions for its human judges.
 
-Shen et al., arXiv 2303.17580: the GPT-4 score says whether a critic finds a graph's plan right (section 4.2); passing
-rate says whether a plan can be executed, rationality whether it is in line with the request, success rate whether the
-request is resolved (section 4.4). There people judged what was run; here a model judges the plan.
+Shen et al., arXiv 2303.17580: the GPT-4 score is the share of plans that a critic finds right (section 4.2); passing
+rate, whether a plan can be executed; rationality, whether it fits the request; success rate, whether the request is
+resolved (section 4.4). In the paper people judged executed runs; here an LLM judges the plan.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.eval.metrics import percent
 from tests.eval.planners import Outcome, side_by_side
 
 QUESTIONS = {"correct": "gpt4_score", "passing": "passing_rate", "rational": "rationality", "success": "success_rate"}
-"""What is asked of each plan, and the name of the share of yes in percent."""
+"""Fields of the judge's reply, and the names of the percentages of true."""
 
 ABSENT = "no judge is configured: set EVAL_JUDGE_LLM_BASE_URL and EVAL_JUDGE_LLM_MODEL"
 
@@ -30,9 +30,9 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 async def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], catalogue: Catalogue) -> dict[str, Any]:
-    """Percent of the plans that the judge says yes to; or, under absent, why there is nothing.
+    """Percentages of plans for which the judge answers true; without a judge, the reason under absent.
 
-    Only what is set for the judge itself counts: nobody means a planner's model to judge its own plans.
+    Only settings of the judge itself count, so that the planner's model never judges its own plans.
     """
     settings = LlmSettings.of("eval_judge")
     if settings.base_url is None or not _OWN & os.environ.keys():
@@ -43,9 +43,9 @@ async def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], catalogue: 
             return await _verdict(llm, *pair, catalogue)
 
         verdicts = await side_by_side(zip(lines, outcomes, strict=True), verdict, limit=settings.concurrency)
-    told = [verdict for verdict in verdicts if verdict]
-    shares = {name: percent(sum(one[asked] for one in told), len(told)) for asked, name in QUESTIONS.items()}
-    return {"model": settings.model, "n": len(told), "unjudged": len(verdicts) - len(told), **shares}
+    valid = [verdict for verdict in verdicts if verdict]
+    shares = {name: percent(sum(one[field] for one in valid), len(valid)) for field, name in QUESTIONS.items()}
+    return {"model": settings.model, "n": len(valid), "unjudged": len(verdicts) - len(valid), **shares}
 
 
 async def _verdict(llm: LLM, line: Line, outcome: Outcome, catalogue: Catalogue) -> Mapping[str, bool] | None:
@@ -59,13 +59,13 @@ async def _verdict(llm: LLM, line: Line, outcome: Outcome, catalogue: Catalogue)
 
 
 def read(answer: str) -> Mapping[str, bool] | None:
-    """The four answers in what a judge wrote, or None."""
+    """Parses the judge's reply; None if it is invalid."""
     found = _OBJECT.search(answer)
     try:
-        said = json.loads(found.group()) if found else {}
+        reply = json.loads(found.group()) if found else {}
     except ValueError:
         return None
-    return said if all(isinstance(said.get(asked), bool) for asked in QUESTIONS) else None
+    return reply if all(isinstance(reply.get(field), bool) for field in QUESTIONS) else None
 
 
 def _messages(line: Line, outcome: Outcome, catalogue: Catalogue) -> list[Message]:
@@ -78,19 +78,19 @@ def _messages(line: Line, outcome: Outcome, catalogue: Catalogue) -> list[Messag
 
 
 def written(draft: Draft) -> str:
-    """A plan as a judge reads it, one task a line."""
+    """A plan as text for the judge, one task per line."""
     return "\n".join(f"{task.id}. {task.task} {_given(task)}" for task in draft.tasks) or "(no tasks)"
 
 
 def _given(task: Task) -> str:
-    given = {port: _said(argument) for port, argument in task.arguments.items()}
-    return json.dumps(given | json.loads(task.parameters_json or "{}"), ensure_ascii=False)
+    arguments = {port: _described(argument) for port, argument in task.arguments.items()}
+    return json.dumps(arguments | json.loads(task.parameters_json or "{}"), ensure_ascii=False)
 
 
-def _said(argument: Argument) -> Any:
+def _described(argument: Argument) -> Any:
     match argument:
         case Many(items):
-            return [_said(item) for item in items]
+            return [_described(item) for item in items]
         case Reference(task_id, output):
             return f"{output} of task {task_id}"
         case Input(name) | File(name=name):

@@ -1,4 +1,4 @@
-"""Requests with the plans they should become, one JSON object per line."""
+"""Labelled requests: files with one JSON object per line."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 SHAPE = '{"id": "7", "request": "…", "type": "single|chain|dag", "tasks": ["…"], "links": [["source", "target"]]}'
-"""What a line looks like; all but id and request may be absent."""
+"""Example of a line; all fields but id and request are optional."""
 
 
 class BadLines(Exception):
-    """A file that cannot be evaluated; the message names the place and the remedy."""
+    """A file cannot be evaluated; the message names file, line and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Tasks by name, in order, and which feeds which. It is scored by name: two tasks of one name are one node."""
+    """Names of tasks in order, and links between them; tasks with the same name count as one node."""
 
     tasks: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
@@ -30,13 +30,13 @@ class Graph:
         return frozenset(self.links)
 
     def same(self, other: "Graph") -> bool:
-        """Whether both have the same names and the same pairs of names."""
+        """Whether both have the same nodes and edges."""
         return (self.nodes, self.edges) == (other.nodes, other.edges)
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A file that is sent with a request."""
+    """A file attached to a request."""
 
     name: str
     media_type: str
@@ -48,23 +48,23 @@ class Answer:
 
     graph: Graph
     arguments: tuple[Mapping[str, Any], ...] | None = None
-    """Per task its number in graph.tasks under "task", and a value under each port or parameter; None if unlabelled."""
+    """Arguments of each task by port or parameter, with its index in graph.tasks as "task"; None if unlabelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A request and what it should become."""
+    """A request with its label."""
 
     id: str | int
     request: str
     type: str = ""
     label: Answer | None = None
     accept: tuple[Answer, ...] = ()
-    """Other plans that are as right."""
+    """Other plans that are also right."""
     files: tuple[Attached, ...] | None = None
-    """None: the files are only named in the text, and nobody sent any."""
+    """None: the line lists no files; the text may name some."""
     expect: str = "plan"
-    """What the right answer is: plan, clarify, unmapped or chat."""
+    """The right reaction: plan, clarify, unmapped or chat."""
     language: str = ""
 
     @property
@@ -74,10 +74,10 @@ class Line:
 
 
 def read(path: Path) -> list[Line]:
-    """The lines of a file, empty ones left out.
+    """Reads the lines of a file, without empty ones.
 
     Raises:
-        BadLines: the file or one of its lines is not as it should be.
+        BadLines: the file or one of its lines is invalid.
     """
     try:
         texts = path.read_text(encoding="utf-8-sig").split("\n")

@@ -1,4 +1,4 @@
-"""The planner that asks an LLM, and how much its demonstrations do."""
+"""The LLM planner without fallback, and an ablation of its demonstrations."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,43 +18,43 @@ from tests.eval.tools import catalogue, spelling
 
 COUNTS = (0, 1, 2, 4, 8)
 LOW, HIGH = 0.0, 0.8
-"""The most similar demonstrations, and demonstrations that differ."""
+"""Variety of the demonstrations: the most similar ones only, or diverse ones."""
 
 _SHOWN = ("node_f1", "edge_f1", "exact", "p50_ms", "p95_ms")
 
 
 class NoEndpoint(Exception):
-    """There is no LLM to ask; the message has the remedy."""
+    """No LLM is configured; the message has the remedy."""
 
 
 @asynccontextmanager
 async def by_llm(*, count: int = COUNT, variety: float = VARIETY) -> AsyncIterator[Planner]:
-    """The LLM alone, not the house: where it gives up, the request has failed, and nothing falls back.
+    """The LLM planner without the embedded one as fallback: a request that it cannot plan is a failure.
 
     Raises:
-        NoEndpoint: none is set.
+        NoEndpoint: no LLM is configured.
     """
     settings = LlmSettings.of("planner")
     if settings.base_url is None:
-        raise NoEndpoint("no LLM is configured: set LLM_BASE_URL and LLM_MODEL, and LLM_API_KEY where it wants one")
+        raise NoEndpoint("no LLM is configured: set LLM_BASE_URL and LLM_MODEL, and LLM_API_KEY if it is required")
     async with LLM.opened(settings, role="planner") as llm:
         controller = ByLlm(llm, Prompting(count=count, variety=variety))
 
         async def plan(asked: Request, catalogue: Catalogue) -> Draft:
-            told: list[Task | Note] = []
+            steps: list[Task | Note] = []
 
-            async def tell(step: Task | Note) -> None:
-                told.append(step)
+            async def append(step: Task | Note) -> None:
+                steps.append(step)
 
-            decision = await controller.plan(asked, catalogue, tell)
-            tasks = tuple(step for step in told if isinstance(step, Task))
-            return Draft(tasks, tuple(step for step in told if isinstance(step, Note)), decision)
+            decision = await controller.plan(asked, catalogue, append)
+            tasks = tuple(step for step in steps if isinstance(step, Task))
+            return Draft(tasks, tuple(step for step in steps if isinstance(step, Note)), decision)
 
         yield Planner(plan, settings.concurrency)
 
 
 async def ablation(lines: Sequence[Line], *, quiet: bool) -> list[dict[str, Any]]:
-    """Figures for every number of demonstrations, alike and varied; up to one there is nothing to vary."""
+    """Scores by number of demonstrations, with similar and with diverse ones."""
     rows = []
     for count in COUNTS:
         for variety in (LOW, HIGH) if count > 1 else (LOW,):

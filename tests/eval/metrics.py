@@ -1,4 +1,4 @@
-"""F1 in percent, counted over all requests together (micro), and what else is counted of graphs."""
+"""Metrics of graphs: micro-averaged F1 of nodes and edges, and exact matches, in percent."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -9,14 +9,14 @@ from typing import Any
 from tests.eval.lines import Graph
 
 Pair = tuple[Graph, Graph]
-"""What was planned, and what should have been."""
+"""Planned graph and labelled graph."""
 
 TYPES = ("single", "chain", "dag")
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many things were planned, labelled, and both."""
+    """Numbers of elements planned, labelled, and both."""
 
     planned: int = 0
     labelled: int = 0
@@ -28,7 +28,7 @@ class Tally:
 
     @classmethod
     def of_bags(cls, pairs: Iterable[tuple[Counter[Any], Counter[Any]]]) -> "Tally":
-        """As sets, but what is there twice must be planned twice."""
+        """As of_sets, but for multisets."""
         return cls._sum(
             (planned.total(), labelled.total(), (planned & labelled).total()) for planned, labelled in pairs
         )
@@ -39,18 +39,18 @@ class Tally:
 
     @property
     def f1(self) -> float | None:
-        """Percent; None where there was nothing to find and nothing was found."""
+        """F1 in percent; None if nothing was planned or labelled."""
         whole = self.planned + self.labelled
         return round(200 * self.right / whole, 2) if whole else None
 
 
 def percent(part: int, whole: int) -> float | None:
-    """Rounded to two decimals; None of nothing."""
+    """Percentage with two decimals; None if whole is 0."""
     return round(100 * part / whole, 2) if whole else None
 
 
 def graph_scores(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """n, and in percent node_f1, edge_f1 and exact: plans with all the right names and pairs, and no others."""
+    """n, and in percent node_f1, edge_f1 and exact, the share of plans with exactly the right nodes and edges."""
     return {
         "n": len(pairs),
         "node_f1": Tally.of_sets((planned.nodes, labelled.nodes) for planned, labelled in pairs).f1,
@@ -60,12 +60,12 @@ def graph_scores(pairs: Sequence[Pair]) -> dict[str, Any]:
 
 
 def by_type(pairs: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
-    """The same for single tasks, chains and other graphs, each alone."""
+    """graph_scores of single tasks, chains and other graphs separately."""
     return {kind: graph_scores(pairs.get(kind, ())) for kind in TYPES}
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that this share of the values does not exceed, in two decimals."""
+    """The smallest value that at least this share of the values does not exceed, with two decimals."""
     if not values:
         return None
     ordered = sorted(values)

@@ -1,7 +1,7 @@
-"""The metrics of HuggingGPT's own evaluation of plans (Shen et al., NeurIPS 2023, arXiv 2303.17580, section 4.2).
+"""Metrics of the HuggingGPT paper for plans (Shen et al., NeurIPS 2023, arXiv 2303.17580, section 4.2).
 
-The paper names its metrics and publishes no script. Its table for single tasks has a recall equal to the accuracy, as
-only recall weighted by support has, so all of that table is read as weighted by support.
+The paper names its metrics without a script. In its table for single tasks recall equals accuracy, which holds only for
+recall weighted by support, so all metrics of that table are weighted by support.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from tests.eval.metrics import Pair, Tally, percent
 
 
 def scores(pairs: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
-    """Single tasks, sequences and graphs, each in the paper's way; percent, but for edit distances from 0 to 1."""
+    """Scores of single tasks, sequences and graphs as in the paper; percent, except edit distances from 0 to 1."""
     return {
         "single": single(pairs.get("single", ())),
         "sequential": sequential(pairs.get("chain", ())),
@@ -22,7 +22,7 @@ def scores(pairs: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
 
 
 def single(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Accuracy, and precision, recall and F1 per task weighted by support; any other number of tasks is wrong."""
+    """Accuracy, and precision, recall and F1 per task weighted by support; plans with several tasks are wrong."""
     labels = [(_only(planned), _only(labelled)) for planned, labelled in pairs]
     support = Counter(labelled for _, labelled in labels)
     right = Counter(labelled for planned, labelled in labels if planned == labelled)
@@ -40,7 +40,7 @@ def single(pairs: Sequence[Pair]) -> dict[str, Any]:
 
 
 def sequential(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """F1 over the tasks of chains, repetitions counted, accuracy and mean edit distance of the whole sequences."""
+    """F1 over the tasks of chains with repetitions, and accuracy and mean edit distance of the sequences."""
     return {
         "n": len(pairs),
         "accuracy": percent(sum(in_order(planned) == in_order(labelled) for planned, labelled in pairs), len(pairs)),
@@ -50,7 +50,7 @@ def sequential(pairs: Sequence[Pair]) -> dict[str, Any]:
 
 
 def graph(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """F1 over tasks and links together, and accuracy: a graph is right when all of both is."""
+    """F1 over tasks and links together, and accuracy: the share of graphs with all tasks and links right."""
     parts = [(planned.nodes | planned.edges, labelled.nodes | labelled.edges) for planned, labelled in pairs]
     return {
         "n": len(pairs),
@@ -60,7 +60,7 @@ def graph(pairs: Sequence[Pair]) -> dict[str, Any]:
 
 
 def distance(one: Sequence[str], other: Sequence[str]) -> float:
-    """Levenshtein's distance over the length of the longer: 0 the same, 1 nothing in common."""
+    """Levenshtein distance divided by the length of the longer sequence: 0 equal, 1 nothing in common."""
     row = list(range(len(other) + 1))
     for number, left in enumerate(one, start=1):
         before, row[0] = row[0], number
@@ -70,7 +70,7 @@ def distance(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def in_order(plan: Graph) -> tuple[str, ...]:
-    """The tasks as data flows through them, since labels may list a chain in another order."""
+    """Tasks in topological order, since labels may list a chain in another order."""
     waiting, ordered = list(plan.tasks), list[str]()
     while waiting:
         ready = (name for name in waiting if not any(s in waiting and s != name for s, t in plan.links if t == name))

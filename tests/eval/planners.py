@@ -1,4 +1,4 @@
-"""Who plans, and what came of it: every request once, timed, whatever happens to one."""
+"""Planners to evaluate, and their timed outcomes for every request, including failures."""
 
 import asyncio
 import time
@@ -25,32 +25,32 @@ Plan = Callable[[Request, Catalogue], Awaitable[Draft]]
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Who plans, and how many requests at a time."""
+    """A planner, and the number of its concurrent requests."""
 
     plan: Plan
     concurrency: int = 1
 
 
 WARM_UP = 3
-"""How many requests are planned before the first that is timed."""
+"""Number of requests that are planned before the timed ones."""
 
 NOTHING = Draft((), (), Decision("none", "The planner failed."))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request."""
+    """Result of one request."""
 
     draft: Draft
     request: Request
-    """As the draft was made from it."""
+    """The planner's input, including stand-in files."""
     milliseconds: float = 0.0
     error: str = ""
 
 
 @asynccontextmanager
 async def embedded() -> AsyncIterator[Planner]:
-    """The planner without an LLM, in this process and thread."""
+    """The embedded planner, in this process and thread."""
     controller = Embedded(standard_specs())
 
     async def plan(asked: Request, catalogue: Catalogue) -> Draft:
@@ -62,7 +62,7 @@ async def embedded() -> AsyncIterator[Planner]:
 async def outcomes(
     planner: Planner, lines: Sequence[Line], catalogue: Catalogue, *, quiet: bool = True
 ) -> list[Outcome]:
-    """What becomes of every line, in their order; a failure is an outcome, too."""
+    """Outcomes of all lines in order; failures are outcomes with an error."""
     for line in lines[:WARM_UP]:
         await _outcome(planner.plan, line, catalogue)
     with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
@@ -77,7 +77,7 @@ async def outcomes(
 
 
 async def side_by_side(items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int) -> list[R]:
-    """What comes of each item, in their order; no more than the limit are under way."""
+    """Results of work for each item, in order, with at most `limit` concurrent calls."""
     slots = asyncio.Semaphore(limit)
 
     async def one(item: T) -> R:
@@ -100,7 +100,7 @@ async def _outcome(plan: Plan, line: Line, catalogue: Catalogue) -> Outcome:
             again = await plan(fuller, catalogue)
             if len(again.tasks) > len(draft.tasks):
                 return Outcome(again, fuller, milliseconds)
-    except Exception as error:  # noqa: BLE001  # whatever one request breaks, the others are still measured
+    except Exception as error:  # noqa: BLE001  # the other requests are evaluated nevertheless
         milliseconds = 1000 * (time.perf_counter() - started)
         return Outcome(NOTHING, asked, milliseconds, error=f"{type(error).__name__}: {error}")
     return Outcome(draft, asked, milliseconds)

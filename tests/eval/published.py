@@ -1,11 +1,11 @@
-"""What others have published for TaskBench's Hugging Face tools, and HuggingGPT for its own requests; percent."""
+"""Published results for TaskBench's Hugging Face tools, and of the HuggingGPT paper for its own requests; percent."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Node and edge F1 over the full set, which holds more requests than the file here."""
+    """Node and edge F1 over TaskBench's full set, which has more requests than the file here."""
 
     who: str
     node_f1: float
@@ -36,5 +36,5 @@ PAPER = {
     "plan rationality": ("78.47", "–"),
     "end-to-end success": ("63.08", "–"),
 }
-"""HuggingGPT's tables (arXiv 2303.17580): GPT-3.5, and GPT-4 on the 46 requests that people labelled. Its requests are
-others than those here, so these stand beside ours for orientation only."""
+"""Tables of the HuggingGPT paper (arXiv 2303.17580): GPT-3.5, and GPT-4 on the 46 requests that people labelled. Its
+requests differ from those here, so the values are for orientation only."""

@@ -1,4 +1,4 @@
-"""The figures as tables for people, beside those that others have published."""
+"""Scores as tables, with published results for comparison."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,17 +9,17 @@ from rich.table import Table
 from tests.eval.published import PAPER, ROWS
 
 Figures = Mapping[str, Any]
-"""What scoring.scores gives."""
+"""Result of scoring.scores."""
 
 
 def show(taskbench: Figures, own: Figures | None, *, how: str, console: Console) -> None:
     """Prints all tables.
 
     Args:
-        taskbench: figures on TaskBench's requests.
-        own: figures on requests of our own, if there are any.
-        how: in which way the first were measured.
-        console: where to.
+        taskbench: scores on TaskBench's requests.
+        own: scores on the requests written for this repository, if there are any.
+        how: method of the first, such as cross-validated.
+        console: to print to.
     """
     tables = [plans(taskbench, how), kinds(taskbench), paper(taskbench)]
     if own:
@@ -28,7 +28,7 @@ def show(taskbench: Figures, own: Figures | None, *, how: str, console: Console)
 
 
 def plans(figures: Figures, how: str) -> Table:
-    """Ours and the published rows."""
+    """Table of scores, with published results."""
     table = Table(
         "planner", "node F1", "edge F1", "exact", "p50 ms", "p95 ms", "source", title="TaskBench, 23 tools, %"
     )
@@ -39,7 +39,7 @@ def plans(figures: Figures, how: str) -> Table:
 
 
 def kinds(figures: Figures) -> Table:
-    """Ours by the shape of the graph."""
+    """Table of scores by the shape of the graph."""
     table = Table("type", "requests", "node F1", "edge F1", "exact", title="by type, %")
     for kind, one in figures["by_type"].items():
         table.add_row(kind, str(one["n"]), *(_number(one[key]) for key in ("node_f1", "edge_f1", "exact")))
@@ -47,7 +47,7 @@ def kinds(figures: Figures) -> Table:
 
 
 def paper(figures: Figures) -> Table:
-    """Ours in HuggingGPT's metrics, and what it reports for its own requests."""
+    """Table of the HuggingGPT paper's metrics, with its published values for its own requests."""
     ours = figures["paper"]
     found = {
         f"{part} {metric.replace('_', ' ')}": value
@@ -68,7 +68,7 @@ def paper(figures: Figures) -> Table:
 
 
 def ablation(rows: Sequence[Figures]) -> Table:
-    """The LLM's plans by the demonstrations it was shown."""
+    """Table of the LLM planner's scores by demonstrations."""
     table = Table(*(name.replace("_", " ") for name in rows[0]), title="Demonstrations, %")
     for row in rows:
         table.add_row(*map(_number, row.values()))
@@ -76,7 +76,7 @@ def ablation(rows: Sequence[Figures]) -> Table:
 
 
 def own_requests(figures: Figures) -> Table:
-    """Differently worded requests: graphs, arguments, and whether doubt is where it should be."""
+    """Table of scores on own requests: graphs, arguments, confidence and abstention."""
     certainty, abstention = figures["certainty"], figures["certainty"]["abstention"]
     arguments = figures["arguments"]
     rows = {

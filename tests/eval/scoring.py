@@ -1,4 +1,4 @@
-"""From lines and outcomes to one JSON object, and to predictions in the file's own spelling."""
+"""All scores of a set of outcomes as one JSON object, and files of predictions."""
 
 import json
 from collections import defaultdict
@@ -15,7 +15,7 @@ from tests.eval.tools import Spelling
 
 
 def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> dict[str, Any]:
-    """All figures. Lines without labels count in n and in the times; a failed request counts as an empty plan."""
+    """All scores. Lines without labels count in n and in the times; a failed request counts as an empty plan."""
     everything = compared(lines, outcomes, written)
     kinds = _grouped((one.line.type, one) for one in everything)
     languages = _grouped((one.line.language, one) for one in everything if one.line.language)
@@ -37,7 +37,7 @@ def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling
 
 
 def write_predictions(path: Path, lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> None:
-    """One line {"id", "tasks", "links"} per request, in the order of the requests."""
+    """Writes one line {"id", "tasks", "links"} per request, in order, with the task names of the file."""
     graphs = [graph(outcome.draft, written) for outcome in outcomes]
     entries = [
         {"id": line.id, "tasks": plan.tasks, "links": plan.links} for line, plan in zip(lines, graphs, strict=True)
@@ -46,7 +46,7 @@ def write_predictions(path: Path, lines: Sequence[Line], outcomes: Sequence[Outc
 
 
 def _grouped(named: Iterable[tuple[str, Compared]]) -> Mapping[str, Sequence[Pair]]:
-    """The pairs of those that have labels."""
+    """Pairs of planned and labelled graphs by group; lines without labels are omitted."""
     groups: Mapping[str, list[Pair]] = defaultdict(list)
     for name, one in named:
         if one.answer is not None:

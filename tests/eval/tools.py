@@ -1,4 +1,4 @@
-"""TaskBench's names of tools and the Hub's names of tasks: the one table between them."""
+"""Mapping between TaskBench's tool names and the Hugging Face Hub's task names."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -33,10 +33,10 @@ HUB_NAMES: Mapping[str, str] = {
     "Audio Classification": "audio-classification",
     "Image Editing": "image-to-image",
 }
-"""The task that does what a tool does. "Tabular Classification" there answers questions about a picture of a table."""
+"""Task by tool. TaskBench's "Tabular Classification" answers questions about an image of a table."""
 
 SENSES: Mapping[str, str] = {**HUB_NAMES, "Image Editing": EDITING}
-"""What the planner calls the use of a task that a tool stands for."""
+"""The embedded planner's intent by tool."""
 
 _TOOLS: Mapping[str, str] = {
     **{sense: tool for tool, sense in SENSES.items()},
@@ -50,29 +50,29 @@ _TOOLS: Mapping[str, str] = {
 
 
 class Spelling(StrEnum):
-    """How a file writes the names of tasks."""
+    """Vocabulary of task names in a file."""
 
     TASKBENCH = "taskbench"
     HUB = "hub"
 
 
 def spelling(lines: Sequence[Line]) -> Spelling:
-    """How these lines write their tasks: the Hub's way where a label or an attached file shows it, else TaskBench's."""
+    """Vocabulary of the lines: the Hub's if a label or an attached file indicates it, else TaskBench's."""
     names = {name for line in lines for answer in line.answers for name in answer.graph.tasks}
     hub = bool(names & standard_specs().keys()) or (not names and any(line.files is not None for line in lines))
     return Spelling.HUB if hub and not names & HUB_NAMES.keys() else Spelling.TASKBENCH
 
 
 def catalogue(written: Spelling) -> Catalogue:
-    """What the planner may use: the tasks behind TaskBench's 23 tools, or the whole standard catalogue."""
+    """Catalogue for the planner: the tasks of TaskBench's 23 tools, or the whole standard catalogue."""
     specs = standard_specs()
     return {name: specs[name] for name in HUB_NAMES.values()} if written is Spelling.TASKBENCH else specs
 
 
 def names(draft: Draft, written: Spelling) -> Mapping[int, str]:
-    """The tasks of a draft by id, in the spelling of the file.
+    """Task names of a draft by id, in the vocabulary of the file.
 
-    Where the Hub has one task for several tools, what the planner says that it read the words as tells them apart.
+    If the Hub has one task for several tools, the planner's intent distinguishes them.
     """
     if written is Spelling.HUB:
         return {task.id: task.task for task in draft.tasks}
@@ -81,6 +81,6 @@ def names(draft: Draft, written: Spelling) -> Mapping[int, str]:
 
 
 def unknown(lines: Sequence[Line], written: Spelling) -> list[str]:
-    """Labels no planner can meet, because they are in no spelling known here."""
+    """Task names in labels that are in neither vocabulary."""
     known = HUB_NAMES.keys() if written is Spelling.TASKBENCH else standard_specs().keys()
     return sorted({name for line in lines for answer in line.answers for name in answer.graph.tasks} - known)

@@ -44,19 +44,19 @@ def test_files_outputs_texts_and_parameters_are_compared() -> None:
     assert scores(planned, wanted) == {"n": 1, "argument_f1": 100.0, "t_f1": 100.0, "v_f1": 100.0, "right": 100.0}
 
 
-def test_the_wrong_file_on_the_right_port_is_right_by_name_only() -> None:
+def test_wrong_file_on_the_right_port_counts_in_t_f1_only() -> None:
     wanted = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
     planned = outcome(Task(1, "image-to-text", {"image": Input("file2")}))
     assert scores(planned, wanted) == {"n": 1, "argument_f1": 0.0, "t_f1": 100.0, "v_f1": 0.0, "right": 0.0}
 
 
-def test_the_right_text_on_the_wrong_port_is_right_by_value_only() -> None:
+def test_right_text_on_the_wrong_port_counts_in_v_f1_only() -> None:
     wanted = answer({"task": 0, "question": "Who?"}, tasks=("question-answering",))
     planned = outcome(Task(1, "question-answering", {"context": Text("Who?")}))
     assert scores(planned, wanted) == {"n": 1, "argument_f1": 0.0, "t_f1": 0.0, "v_f1": 100.0, "right": 0.0}
 
 
-def test_what_is_given_too_much_counts_against_a_plan() -> None:
+def test_superfluous_arguments_lower_the_score() -> None:
     wanted = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
     planned = outcome(Task(1, "image-to-text", {"image": Input("file1")}, parameters_json='{"max_new_tokens": 9}'))
     found = scores(planned, wanted)
@@ -64,7 +64,7 @@ def test_what_is_given_too_much_counts_against_a_plan() -> None:
     assert (found["argument_f1"], found["right"]) == (66.67, 0.0)
 
 
-def test_a_language_that_follows_from_the_plan_may_be_given_or_not() -> None:
+def test_language_that_follows_from_the_plan_is_optional() -> None:
     wanted = answer({"task": 0, "text": "Hello"}, tasks=("text-to-speech",))
     spoken = Task(1, "text-to-speech", {"text": Text("Hello")}, parameters_json='{"language": "en"}')
     assert same(outcome(spoken), wanted)
@@ -72,7 +72,7 @@ def test_a_language_that_follows_from_the_plan_may_be_given_or_not() -> None:
     assert not same(outcome(spoken), asked_for)
 
 
-def test_arguments_belong_together_by_task() -> None:
+def test_arguments_are_compared_within_their_task() -> None:
     tasks = ("translation", "translation")
     wanted = answer(
         {"task": 0, "text": "Hello", "target_language": "French"},
@@ -88,7 +88,7 @@ def test_arguments_belong_together_by_task() -> None:
     assert (found["argument_f1"], found["right"]) == (100.0, 0.0)
 
 
-def test_the_nearest_of_several_right_plans_counts() -> None:
+def test_most_similar_of_several_right_plans_is_used() -> None:
     described = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
     asked = answer({"task": 0, "image": {"file": "a.png"}, "question": "Who?"}, tasks=("visual-question-answering",))
     planned = outcome(
@@ -126,7 +126,7 @@ def test_a_list_for_a_parameter_is_one_value_in_any_order() -> None:
         (True, Json("true")),
     ],
 )
-def test_texts_are_alike_but_for_capitals_spaces_and_what_is_around_them(label: Any, argument: Argument) -> None:
+def test_texts_are_compared_without_case_spaces_and_surrounding_punctuation(label: Any, argument: Argument) -> None:
     wanted = answer({"task": 0, "question": label}, tasks=("question-answering",))
     assert same(outcome(Task(1, "question-answering", {"question": argument})), wanted)
 
@@ -134,11 +134,11 @@ def test_texts_are_alike_but_for_capitals_spaces_and_what_is_around_them(label: 
 @pytest.mark.parametrize(
     ("one", "other"), [("Good morning", "Good evening"), ("Theatre", "atre"), ("pleased", "d"), ("3", "4")]
 )
-def test_other_words_are_another_text(one: str, other: str) -> None:
+def test_different_words_are_a_different_text(one: str, other: str) -> None:
     wanted = answer({"task": 0, "text": one}, tasks=("translation",))
     assert not same(outcome(Task(1, "translation", {"text": Text(other)})), wanted)
 
 
-def test_lines_without_labels_for_arguments_are_left_out() -> None:
+def test_lines_without_labelled_arguments_are_omitted() -> None:
     planned = outcome(Task(1, "translation", {"text": Text("…")}))
     assert scores(planned, Answer(Graph(("translation",)))) is None

@@ -34,7 +34,7 @@ async def scores(count: int) -> dict[str, object]:
     return await judge.scores(lines, [Outcome(DRAFT, Request())] * count, LITE)
 
 
-async def test_the_shares_of_yes_are_told(asked: pytest.MonkeyPatch) -> None:
+async def test_scores_are_percentages_of_true(asked: pytest.MonkeyPatch) -> None:
     async with ScriptedLLM.serving([Says(f"Here it is: {YES}"), Says(PARTLY), Says("I cannot tell.")]) as endpoint:
         asked.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
         assert await scores(3) == {
@@ -60,16 +60,16 @@ async def test_the_judge_sees_the_request_the_tasks_and_the_plan(asked: pytest.M
     assert '2. summarization {"text": ["text of task 1", ' in said
 
 
-async def test_a_model_of_the_planner_does_not_judge_its_own_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_model_of_the_planner_is_not_used_as_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("LLM_MODEL", "planner")
     assert await scores(1) == {"absent": judge.ABSENT}
 
 
 @pytest.mark.parametrize("answer", ["", "yes", "{", '{"correct": true}', YES.replace("true", '"yes"'), "[true]"])
-def test_nonsense_is_no_verdict(answer: str) -> None:
+def test_invalid_reply_is_no_verdict(answer: str) -> None:
     assert judge.read(answer) is None
 
 
-def test_an_empty_plan_is_written_as_such() -> None:
+def test_empty_plan_is_written_as_no_tasks() -> None:
     assert judge.written(Draft((), (), Decision("embedded", ""))) == "(no tasks)"

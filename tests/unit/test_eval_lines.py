@@ -36,7 +36,7 @@ def test_labels_may_be_absent(write: Write) -> None:
     ]
 
 
-def test_links_may_be_positions_and_other_plans_may_be_accepted(write: Write) -> None:
+def test_links_may_be_indices_and_accept_lists_other_plans(write: Write) -> None:
     other: dict[str, Any] = {
         "tasks": ["A", "B"],
         "links": [[0, 1]],
@@ -47,7 +47,7 @@ def test_links_may_be_positions_and_other_plans_may_be_accepted(write: Write) ->
     assert line.answers == (Answer(Graph(("Translation",))), *line.accept)
 
 
-def test_where_nothing_should_be_planned_no_tasks_are_the_label(write: Write) -> None:
+def test_label_is_empty_if_no_plan_is_expected(write: Write) -> None:
     assert read(write({"id": 1, "request": "Hi", "expect": "chat"}))[0].label == Answer(Graph())
 
 
@@ -77,35 +77,35 @@ def test_where_nothing_should_be_planned_no_tasks_are_the_label(write: Write) ->
         (WHOLE | {"expect": "nothing"}, "line 2: expect must be plan, clarify, unmapped or chat"),
     ],
 )
-def test_a_bad_line_is_named_with_its_number(write: Write, line: Any, complaint: str) -> None:
+def test_invalid_line_error_names_the_line(write: Write, line: Any, complaint: str) -> None:
     with pytest.raises(BadLines, match=re.escape(complaint)):
         read(write(WHOLE, line))
 
 
-def test_a_file_without_lines_is_bad(write: Write) -> None:
+def test_file_without_lines_is_an_error(write: Write) -> None:
     with pytest.raises(BadLines, match="has no lines: write one JSON object per line"):
         read(write(""))
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_a_line(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "marked.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"id": 1, "request": "Hello"}\r\n')
     assert read(path) == [Line(1, "Hello")]
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(BadLines, match="cannot be read"):
         read(tmp_path / "absent.jsonl")
 
 
-def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+def test_wrong_encoding_error_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "latin.jsonl"
     path.write_bytes(b'{"id": 1, "request": "caf\xe9"}')
     with pytest.raises(BadLines, match="cannot be read"):
         read(path)
 
 
-def test_the_requests_of_our_own_are_all_readable() -> None:
+def test_own_requests_are_valid() -> None:
     lines = read(DATA / "own.jsonl")
     assert all(line.label and line.label.arguments is not None and line.files is not None for line in lines)
     assert spelling(lines) is Spelling.HUB
@@ -121,28 +121,28 @@ def test_every_tool_of_taskbench_has_a_standard_task() -> None:
     assert set(HUB_NAMES.values()) <= STANDARD.keys()
 
 
-def test_the_requests_of_taskbench_are_all_there() -> None:
+def test_taskbench_file_is_complete() -> None:
     lines = read(DATA / "taskbench.jsonl")
     assert len(lines) == 2064
     assert unknown(lines, spelling(lines)) == []
 
 
-def test_a_file_is_in_the_spelling_of_its_labels() -> None:
+def test_vocabulary_follows_the_labels() -> None:
     assert spelling([Line(1, "", label=Answer(Graph(("Text-to-Speech",))))]) is Spelling.TASKBENCH
     assert spelling([Line(1, ""), Line(2, "", label=Answer(Graph(("text-to-speech",))))]) is Spelling.HUB
 
 
-def test_a_file_without_labels_is_in_the_spelling_of_taskbench_unless_files_come_with_it() -> None:
+def test_vocabulary_without_labels_is_taskbench_unless_files_are_attached() -> None:
     assert spelling([Line(1, "")]) is Spelling.TASKBENCH
     assert spelling([Line(1, "", files=())]) is Spelling.HUB
 
 
-def test_the_catalogue_is_that_of_the_spelling() -> None:
+def test_catalogue_follows_the_vocabulary() -> None:
     assert len(catalogue(Spelling.TASKBENCH)) == 22  # two of 23 tools are one task
     assert catalogue(Spelling.HUB) == STANDARD
 
 
-def test_labels_that_no_planner_can_meet_are_named() -> None:
+def test_unknown_labels_are_listed() -> None:
     lines = [Line(1, "", label=Answer(Graph(("Translation", "Cooking"))))]
     assert unknown(lines, Spelling.TASKBENCH) == ["Cooking"]
 
@@ -157,7 +157,7 @@ def test_labels_that_no_planner_can_meet_are_named() -> None:
         ("keypoint-detection", "keypoint-detection"),
     ],
 )
-def test_tasks_are_written_as_the_tools_they_are(task: str, tool: str) -> None:
+def test_tasks_are_mapped_to_tools(task: str, tool: str) -> None:
     draft = Draft((Task(1, task),), (), Decision("embedded", ""))
     assert names(draft, Spelling.TASKBENCH) == {1: tool}
     assert names(draft, Spelling.HUB) == {1: task}
@@ -171,12 +171,12 @@ def test_tasks_are_written_as_the_tools_they_are(task: str, tool: str) -> None:
         ({"instruction": Text("Make the sky blue")}, "Image Editing"),
     ],
 )
-def test_to_say_what_is_to_be_changed_is_to_edit(arguments: dict[str, Text], tool: str) -> None:
+def test_instruction_makes_image_to_image_an_edit(arguments: dict[str, Text], tool: str) -> None:
     draft = Draft((Task(1, "image-to-image", arguments),), (), Decision("embedded", ""))
     assert names(draft, Spelling.TASKBENCH) == {1: tool}
 
 
-def test_a_plan_is_written_by_names_and_every_pair_once() -> None:
+def test_graph_of_a_plan_has_names_and_every_link_once() -> None:
     tasks = (
         Task(1, "summarization", {"text": Text("…")}),
         Task(2, "translation", {"text": Reference(1, "text")}),
@@ -189,7 +189,7 @@ def test_a_plan_is_written_by_names_and_every_pair_once() -> None:
 # ---------------------------------------------------------------- files
 
 
-def test_files_that_are_only_named_are_sent() -> None:
+def test_files_named_in_the_text_are_attached() -> None:
     asked = request(Line(1, "Compare 'example.jpg' with example.JPG and (talk.wav); see example.jpg and www.a.com."))
     values = [named.value for named in asked.inputs if isinstance(named.value, File)]
     assert [(value.name, value.media_type.partition("/")[0]) for value in values] == [
@@ -199,25 +199,25 @@ def test_files_that_are_only_named_are_sent() -> None:
     ]
 
 
-def test_a_name_may_be_broken_by_a_space() -> None:
+def test_file_name_may_contain_a_space_before_the_extension() -> None:
     assert [file.name for file in named("I have 'example. wav', the end. Wave at me.")] == ["example.wav"]
 
 
-def test_files_that_a_line_lists_are_all_there_are() -> None:
+def test_listed_files_replace_those_named_in_the_text() -> None:
     assert request(Line(1, "See a.png", files=())).inputs == ()
 
 
-def test_a_plan_that_asks_back_is_given_what_is_not_there_yet() -> None:
+def test_stand_in_files_are_added_if_the_planner_asks_for_a_file() -> None:
     asking = Draft((), (Note(NoteKind.CLARIFY, "Which picture?"),), Decision("embedded", ""))
     assert [file.media_type for file in asked_for(Line(1, "Edit it like a.png"), asking)] == ["audio/wav", "video/mp4"]
     assert asked_for(Line(1, "Edit it", files=()), asking) == []
 
 
-def test_a_plan_that_asks_nothing_is_given_nothing_more() -> None:
+def test_no_stand_in_files_are_added_to_a_complete_plan() -> None:
     assert asked_for(Line(1, "Translate"), Draft((Task(1, "translation"),), (), Decision("embedded", ""))) == []
 
 
-def test_what_the_planner_read_the_words_as_tells_tools_of_one_task_apart() -> None:
+def test_intents_distinguish_tools_of_the_same_task() -> None:
     tasks = (Task(1, "image-to-image"), Task(2, "document-question-answering"))
     draft = Draft(tasks, (), Decision("embedded", ""), {1: "image-editing", 2: "table-question-answering"})
     assert names(draft, Spelling.TASKBENCH) == {1: "Image Editing", 2: "Tabular Classification"}

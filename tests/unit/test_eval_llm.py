@@ -35,7 +35,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-async def test_an_llm_that_plans_is_scored_and_one_that_gives_up_has_failed(
+async def test_llm_plans_are_scored_and_unusable_replies_are_failures(
     file: str, configured: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with ScriptedLLM.serving(answered) as endpoint:
@@ -46,7 +46,7 @@ async def test_an_llm_that_plans_is_scored_and_one_that_gives_up_has_failed(
     assert [failure["id"] for failure in figures["failures"]] == ["1"]
 
 
-async def test_demonstrations_vary_in_number_and_in_kind(
+async def test_ablation_varies_number_and_variety_of_demonstrations(
     file: str, configured: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with ScriptedLLM.serving(answered) as endpoint:
@@ -67,7 +67,7 @@ async def test_demonstrations_vary_in_number_and_in_kind(
     assert len(lengths) > len({row["count"] for row in rows})
 
 
-async def test_without_an_endpoint_there_is_a_remedy(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_endpoint_is_an_error_with_a_remedy(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_BASE_URL", raising=False)
     with pytest.raises(NoEndpoint, match="set LLM_BASE_URL and LLM_MODEL"):
         await main(arguments([file, "--planner", "llm", "--quiet"]))

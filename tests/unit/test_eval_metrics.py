@@ -39,12 +39,12 @@ def test_an_empty_plan_is_right_where_nothing_should_be_planned() -> None:
     assert graph_scores([(Graph(), Graph())]) == {"n": 1, "node_f1": None, "edge_f1": None, "exact": 100.0}
 
 
-def test_nothing_is_scored_where_there_is_nothing() -> None:
+def test_scores_of_no_requests_are_none() -> None:
     nothing = {"n": 0, "node_f1": None, "edge_f1": None, "exact": None}
     assert by_type({}) == {"single": nothing, "chain": nothing, "dag": nothing}
 
 
-def test_a_bag_wants_twice_what_is_there_twice() -> None:
+def test_multiset_counts_repetitions() -> None:
     planned, labelled = Graph((A,)), Graph((A, A))
     assert paper.sequential([(planned, labelled)])["f1"] == 66.67
 
@@ -52,11 +52,11 @@ def test_a_bag_wants_twice_what_is_there_twice() -> None:
 @pytest.mark.parametrize(
     ("share", "value"), [(0.5, 2), (0.95, 4), (0.25, 1), (0.26, 2), (1, 4)], ids=["p50", "p95", "p25", "p26", "all"]
 )
-def test_a_quantile_is_one_of_the_values(share: float, value: float) -> None:
+def test_quantile_is_one_of_the_values(share: float, value: float) -> None:
     assert quantile([4, 1, 3, 2], share) == value
 
 
-def test_there_is_no_quantile_of_nothing() -> None:
+def test_quantile_of_no_values_is_none() -> None:
     assert quantile([], 0.5) is None
 
 
@@ -70,7 +70,7 @@ def test_single_tasks_are_weighted_by_support() -> None:
     assert scores == {"n": 4, "accuracy": 50.0, "precision": 33.33, "recall": 50.0, "f1": 40.0}
 
 
-def test_two_tasks_are_no_answer_to_a_request_for_one() -> None:
+def test_plan_with_two_tasks_is_wrong_for_a_single_task() -> None:
     assert paper.single([(Graph((A, B)), Graph((A,)))])["accuracy"] == 0
 
 
@@ -85,23 +85,23 @@ def test_two_tasks_are_no_answer_to_a_request_for_one() -> None:
         ((A, B, C), (B, C, A), 2 / 3),
     ],
 )
-def test_the_edit_distance_is_a_share_of_the_longer(
+def test_edit_distance_is_divided_by_the_longer_length(
     one: tuple[str, ...], other: tuple[str, ...], expected: float
 ) -> None:
     assert paper.distance(one, other) == pytest.approx(expected)
 
 
-def test_a_chain_is_compared_as_data_flows_through_it() -> None:
+def test_chain_is_compared_in_topological_order() -> None:
     listed_backwards = Graph((C, B, A), CHAIN.links)
     scores = paper.sequential([(listed_backwards, CHAIN)])
     assert (scores["accuracy"], scores["edit_distance"]) == (100.0, 0.0)
 
 
-def test_the_order_of_a_circle_is_that_of_its_list() -> None:
+def test_cycle_has_the_order_of_its_list() -> None:
     assert paper.in_order(Graph((A, B), ((A, B), (B, A)))) == (A, B)
 
 
-def test_a_task_that_feeds_its_like_does_not_stop_the_order() -> None:
+def test_link_between_tasks_of_the_same_name_is_ignored_in_the_order() -> None:
     assert paper.in_order(Graph((A, B), ((A, A), (A, B)))) == (A, B)
 
 
@@ -109,7 +109,7 @@ def test_the_graph_f1_counts_tasks_and_links() -> None:
     assert paper.graph([(Graph((A, B), ((A, B),)), CHAIN)]) == {"n": 1, "accuracy": 0.0, "f1": 75.0}  # 2·3/(3+5)
 
 
-def test_sets_may_be_empty_on_both_sides() -> None:
+def test_graph_scores_allow_empty_graphs() -> None:
     assert Tally.of_sets([]).f1 is None
 
 
@@ -130,11 +130,11 @@ def test_calibration_is_measured_over_ten_bins() -> None:
     assert calibration_error(told) == pytest.approx((abs(2.85 - 2) + 0.3) / 4, abs=1e-4)
 
 
-def test_there_is_no_calibration_without_plans() -> None:
+def test_calibration_error_without_plans_is_none() -> None:
     assert calibration_error([]) is None
 
 
-def test_a_wrong_plan_without_a_doubt_is_wrong_but_sure() -> None:
+def test_wrong_plan_without_doubt_counts_as_wrong_but_sure() -> None:
     right, wrong = Graph(("translation",)), Graph(("summarization",))
     drafts = [drafted(0.9), drafted(0.9), drafted(0.6), drafted(0.9, NoteKind.CLARIFY), drafted(0.9, NoteKind.CHAT)]
     labels = [right, wrong, wrong, wrong, wrong]
@@ -143,7 +143,7 @@ def test_a_wrong_plan_without_a_doubt_is_wrong_but_sure() -> None:
     assert (found["sure"], found["wrong_but_sure"], found["wrong_but_sure_ids"]) == (3, 2, [1, 4])
 
 
-def test_to_abstain_is_right_where_it_is_expected_only() -> None:
+def test_abstention_is_right_only_if_it_is_expected() -> None:
     nothing, one = Answer(Graph()), Answer(Graph(("translation",)))
     told = [
         (Line("asks back", "", label=nothing, expect="clarify"), drafted(0, NoteKind.CLARIFY, tasks=0)),

@@ -1,4 +1,4 @@
-"""The labelled requests of our own are what their README says: whole, consistent, and in the standard vocabulary."""
+"""tests/eval/data/own.jsonl agrees with its README: complete, consistent, and in the standard vocabulary."""
 
 import json
 import mimetypes
@@ -87,13 +87,13 @@ def test_lines_have_the_fields_and_no_others() -> None:
         assert row["id"].startswith(f"{row['language']}-")
 
 
-def test_lines_say_the_shape_of_their_plan() -> None:
+def test_type_is_the_shape_of_the_plan() -> None:
     for row in ROWS:
         assert row["type"] == shape(row), row["id"]
         assert (row["type"] == "none") == (row["expect"] != "plan"), row["id"]
 
 
-def test_attached_files_are_of_the_type_their_names_say() -> None:
+def test_media_types_of_files_match_their_names() -> None:
     for row in ROWS:
         names = [file["name"] for file in row["files"]]
         assert len(set(names)) == len(names), row["id"]
@@ -109,7 +109,7 @@ def test_tasks_are_standard_and_each_has_its_arguments() -> None:
         assert [given["task"] for given in graph["arguments"]] == list(range(len(graph["tasks"]))), row["id"]
 
 
-def test_every_required_port_is_filled_and_nothing_the_spec_lacks() -> None:
+def test_arguments_fill_required_ports_and_match_the_spec() -> None:
     for row, graph in GRAPHS:
         for given in graph["arguments"]:
             spec = standard_tasks()[graph["tasks"][given["task"]]]
@@ -118,7 +118,7 @@ def test_every_required_port_is_filled_and_nothing_the_spec_lacks() -> None:
             assert required <= given.keys() - {"task"} <= known, row["id"]
 
 
-def test_links_are_what_arguments_take_from_earlier_tasks() -> None:
+def test_links_match_the_references_of_arguments() -> None:
     for row, graph in GRAPHS:
         taken = {
             (one["output_of"], task)
@@ -130,7 +130,7 @@ def test_links_are_what_arguments_take_from_earlier_tasks() -> None:
         assert all(0 <= source < target for source, target in taken), row["id"]
 
 
-def test_each_port_is_given_something_of_its_kind() -> None:
+def test_arguments_have_the_modality_of_their_port() -> None:
     for row, graph in GRAPHS:
         files = {file["name"]: File("", file["media_type"], 1, file["name"]) for file in row["files"]}
         for _, spec, name, value in arguments(graph):
@@ -139,7 +139,7 @@ def test_each_port_is_given_something_of_its_kind() -> None:
                 assert all(port.modality in offered(one, graph, files) for one in several(value)), row["id"]
 
 
-def test_parameters_are_what_their_schemas_allow() -> None:
+def test_parameters_match_their_schemas() -> None:
     for _, graph in GRAPHS:
         for _, spec, name, value in arguments(graph):
             for parameter in spec.parameters:
@@ -147,7 +147,7 @@ def test_parameters_are_what_their_schemas_allow() -> None:
                     Draft202012Validator(json.loads(parameter.json_schema)).validate(value)
 
 
-def test_literal_texts_stand_in_the_request() -> None:
+def test_literal_texts_are_in_the_request() -> None:
     for row in ROWS:
         words = row["request"].casefold()
         for _, spec, name, value in arguments(row):
@@ -155,7 +155,7 @@ def test_literal_texts_stand_in_the_request() -> None:
                 assert all(isinstance(one, dict) or one.casefold() in words for one in several(value)), row["id"]
 
 
-def test_every_standard_task_is_asked_for_at_least_twice() -> None:
+def test_every_standard_task_occurs_at_least_twice() -> None:
     asked = Counter(task for row in ROWS for task in set(row["tasks"]))
     assert not [task for task in standard_tasks() if asked[task] < 2]
 
@@ -165,7 +165,7 @@ def test_every_standard_task_is_asked_for_at_least_twice() -> None:
     [("style", STYLES), ("language", LANGUAGES), ("expect", EXPECTED)],
     ids=["style", "language", "expect"],
 )
-def test_every_kind_of_request_is_there_often_enough(field: str, minima: Mapping[str, int]) -> None:
+def test_every_kind_of_request_has_its_minimum(field: str, minima: Mapping[str, int]) -> None:
     counts = Counter(row[field] for row in ROWS)
     assert counts.keys() == minima.keys()
     assert not {kind: counts[kind] for kind, least in minima.items() if counts[kind] < least}
@@ -178,6 +178,6 @@ def test_each_foreign_language_has_plans_of_one_task_and_of_several() -> None:
         assert min(plans[True], plans[False]) >= 5, language
 
 
-def test_single_tasks_chains_and_graphs_are_about_four_to_four_to_two() -> None:
+def test_shapes_have_a_ratio_of_about_four_to_four_to_two() -> None:
     counts = Counter(row["type"] for row in PLANS)
     assert {kind: counts[kind] / len(PLANS) for kind in SHARES} == pytest.approx(SHARES, abs=0.03)

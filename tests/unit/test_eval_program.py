@@ -37,17 +37,15 @@ def written(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-async def test_one_json_object_is_printed_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_output_is_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, predictions = written(tmp_path / "in.jsonl", LINES), tmp_path / "out.jsonl"
     await main(arguments([str(path), "--predictions", str(predictions), "--quiet"]))
     figures = json.loads(capsys.readouterr().out)
-    assert (figures["n"], figures["labelled"], figures["node_f1"], figures["edge_f1"], figures["exact"]) == (
-        3,
-        2,
-        100.0,
-        100.0,
-        100.0,
-    )
+    assert figures["n"] == 3
+    assert figures["labelled"] == 2
+    assert figures["node_f1"] == 100.0
+    assert figures["edge_f1"] == 100.0
+    assert figures["exact"] == 100.0
     assert figures["by_type"]["chain"] == {"n": 1, "node_f1": 100.0, "edge_f1": 100.0, "exact": 100.0}
     assert figures["p50_ms"] <= figures["p95_ms"]
     assert figures["failures"] == []
@@ -55,7 +53,7 @@ async def test_one_json_object_is_printed_and_nothing_else(tmp_path: Path, capsy
     assert [json.loads(line) for line in predictions.read_text(encoding="utf-8").splitlines()] == PLANNED
 
 
-async def test_names_of_the_hub_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_predictions_use_the_hub_names_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spelt = {"tasks": ["image-to-text"], "links": [], "files": [{"name": "example.jpg", "media_type": "image/jpeg"}]}
     path, predictions = written(tmp_path / "in.jsonl", [LINES[0] | spelt]), tmp_path / "out.jsonl"
     await main(arguments([str(path), "--predictions", str(predictions), "--quiet"]))
@@ -63,28 +61,28 @@ async def test_names_of_the_hub_are_kept(tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(predictions.read_text(encoding="utf-8"))["tasks"] == ["image-to-text"]
 
 
-async def test_a_label_of_no_known_spelling_is_told_and_missed(
+async def test_unknown_label_is_reported_and_counts_as_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path / "in.jsonl", [LINES[0], LINES[0] | {"tasks": ["Cooking"]}])
     await main(arguments([str(path), "--quiet"]))
-    told = capsys.readouterr()
-    assert "Cooking" in told.err
-    assert json.loads(told.out)["node_f1"] == 50
+    printed = capsys.readouterr()
+    assert "Cooking" in printed.err
+    assert json.loads(printed.out)["node_f1"] == 50
 
 
-async def test_a_bad_line_stops_the_evaluation(tmp_path: Path) -> None:
+async def test_invalid_line_stops_the_evaluation(tmp_path: Path) -> None:
     with pytest.raises(BadLines, match="line 2"):
         await main(arguments([str(written(tmp_path / "in.jsonl", [LINES[0], {"id": 1}]))]))
 
 
-def test_an_unknown_planner_is_a_matter_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_planner_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         arguments(["x.jsonl", "--planner", "oracle"])
     assert "embedded" in capsys.readouterr().err
 
 
-async def test_a_request_that_breaks_the_planner_is_a_failure_and_an_empty_plan() -> None:
+async def test_exception_of_the_planner_is_a_failure_with_an_empty_plan() -> None:
     async def plan(asked: Request, catalogue: Catalogue) -> Draft:
         if asked.text == "break":
             raise ZeroDivisionError("no such thing")
@@ -95,4 +93,5 @@ async def test_a_request_that_breaks_the_planner_is_a_failure_and_an_empty_plan(
     found = await outcomes(Planner(plan, concurrency=2), lines, STANDARD)
     figures = scores(lines, found, Spelling.HUB)
     assert figures["failures"] == [{"id": 2, "error": "ZeroDivisionError: no such thing"}]
-    assert (figures["node_f1"], figures["exact"]) == (66.67, 50.0)
+    assert figures["node_f1"] == 66.67
+    assert figures["exact"] == 50.0

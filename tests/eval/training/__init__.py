@@ -1,1 +1,1 @@
-"""How the embedded planner learns: examples, linear scores, then the steps of graphs."""
+"""Training of the embedded planner: examples, linear scores, then the steps that build a graph."""

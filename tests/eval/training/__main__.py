@@ -1,4 +1,4 @@
-"""Learns the embedded planner's weights anew: python -m tests.eval.training."""
+"""Trains the embedded planner's weights: python -m tests.eval.training."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ DATA = Path(__file__).parent.parent / "data"
 FILES = (DATA / "taskbench.jsonl", DATA / "training.jsonl")
 
 FEWEST = 4
-"""Requests that must call for a sense before it can be learned."""
+"""Smallest number of requests with an intent from which it can be learned."""
 
 PROCESSES = 2
 
 
 def senses(lines: Sequence[Line]) -> list[str]:
-    """What can be learned from these lines."""
+    """Names of intents with enough examples."""
     counts = Counter(name for line in lines if line.label for name in read_as(line.label))
     return sorted(name for name, count in counts.items() if count >= FEWEST)
 

@@ -1,4 +1,4 @@
-"""Labelled requests as what is learned from: tokens, the right graph, and what rules make of the same words."""
+"""Training examples from labelled requests: tokens, the right graph, and hints from the planner's rules."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tests.eval.tools import SENSES, catalogue, spelling
 
 @dataclass(frozen=True)
 class Example:
-    """One request; senses as places in the list of all."""
+    """One request; intents (senses) are indices into the list of all."""
 
     tokens: list[Token]
     senses: tuple[int, ...]
@@ -27,24 +27,24 @@ class Example:
 
     @property
     def first(self) -> frozenset[int]:
-        """What works on what was sent."""
+        """Intents that take only the request's own inputs."""
         return frozenset(self.senses) - {consumer for _, consumer in self.links}
 
     @property
     def last(self) -> frozenset[int]:
-        """What nothing works on."""
+        """Intents whose outputs no other task takes."""
         return frozenset(self.senses) - {producer for producer, _ in self.links}
 
 
 def examples(lines: Sequence[Line], senses: Sequence[str]) -> list[Example]:
-    """The labelled lines, in their order; those that are to become no plan have no senses."""
+    """Examples of the labelled lines in order; requests without a plan have no intents."""
     rules, offered = Rules(standard_specs()), catalogue(spelling(lines))
     places = {name: place for place, name in enumerate(senses)}
     return [_example(line, line.label, rules, offered, places) for line in lines if line.label]
 
 
 def read_as(answer: Answer) -> list[str]:
-    """The sense of each task of a label; a picture that is changed as told is edited, in whatever words."""
+    """The intent of each task of a label; a task with an instruction edits an image."""
     given = answer.arguments or ({},) * len(answer.graph.tasks)
     named = zip(answer.graph.tasks, given, strict=True)
     return [EDITING if values.get("instruction") else SENSES.get(task) or sense(task) for task, values in named]
@@ -66,6 +66,6 @@ def _example(line: Line, answer: Answer, rules: Rules, offered: Catalogue, place
 
 
 def sent(links: Iterable[tuple[int, int]], senses: Iterable[int]) -> set[tuple[int, int]]:
-    """The links with those from what was sent."""
+    """The links, with additional ones from the request's inputs."""
     fed = {consumer for _, consumer in links}
     return {*links, *((SENT, one) for one in senses if one not in fed)}

@@ -1,6 +1,6 @@
-"""The steps by which graphs are built: a choice, at every step, among all that could be added, or the end.
+"""Training of the steps that build a graph: each step adds one task to the graph or ends it.
 
-Method: a log-linear model of each choice (a maximum entropy Markov model over the steps), fitted by L-BFGS.
+Method: a log-linear model of each step (a maximum entropy Markov model), fitted by L-BFGS.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,17 @@ from services.planner.embedded.learned.weights import Weights
 from tests.eval.training.examples import Example, sent
 
 _PENALTIES = (0.01, 0.01, 0.5, 1.0, 1.0)
-"""Of steps, ends, pairs, beside and instead."""
+"""L2 penalties of steps, ends, pairs, beside and instead."""
 
 _ROUNDS = 150
 _FITTING, _ANY = 0.3, 0.02
-"""What is added to the counts of links: where the kinds fit, and everywhere."""
+"""Pseudo-counts of links: where the modalities match, and everywhere."""
 
 Array = npt.NDArray[Any]
 
 
 def usual_links(given: Sequence[Example], fits: Array) -> Array:
-    """Log of how often each sense feeds another, or works on what was sent, over what chance would give."""
+    """Log ratio of the frequency of each link between intents, or from the request's inputs, to chance."""
     senses = fits.shape[1]
     counts = _FITTING * fits + _ANY
     for example in given:
@@ -40,25 +40,30 @@ def usual_links(given: Sequence[Example], fits: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Choice:
-    """One step of one request: what could be done, and what was right."""
+    """One step of one request: its N alternatives, and the right one.
+
+    Attributes:
+        features: N x D, of every alternative.
+        pairs: N, producer and consumer as one number.
+        consumers: N.
+        end: features of ending the graph.
+        right: index of the right alternative; N is the end.
+        taken: S, 1 for intents in the graph already.
+        likely: S, probabilities of the intents.
+    """
 
     features: Array
-    """N x D: of every way to go on."""
     pairs: Array
-    """N: producer and consumer, as one number."""
     consumers: Array
     end: Array
     right: int
-    """N is the end."""
     taken: Array
-    """S: 1 for what is there already."""
     likely: Array
-    """S."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What is fitted here, as Weights has it."""
+    """Fitted parameters, named as in Weights."""
 
     step: Array
     end: Array
@@ -68,7 +73,7 @@ class Numbers:
 
 
 def fitted(given: Sequence[Example], spoken_for: Sequence[Evidence], learned: Weights) -> Numbers:
-    """The numbers that make the right choices likeliest."""
+    """Fits the parameters by maximum likelihood of the right steps."""
     choices = [
         choice
         for example, evidence in zip(given, spoken_for, strict=True)
@@ -108,7 +113,7 @@ def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_C
 
 
 def _order(example: Example, tried: Candidates) -> list[Move]:
-    """The right graph as steps: along its links, else as the words go; what is not tried cannot be learned."""
+    """The right graph as steps: along its links, else in the order of the text; only candidate intents are included."""
     place = {int(sense): at for at, sense in enumerate(tried.senses)}
     left = {place[sense] for sense in example.senses if sense in place}
     links = [(place[source], place[target]) for source, target in example.links if {source, target} <= place.keys()]
@@ -127,7 +132,7 @@ def _order(example: Example, tried: Candidates) -> list[Move]:
 
 
 class _Fit:
-    """All choices as one sum to be made small."""
+    """Negative log-likelihood of all steps with L2 penalty, and its gradient."""
 
     def __init__(self, choices: Sequence[_Choice], senses: int) -> None:
         counts = np.array([len(choice.pairs) + 1 for choice in choices])

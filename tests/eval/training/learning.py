@@ -1,4 +1,4 @@
-"""From examples to weights: linear scores, then steps on the scores of requests that were held out."""
+"""Training of all weights: linear scores, then steps with the scores of held-out requests."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ FOLDS = 5
 
 
 def learned(given: Sequence[Example], senses: Sequence[str], *, jobs: int = 1) -> Weights:
-    """Weights for the senses; deterministic for the same examples in the same order.
+    """Trains weights; deterministic for equal examples in equal order.
 
     Args:
-        given: what to learn from.
-        senses: their names; examples name them by place.
-        jobs: processes.
+        given: the training examples.
+        senses: names of the intents; examples refer to them by index.
+        jobs: number of processes.
     """
     parts = list(KFold(FOLDS, shuffle=True, random_state=1).split(given))
     held_out = Parallel(jobs)(
@@ -74,7 +74,7 @@ def _linear(given: Sequence[Example], senses: Sequence[str]) -> Weights:
 
 
 def _fits(senses: Sequence[str]) -> np.ndarray:
-    """Which senses give what others take; the last row is what was sent."""
+    """Matrix of producers and consumers with matching modalities; the last row is the request's inputs."""
     specs = standard_specs()
     fits = np.ones((len(senses) + 1, len(senses)))
     for i, producer in enumerate(senses):
@@ -86,7 +86,7 @@ def _fits(senses: Sequence[str]) -> np.ndarray:
 
 
 def _needs(senses: Sequence[str]) -> np.ndarray:
-    """Which media each sense can work on."""
+    """Matrix of intents and the media that they require."""
     specs = standard_specs()
     needs = np.zeros((len(senses), len(MEDIA)))
     for row, name in enumerate(senses):

@@ -1,4 +1,4 @@
-"""Linear scores: which senses words call for, which come first and last, and how many there are.
+"""Training of linear scores: which intents a request has, which come first and last, and their number.
 
 Method: support vector machines over naive Bayes log-count ratios (Wang & Manning, "Baselines and Bigrams: Simple, Good
 Sentiment and Topic Classification", ACL 2012), with counts weighted by rarity.
@@ -20,7 +20,7 @@ from services.planner.embedded.learned.words import Family, Feature, features
 from tests.eval.training.examples import Example
 
 FEWEST_REQUESTS = {Family.PAIR: 3, Family.PART: 3, Family.PHRASE: 2}
-"""Features of fewer requests are left out."""
+"""Smallest number of requests with a feature, by family; rarer features are omitted."""
 
 _SOFTNESS = 0.3
 _RATIO_POWER = 0.7
@@ -31,14 +31,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The features, in the order of their columns."""
+    """Features by column, with their families and inverse document frequencies."""
 
     features: dict[Feature, int]
     families: Array
     rarity: Array
 
     def matrix(self, given: Sequence[Example]) -> csr_matrix:
-        """Requests x features."""
+        """Matrix of requests and features."""
         columns, values, ends = [], [], [0]
         for example in given:
             counts = Counter(self.features[one] for one, _ in features(example.tokens) if one in self.features)
@@ -63,7 +63,7 @@ def vocabulary(given: Sequence[Example]) -> Vocabulary:
 
 
 def targets(given: Sequence[Example], senses: int) -> Array:
-    """Requests x (3 senses + 4): what the columns of the weights are to tell."""
+    """Labels, requests x (3 intents + 4): present, first, last, and at least so many tasks."""
     result = np.zeros((len(given), 3 * senses + len(SIZES)), dtype=np.int8)
     for row, example in enumerate(given):
         result[row, list(example.senses)] = 1
@@ -74,7 +74,7 @@ def targets(given: Sequence[Example], senses: int) -> Array:
 
 
 def fitted(matrix: csr_matrix, wanted: Array) -> tuple[Array, Array]:
-    """Weights (features x columns) and biases; a column without both kinds of example never speaks up."""
+    """Weights (features x columns) and biases; columns with only one class get zero weights and a negative bias."""
     columns, biases = [], []
     for column in wanted.T:
         weight, bias = _column(matrix, column) if column.any() and not column.all() else (np.zeros(matrix.shape[1]), -1)
@@ -90,7 +90,7 @@ def _column(matrix: csr_matrix, column: Array) -> tuple[Array, float]:
 
 
 def _ratio(matrix: csr_matrix, column: Array) -> Array:
-    """Per feature: how much more often it stands in requests of the column than in others, dampened."""
+    """Dampened log-count ratio of each feature between requests of the column and others."""
     there = (matrix > 0).astype(np.float64)
     yes, no = (np.asarray(there[column == side].sum(axis=0)).ravel() + 1 for side in (1, 0))
     ratio = np.log((yes / (column.sum() + 2)) / (no / ((1 - column).sum() + 2)))
