@@ -23,7 +23,7 @@ SERVED = {
     "name": "box",
     "kind": "openai",
     "address": f"http://{OUTSIDE}:8000/v1",
-    "location": "external",
+    "reach": "external",
     "models": [{"name": "all", "tasks": ["summarization"]}],
 }
 WAIT = {"prefer": "wait=60"}

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from tests.fakes.collector import collecting
 from tests.support.logs import logged
 from tests.support.processes import Start, processes
 
+ROOT = Path(__file__).parents[2]
 ANY = "127.0.0.1:0"
 RESPOND_DURATION = ("responder", "rpc.server.call.duration")
 
@@ -149,3 +151,25 @@ def test_missing_exporter_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPa
     assert entry["log_level"] == "error"
     assert "hugginggpt[telemetry]" in entry["remedy"]
     assert tracing.provider() is None
+
+
+CLOSING_PROGRAM = """
+import asyncio, socket
+from services.common import metrics
+async def main():
+    async with metrics.exporting("test", "127.0.0.1:0") as port:
+        socket.create_connection(("127.0.0.1", port)).close()
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        print("closed")
+asyncio.run(main())
+"""
+
+
+async def test_metrics_server_closes_at_shutdown() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", CLOSING_PROGRAM), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert output.endswith(b"closed\n")
