@@ -20,15 +20,15 @@ from services.local.supervisor import Child, supervise
 REPORTING = """
 import os, signal, socket, sys
 name = os.environ["NAME"]
-tell = socket.create_connection(("127.0.0.1", int(os.environ["TELL"])))
-tell.sendall(f"up {name} {os.getpid()}\\n".encode())
+report = socket.create_connection(("127.0.0.1", int(os.environ["TELL"])))
+report.sendall(f"up {name} {os.getpid()}\\n".encode())
 """
 
 PROGRAMS = {
     "steady": """
 import signal
 def leave(*_):
-    tell.sendall(f"down {name} {os.getpid()}\\n".encode())
+    report.sendall(f"down {name} {os.getpid()}\\n".encode())
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 """
@@ -56,19 +56,19 @@ status.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
 health_pb2_grpc.add_HealthServicer_to_server(status, server)
 server.add_insecure_port(os.environ["LISTEN"])
 server.start()
-tell.sendall(f"listening {name} {os.getpid()}\\n".encode())
-tell.recv(1)
+report.sendall(f"listening {name} {os.getpid()}\\n".encode())
+report.recv(1)
 status.set("", health_pb2.HealthCheckResponse.SERVING)
 signal.pause()
 """,
-    "boss": """
+    "supervisor": """
 import asyncio, os, sys
 from services.local.supervisor import Child, supervise
-async def announce(children):
+async def on_ready(children):
     pass
 async def main():
     children = [Child(name, "steady", settings={"NAME": name}) for name in ("one", "two")]
-    await supervise([children], announce, asyncio.Event(), stop_seconds=5)
+    await supervise([children], on_ready, asyncio.Event(), stop_seconds=5)
 asyncio.run(main())
 """,
 }
@@ -238,11 +238,11 @@ async def test_ready_without_a_late_child_that_is_not_essential(child_messages: 
 async def test_children_end_when_their_supervisor_is_killed(child_messages: ChildMessages) -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((root, os.environ["PYTHONPATH"]))}
-    boss = await asyncio.create_subprocess_exec(sys.executable, "-m", "boss", env=environment)
+    supervisor = await asyncio.create_subprocess_exec(sys.executable, "-m", "supervisor", env=environment)
     assert sorted(await child_messages.next(2)) == ["up one", "up two"]
-    boss.kill()
+    supervisor.kill()
     assert sorted(await child_messages.next(4)) == ["down one", "down two", "gone one", "gone two"]
-    await boss.wait()
+    await supervisor.wait()
 
 
 async def test_reserved_port_receives_no_connections() -> None:

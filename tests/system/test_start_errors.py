@@ -36,65 +36,69 @@ def _unwritable(folder: Path) -> Mapping[str, str]:
 Wrong = Mapping[str, str] | Callable[[Path], Mapping[str, str]]
 
 CASES: Mapping[str, tuple[str, Wrong, str]] = {
-    "a number that is none": ("services.planner", {"DRAIN_SECONDS": "soon"}, "DRAIN_SECONDS: Input should be"),
-    "two at once": (
+    "invalid number": ("services.planner", {"DRAIN_SECONDS": "soon"}, "DRAIN_SECONDS: Input should be"),
+    "two invalid variables": (
         "services.responder",
         {"LOG_FORMAT": "loud", "DRAIN_SECONDS": "-1"},
         "DRAIN_SECONDS: Input should be greater than or equal to 0; LOG_FORMAT",
     ),
-    "a name out of reach": ("services.planner", {"PLANNER_VARIETY": "2"}, "PLANNER_VARIETY"),
-    "no secret for the journal": (
+    "invalid prefixed variable": ("services.planner", {"PLANNER_VARIETY": "2"}, "PLANNER_VARIETY"),
+    "empty journal URL": (
         "services.orchestrator",
         {"ORCHESTRATOR_JOURNAL": ""},
         "ORCHESTRATOR_JOURNAL: is empty",
     ),
-    "no secret for the gateway": ("gateway", {"GATEWAY_DATABASE": ""}, "GATEWAY_DATABASE: is empty"),
-    "no store": ("experts.lite", {"ARTIFACTS_URL": ""}, "ARTIFACTS_URL: is empty"),
-    "no certificate": ("services.selector", {"TLS_CERTIFICATE": ""}, "TLS_CERTIFICATE: is empty"),
+    "empty database URL": ("gateway", {"GATEWAY_DATABASE": ""}, "GATEWAY_DATABASE: is empty"),
+    "empty store URL": ("experts.lite", {"ARTIFACTS_URL": ""}, "ARTIFACTS_URL: is empty"),
+    "empty certificate": ("services.selector", {"TLS_CERTIFICATE": ""}, "TLS_CERTIFICATE: is empty"),
     "certificate without key": (
         "services.selector",
         {"TLS_CERTIFICATE": "/tls.crt"},
         "TLS needs a certificate, its key",
     ),
-    "a certificate that has run out": ("services.planner", _expired, "certificate has expired"),
-    "a certificate that is not mounted": ("gateway", _unmounted, "cannot read /etc/hugginggpt/tls/tls.crt"),
-    "an LLM without a model": (
+    "expired certificate": ("services.planner", _expired, "certificate has expired"),
+    "missing certificate file": ("gateway", _unmounted, "cannot read /etc/hugginggpt/tls/tls.crt"),
+    "LLM endpoint without model": (
         "services.responder",
         {"LLM_BASE_URL": "http://llm/v1", "LLM_API_KEY": SECRET},
         "there is an endpoint and no model: set LLM_MODEL",
     ),
-    "no URL of an LLM": (
+    "malformed LLM URL": (
         "services.selector",
         {"LLM_BASE_URL": f"llm:{SECRET}", "LLM_MODEL": "m"},
         "LlmSettings.BASE_URL: is not a URL",
     ),
-    "an address that is none": ("services.planner", {"PLANNER_LISTEN": "everywhere"}, "cannot listen on everywhere"),
-    "a port for metrics that is none": (
+    "malformed listen address": ("services.planner", {"PLANNER_LISTEN": "everywhere"}, "cannot listen on everywhere"),
+    "malformed metrics address": (
         "services.planner",
         {"METRICS_LISTEN": "here:metrics"},
         "cannot serve metrics",
     ),
-    "strangers without keys": ("gateway", {"GATEWAY_HTTP_LISTEN": "0.0.0.0:0"}, "without authentication"),
-    "a host for a database": (
+    "public address without authentication": (
+        "gateway",
+        {"GATEWAY_HTTP_LISTEN": "0.0.0.0:0"},
+        "without authentication",
+    ),
+    "host instead of a database URL": (
         "services.orchestrator",
         {"ORCHESTRATOR_JOURNAL": "postgres:5432"},
         "is not the path of a file",
     ),
-    "another kind of database": (
+    "unsupported database": (
         "gateway",
         {"GATEWAY_DATABASE": f"mysql://a:{SECRET}@b/c"},
         "mysql is not a supported database",
     ),
-    "a bucket without a store": (
+    "malformed store URL": (
         "services.orchestrator",
         {"ARTIFACTS_URL": "hugginggpt/artifacts"},
         "cannot open the artifact store",
     ),
-    "a folder that cannot be made": ("gateway", _unwritable, "cannot use"),
-    "experts nowhere": ("services.selector", {"SELECTOR_EXPERTS": "experts"}, "experts is no host:port"),
-    "models it does not have": ("experts.lite", {"EXPERT_ALLOWED": "org/other"}, "none of the models that are allowed"),
-    "places that are none": ("experts.lite", {"EXPERT_DEVICES": "gpu"}, "EXPERT_DEVICES: 'gpu' is not MODEL=DEVICE"),
-    "a GPU that is not there": ("experts.lite", {"EXPERT_DEVICES": "*=cuda"}, "there is no device cuda"),
+    "unwritable folder": ("gateway", _unwritable, "cannot use"),
+    "malformed expert address": ("services.selector", {"SELECTOR_EXPERTS": "experts"}, "experts is no host:port"),
+    "unknown allowed model": ("experts.lite", {"EXPERT_ALLOWED": "org/other"}, "none of the models that are allowed"),
+    "malformed device map": ("experts.lite", {"EXPERT_DEVICES": "gpu"}, "EXPERT_DEVICES: 'gpu' is not MODEL=DEVICE"),
+    "missing GPU": ("experts.lite", {"EXPERT_DEVICES": "*=cuda"}, "there is no device cuda"),
 }
 
 
