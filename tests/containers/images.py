@@ -26,7 +26,7 @@ _DEBIAN = (
     '--customize-hook=rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
     "bookworm",
 )
-_MIRROR = "http://deb.debian.org/debian"
+_APT_SOURCES = ("apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 """Whom this machine believes: more than a fresh base may."""
 _EMPTY = ("/mnt", "/srv", "/media")
@@ -44,7 +44,8 @@ class Builder:
         """The base's name; it is made if it is not there."""
         if not self._there(BASE):
             layer = str(self.folder / "base.tar")
-            self.podman.told(*_DEBIAN, layer, _MIRROR, seconds=BUILD_SECONDS)
+            mirror = debian_mirror(self.podman.told(*_APT_SOURCES))
+            self.podman.told(*_DEBIAN, layer, mirror, seconds=BUILD_SECONDS)
             self.podman("import", "--change", f"LABEL {LABEL}=", layer, BASE)
             Path(layer).unlink()
         return BASE
@@ -81,6 +82,22 @@ class Builder:
 def of_tests(image: str) -> str:
     """What an image of ours, named as `make images` does, is called where tests have built it."""
     return image.replace("hugginggpt/", f"{REPOSITORY}/", 1)
+
+
+def debian_mirror(apt_sources: str) -> str:
+    """Returns the address from which apt on this machine installs Debian 12.
+
+    Args:
+        apt_sources: lines of release, component and address, as `_APT_SOURCES` prints them.
+
+    Raises:
+        RuntimeError: apt has no such source.
+    """
+    sources = (line.split(maxsplit=2) for line in apt_sources.splitlines())
+    found = next((uri for release, component, uri in sources if (release, component) == ("bookworm", "main")), None)
+    if found is None:
+        raise RuntimeError("apt on this machine has no source for bookworm main, from which the base image is built")
+    return found
 
 
 def pip_settings() -> dict[str, str]:

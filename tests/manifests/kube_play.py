@@ -59,6 +59,8 @@ def _kept(podman: Podman, secret: Document, folder: Path) -> Iterator[None]:
     """Podman of Debian 12 takes the data of a Secret, without what is around it."""
     name, file = secret["metadata"]["name"], folder / "secret.json"
     file.write_text(json.dumps(secret["data"]))
+    if name in podman("secret", "ls", "--format", "{{.Name}}").splitlines():  # left over by a run that was killed
+        podman("secret", "rm", name)
     podman("secret", "create", name, str(file))
     try:
         yield
@@ -75,7 +77,7 @@ def _played(podman: Podman, network: Network, house: House, workload: Workload, 
     with ExitStack() as stack:
         stack.callback(podman, "volume", "rm", "--force", *volumes)
         stack.callback(podman, "kube", "down", str(file))
-        told = podman("kube", "play", f"--network={network.name}:{aliases}", str(file))
+        told = podman("kube", "play", "--replace", f"--network={network.name}:{aliases}", str(file))
         pod = _pod(podman, network, told.split()[-1])
         stack.callback(pod.kill)
         yield pod
