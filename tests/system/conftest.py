@@ -25,6 +25,7 @@ __all__ = ["cast", "peers"]
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0
+EXPERTS_SECONDS = 100.0
 ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
@@ -60,6 +61,16 @@ class House:
         children = psutil.Process(self.process.pid).children()
         (found,) = (child.pid for child in children if f"experts.{name}" in child.cmdline())
         return found
+
+    def wait_for_experts(self, *names: str, seconds: float = EXPERTS_SECONDS) -> None:
+        """Waits until each of these experts answers and offers tasks."""
+
+        def are_ready() -> bool:
+            listed = httpx.get(f"{self.url}/v1/experts", timeout=10, trust_env=False).raise_for_status().json()["data"]
+            ready = {expert["name"] for expert in listed if expert.get("addresses") and expert.get("tasks")}
+            return ready.issuperset(names)
+
+        eventually(are_ready, seconds)
 
     def ask(self, request: str, *files: Path, fresh: bool = False, seconds: float = 60) -> Any:
         """What ask --json prints."""

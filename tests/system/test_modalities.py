@@ -64,6 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Ho
     home = tmp_path_factory.mktemp("whole")
     told = {"HF_ENDPOINT": NOBODY, "HF_HOME": str(home / "hub"), "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1"}
     with standing(home, "--experts", ",".join(EXPERTS), EXPERT_MODELS_URL=str(models), **told) as house:
+        house.wait_for_experts(*EXPERTS)
         yield house
 
 
