@@ -29,7 +29,7 @@ from tests.bench.processes import Running, printed, service, start_testbed
 from tests.bench.rows import Row, gap
 from tests.bench.small_models import tasks as small_models
 from tests.data.signs import BROKEN, LETTERS, WORDS, png, sign
-from tests.support.batches import Asking, given, step
+from tests.support.batches import OrchestratorClient, given, step
 
 THOUSAND = 1000
 CPU = "cpu"
@@ -230,7 +230,7 @@ async def _run(
         return [(work, await _usage(client, testbed.orchestrator, work)) for work in workloads]
 
 
-async def _usage(client: Asking, orchestrator: Running, work: Workload) -> ResourceUsage:
+async def _usage(client: OrchestratorClient, orchestrator: Running, work: Workload) -> ResourceUsage:
     items = [await _item(number, inputs) for number, inputs in enumerate(work.items, start=1)]
     await _pool_seconds(client, work, items[:4])
     before = orchestrator.cpu_seconds()
@@ -238,7 +238,7 @@ async def _usage(client: Asking, orchestrator: Running, work: Workload) -> Resou
     return ResourceUsage(len(items), pools, orchestrator.cpu_seconds() - before)
 
 
-async def _pool_seconds(client: Asking, work: Workload, items: Sequence[NewItem]) -> Mapping[str, float]:
+async def _pool_seconds(client: OrchestratorClient, work: Workload, items: Sequence[NewItem]) -> Mapping[str, float]:
     """Runs a batch to its end, and returns the seconds used by pool."""
     batch = await client.start(items, plan=work.plan, bypass_memo=True)
     seconds(await client.ended(batch.batch_id))

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from services.common.rpc_telemetry import RecordTracerProvider
 
 
-class Kept(InMemorySpanExporter):
+class RecordedTraces(InMemorySpanExporter):
     """Spans that have ended."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class Kept(InMemorySpanExporter):
 
 
 @contextmanager
-def kept_traces() -> Iterator[Kept]:
+def record_traces() -> Iterator[RecordedTraces]:
     """RecordTracerProvider are on within the block: what is opened there sends its spans here."""
-    kept, traces, before = Kept(), RecordTracerProvider(), trace._TRACER_PROVIDER
+    kept, traces, before = RecordedTraces(), RecordTracerProvider(), trace._TRACER_PROVIDER
     traces.add_span_processor(SimpleSpanProcessor(kept))
     trace._TRACER_PROVIDER = traces
     try:

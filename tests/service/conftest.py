@@ -17,19 +17,19 @@ from protos.hugginggpt.internal.v1 import (
 )
 from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc
 from services.common.server import serving
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import RecordedTraces, record_traces
 from tests.support.orchestrator import (
-    Cast,
     Expert,
-    House,
+    OrchestratorUnderTest,
     Planner,
     Responder,
+    ScriptedPeers,
     Selector,
     candidate,
     connected,
-    registered,
+    registration,
 )
 
 LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_")
@@ -45,19 +45,19 @@ def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def traces() -> Iterator[Kept]:
+def traces() -> Iterator[RecordedTraces]:
     """What is traced in this process while a test runs."""
-    with kept_traces() as kept:
+    with record_traces() as kept:
         yield kept
 
 
 @pytest.fixture
-async def cast() -> Cast:
-    return Cast()
+async def peers() -> ScriptedPeers:
+    return ScriptedPeers()
 
 
 @pytest.fixture
-async def peers(cast: Cast) -> AsyncIterator[dict[str, str]]:
+async def peer_addresses(peers: ScriptedPeers) -> AsyncIterator[dict[str, str]]:
     services = {
         "planner": (planner_pb2, "PlannerService", planner_pb2_grpc.add_PlannerServiceServicer_to_server, Planner),
         "selector": (
@@ -78,20 +78,20 @@ async def peers(cast: Cast) -> AsyncIterator[dict[str, str]]:
         addresses = {}
         for name, (module, service, add, servicer) in services.items():
             running = await stack.enter_async_context(
-                serving(registered(add, servicer(cast)), module.DESCRIPTOR.services_by_name[service])
+                serving(registration(add, servicer(peers)), module.DESCRIPTOR.services_by_name[service])
             )
             addresses[name] = f"127.0.0.1:{running.port}"
-        cast.candidates.append(candidate("model", addresses["expert"]))
+        peers.candidates.append(candidate("model", addresses["expert"]))
         yield addresses
 
 
-def among(peers: Mapping[str, str], folder: Path, journal: str = "") -> Settings:
+def orchestrator_settings(peer_addresses: Mapping[str, str], folder: Path, journal: str = "") -> Settings:
     """Of an orchestrator among peers; its journal is in the folder, too, unless it is said where."""
     return Settings(
         listen="127.0.0.1:0",
-        planner=peers["planner"],
-        selector=peers["selector"],
-        responder=peers["responder"],
+        planner=peer_addresses["planner"],
+        selector=peer_addresses["selector"],
+        responder=peer_addresses["responder"],
         journal=journal or folder / "journal.sqlite",
         artifacts_url=(folder / "artifacts").as_uri(),
         drain_seconds=0,
@@ -99,11 +99,11 @@ def among(peers: Mapping[str, str], folder: Path, journal: str = "") -> Settings
 
 
 @pytest.fixture
-def settings(peers: dict[str, str], tmp_path: Path) -> Settings:
-    return among(peers, tmp_path)
+def settings(peer_addresses: dict[str, str], tmp_path: Path) -> Settings:
+    return orchestrator_settings(peer_addresses, tmp_path)
 
 
 @pytest.fixture
-async def house(cast: Cast, settings: Settings) -> AsyncIterator[House]:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        yield House(cast, stub, settings)
+async def orchestrator(peers: ScriptedPeers, settings: Settings) -> AsyncIterator[OrchestratorUnderTest]:
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        yield OrchestratorUnderTest(peers, stub, settings)

@@ -15,16 +15,16 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.task_pb2 import CatalogTask
 from services.orchestrator.settings import Settings
 from tests.support.batches import given as named
-from tests.support.orchestrator import END, Cast, task
-from tests.support.shell import LOUD, Speaking, opened_speaking, picture
+from tests.support.orchestrator import END, ScriptedPeers, task
+from tests.support.shell import LOUD, ReadAloud, picture, start_read_aloud
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def speaking(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Speaking]:
-    async with opened_speaking(cast, settings, tmp_path) as speaking:
-        yield speaking
+async def read_aloud(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[ReadAloud]:
+    async with start_read_aloud(peers, settings, tmp_path) as read_aloud:
+        yield read_aloud
 
 
 def lines(folder: Path) -> list[Any]:
@@ -36,13 +36,13 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-async def test_a_folder_with_bad_files_costs_a_line_for_each(speaking: Speaking) -> None:
-    speaking.pictures(a="one", b="broken", c="two", g="one")
-    folder, out = speaking.folder / "in", speaking.folder / "out"
+async def test_a_folder_with_bad_files_costs_a_line_for_each(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(a="one", b="broken", c="two", g="one")
+    folder, out = read_aloud.folder / "in", read_aloud.folder / "out"
     (folder / "d.png").write_bytes(b"")
     (folder / "e.png").symlink_to("nowhere")
     (folder / "f.txt").write_text("no picture")
-    said = await speaking.shell.type("batch", "aloud", "--folder", "in", "--out", "out")
+    said = await read_aloud.shell.type("batch", "aloud", "--folder", "in", "--out", "out")
     assert (said.status, "7 items: 3 completed, 4 failed" in said.out) == (1, True), said
     assert "1 × b.png is damaged  (b.png)" in said.out
     found = lines(out)
@@ -72,59 +72,59 @@ async def test_a_folder_with_bad_files_costs_a_line_for_each(speaking: Speaking)
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["counts"]["completed"], len(summary["errors"])) == (3, 4)
     assert {path.name for path in out.iterdir()} == {"results.jsonl", "results.csv", "summary.json", "files"}
-    assert all(request.goal.HasField("check") for request in speaking.keeping.cast.planned)
+    assert all(request.goal.HasField("check") for request in read_aloud.keeping.peers.planned)
 
 
-async def test_columns_are_parameters_and_each_item_may_have_several_files(speaking: Speaking) -> None:
-    speaking.pictures(a="one", b="two")
-    (speaking.folder / "in/items.csv").write_text("picture,question,name\na.png,Which?,first\nb.png,=1+1,\na.png,,\n")
-    said = await speaking.shell.type("batch", "asking@1", "--items", "in/items.csv", "--json")
+async def test_columns_are_parameters_and_each_item_may_have_several_files(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(a="one", b="two")
+    (read_aloud.folder / "in/items.csv").write_text("picture,question,name\na.png,Which?,first\nb.png,=1+1,\na.png,,\n")
+    said = await read_aloud.shell.type("batch", "asking@1", "--items", "in/items.csv", "--json")
     told = json.loads(said.out)
     assert (said.status, told["state"], told["saved"][0]) == (1, "incomplete", "out/results.jsonl"), said
-    found = lines(speaking.folder / "out")
+    found = lines(read_aloud.folder / "out")
     assert [(line["name"], line["outputs"].get("text")) for line in found] == [
         ("first", "Which? one"),
         ("b.png", "=1+1 two"),
         ("a.png", None),
     ]
     assert found[2]["error"]["message"] == "input question is missing"
-    assert rows(speaking.folder / "out")[1]["outputs.text"] == "'=1+1 two"
+    assert rows(read_aloud.folder / "out")[1]["outputs.text"] == "'=1+1 two"
 
 
-async def test_lines_of_json_and_what_is_set_for_all(speaking: Speaking) -> None:
-    speaking.pictures(a="one")
-    kept = await speaking.keeping.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
+async def test_lines_of_json_and_what_is_set_for_all(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(a="one")
+    kept = await read_aloud.keeping.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
     items = [{"picture": "in/a.png"}, {"picture": kept.json()["id"], "name": "kept"}]
-    (speaking.folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
-    said = await speaking.shell.type("batch", "asking", "--items", "items.jsonl", "--set", "question=Who?")
+    (read_aloud.folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
+    said = await read_aloud.shell.type("batch", "asking", "--items", "items.jsonl", "--set", "question=Who?")
     assert (said.status, said.err.count("of 2")) == (0, said.err.count("\n") - 1), said
-    assert [line["outputs"]["text"] for line in lines(speaking.folder / "out")] == ["Who? one", "Who? two"]
+    assert [line["outputs"]["text"] for line in lines(read_aloud.folder / "out")] == ["Who? one", "Who? two"]
 
 
-async def test_words_are_planned_once_on_the_first_item_that_can_be_read(speaking: Speaking) -> None:
-    speaking.pictures(b="one", c="two")
-    (speaking.folder / "in/a.png").write_bytes(b"")
-    speaking.keeping.cast.plan(task(1, "image-to-text", image=named("file1")), END)
-    speaking.keeping.doors.selector.tasks = [CatalogTask(spec=standard_tasks()["image-to-text"])]
+async def test_words_are_planned_once_on_the_first_item_that_can_be_read(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(b="one", c="two")
+    (read_aloud.folder / "in/a.png").write_bytes(b"")
+    read_aloud.keeping.peers.plan(task(1, "image-to-text", image=named("file1")), END)
+    read_aloud.keeping.gateway.selector.tasks = [CatalogTask(spec=standard_tasks()["image-to-text"])]
     command = ("batch", "--request", "read it", "--folder", "in", "--policy", "local")
-    refused = await speaking.shell.type(*command)
+    refused = await read_aloud.shell.type(*command)
     assert (refused.status, "nobody is there to look at the plan" in refused.err) == (2, True)
-    assert not (speaking.folder / "out").exists()
-    said = await speaking.shell.type(*command, "--yes")
+    assert not (read_aloud.folder / "out").exists()
+    said = await read_aloud.shell.type(*command, "--yes")
     assert (said.status, "image-to-text  image ← file1" in said.err) == (1, True), said
     assert "file1  image  The picture.\n" in said.err
-    assert [line["outputs"].get("text") for line in lines(speaking.folder / "out")] == [None, "one", "two"]
-    (planned,) = [request for request in speaking.keeping.cast.planned if not request.goal.HasField("check")]
+    assert [line["outputs"].get("text") for line in lines(read_aloud.folder / "out")] == [None, "one", "two"]
+    (planned,) = [request for request in read_aloud.keeping.peers.planned if not request.goal.HasField("check")]
     assert planned.inputs[0].value.artifact.name == "b.png"
 
 
-async def test_a_printed_plan_runs_over_a_pattern(speaking: Speaking) -> None:
-    speaking.pictures(a="one", b="two")
+async def test_a_printed_plan_runs_over_a_pattern(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(a="one", b="two")
     plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"input": "it"}}, "model": None, "depends_on": []}]
-    (speaking.folder / "run.json").write_text(json.dumps({"plan": plan}))
-    said = await speaking.shell.type("batch", "--plan", "run.json", "--files", "in/*.png", "--out", "deep/out")
+    (read_aloud.folder / "run.json").write_text(json.dumps({"plan": plan}))
+    said = await read_aloud.shell.type("batch", "--plan", "run.json", "--files", "in/*.png", "--out", "deep/out")
     assert said.status == 0, said
-    assert [line["outputs"]["text"] for line in lines(speaking.folder / "deep/out")] == ["one", "two"]
+    assert [line["outputs"]["text"] for line in lines(read_aloud.folder / "deep/out")] == ["one", "two"]
 
 
 KNOWN_BEFORE = (
@@ -147,9 +147,9 @@ KNOWN_BEFORE = (
 )
 
 
-async def test_what_can_be_known_before_is_said_before(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
-    speaking.pictures(a="one")
-    folder = speaking.folder
+async def test_what_can_be_known_before_is_said_before(read_aloud: ReadAloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_aloud.pictures(a="one")
+    folder = read_aloud.folder
     (folder / "empty").mkdir()
     (folder / "texts").mkdir()
     (folder / "texts/a.txt").write_text("words")
@@ -158,37 +158,37 @@ async def test_what_can_be_known_before_is_said_before(speaking: Speaking, monke
     (folder / "newer.yaml").write_text("format: hugginggpt/pipeline/9\nname: aloud\n")
     monkeypatch.chdir(folder)
     for arguments, status, said in KNOWN_BEFORE:
-        told = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=speaking.shell.environment())
+        told = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=read_aloud.shell.environment())
         assert (told.exit_code, said in told.stderr) == (status, True), (arguments, told.stderr)
-    assert (await speaking.keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await read_aloud.keeping.http.get("/v1/batches")).json()["data"] == []
     assert not list(folder.glob("out/*"))
 
 
-async def test_results_are_not_written_over_those_of_another_batch(speaking: Speaking) -> None:
-    speaking.pictures(a="one")
-    assert (await speaking.shell.type("batch", "aloud", "--folder", "in")).status == 0
-    before = (speaking.folder / "out/results.jsonl").read_bytes()
-    again = await speaking.shell.type("batch", "aloud", "--folder", "in")
+async def test_results_are_not_written_over_those_of_another_batch(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(a="one")
+    assert (await read_aloud.shell.type("batch", "aloud", "--folder", "in")).status == 0
+    before = (read_aloud.folder / "out/results.jsonl").read_bytes()
+    again = await read_aloud.shell.type("batch", "aloud", "--folder", "in")
     assert (again.status, "out has the results of batch batch_" in again.err) == (2, True)
-    assert (speaking.folder / "out/results.jsonl").read_bytes() == before
-    (speaking.folder / "other").mkdir()
-    (speaking.folder / "other/results.csv").write_text("mine")
-    other = await speaking.shell.type("batch", "aloud", "--folder", "in", "--out", "other")
+    assert (read_aloud.folder / "out/results.jsonl").read_bytes() == before
+    (read_aloud.folder / "other").mkdir()
+    (read_aloud.folder / "other/results.csv").write_text("mine")
+    other = await read_aloud.shell.type("batch", "aloud", "--folder", "in", "--out", "other")
     assert (other.status, "other has the results of something else" in other.err) == (2, True)
 
 
-async def test_a_batch_is_listed_watched_fetched_and_deleted(speaking: Speaking) -> None:
-    speaking.pictures(a="one", b="broken")
-    made = json.loads((await speaking.shell.type("batch", "aloud", "--folder", "in", "--json")).out)
+async def test_a_batch_is_listed_watched_fetched_and_deleted(read_aloud: ReadAloud) -> None:
+    read_aloud.pictures(a="one", b="broken")
+    made = json.loads((await read_aloud.shell.type("batch", "aloud", "--folder", "in", "--json")).out)
     batch_id = made["batch_id"]
-    listed = await speaking.shell.type("batches", "--state", "incomplete")
+    listed = await read_aloud.shell.type("batches", "--state", "incomplete")
     assert (listed.status, listed.out.split()[0], "aloud@1" in listed.out) == (0, batch_id, True)
-    watched = await speaking.shell.type("watch", batch_id)
+    watched = await read_aloud.shell.type("watch", batch_id)
     assert (watched.status, "2 items: 1 completed, 1 failed" in watched.out) == (1, True)
-    fetched = await speaking.shell.type("get", batch_id, "--out", "fetched")
+    fetched = await read_aloud.shell.type("get", batch_id, "--out", "fetched")
     assert fetched.status == 1
     for name in ("results.jsonl", "results.csv", "files/0001-a.audio.wav"):
-        assert (speaking.folder / "fetched" / name).read_bytes() == (speaking.folder / "out" / name).read_bytes()
-    deleted = await speaking.shell.type("delete", batch_id, "--json")
+        assert (read_aloud.folder / "fetched" / name).read_bytes() == (read_aloud.folder / "out" / name).read_bytes()
+    deleted = await read_aloud.shell.type("delete", batch_id, "--json")
     assert json.loads(deleted.out) == {"batch_id": batch_id, "deleted": True}
-    assert (await speaking.shell.type("batches")).out == ""
+    assert (await read_aloud.shell.type("batches")).out == ""

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from gateway.auth.api_keys import parts
 from gateway.cli import app
 from tests.support.api_keys import bearer
-from tests.support.gateway import opened_doors
+from tests.support.gateway import start_gateway
 
 
 @pytest.fixture
@@ -94,6 +94,6 @@ def test_help_teaches(place: str) -> None:
 
 
 async def test_a_key_made_while_the_gateway_runs_is_taken(tmp_path: Path, place: str) -> None:
-    async with opened_doors(tmp_path, settings={"authentication": "keys", "database": place}) as doors:
+    async with start_gateway(tmp_path, settings={"authentication": "keys", "database": place}) as gateway:
         made = await asyncio.to_thread(told, "create", "--json")
-        assert (await doors.http.get("/v1/tasks", headers=bearer(made["key"]))).status_code == 200
+        assert (await gateway.http.get("/v1/tasks", headers=bearer(made["key"]))).status_code == 200

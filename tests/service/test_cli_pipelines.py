@@ -20,8 +20,8 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.orchestrator.settings import Settings
 from tests.service.test_cli_runs import Said, Shell
 from tests.support.batches import given, step
-from tests.support.orchestrator import END, Cast
-from tests.support.pipeline_gateway import PLAN, Keeping, opened_keeping
+from tests.support.orchestrator import END, ScriptedPeers
+from tests.support.pipeline_gateway import PLAN, PipelineGateway, start_pipeline_gateway
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ class Desk:
     """Where commands are typed, and who answers them."""
 
     shell: Shell
-    keeping: Keeping
+    keeping: PipelineGateway
 
     @property
     def folder(self) -> Path:
@@ -78,29 +78,29 @@ async def reads(request: InferRequest) -> dict[str, Value]:
 
 
 @pytest.fixture
-async def desk(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Desk]:
-    cast.infer["model"] = reads
-    async with opened_keeping(cast, settings, tmp_path) as keeping:
+async def desk(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[Desk]:
+    peers.infer["model"] = reads
+    async with start_pipeline_gateway(peers, settings, tmp_path) as keeping:
         (tmp_path / "sign.png").write_bytes(PIXEL)
-        yield Desk(Shell(keeping.doors, tmp_path), keeping)
+        yield Desk(Shell(keeping.gateway, tmp_path), keeping)
 
 
 @pytest.fixture
-def aloud(cast: Cast) -> None:
+def aloud(peers: ScriptedPeers) -> None:
     """The next request is planned as reading a picture."""
-    cast.plan(PlanEvent(task=step(1, "image-to-text", image=given("file1"))), END)
+    peers.plan(PlanEvent(task=step(1, "image-to-text", image=given("file1"))), END)
 
 
 @pytest.mark.usefixtures("aloud")
 async def test_a_plan_is_kept_as_it_is_made_and_run_on_other_files(desk: Desk) -> None:
     said = await desk.type("ask", "Read this", "--file", "sign.png", "--save", "read")
     assert (said.status, "kept as read, version 1: hugginggpt run read --file FILE" in said.err) == (0, True), said.err
-    desk.keeping.cast.planned.clear()
+    desk.keeping.peers.planned.clear()
     (desk.folder / "other.png").write_bytes(PIXEL + b"!")
     assert "planned before: read@1" in (await desk.type("run", "read", "--file", "other.png")).err
     ran = await desk.told("run", "read", "--file", "other.png")
     assert (ran["status"], ran["results"][0]["outputs"]["text"]) == ("completed", "other.png")
-    assert desk.keeping.cast.planned == []
+    assert desk.keeping.peers.planned == []
     listed = await desk.type("pipelines")
     assert listed.out.split()[0] == "read@1"
     assert listed.out.rstrip().endswith("Read this")
@@ -121,7 +121,7 @@ async def test_what_is_kept_can_be_pinned_and_is_shown_with_its_graph(desk: Desk
 
 
 async def test_a_run_that_fails_is_not_kept_and_says_how_it_could_be(desk: Desk) -> None:
-    desk.keeping.cast.plan(PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END)
+    desk.keeping.peers.plan(PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END)
     desk.write("note.txt", "words")
     said = await desk.type("ask", "Say this", "--file", "note.txt", "--save", "say")
     assert (said.status, "the plan is not kept as say: the run is" in said.err) == (1, True)

@@ -18,8 +18,8 @@ from protos.hugginggpt.v1.event_pb2 import AnswerChunk, ApprovalRequested, RunEn
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, TASK_STATE_SUCCEEDED, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
 from tests.fakes import ScriptedOrchestrator
-from tests.support.api_keys import opened_keyholders
-from tests.support.gateway import Doors, opened_doors
+from tests.support.api_keys import start_keyed_gateway
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +39,14 @@ class Said:
 class Shell:
     """Where commands are typed."""
 
-    doors: Doors
+    gateway: GatewayUnderTest
     folder: Path
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("HUGGINGGPT_", "LLM_"))}
         ours = {
             "PYTHONPATH": str(ROOT),
-            "HUGGINGGPT_URL": f"http://127.0.0.1:{self.doors.http_port}",
+            "HUGGINGGPT_URL": f"http://127.0.0.1:{self.gateway.http_port}",
             "HUGGINGGPT_HOME": str(self.folder / "home"),
             "NO_COLOR": "1",
             "COLUMNS": "200",
@@ -82,23 +82,23 @@ def made(artifact: Artifact) -> tuple[RunEvent, ...]:
 @pytest.fixture
 async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
     orchestrator = ScriptedOrchestrator()
-    async with opened_doors(tmp_path, orchestrator) as doors:
-        artifact = await doors.store.put("default", b"RIFF", media_type="audio/wav", name="speech.wav")
+    async with start_gateway(tmp_path, orchestrator) as gateway:
+        artifact = await gateway.store.put("default", b"RIFF", media_type="audio/wav", name="speech.wav")
         orchestrator.script = made(artifact)
-        yield Shell(doors, tmp_path)
+        yield Shell(gateway, tmp_path)
 
 
 async def test_what_is_piped_in_is_a_file(shell: Shell) -> None:
     said = await shell.type("ask", "Summarise this", stdin=b"a long story")
     assert (said.status, said.out) == (0, "Read.\n")
-    (named,) = shell.doors.orchestrator.runs["run_1"].spec.inputs
+    (named,) = shell.gateway.orchestrator.runs["run_1"].spec.inputs
     assert (named.value.artifact.name, named.value.artifact.media_type) == ("stdin", "text/plain")
 
 
 async def test_a_dash_is_standard_input_as_the_request_or_a_file(shell: Shell) -> None:
     assert (await shell.type("ask", "-", stdin="Größe?".encode())).status == 0
     assert (await shell.type("ask", "look", "--file", "-", stdin=b"\x89PNG\r\n\x1a\n....")).status == 0
-    words, file = (shell.doors.orchestrator.runs[name].spec for name in ("run_1", "run_2"))
+    words, file = (shell.gateway.orchestrator.runs[name].spec for name in ("run_1", "run_2"))
     assert (words.request, len(words.inputs)) == ("Größe?", 0)
     assert file.inputs[0].value.artifact.media_type == "image/png"
     said = await shell.type("ask", "-", stdin=b"\xff")
@@ -120,7 +120,7 @@ async def test_a_pipe_into_which_nobody_writes_is_not_waited_for(shell: Shell) -
     os.close(reading)
     os.close(writing)
     assert (process.returncode, b"nothing came on standard input" in err) == (0, True)
-    assert not shell.doors.orchestrator.runs["run_1"].spec.inputs
+    assert not shell.gateway.orchestrator.runs["run_1"].spec.inputs
 
 
 async def test_a_pattern_stands_for_its_files_in_order(shell: Shell) -> None:
@@ -130,20 +130,20 @@ async def test_a_pattern_stands_for_its_files_in_order(shell: Shell) -> None:
     (shell.folder / "in" / "d[1].txt").write_text("brackets")
     said = await shell.type("ask", "look", "--file", "in/*.txt", "--file", "in/d[1].txt")
     assert said.status == 0, said.err
-    inputs = shell.doors.orchestrator.runs["run_1"].spec.inputs
+    inputs = shell.gateway.orchestrator.runs["run_1"].spec.inputs
     assert [named.value.artifact.name for named in inputs] == ["a.txt", "b.txt", "d[1].txt", "d[1].txt"]
 
 
 async def test_what_was_asked_last_or_is_named_is_continued(shell: Shell) -> None:
     for arguments in (["first"], ["--continue", "second"], ["--after", "run_1", "third"], ["-c", "fourth"]):
         assert (await shell.type("ask", *arguments)).status == 0
-    parents = [run.spec.parent_run_id for run in shell.doors.orchestrator.runs.values()]
+    parents = [run.spec.parent_run_id for run in shell.gateway.orchestrator.runs.values()]
     assert parents == ["", "run_1", "run_1", "run_3"]
 
 
 async def test_what_models_must_be_and_that_one_looks_first_is_sent(shell: Shell) -> None:
     said = await shell.type("ask", "x", "--license", "mit", "--license", "apache-2.0", "--review", "--json")
-    spec = shell.doors.orchestrator.runs["run_1"].spec
+    spec = shell.gateway.orchestrator.runs["run_1"].spec
     assert (said.status, list(spec.constraints.licenses), spec.mode) == (0, ["mit", "apache-2.0"], 2)
 
 
@@ -169,8 +169,8 @@ async def test_what_took_how_long_is_told_of_a_run_as_far_as_it_has_come(shell: 
     told = json.loads((await shell.type("trace", "run_1", "--json")).out)
     kinds = [span["kind"] for span in told["spans"]]
     assert (told["run_id"], told["state"], kinds) == ("run_1", "completed", ["plan", "task", "select", "answer"])
-    shell.doors.orchestrator.script = shell.doors.orchestrator.script[:1]
-    await shell.doors.ask()
+    shell.gateway.orchestrator.script = shell.gateway.orchestrator.script[:1]
+    await shell.gateway.ask()
     running = await shell.type("trace", "run_2")
     assert (running.status, running.out.splitlines()[0].split()[:2]) == (0, ["run_2", "running"])
     assert "1 text-to-speech" in running.out
@@ -183,7 +183,7 @@ async def test_runs_are_approved_cancelled_and_deleted(shell: Shell) -> None:
     (shell.folder / "plan.json").write_text(json.dumps(run))
     approved = await shell.type("approve", "run_1", "--plan", "plan.json")
     assert (approved.status, approved.out) == (0, "Read.\n")
-    assert shell.doors.orchestrator.approved[0][1].tasks[0].task == "text-to-speech"
+    assert shell.gateway.orchestrator.approved[0][1].tasks[0].task == "text-to-speech"
     assert (await shell.type("delete", "run_1")).out == "deleted run_1\n"
     for command in ("delete", "watch", "get", "cancel", "approve"):
         said = await shell.type(command, "run_1")
@@ -191,12 +191,12 @@ async def test_runs_are_approved_cancelled_and_deleted(shell: Shell) -> None:
 
 
 async def test_cancel_asks_an_active_run_to_stop(shell: Shell) -> None:
-    shell.doors.orchestrator.script = shell.doors.orchestrator.script[:1]
-    await shell.doors.ask()
+    shell.gateway.orchestrator.script = shell.gateway.orchestrator.script[:1]
+    await shell.gateway.ask()
     said = await shell.type("cancel", "run_1", "--json")
     assert said.status == 0
     assert json.loads(said.out) == {"run_id": "run_1", "cancelled": True}
-    assert shell.doors.orchestrator.cancelled == ["run_1"]
+    assert shell.gateway.orchestrator.cancelled == ["run_1"]
 
 
 async def test_cancel_of_a_completed_run_reports_that_nothing_was_cancelled(shell: Shell) -> None:
@@ -210,11 +210,11 @@ async def test_cancel_of_a_completed_run_reports_that_nothing_was_cancelled(shel
 
 
 async def test_trace_of_a_run_that_waits_for_approval_says_so(shell: Shell) -> None:
-    shell.doors.orchestrator.script = [
-        shell.doors.orchestrator.script[0],
+    shell.gateway.orchestrator.script = [
+        shell.gateway.orchestrator.script[0],
         RunEvent(approval_requested=ApprovalRequested()),
     ]
-    await shell.doors.ask()
+    await shell.gateway.ask()
     said = await shell.type("trace", "run_1")
     assert said.out.splitlines()[0].startswith("run_1  awaiting approval")
     assert "running" not in said.out
@@ -224,8 +224,8 @@ async def test_trace_of_a_run_that_waits_for_approval_says_so(shell: Shell) -> N
 
 
 async def test_who_stops_watching_leaves_the_run_alone(shell: Shell) -> None:
-    shell.doors.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="so far"))]
-    run = (await shell.doors.ask()).json()["run_id"]
+    shell.gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="so far"))]
+    run = (await shell.gateway.ask()).json()["run_id"]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway.cli", "watch", run, "--url", shell.environment()["HUGGINGGPT_URL"]),
         env=shell.environment(),
@@ -237,12 +237,12 @@ async def test_who_stops_watching_leaves_the_run_alone(shell: Shell) -> None:
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
     assert (process.returncode, err) == (130, b"error: no longer watched; the run goes on\n")
-    assert not shell.doors.orchestrator.cancelled
+    assert not shell.gateway.orchestrator.cancelled
 
 
 async def test_a_key_is_told_by_option_or_environment(tmp_path: Path) -> None:
-    async with opened_keyholders(tmp_path) as holders:
-        shell, token = Shell(holders.doors, tmp_path), await holders.token("a")
+    async with start_keyed_gateway(tmp_path) as holders:
+        shell, token = Shell(holders.gateway, tmp_path), await holders.token("a")
         refused = await shell.type("runs")
         assert (refused.status, "error: " in refused.err) == (1, True)
         assert (await shell.type("ask", "hello", HUGGINGGPT_API_KEY=token)).status == 0

@@ -23,9 +23,9 @@ from gateway.client import (
 )
 from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
 from tests.fakes import ScriptedSelector, card
-from tests.support.api_keys import opened_keyholders
+from tests.support.api_keys import start_keyed_gateway
 from tests.support.cut_connection import after_bytes, cutting
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 LARGE = 40_000_000
 
@@ -37,39 +37,39 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     selector = ScriptedSelector(
         [CatalogTask(spec=TaskSpec(name="shouting"), experts=["a"])], [card("loud", "shouting", "Loud.")]
     )
-    async with opened_doors(tmp_path, selector=selector, settings={"fetch_urls": False}) as opened:
+    async with start_gateway(tmp_path, selector=selector, settings={"fetch_urls": False}) as opened:
         yield opened
 
 
-def url(doors: Doors) -> str:
-    return f"http://127.0.0.1:{doors.http_port}"
+def url(gateway: GatewayUnderTest) -> str:
+    return f"http://127.0.0.1:{gateway.http_port}"
 
 
-async def test_files_of_every_kind_become_inputs_in_their_order(doors: Doors, tmp_path: Path) -> None:
+async def test_files_of_every_kind_become_inputs_in_their_order(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     note = tmp_path / 'a "note".txt'
     note.write_text("from a path")
-    async with AsyncHuggingGPT(url(doors)) as house:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         kept = await house.upload(b"kept", purpose="test", expires_after=3600)
         made = await house.upload(Attachment("made.txt", b"made"))
         sources: list[Source] = [note, kept.id, b"bytes", made, made.artifact, str(note)]
         run = await house.ask("look", sources)
         plain = await house.ask("look", [note, b"bytes"])
-    inputs = doors.orchestrator.runs[run.run_id].spec.inputs
+    inputs = gateway.orchestrator.runs[run.run_id].spec.inputs
     assert [named.name for named in inputs] == [f"file{number}" for number in range(1, 7)]
     names = [named.value.artifact.name for named in inputs]
     assert names == ['a "note".txt', "file1", "file3", "made.txt", "made.txt", 'a "note".txt']
-    assert [named.value.artifact.name for named in doors.orchestrator.runs[plain.run_id].spec.inputs] == [
+    assert [named.value.artifact.name for named in gateway.orchestrator.runs[plain.run_id].spec.inputs] == [
         'a "note".txt',
         "file2",
     ]
 
 
-async def test_kept_files_are_listed_shown_and_deleted(doors: Doors) -> None:
-    async with AsyncHuggingGPT(url(doors)) as house:
+async def test_kept_files_are_listed_shown_and_deleted(gateway: GatewayUnderTest) -> None:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         ids = [(await house.upload(bytes([65 + number]) * 9)).id for number in range(3)]
         page = await house.files(limit=2)
         rest = await house.files(after=page.next)
@@ -96,7 +96,9 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
-async def test_a_large_file_goes_and_comes_in_little_memory(doors: Doors, tmp_path: Path, waiting: bool) -> None:
+async def test_a_large_file_goes_and_comes_in_little_memory(
+    gateway: GatewayUnderTest, tmp_path: Path, waiting: bool
+) -> None:
     file, told = tmp_path / "large.bin", list[tuple[int, int]]()
     with file.open("wb") as large:
         large.write(b"\0begin")
@@ -104,14 +106,14 @@ async def test_a_large_file_goes_and_comes_in_little_memory(doors: Doors, tmp_pa
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def send_and_save(folder: Path) -> list[Path]:
-        with HuggingGPT(url(doors), on_sent=lambda *sent: told.append(sent)) as house:
+        with HuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as house:
             house.start("look", [file])
             return house.save(house.upload(file), folder)
 
     if waiting:
         (saved,) = await asyncio.to_thread(send_and_save, tmp_path / "out")
     else:
-        async with AsyncHuggingGPT(url(doors), on_sent=lambda *sent: told.append(sent)) as house:
+        async with AsyncHuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as house:
             await house.start("look", [file])
             (saved,) = await house.save(await house.upload(file), tmp_path / "out")
     assert _digest(saved) == _digest(file)
@@ -126,21 +128,21 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-async def test_what_is_saved_goes_on_where_the_wire_broke(doors: Doors, tmp_path: Path) -> None:
+async def test_what_is_saved_goes_on_where_the_wire_broke(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     content = bytes(range(256)) * 40_000
-    async with AsyncHuggingGPT(url(doors)) as house:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         artifact = (await house.upload(Attachment("speech.bin", content))).artifact
-    async with cutting(doors.http_port, after_bytes(4_000_000), times=2) as wire, AsyncHuggingGPT(wire.url) as house:
+    async with cutting(gateway.http_port, after_bytes(4_000_000), times=2) as wire, AsyncHuggingGPT(wire.url) as house:
         assert await house.save(artifact, tmp_path / "out") == [tmp_path / "out" / "speech.bin"]
     assert wire.cuts == 2
     assert (tmp_path / "out" / "speech.bin").read_bytes() == content
 
 
-async def test_saved_files_keep_to_their_folder_and_spare_others(doors: Doors, tmp_path: Path) -> None:
+async def test_saved_files_keep_to_their_folder_and_spare_others(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.txt").write_text("mine")
-    async with AsyncHuggingGPT(url(doors)) as house:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         artifact = (await house.upload(Attachment("a.txt", b"theirs"))).artifact
         assert (await house.artifact(artifact.sha256)) == artifact
         sly = artifact.model_copy(update={"name": "../a.txt"})
@@ -152,10 +154,10 @@ async def test_saved_files_keep_to_their_folder_and_spare_others(doors: Doors, t
     assert sorted(file.name for file in out.iterdir()) == ["a-2.txt", "a.txt"]
 
 
-async def test_bytes_that_are_not_those_of_the_digest_are_no_file(doors: Doors, tmp_path: Path) -> None:
-    async with AsyncHuggingGPT(url(doors)) as house:
+async def test_bytes_that_are_not_those_of_the_digest_are_no_file(gateway: GatewayUnderTest, tmp_path: Path) -> None:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         artifact = (await house.upload(b"whole")).artifact
-        path = doors.store.path("default", artifact.sha256)
+        path = gateway.store.path("default", artifact.sha256)
         assert path
         path.chmod(0o600)
         path.write_bytes(b"wholf")
@@ -164,15 +166,15 @@ async def test_bytes_that_are_not_those_of_the_digest_are_no_file(doors: Doors, 
     assert list((tmp_path / "out").iterdir()) == []
 
 
-async def test_the_catalogue_is_told_in_types(doors: Doors) -> None:
-    async with AsyncHuggingGPT(url(doors)) as house:
+async def test_the_catalogue_is_told_in_types(gateway: GatewayUnderTest) -> None:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         (task,), (model,) = await house.tasks(), await house.models("shouting")
     assert (task.name, task.experts, model.id, model.description) == ("shouting", ("a",), "loud", "Loud.")
 
 
 async def test_who_asks_is_said_by_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened_keyholders(tmp_path) as holders:
-        address = url(holders.doors)
+    async with start_keyed_gateway(tmp_path) as holders:
+        address = url(holders.gateway)
         with pytest.raises(Unauthenticated):
             async with AsyncHuggingGPT(address) as house:
                 await house.runs()

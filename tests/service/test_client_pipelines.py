@@ -27,8 +27,8 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.orchestrator.settings import Settings
 from tests.support.cut_connection import after_bytes, cutting
-from tests.support.orchestrator import END, Cast, task
-from tests.support.pipeline_gateway import PINNED, PLAN, Keeping, opened_keeping
+from tests.support.orchestrator import END, ScriptedPeers, task
+from tests.support.pipeline_gateway import PINNED, PLAN, PipelineGateway, start_pipeline_gateway
 
 LOOK = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "photo"}}}]
 PIXEL = b"\x89PNG\r\n\x1a\n"
@@ -41,20 +41,20 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with opened_keeping(cast, settings, tmp_path, fetch_urls=False) as keeping:
-        cast.infer["model"] = said
-        yield keeping
+async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
+    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_urls=False) as pipeline_gateway:
+        peers.infer["model"] = said
+        yield pipeline_gateway
 
 
 @pytest.fixture
-async def house(keeping: Keeping) -> AsyncIterator[AsyncHuggingGPT]:
-    async with AsyncHuggingGPT(url(keeping)) as house:
-        yield house
+async def client(pipeline_gateway: PipelineGateway) -> AsyncIterator[AsyncHuggingGPT]:
+    async with AsyncHuggingGPT(url(pipeline_gateway)) as client:
+        yield client
 
 
-def url(keeping: Keeping) -> str:
-    return f"http://127.0.0.1:{keeping.doors.http_port}"
+def url(pipeline_gateway: PipelineGateway) -> str:
+    return f"http://127.0.0.1:{pipeline_gateway.gateway.http_port}"
 
 
 async def said(request: InferRequest) -> dict[str, Value]:
@@ -66,78 +66,80 @@ async def said(request: InferRequest) -> dict[str, Value]:
     return {"text": Value(text=f"{note}!")}
 
 
-async def test_plans_are_kept_listed_and_deleted(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+async def test_plans_are_kept_listed_and_deleted(client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway) -> None:
     port = Port(name="note", modality="text", description="what to shorten")
-    first = await house.save_pipeline("short", PLAN, description="shortens", policy="local", inputs=[port])
+    first = await client.save_pipeline("short", PLAN, description="shortens", policy="local", inputs=[port])
     assert (first.version, first.inputs[0].description, first.policy) == (1, "what to shorten", "local")
-    assert await house.save_pipeline("short", PLAN, description="shortens", policy="local", inputs=[port]) == first
-    second = await house.save_pipeline("short", PLAN, pin_models=True)
+    assert await client.save_pipeline("short", PLAN, description="shortens", policy="local", inputs=[port]) == first
+    second = await client.save_pipeline("short", PLAN, pin_models=True)
     assert second.plan[0]["pinned_model"] == "model"
-    assert await house.pipeline("short") == second
-    assert await house.pipeline("short", 1) == first
-    await house.save_pipeline("a", PINNED)
-    page = await house.pipelines(page_size=1)
-    assert [each.name for each in (*page, *await house.pipelines(page_token=page.next))] == ["a", "short"]
-    assert [each.version for each in await house.pipeline_versions("short")] == [2, 1]
-    await house.delete_pipeline("short", 2)
-    assert await house.pipeline("short") == first
-    await house.delete_pipeline("short")
+    assert await client.pipeline("short") == second
+    assert await client.pipeline("short", 1) == first
+    await client.save_pipeline("a", PINNED)
+    page = await client.pipelines(page_size=1)
+    assert [each.name for each in (*page, *await client.pipelines(page_token=page.next))] == ["a", "short"]
+    assert [each.version for each in await client.pipeline_versions("short")] == [2, 1]
+    await client.delete_pipeline("short", 2)
+    assert await client.pipeline("short") == first
+    await client.delete_pipeline("short")
     with pytest.raises(NotFound) as refused:
-        await house.pipeline("short")
+        await client.pipeline("short")
     assert refused.value.code == "PIPELINE"
 
 
 async def test_the_plan_of_a_run_is_kept_and_run_again_without_planning(
-    house: AsyncHuggingGPT, keeping: Keeping
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
 ) -> None:
-    keeping.cast.plan(task(1), END)
-    run = await house.ask("shorten it")
-    by_run, by_id = await house.save_pipeline("a", run), await house.save_pipeline("b", run.run_id, pin_models=True)
+    pipeline_gateway.peers.plan(task(1), END)
+    run = await client.ask("shorten it")
+    by_run, by_id = await client.save_pipeline("a", run), await client.save_pipeline("b", run.run_id, pin_models=True)
     assert (by_run.source_run_id, by_id.plan[0]["pinned_model"]) == (run.run_id, "model")
-    kept = await house.save_pipeline("short", PLAN)
-    await house.save_pipeline("short", PINNED)
-    keeping.cast.planned.clear()
+    kept = await client.save_pipeline("short", PLAN)
+    await client.save_pipeline("short", PINNED)
+    pipeline_gateway.peers.planned.clear()
     for pipeline, version in ((kept, 1), ("short", 2), ("short@1", 1)):
-        again = await house.ask(pipeline=pipeline, inputs={"note": "a long note"})
+        again = await client.ask(pipeline=pipeline, inputs={"note": "a long note"})
         assert (again.is_completed, again.spec["pipeline"]["version"]) == (True, version)
         assert again.tasks[0].outputs["text"] == "a long note!"
-    assert keeping.cast.planned == []
+    assert pipeline_gateway.peers.planned == []
     with pytest.raises(InvalidRequest, match="short@1"):
-        await house.ask(pipeline="short@first")
+        await client.ask(pipeline="short@first")
 
 
-async def test_named_inputs_are_files_text_or_json(house: AsyncHuggingGPT, keeping: Keeping, tmp_path: Path) -> None:
+async def test_named_inputs_are_files_text_or_json(
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway, tmp_path: Path
+) -> None:
     (tmp_path / "here.png").write_bytes(PIXEL)
-    await house.save_pipeline("look", LOOK)
-    kept = await house.upload(tmp_path / "here.png")
+    await client.save_pipeline("look", LOOK)
+    kept = await client.upload(tmp_path / "here.png")
     for given, name in ((tmp_path / "here.png", "here.png"), (PIXEL, "photo"), (kept, "here.png")):
-        run = await house.ask(pipeline="look", inputs={"photo": given})
+        run = await client.ask(pipeline="look", inputs={"photo": given})
         assert run.tasks[0].outputs["text"] == name
-    assert (await house.ask(pipeline="look", inputs={"photo": FileId(kept.id)})).is_completed
+    assert (await client.ask(pipeline="look", inputs={"photo": FileId(kept.id)})).is_completed
     wrong: list[tuple[Given, str]] = [("words", "is a text"), ({"a": 1}, "is JSON"), (Url("https://a.org"), "fetched")]
     for refused, words in wrong:
         with pytest.raises(Refused, match=words):
-            await house.ask(pipeline="look", inputs={"photo": refused})
+            await client.ask(pipeline="look", inputs={"photo": refused})
 
 
 def _by_waiting(address: str, folder: Path) -> tuple[Batch, list[BatchItem], list[BatchResult], int]:
     ready: list[int] = []
-    with HuggingGPT(address) as house:
-        batch = house.start_batch(_items(folder), ready.append, plan=LOOK)
-        shown = list(house.watch_batch(batch.batch_id))
-        assert _planless(house.wait_batch(batch.batch_id)) == _planless(shown[-1])
-        items, results = list(house.batch_items(batch.batch_id)), list(house.batch_results(batch.batch_id))
+    with HuggingGPT(address) as client:
+        batch = client.start_batch(_items(folder), ready.append, plan=LOOK)
+        shown = list(client.watch_batch(batch.batch_id))
+        assert _planless(client.wait_batch(batch.batch_id)) == _planless(shown[-1])
+        items, results = list(client.batch_items(batch.batch_id)), list(client.batch_results(batch.batch_id))
     return shown[-1], items, results, ready[-1]
 
 
 async def _on_asyncio(address: str, folder: Path) -> tuple[Batch, list[BatchItem], list[BatchResult], int]:
     ready: list[int] = []
-    async with AsyncHuggingGPT(address) as house:
-        batch = await house.start_batch(_items(folder), ready.append, plan=LOOK)
-        shown = [each async for each in house.watch_batch(batch.batch_id)]
-        assert _planless(await house.wait_batch(batch.batch_id)) == _planless(shown[-1])
-        items = [item async for item in house.batch_items(batch.batch_id)]
-        results = [result async for result in house.batch_results(batch.batch_id)]
+    async with AsyncHuggingGPT(address) as client:
+        batch = await client.start_batch(_items(folder), ready.append, plan=LOOK)
+        shown = [each async for each in client.watch_batch(batch.batch_id)]
+        assert _planless(await client.wait_batch(batch.batch_id)) == _planless(shown[-1])
+        items = [item async for item in client.batch_items(batch.batch_id)]
+        results = [result async for result in client.batch_results(batch.batch_id)]
     return shown[-1], items, results, ready[-1]
 
 
@@ -159,9 +161,11 @@ def _items(folder: Path) -> list[Item]:
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
-async def test_a_file_that_cannot_be_sent_costs_one_line(keeping: Keeping, tmp_path: Path, waiting: bool) -> None:
-    started: Callable[[], Any] = lambda: _by_waiting(url(keeping), tmp_path)  # noqa: E731  # for a thread
-    outcome = await (asyncio.to_thread(started) if waiting else _on_asyncio(url(keeping), tmp_path))
+async def test_a_file_that_cannot_be_sent_costs_one_line(
+    pipeline_gateway: PipelineGateway, tmp_path: Path, waiting: bool
+) -> None:
+    started: Callable[[], Any] = lambda: _by_waiting(url(pipeline_gateway), tmp_path)  # noqa: E731  # for a thread
+    outcome = await (asyncio.to_thread(started) if waiting else _on_asyncio(url(pipeline_gateway), tmp_path))
     batch, items, results, ready = outcome
     assert (batch.state, batch.counts.completed, batch.counts.failed, batch.counts.over) == ("incomplete", 17, 3, 20)
     assert ([item.index for item in items], ready) == (list(range(1, 21)), 20)
@@ -173,50 +177,56 @@ async def test_a_file_that_cannot_be_sent_costs_one_line(keeping: Keeping, tmp_p
     assert other.reason == "FILE_TYPE"
     assert results[5].error
     assert results[5].error.message == missing.message
-    held = (await keeping.http.get("/v1/files")).json()["data"]
+    held = (await pipeline_gateway.http.get("/v1/files")).json()["data"]
     assert len(held) == 4, "each once"
 
 
-async def test_batches_are_listed_cancelled_gone_on_with_and_deleted(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+async def test_batches_are_listed_cancelled_gone_on_with_and_deleted(
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
+) -> None:
     go_on = asyncio.Event()
 
     async def waits(request: InferRequest) -> dict[str, Value]:
         await go_on.wait()
         return await said(request)
 
-    keeping.cast.infer["model"] = waits
+    pipeline_gateway.peers.infer["model"] = waits
     notes = [Item({"note": f"note {number}"}) for number in range(8)]
-    begun = await house.start_batch(notes, plan=PINNED, max_at_once=2, metadata={"of": "me"})
-    await house.cancel_batch(begun.batch_id)
-    batch = await house.wait_batch(begun.batch_id)
+    begun = await client.start_batch(notes, plan=PINNED, max_at_once=2, metadata={"of": "me"})
+    await client.cancel_batch(begun.batch_id)
+    batch = await client.wait_batch(begun.batch_id)
     assert (batch.state, batch.spec["metadata"]) == ("cancelled", {"of": "me"})
     assert batch.pipeline
     assert batch.pipeline.plan[0]["task"] == "summarization"
     go_on.set()
-    assert (await house.resume_batch(begun.batch_id)).batch_id == begun.batch_id
-    assert (await house.wait_batch(begun.batch_id)).state == "completed"
-    assert [each.batch_id for each in await house.batches(states=["completed"])] == [begun.batch_id]
-    assert list(await house.batches(states=["failed"])) == []
-    await house.delete_batch(begun.batch_id)
+    assert (await client.resume_batch(begun.batch_id)).batch_id == begun.batch_id
+    assert (await client.wait_batch(begun.batch_id)).state == "completed"
+    assert [each.batch_id for each in await client.batches(states=["completed"])] == [begun.batch_id]
+    assert list(await client.batches(states=["failed"])) == []
+    await client.delete_batch(begun.batch_id)
     with pytest.raises(NotFound) as refused:
-        await house.batch(begun.batch_id)
+        await client.batch(begun.batch_id)
     assert refused.value.code == "BATCH"
 
 
-async def test_the_failed_only_run_again_and_a_summary_tells_of_them(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+async def test_the_failed_only_run_again_and_a_summary_tells_of_them(
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
+) -> None:
     words = ["a", "bad one", "c", "bad two"]
     items = [Item({"note": each.replace("bad one", "bad\u2028one")}, each) for each in words]
-    begun = await house.start_batch(items, plan=PINNED)
-    await house.wait_batch(begun.batch_id)
-    summary = await house.batch_summary(begun.batch_id)
+    begun = await client.start_batch(items, plan=PINNED)
+    await client.wait_batch(begun.batch_id)
+    summary = await client.batch_summary(begun.batch_id)
     assert (summary.state, summary.counts.failed, summary.errors[0]["count"]) == ("incomplete", 2, 2)
     assert {each["name"] for each in summary.slowest} == set(words)
-    failed = [item.name async for item in house.batch_items(begun.batch_id, states=["failed"])]
-    assert failed == [item.name async for item in house.batch_results(begun.batch_id, states=["failed"])] == words[1::2]
-    keeping.cast.infer["model"] = _all_good
-    await house.resume_batch(begun.batch_id, failed_only=True)
-    assert (await house.wait_batch(begun.batch_id)).state == "completed"
-    after = [item.index async for item in house.batch_items(begun.batch_id, after=2)]
+    failed = [item.name async for item in client.batch_items(begun.batch_id, states=["failed"])]
+    assert (
+        failed == [item.name async for item in client.batch_results(begun.batch_id, states=["failed"])] == words[1::2]
+    )
+    pipeline_gateway.peers.infer["model"] = _all_good
+    await client.resume_batch(begun.batch_id, failed_only=True)
+    assert (await client.wait_batch(begun.batch_id)).state == "completed"
+    after = [item.index async for item in client.batch_items(begun.batch_id, after=2)]
     assert after == [3, 4]
 
 
@@ -224,39 +234,51 @@ async def _all_good(request: InferRequest) -> dict[str, Value]:
     return {"text": Value(text="good")}
 
 
-async def test_over_broken_wires_one_batch_is_started_and_each_result_told_once(keeping: Keeping) -> None:
+async def test_over_broken_wires_one_batch_is_started_and_each_result_told_once(
+    pipeline_gateway: PipelineGateway,
+) -> None:
     items = [Item({"note": f"{number} {'x' * 400}"}, str(number)) for number in range(200)]
-    async with cutting(keeping.doors.http_port, lambda seen: 0, times=2) as wire, AsyncHuggingGPT(wire.url) as house:
-        begun = await house.start_batch(items, plan=PINNED)
+    async with (
+        cutting(pipeline_gateway.gateway.http_port, lambda seen: 0, times=2) as wire,
+        AsyncHuggingGPT(wire.url) as client,
+    ):
+        begun = await client.start_batch(items, plan=PINNED)
     assert wire.cuts == 2
-    async with cutting(keeping.doors.http_port, after_bytes(900), times=2) as wire, AsyncHuggingGPT(wire.url) as house:
-        shown = [batch.counts.over async for batch in house.watch_batch(begun.batch_id)]
+    async with (
+        cutting(pipeline_gateway.gateway.http_port, after_bytes(900), times=2) as wire,
+        AsyncHuggingGPT(wire.url) as client,
+    ):
+        shown = [batch.counts.over async for batch in client.watch_batch(begun.batch_id)]
     assert (wire.cuts, shown, shown[-1]) == (2, sorted(shown), 200)
     due = after_bytes(30_000)
-    async with cutting(keeping.doors.http_port, due, times=2) as wire, AsyncHuggingGPT(wire.url) as house:
-        results = [result.name async for result in house.batch_results(begun.batch_id)]
+    async with cutting(pipeline_gateway.gateway.http_port, due, times=2) as wire, AsyncHuggingGPT(wire.url) as client:
+        results = [result.name async for result in client.batch_results(begun.batch_id)]
     assert (wire.cuts, results) == (2, [item.name for item in items])
-    assert len((await keeping.http.get("/v1/batches")).json()["data"]) == 1
+    assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
 
 
-async def test_one_thing_is_run_and_the_same_key_starts_it_once(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+async def test_one_thing_is_run_and_the_same_key_starts_it_once(
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
+) -> None:
     items = [Item({"note": "a"}, "one")]
     for options in ({}, {"plan": PLAN, "request": "shorten"}):
         with pytest.raises(InvalidRequest, match="one thing"):
-            await house.start_batch(items, **options)  # type: ignore[arg-type]  # as mistaken as callers may be
+            await client.start_batch(items, **options)  # type: ignore[arg-type]  # as mistaken as callers may be
     with pytest.raises(InvalidRequest) as refused:
-        await house.start_batch([], plan=PLAN)
+        await client.start_batch([], plan=PLAN)
     assert refused.value.code == "EMPTY"
-    keeping.cast.plan(task(1), END)
-    run = await house.ask("shorten")
-    kept = await house.save_pipeline("short", PLAN)
-    first = await house.start_batch(items, pipeline=kept, idempotency_key="key")
-    assert (await house.start_batch(items, pipeline=kept, idempotency_key="key")).batch_id == first.batch_id
-    by_run = await house.start_batch([Item({}, "none")], run=run)
+    pipeline_gateway.peers.plan(task(1), END)
+    run = await client.ask("shorten")
+    kept = await client.save_pipeline("short", PLAN)
+    first = await client.start_batch(items, pipeline=kept, idempotency_key="key")
+    assert (await client.start_batch(items, pipeline=kept, idempotency_key="key")).batch_id == first.batch_id
+    by_run = await client.start_batch([Item({}, "none")], run=run)
     assert by_run.spec["run_id"] == run.run_id
 
 
-async def test_a_start_that_is_given_up_starts_nothing(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+async def test_a_start_that_is_given_up_starts_nothing(
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def items() -> Iterator[Item]:
@@ -264,20 +286,22 @@ async def test_a_start_that_is_given_up_starts_nothing(house: AsyncHuggingGPT, k
         go_on.wait(30)
         yield Item({"note": "a"})
 
-    starting = asyncio.create_task(house.start_batch(items(), plan=PLAN))
+    starting = asyncio.create_task(client.start_batch(items(), plan=PLAN))
     assert await asyncio.to_thread(begun.wait, 30)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
     go_on.set()
-    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
-async def test_what_the_iterable_raises_starts_nothing(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+async def test_what_the_iterable_raises_starts_nothing(
+    client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
+) -> None:
     def items() -> Iterator[Item]:
         yield Item({"note": "a"})
         raise LookupError("no more")
 
     with pytest.raises(LookupError):
-        await house.start_batch(items(), plan=PLAN)
-    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+        await client.start_batch(items(), plan=PLAN)
+    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []

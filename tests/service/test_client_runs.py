@@ -24,7 +24,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.errors import Overloaded, Unavailable
 from tests.fakes import ANSWERED, ScriptedOrchestrator
 from tests.support.cut_connection import Due, after_an_event, cutting, within_an_event
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 CHUNKS = 100
 LONG = (
@@ -40,13 +40,13 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path, ScriptedOrchestrator(LONG)) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path, ScriptedOrchestrator(LONG)) as opened:
         yield opened
 
 
-def url(doors: Doors) -> str:
-    return f"http://127.0.0.1:{doors.http_port}"
+def url(gateway: GatewayUnderTest) -> str:
+    return f"http://127.0.0.1:{gateway.http_port}"
 
 
 async def streamed(address: str, *, waiting: bool) -> list[Event]:
@@ -64,58 +64,60 @@ async def streamed(address: str, *, waiting: bool) -> list[Event]:
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
 @pytest.mark.parametrize("due", [after_an_event, within_an_event])
-async def test_a_stream_cut_at_every_event_tells_each_event_once(doors: Doors, due: Due, waiting: bool) -> None:
-    async with cutting(doors.http_port, due) as wire:
+async def test_a_stream_cut_at_every_event_tells_each_event_once(
+    gateway: GatewayUnderTest, due: Due, waiting: bool
+) -> None:
+    async with cutting(gateway.http_port, due) as wire:
         events = await streamed(wire.url, waiting=waiting)
     assert [event.sequence for event in events] == list(range(1, CHUNKS + 3))
     assert wire.cuts >= CHUNKS
-    assert len(doors.orchestrator.runs) == 1
+    assert len(gateway.orchestrator.runs) == 1
     assert events[1].body == {"text": "0 "}
 
 
-async def test_a_wire_cut_before_anything_came_starts_no_second_run(doors: Doors) -> None:
-    async with cutting(doors.http_port, lambda seen: 0, times=2) as wire, AsyncHuggingGPT(wire.url) as house:
+async def test_a_wire_cut_before_anything_came_starts_no_second_run(gateway: GatewayUnderTest) -> None:
+    async with cutting(gateway.http_port, lambda seen: 0, times=2) as wire, AsyncHuggingGPT(wire.url) as house:
         run = await house.start("count")
         assert (await house.get(run.run_id)).run_id == run.run_id
-    assert (wire.cuts, len(doors.orchestrator.runs)) == (2, 1)
+    assert (wire.cuts, len(gateway.orchestrator.runs)) == (2, 1)
 
 
-async def test_asking_gives_the_run_with_its_answer(doors: Doors) -> None:
-    async with AsyncHuggingGPT(url(doors)) as house:
+async def test_asking_gives_the_run_with_its_answer(gateway: GatewayUnderTest) -> None:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         run = await house.ask("count", budget={"wall_time": 5.5}, metadata={"by": "me"}, mode="results")
         assert (run.is_completed, run.answer.split()[-1]) == (True, "99")
         assert run.spec["budget"]["wall_time"] == 5.5
         assert (await house.wait(run.run_id)) == run
         assert [event.sequence async for event in house.watch(run.run_id, CHUNKS)] == [CHUNKS + 1, CHUNKS + 2]
         assert [event async for event in house.watch(run.run_id, CHUNKS + 2)] == []
-    asked = doors.orchestrator.runs[run.run_id].spec
+    asked = gateway.orchestrator.runs[run.run_id].spec
     assert (asked.budget.wall_time.ToMilliseconds(), asked.metadata["by"]) == (5500, "me")
 
 
-async def test_runs_are_listed_page_by_page_continued_cancelled_and_deleted(doors: Doors) -> None:
-    async with AsyncHuggingGPT(url(doors)) as house:
+async def test_runs_are_listed_page_by_page_continued_cancelled_and_deleted(gateway: GatewayUnderTest) -> None:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         first = await house.ask("count")
         second = await house.ask("and again", conversation=first)
         assert second.conversation_id == first.run_id
         talk = await house.conversation(first.run_id)
         third = await house.ask("once more", conversation=talk)
-        assert doors.orchestrator.runs[third.run_id].spec.parent_run_id == second.run_id
+        assert gateway.orchestrator.runs[third.run_id].spec.parent_run_id == second.run_id
         page = await house.runs(page_size=2)
         assert ([run.run_id for run in page], page.next) == ([third.run_id, second.run_id], "more")
         assert [run.run_id for run in await house.runs(states=["completed"], conversation_id=first.run_id)]
         assert [each.id for each in await house.conversations()] == [first.run_id]
         await house.cancel(first.run_id)
         await house.approve(first.run_id, [{"id": 1, "task": "summarization", "arguments": {"text": "a"}}])
-        assert doors.orchestrator.approved[0][1].tasks[0].task == "summarization"
+        assert gateway.orchestrator.approved[0][1].tasks[0].task == "summarization"
         await house.delete(third.run_id)
         with pytest.raises(NotFound) as refused:
             await house.get(third.run_id)
     assert (refused.value.status, refused.value.code) == (404, "RUN")
-    assert doors.orchestrator.cancelled == [first.run_id]
+    assert gateway.orchestrator.cancelled == [first.run_id]
 
 
-async def test_what_is_asked_wrongly_names_cause_and_remedy(doors: Doors) -> None:
-    async with AsyncHuggingGPT(url(doors)) as house:
+async def test_what_is_asked_wrongly_names_cause_and_remedy(gateway: GatewayUnderTest) -> None:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         with pytest.raises(InvalidRequest) as refused:
             await house.ask("  ")
     assert (refused.value.code, refused.value.status) == ("EMPTY", 400)
@@ -140,14 +142,14 @@ class Moody(ScriptedOrchestrator):
 
 async def test_what_passes_is_tried_again(tmp_path: Path) -> None:
     orchestrator = Moody([Overloaded("too many", reason="RATE_LIMIT", remedy="wait")] * 2)
-    async with opened_doors(tmp_path, orchestrator) as doors, AsyncHuggingGPT(url(doors)) as house:
+    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as house:
         assert (await house.start("hello")).run_id
     assert orchestrator.asked == 3
 
 
 async def test_what_lasts_is_told(tmp_path: Path) -> None:
     orchestrator = Moody([Unavailable("not now", remedy="wait")] * 99)
-    async with opened_doors(tmp_path, orchestrator) as doors, AsyncHuggingGPT(url(doors)) as house:
+    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as house:
         with pytest.raises(ServerError, match="not now"):
             await house.ask("hello")
 
@@ -155,7 +157,7 @@ async def test_what_lasts_is_told(tmp_path: Path) -> None:
 async def test_a_limit_far_away_is_not_waited_for(tmp_path: Path) -> None:
     refusal = Overloaded("the day's tokens are used", reason="QUOTA", remedy="wait", retry_after=timedelta(hours=1))
     orchestrator = Moody([refusal])
-    async with opened_doors(tmp_path, orchestrator) as doors, AsyncHuggingGPT(url(doors)) as house:
+    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as house:
         with pytest.raises(RateLimited) as refused:
             await house.start("hello")
     assert (refused.value.retry_after, orchestrator.asked) == (3600, 1)
@@ -170,11 +172,11 @@ def test_nobody_and_somebody_else_are_told_apart() -> None:
         HuggingGPT(api_key="a\nb")
 
 
-async def test_a_page_that_is_no_gateway_is_said_to_be_none(doors: Doors) -> None:
-    async with AsyncHuggingGPT(f"{url(doors)}/docs") as house:
+async def test_a_page_that_is_no_gateway_is_said_to_be_none(gateway: GatewayUnderTest) -> None:
+    async with AsyncHuggingGPT(f"{url(gateway)}/docs") as house:
         with pytest.raises(NoGateway):
             await house.greet()
-    async with AsyncHuggingGPT(url(doors)) as house:
+    async with AsyncHuggingGPT(url(gateway)) as house:
         await house.greet()
         with pytest.raises(NoGateway):
             await house.fetch("/docs")

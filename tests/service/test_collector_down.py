@@ -14,7 +14,7 @@ from services.common import call_context
 from services.common.channel import connect
 from tests.fakes.collector import OFTEN, refusing, silent
 from tests.support.logs import logged
-from tests.support.orchestrator import END, Cast, apart, ref, task
+from tests.support.orchestrator import END, ScriptedPeers, process_settings, ref, task
 from tests.support.processes import Start, processes
 
 pytestmark = pytest.mark.slow
@@ -74,9 +74,9 @@ async def _ended(stub: Any, permits: asyncio.Semaphore) -> None:
 
 @pytest.mark.parametrize("collector", [never_answers, refuses, is_full, is_nonsense])
 async def test_unavailable_collector_fails_no_run_and_does_not_delay_shutdown(
-    collector: CollectorFactory, cast: Cast, peers: dict[str, str], tmp_path: Path
+    collector: CollectorFactory, peers: ScriptedPeers, peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
-    cast.plan(task(1), task(2, text=ref(1)), END)
+    peers.plan(task(1), task(2, text=ref(1)), END)
     async with processes(100) as start:
         with collector() as settings:
-            await run_and_stop(start, {**apart(peers, tmp_path / "journal.sqlite"), **settings})
+            await run_and_stop(start, {**process_settings(peer_addresses, tmp_path / "journal.sqlite"), **settings})

@@ -20,7 +20,7 @@ from services.common.channel import dial
 from services.common.interceptors import Boundary, server_interceptors
 from services.common.server import serving
 from tests.conftest import Serve
-from tests.fakes.tracing import Kept
+from tests.fakes.tracing import RecordedTraces
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 INFER, PROGRESS = "hugginggpt.v1.ExpertService/Infer", "hugginggpt.v1.ExpertService/Progress"
@@ -67,7 +67,7 @@ async def expert() -> BlockingExpert:
 
 
 @pytest.fixture
-async def stub(traces: Kept, expert: BlockingExpert, serve: Serve) -> AsyncIterator[Any]:
+async def stub(traces: RecordedTraces, expert: BlockingExpert, serve: Serve) -> AsyncIterator[Any]:
     async with asyncio.timeout(20):
         yield rpc.ExpertServiceStub(await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT))
 
@@ -77,13 +77,13 @@ def facts(span: ReadableSpan) -> tuple[trace.SpanKind, object, object]:
     return span.kind, attributes["rpc.response.status_code"], attributes.get("error.type")
 
 
-async def spans_by_kind(traces: Kept, name: str) -> dict[trace.SpanKind, ReadableSpan]:
+async def spans_by_kind(traces: RecordedTraces, name: str) -> dict[trace.SpanKind, ReadableSpan]:
     """The client's and the server's span of one call, once both have ended."""
     return {span.kind: span for span in await traces.ended(name, 2)}
 
 
 async def test_client_and_server_spans_of_a_call_are_in_one_trace(
-    stub: Any, expert: BlockingExpert, traces: Kept
+    stub: Any, expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
     expert.answer.set()
     with trace.get_tracer("test").start_as_current_span("above") as parent:
@@ -157,7 +157,7 @@ async def _after(event: asyncio.Event, then: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("leave", [awaiting_task_cancelled, call_cancelled, timeout_expired, sibling_task_failed])
 async def test_abandoned_call_is_cancelled_at_the_server(
-    leave: Callable[[Any, BlockingExpert], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: Kept
+    leave: Callable[[Any, BlockingExpert], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
     await leave(stub.Infer(pb.InferRequest(), timeout=3600), expert)
     async with asyncio.timeout(HANG_SECONDS):
@@ -203,7 +203,7 @@ async def call_dropped(stub: Any) -> None:
     "leave", [loop_left, iterator_closed, reading_task_cancelled, read_call_cancelled, call_dropped]
 )
 async def test_abandoned_stream_is_cancelled_at_the_server(
-    leave: Callable[[Any], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: Kept
+    leave: Callable[[Any], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
     gc.disable()  # garbage collection must not be what ends the stream
     try:
@@ -218,7 +218,7 @@ async def test_abandoned_stream_is_cancelled_at_the_server(
 
 @pytest.mark.parametrize("read", ["iterated", "read"])
 async def test_traced_stream_can_be_iterated_and_read(
-    stub: Any, expert: BlockingExpert, traces: Kept, read: str
+    stub: Any, expert: BlockingExpert, traces: RecordedTraces, read: str
 ) -> None:
     expert.answer.set()
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
@@ -230,7 +230,7 @@ async def test_traced_stream_can_be_iterated_and_read(
     assert {facts(span)[1] for span in (await spans_by_kind(traces, PROGRESS)).values()} == {"OK"}
 
 
-async def test_deadline_ends_both_spans(stub: Any, expert: BlockingExpert, traces: Kept) -> None:
+async def test_deadline_ends_both_spans(stub: Any, expert: BlockingExpert, traces: RecordedTraces) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Infer(pb.InferRequest(), timeout=0.1)
     await expert.cancelled_event.wait()
@@ -243,7 +243,7 @@ async def test_deadline_ends_both_spans(stub: Any, expert: BlockingExpert, trace
     ("error", "server_error_type"), [(errors.NotFound("no such model"), None), (errors.ModelFailed("nan"), "INTERNAL")]
 )
 async def test_spans_have_the_status_but_not_the_message_of_an_error(
-    error: errors.ServiceError, server_error_type: str | None, stub: Any, expert: BlockingExpert, traces: Kept
+    error: errors.ServiceError, server_error_type: str | None, stub: Any, expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
     expert.error = error
     expert.answer.set()
@@ -257,7 +257,7 @@ async def test_spans_have_the_status_but_not_the_message_of_an_error(
 
 
 async def test_remote_trace_is_continued_and_sampled_like_its_parent(
-    stub: Any, expert: BlockingExpert, traces: Kept
+    stub: Any, expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
     expert.answer.set()
     for number, flags in ((7, 0), (9, 1)):
@@ -269,7 +269,9 @@ async def test_remote_trace_is_continued_and_sampled_like_its_parent(
     assert [span.context.trace_id for span in spans.values() if span.context] == [9, 9]  # 7 was not sampled
 
 
-async def test_health_checks_are_not_traced(stub: Any, expert: BlockingExpert, traces: Kept, serve: Serve) -> None:
+async def test_health_checks_are_not_traced(
+    stub: Any, expert: BlockingExpert, traces: RecordedTraces, serve: Serve
+) -> None:
     channel = await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT)
     health: Any = health_pb2_grpc.HealthStub(channel)
     await health.Check(health_pb2.HealthCheckRequest(), timeout=5)

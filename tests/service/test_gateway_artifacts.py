@@ -10,26 +10,28 @@ from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.naming import download_headers
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 CONTENT = bytes(range(256)) * 10
 SIZE = len(CONTENT)
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path) as opened:
         yield opened
 
 
-async def kept(doors: Doors, content: bytes = CONTENT, media_type: str = "image/png", name: str = "a.png") -> str:
-    artifact = await doors.store.put("default", content, media_type=media_type, name=name)
+async def kept(
+    gateway: GatewayUnderTest, content: bytes = CONTENT, media_type: str = "image/png", name: str = "a.png"
+) -> str:
+    artifact = await gateway.store.put("default", content, media_type=media_type, name=name)
     return f"/v1/artifacts/{artifact.sha256}"
 
 
-async def test_artifact_is_served_with_type_and_etag(doors: Doors) -> None:
-    path = await kept(doors)
-    response = await doors.http.get(path)
+async def test_artifact_is_served_with_type_and_etag(gateway: GatewayUnderTest) -> None:
+    path = await kept(gateway)
+    response = await gateway.http.get(path)
     assert response.status_code == 200
     assert response.content == CONTENT
     assert response.headers["content-type"] == "image/png"
@@ -37,9 +39,9 @@ async def test_artifact_is_served_with_type_and_etag(doors: Doors) -> None:
     assert response.headers["accept-ranges"] == "bytes"
 
 
-async def test_head_has_the_same_headers_without_body(doors: Doors) -> None:
-    path = await kept(doors)
-    whole, head = await doors.http.get(path), await doors.http.head(path)
+async def test_head_has_the_same_headers_without_body(gateway: GatewayUnderTest) -> None:
+    path = await kept(gateway)
+    whole, head = await gateway.http.get(path), await gateway.http.head(path)
     assert head.status_code == 200
     assert head.content == b""
     same = ("content-length", "content-type", "etag", "content-disposition")
@@ -61,8 +63,10 @@ RANGES = [
 
 
 @pytest.mark.parametrize(("wished", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
-async def test_range_request_gets_a_part_or_the_whole(doors: Doors, wished: str, status: int, expected: bytes) -> None:
-    response = await doors.http.get(await kept(doors), headers={"range": wished})
+async def test_range_request_gets_a_part_or_the_whole(
+    gateway: GatewayUnderTest, wished: str, status: int, expected: bytes
+) -> None:
+    response = await gateway.http.get(await kept(gateway), headers={"range": wished})
     assert response.status_code == status
     assert response.content == expected
     if status == 206:
@@ -73,8 +77,8 @@ async def test_range_request_gets_a_part_or_the_whole(doors: Doors, wished: str,
 
 
 @pytest.mark.parametrize("wished", [f"bytes={SIZE}-", f"bytes={SIZE + 5}-{SIZE + 9}", "bytes=-0"])
-async def test_range_outside_is_rejected(doors: Doors, wished: str) -> None:
-    response = await doors.http.get(await kept(doors), headers={"range": wished})
+async def test_range_outside_is_rejected(gateway: GatewayUnderTest, wished: str) -> None:
+    response = await gateway.http.get(await kept(gateway), headers={"range": wished})
     assert response.status_code == 416
     assert response.json()["code"] == "RANGE"
 
@@ -82,18 +86,18 @@ async def test_range_outside_is_rejected(doors: Doors, wished: str) -> None:
 @pytest.mark.parametrize(
     ("form", "status"), [('"{}"', 304), ('W/"{}"', 304), ('"x", "{}"', 304), ("*", 304), ('"x"', 200)]
 )
-async def test_if_none_match_returns_304(doors: Doors, form: str, status: int) -> None:
-    path = await kept(doors)
-    response = await doors.http.get(path, headers={"if-none-match": form.format(path.rpartition("/")[2])})
+async def test_if_none_match_returns_304(gateway: GatewayUnderTest, form: str, status: int) -> None:
+    path = await kept(gateway)
+    response = await gateway.http.get(path, headers={"if-none-match": form.format(path.rpartition("/")[2])})
     assert response.status_code == status
     assert bool(response.content) is (status == 200)
 
 
-async def test_if_range_mismatch_returns_everything(doors: Doors) -> None:
-    path = await kept(doors)
+async def test_if_range_mismatch_returns_everything(gateway: GatewayUnderTest) -> None:
+    path = await kept(gateway)
     for tag, status in (('"other"', 200), (f'"{path.rpartition("/")[2]}"', 206)):
         headers = {"range": "bytes=0-9", "if-range": tag}
-        assert (await doors.http.get(path, headers=headers)).status_code == status
+        assert (await gateway.http.get(path, headers=headers)).status_code == status
 
 
 TYPES = [
@@ -114,8 +118,10 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("media_type", "sent", "disposition"), TYPES, ids=[ascii(row[0]) for row in TYPES])
-async def test_executable_content_is_an_attachment(doors: Doors, media_type: str, sent: str, disposition: str) -> None:
-    response = await doors.http.get(await kept(doors, media_type=media_type))
+async def test_executable_content_is_an_attachment(
+    gateway: GatewayUnderTest, media_type: str, sent: str, disposition: str
+) -> None:
+    response = await gateway.http.get(await kept(gateway, media_type=media_type))
     assert response.headers["content-type"] == sent
     assert response.headers["content-disposition"].startswith(disposition)
     assert response.headers["x-content-type-options"] == "nosniff"
@@ -139,17 +145,17 @@ def test_file_name_cannot_inject_headers(name: str, expected: str) -> None:
     assert download_headers(Artifact(media_type="image/png", name=name))["content-disposition"] == expected
 
 
-async def test_artifacts_of_other_tenants_are_not_found(doors: Doors) -> None:
-    artifact = await doors.store.put("acme", b"theirs", media_type="text/plain", name="a.txt")
-    assert (await doors.http.get(f"/v1/artifacts/{artifact.sha256}")).status_code == 404
+async def test_artifacts_of_other_tenants_are_not_found(gateway: GatewayUnderTest) -> None:
+    artifact = await gateway.store.put("acme", b"theirs", media_type="text/plain", name="a.txt")
+    assert (await gateway.http.get(f"/v1/artifacts/{artifact.sha256}")).status_code == 404
 
 
-async def test_artifact_without_content_is_not_found(doors: Doors) -> None:
-    path = await kept(doors)
-    local = doors.store.path("default", path.rpartition("/")[2])
+async def test_artifact_without_content_is_not_found(gateway: GatewayUnderTest) -> None:
+    path = await kept(gateway)
+    local = gateway.store.path("default", path.rpartition("/")[2])
     assert local
     local.unlink()
-    assert (await doors.http.get(path)).status_code == 404
+    assert (await gateway.http.get(path)).status_code == 404
 
 
 async def test_store_without_local_files_streams() -> None:
@@ -171,20 +177,20 @@ async def test_store_without_local_files_streams() -> None:
     assert response.headers["content-length"] == str(SIZE)
 
 
-async def test_grpc_upload_and_download(doors: Doors) -> None:
+async def test_grpc_upload_and_download(gateway: GatewayUnderTest) -> None:
     content = b"\x89PNG\r\n\x1a\n" + CONTENT * 1000
     pieces = [gateway_pb2.UploadArtifactRequest(name="/tmp/ä.png")]
     pieces += [
         gateway_pb2.UploadArtifactRequest(chunk=content[at : at + 1_000_000])
         for at in range(0, len(content), 1_000_000)
     ]
-    artifact = await doors.grpc.UploadArtifact(iter(pieces), timeout=10)
+    artifact = await gateway.grpc.UploadArtifact(iter(pieces), timeout=10)
     assert artifact.name == "ä.png"
     assert artifact.media_type == "image/png"
     assert artifact.size_bytes == len(content)
     replies = [
         reply
-        async for reply in doors.grpc.DownloadArtifact(
+        async for reply in gateway.grpc.DownloadArtifact(
             gateway_pb2.DownloadArtifactRequest(sha256=artifact.sha256), timeout=10
         )
     ]

@@ -8,32 +8,32 @@ import pytest
 
 from services.common.artifacts.store import READ_BYTES
 from tests.service.test_gateway_artifacts import CONTENT, RANGES, SIZE, TYPES, kept
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.s3 import Bucket
 
 pytestmark = pytest.mark.slow
 
 
-def opened_on(bucket: Bucket, folder: Path, **settings: Any) -> AbstractAsyncContextManager[Doors]:
-    return opened_doors(folder, settings={"ARTIFACTS_URL": bucket.url, **settings})
+def opened_on(bucket: Bucket, folder: Path, **settings: Any) -> AbstractAsyncContextManager[GatewayUnderTest]:
+    return start_gateway(folder, settings={"ARTIFACTS_URL": bucket.url, **settings})
 
 
 @pytest.fixture
-async def doors(bucket: Bucket, tmp_path: Path) -> AsyncIterator[Doors]:
+async def gateway(bucket: Bucket, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     async with opened_on(bucket, tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-async def unreachable(bucket: Bucket, tmp_path: Path) -> AsyncIterator[Doors]:
+async def unreachable(bucket: Bucket, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     """Clients cannot reach the store."""
     async with opened_on(bucket, tmp_path, presign=False) as opened:
         yield opened
 
 
-async def test_client_is_redirected_to_presigned_attachment(doors: Doors) -> None:
+async def test_client_is_redirected_to_presigned_attachment(gateway: GatewayUnderTest) -> None:
     for media_type, stored, _ in TYPES:
-        redirect = await doors.http.get(await kept(doors, media_type=media_type))
+        redirect = await gateway.http.get(await kept(gateway, media_type=media_type))
         assert redirect.status_code == 307
         assert redirect.content == b""
         assert redirect.headers["cache-control"] == "no-store"
@@ -45,20 +45,20 @@ async def test_client_is_redirected_to_presigned_attachment(doors: Doors) -> Non
         assert response.headers["content-disposition"] == 'attachment; filename="a.png"'
 
 
-async def test_head_and_conditional_requests_are_not_redirected(doors: Doors) -> None:
-    path = await kept(doors)
-    head = await doors.http.head(path)
+async def test_head_and_conditional_requests_are_not_redirected(gateway: GatewayUnderTest) -> None:
+    path = await kept(gateway)
+    head = await gateway.http.head(path)
     assert head.status_code == 200
     assert head.content == b""
     assert head.headers["content-length"] == str(SIZE)
     assert head.headers["content-type"] == "image/png"
-    unchanged = await doors.http.get(path, headers={"if-none-match": head.headers["etag"]})
+    unchanged = await gateway.http.get(path, headers={"if-none-match": head.headers["etag"]})
     assert unchanged.status_code == 304
 
 
 @pytest.mark.parametrize(("mode", "status"), [("no-cors", 200), ("cors", 200), ("same-origin", 200), ("navigate", 307)])
-async def test_page_requests_are_not_redirected(doors: Doors, mode: str, status: int) -> None:
-    response = await doors.http.get(await kept(doors), headers={"sec-fetch-mode": mode})
+async def test_page_requests_are_not_redirected(gateway: GatewayUnderTest, mode: str, status: int) -> None:
+    response = await gateway.http.get(await kept(gateway), headers={"sec-fetch-mode": mode})
     assert response.status_code == status
     if status == 200:
         assert response.content == CONTENT
@@ -66,7 +66,7 @@ async def test_page_requests_are_not_redirected(doors: Doors, mode: str, status:
 
 
 @pytest.mark.parametrize(("wished", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
-async def test_ranges_are_proxied(unreachable: Doors, wished: str, status: int, expected: bytes) -> None:
+async def test_ranges_are_proxied(unreachable: GatewayUnderTest, wished: str, status: int, expected: bytes) -> None:
     response = await unreachable.http.get(await kept(unreachable), headers={"range": wished})
     assert response.status_code == status
     assert response.content == expected
@@ -83,12 +83,12 @@ async def test_ranges_are_proxied(unreachable: Doors, wished: str, status: int, 
     ],
 )
 async def test_invalid_ranges_are_rejected_or_ignored(
-    unreachable: Doors, headers: Mapping[str, str], status: int
+    unreachable: GatewayUnderTest, headers: Mapping[str, str], status: int
 ) -> None:
     assert (await unreachable.http.get(await kept(unreachable), headers=headers)).status_code == status
 
 
-async def test_artifact_without_content_is_not_found(unreachable: Doors, bucket: Bucket) -> None:
+async def test_artifact_without_content_is_not_found(unreachable: GatewayUnderTest, bucket: Bucket) -> None:
     path = await kept(unreachable)
     bucket.remove(f"default/{path.rpartition('/')[2]}")
     response = await unreachable.http.get(path)
@@ -96,7 +96,7 @@ async def test_artifact_without_content_is_not_found(unreachable: Doors, bucket:
     assert response.json()["code"] == "ARTIFACT"
 
 
-async def test_store_failure_interrupts_the_response(unreachable: Doors, bucket: Bucket) -> None:
+async def test_store_failure_interrupts_the_response(unreachable: GatewayUnderTest, bucket: Bucket) -> None:
     content = bytes(3 * READ_BYTES)
     path = await kept(unreachable, content)
     with pytest.raises(httpx.RemoteProtocolError):
@@ -108,26 +108,26 @@ async def test_store_failure_interrupts_the_response(unreachable: Doors, bucket:
                 pass
 
 
-async def test_objects_of_other_tenants_are_not_found(doors: Doors) -> None:
-    artifact = await doors.store.put("acme", b"theirs", media_type="text/plain", name="a.txt")
-    assert (await doors.http.get(f"/v1/artifacts/{artifact.sha256}")).status_code == 404
+async def test_objects_of_other_tenants_are_not_found(gateway: GatewayUnderTest) -> None:
+    artifact = await gateway.store.put("acme", b"theirs", media_type="text/plain", name="a.txt")
+    assert (await gateway.http.get(f"/v1/artifacts/{artifact.sha256}")).status_code == 404
 
 
-async def test_upload_is_stored_in_the_object_store(doors: Doors, bucket: Bucket) -> None:
+async def test_upload_is_stored_in_the_object_store(gateway: GatewayUnderTest, bucket: Bucket) -> None:
     content = b"\x89PNG\r\n\x1a\n" + bytes(6_000_000)
     files = {"file": ("a.png", content, "image/png")}
-    response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
+    response = await gateway.http.post("/v1/runs", data={"request": "do it"}, files=files)
     assert response.status_code == 202, response.text
-    (run,) = doors.orchestrator.runs.values()
-    assert await doors.store.get("default", run.spec.inputs[0].value.artifact.sha256) == content
+    (run,) = gateway.orchestrator.runs.values()
+    assert await gateway.store.get("default", run.spec.inputs[0].value.artifact.sha256) == content
     left = bucket.keys()
     assert not any(key.startswith("_staging") for key in left)
 
 
-async def test_unavailable_store_is_a_problem_with_remedy(doors: Doors, bucket: Bucket) -> None:
+async def test_unavailable_store_is_a_problem_with_remedy(gateway: GatewayUnderTest, bucket: Bucket) -> None:
     bucket.drop()
     files = {"file": ("a.txt", b"words", "text/plain")}
-    response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
+    response = await gateway.http.post("/v1/runs", data={"request": "do it"}, files=files)
     assert response.status_code == 503
     assert response.json()["code"] == "UNAVAILABLE"
     assert "bucket does not exist" in response.json()["detail"]

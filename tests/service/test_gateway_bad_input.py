@@ -22,7 +22,7 @@ from protos.hugginggpt.v1.task_pb2 import Argument, ArgumentList, Task
 from protos.hugginggpt.v1.usage_pb2 import Budget
 from services.common import errors
 from tests.fakes import ScriptedOrchestrator
-from tests.support.gateway import Doors, opened_doors, refusal
+from tests.support.gateway import GatewayUnderTest, rpc_error, start_gateway
 
 LIMIT = 200_000
 """Of files sent with a request; small, for the tests."""
@@ -31,8 +31,8 @@ SHA = "ab" * 32
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path, settings={"files_bytes": LIMIT, "upload_bytes": LIMIT}) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path, settings={"files_bytes": LIMIT, "upload_bytes": LIMIT}) as opened:
         yield opened
 
 
@@ -51,9 +51,9 @@ def check(response: httpx.Response, status: int, code: str, instance: str = "/v1
     return body
 
 
-async def still_well(doors: Doors) -> None:
-    assert (await doors.http.get("/healthz")).status_code == 200
-    assert (await doors.ask(headers={"prefer": "wait=5"})).json()["state"] == "completed"
+async def still_well(gateway: GatewayUnderTest) -> None:
+    assert (await gateway.http.get("/healthz")).status_code == 200
+    assert (await gateway.ask(headers={"prefer": "wait=5"})).json()["state"] == "completed"
 
 
 def value(**kind: Any) -> list[NamedValue]:
@@ -156,15 +156,15 @@ SPECS: list[tuple[str, Any, RunSpec, type[errors.ServiceError], str]] = [
 
 @pytest.mark.parametrize(("sent", "spec", "kind", "reason"), [row[1:] for row in SPECS], ids=[row[0] for row in SPECS])
 async def test_invalid_spec_gets_the_same_error_over_http_and_grpc(
-    doors: Doors, sent: Any, spec: RunSpec, kind: type[errors.ServiceError], reason: str
+    gateway: GatewayUnderTest, sent: Any, spec: RunSpec, kind: type[errors.ServiceError], reason: str
 ) -> None:
-    check(await doors.http.post("/v1/runs", json=sent), http_status(kind("", reason=reason)), reason)
-    told = errors.from_rpc(await refusal(doors.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=5)))
+    check(await gateway.http.post("/v1/runs", json=sent), http_status(kind("", reason=reason)), reason)
+    told = errors.from_rpc(await rpc_error(gateway.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=5)))
     assert told.code == kind.code
     assert told.reason == reason
     assert told.remedy
-    assert not doors.orchestrator.runs
-    await still_well(doors)
+    assert not gateway.orchestrator.runs
+    await still_well(gateway)
 
 
 FILES = [
@@ -177,10 +177,10 @@ FILES = [
 
 @pytest.mark.parametrize(("name", "content", "reason"), FILES, ids=[row[0] for row in FILES])
 async def test_invalid_file_gets_the_same_error_everywhere(
-    doors: Doors, name: str, content: bytes, reason: str
+    gateway: GatewayUnderTest, name: str, content: bytes, reason: str
 ) -> None:
     expected = http_status(errors.InvalidRequest("", reason=reason))
-    response = await doors.http.post("/v1/runs", data={"request": "x"}, files=[("file", (name, content))])
+    response = await gateway.http.post("/v1/runs", data={"request": "x"}, files=[("file", (name, content))])
     body = check(response, expected, reason)
     assert name in body["detail"] or reason == "TOO_LARGE"
     asked = gateway_pb2.CreateRunRequest(
@@ -190,12 +190,12 @@ async def test_invalid_file_gets_the_same_error_everywhere(
     pieces += [
         gateway_pb2.UploadArtifactRequest(chunk=content[at : at + 50_000]) for at in range(0, len(content), 50_000)
     ]
-    for call in (doors.grpc.CreateRun(asked, timeout=5), doors.grpc.UploadArtifact(iter(pieces), timeout=5)):
-        told = errors.from_rpc(await refusal(call))
+    for call in (gateway.grpc.CreateRun(asked, timeout=5), gateway.grpc.UploadArtifact(iter(pieces), timeout=5)):
+        told = errors.from_rpc(await rpc_error(call))
         assert told.code == grpc.StatusCode.INVALID_ARGUMENT
         assert told.reason == reason
-    assert not doors.orchestrator.runs
-    await still_well(doors)
+    assert not gateway.orchestrator.runs
+    await still_well(gateway)
 
 
 JSON = {"content-type": "application/json"}
@@ -222,10 +222,10 @@ BODIES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("content", "headers", "status", "code"), [row[1:] for row in BODIES], ids=[r[0] for r in BODIES]
 )
 async def test_invalid_body_is_rejected(
-    doors: Doors, content: bytes, headers: dict[str, str], status: int, code: str
+    gateway: GatewayUnderTest, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
-    check(await doors.http.post("/v1/runs", content=content, headers=headers), status, code)
-    await still_well(doors)
+    check(await gateway.http.post("/v1/runs", content=content, headers=headers), status, code)
+    await still_well(gateway)
 
 
 FIELDS = [
@@ -241,14 +241,14 @@ FIELDS = [
 
 @pytest.mark.parametrize(("fields", "status", "code"), FIELDS, ids=str)
 async def test_form_with_unknown_fields_is_rejected(
-    doors: Doors, fields: list[tuple[str, bytes]], status: int, code: str
+    gateway: GatewayUnderTest, fields: list[tuple[str, bytes]], status: int, code: str
 ) -> None:
     parts = b"".join(
         b'--X\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name.encode(), content)
         for name, content in fields
     )
     headers = {"content-type": "multipart/form-data; boundary=X"}
-    check(await doors.http.post("/v1/runs", content=parts + b"--X--\r\n", headers=headers), status, code)
+    check(await gateway.http.post("/v1/runs", content=parts + b"--X--\r\n", headers=headers), status, code)
 
 
 PATHS = [
@@ -275,15 +275,17 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("method", "path", "status", "code"), PATHS)
-async def test_unknown_ids_are_not_found(doors: Doors, method: str, path: str, status: int, code: str) -> None:
-    body = check(await doors.http.request(method, path), status, code, httpx.URL(path).path)
+async def test_unknown_ids_are_not_found(
+    gateway: GatewayUnderTest, method: str, path: str, status: int, code: str
+) -> None:
+    body = check(await gateway.http.request(method, path), status, code, httpx.URL(path).path)
     assert body["title"]
 
 
-async def test_invalid_last_event_id_is_rejected(doors: Doors) -> None:
-    await doors.ask()
+async def test_invalid_last_event_id_is_rejected(gateway: GatewayUnderTest) -> None:
+    await gateway.ask()
     for sent in ("x", "-1", "9" * 30, "٣"):
-        response = await doors.http.get("/v1/runs/run_1/events", headers={b"last-event-id": sent.encode()})
+        response = await gateway.http.get("/v1/runs/run_1/events", headers={b"last-event-id": sent.encode()})
         check(response, 400, "INVALID", "/v1/runs/run_1/events")
 
 
@@ -297,21 +299,21 @@ async def test_invalid_last_event_id_is_rejected(doors: Doors) -> None:
         ("/docs", "GET, HEAD"),
     ],
 )
-async def test_wrong_method_names_all_allowed_ones(doors: Doors, path: str, methods: str) -> None:
-    response = await doors.http.put(path)
+async def test_wrong_method_names_all_allowed_ones(gateway: GatewayUnderTest, path: str, methods: str) -> None:
+    response = await gateway.http.put(path)
     assert check(response, 405, "METHOD", path)["remedy"] == f"use {methods}"
     assert response.headers["allow"] == methods
 
 
-async def test_unexpected_error_reveals_nothing(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_reveals_nothing(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(self: Runs, run_id: str) -> None:
         raise ZeroDivisionError(f"secret {run_id}")
 
     monkeypatch.setattr(Runs, "get", broken)
-    response = await doors.http.get("/v1/runs/run_9")
+    response = await gateway.http.get("/v1/runs/run_9")
     assert check(response, 500, "INTERNAL", "/v1/runs/run_9")["detail"] == "internal error"
     assert "secret" not in response.text
-    assert (await doors.http.get("/healthz")).status_code == 200
+    assert (await gateway.http.get("/healthz")).status_code == 200
 
 
 GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
@@ -340,9 +342,9 @@ GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
 
 @pytest.mark.parametrize(("method", "request_", "code", "reason"), GRPC, ids=[f"{row[0]} {row[3]}" for row in GRPC])
 async def test_grpc_errors_have_the_same_reasons(
-    doors: Doors, method: str, request_: Any, code: grpc.StatusCode, reason: str
+    gateway: GatewayUnderTest, method: str, request_: Any, code: grpc.StatusCode, reason: str
 ) -> None:
-    told = errors.from_rpc(await refusal(getattr(doors.grpc, method)(request_, timeout=5)))
+    told = errors.from_rpc(await rpc_error(getattr(gateway.grpc, method)(request_, timeout=5)))
     assert told.code == code
     assert told.reason == reason
     assert told.remedy
@@ -364,28 +366,30 @@ async def test_grpc_errors_have_the_same_reasons(
     ],
     ids=["nothing", "no name", "neither", "two names", "neither later", "no bytes"],
 )
-async def test_out_of_order_upload_is_rejected(doors: Doors, pieces: list[gateway_pb2.UploadArtifactRequest]) -> None:
-    told = await refusal(doors.grpc.UploadArtifact(iter(pieces), timeout=5))
+async def test_out_of_order_upload_is_rejected(
+    gateway: GatewayUnderTest, pieces: list[gateway_pb2.UploadArtifactRequest]
+) -> None:
+    told = await rpc_error(gateway.grpc.UploadArtifact(iter(pieces), timeout=5))
     assert told.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_orchestrator_error_before_acceptance_is_returned(tmp_path: Path) -> None:
     busy = errors.Overloaded("256 runs are under way", remedy="try again soon", retry_after=timedelta(seconds=1.2))
-    async with opened_doors(tmp_path, ScriptedOrchestrator(refusal=busy)) as doors:
+    async with start_gateway(tmp_path, ScriptedOrchestrator(refusal=busy)) as gateway:
         for headers in ({}, {"accept": "text/event-stream"}, {"prefer": "wait=5"}):
-            response = await doors.ask(headers=headers)
+            response = await gateway.ask(headers=headers)
             check(response, 429, "OVERLOADED")
             assert response.headers["retry-after"] == "2"
         asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
-        told = errors.from_rpc(await refusal(doors.grpc.CreateRun(asked, timeout=5)))
+        told = errors.from_rpc(await rpc_error(gateway.grpc.CreateRun(asked, timeout=5)))
         assert told.code == busy.code
         assert told.retry_after == busy.retry_after
 
 
 async def test_reused_idempotency_key_is_422(tmp_path: Path) -> None:
     used = errors.AlreadyExists("used", reason="IDEMPOTENCY", remedy="use a new key")
-    async with opened_doors(tmp_path, ScriptedOrchestrator(refusal=used)) as doors:
-        check(await doors.ask(), 422, "IDEMPOTENCY")
+    async with start_gateway(tmp_path, ScriptedOrchestrator(refusal=used)) as gateway:
+        check(await gateway.ask(), 422, "IDEMPOTENCY")
 
 
 async def test_unexpected_orchestrator_error_reveals_nothing(tmp_path: Path) -> None:
@@ -393,18 +397,18 @@ async def test_unexpected_orchestrator_error_reveals_nothing(tmp_path: Path) -> 
         async def GetRun(self, request: Any, context: Any) -> Any:
             raise ZeroDivisionError("a secret")
 
-    async with opened_doors(tmp_path, Broken()) as doors:
-        response = await doors.http.get("/v1/runs/run_1")
+    async with start_gateway(tmp_path, Broken()) as gateway:
+        response = await gateway.http.get("/v1/runs/run_1")
         assert response.status_code == 500
         assert "secret" not in response.text
         assert response.json()["error"]["type"] == "server_error"
 
 
-async def test_large_upload_is_rejected_before_reading(doors: Doors) -> None:
+async def test_large_upload_is_rejected_before_reading(gateway: GatewayUnderTest) -> None:
     """The head alone gets the answer; a client that waits for 100 Continue never sends a byte."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     head = (
-        f"POST /v1/runs HTTP/1.1\r\nHost: localhost:{doors.http_port}\r\nContent-Length: 200000000\r\n"
+        f"POST /v1/runs HTTP/1.1\r\nHost: localhost:{gateway.http_port}\r\nContent-Length: 200000000\r\n"
         "Content-Type: multipart/form-data; boundary=X\r\nExpect: 100-continue\r\n\r\n"
     )
     async with asyncio.timeout(5):
@@ -419,7 +423,7 @@ async def test_large_upload_is_rejected_before_reading(doors: Doors) -> None:
     assert problem["detail"] == "the files are larger than the limit of 0.2 MB"
 
 
-async def test_upload_of_unknown_size_stops_at_the_limit(doors: Doors) -> None:
+async def test_upload_of_unknown_size_stops_at_the_limit(gateway: GatewayUnderTest) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -430,14 +434,14 @@ async def test_upload_of_unknown_size_stops_at_the_limit(doors: Doors) -> None:
             yield b"\0" * 20_000
 
     headers = {"content-type": "multipart/form-data; boundary=X"}
-    check(await doors.http.post("/v1/runs", content=endless(), headers=headers), 413, "TOO_LARGE")
-    await still_well(doors)
+    check(await gateway.http.post("/v1/runs", content=endless(), headers=headers), 413, "TOO_LARGE")
+    await still_well(gateway)
 
 
 async def test_unreachable_orchestrator_fails_fast(tmp_path: Path) -> None:
     nowhere = {"orchestrator": "127.0.0.1:1", "selector": "127.0.0.1:1"}
-    async with opened_doors(tmp_path, settings=nowhere) as doors:
-        body = check(await doors.http.get("/readyz"), 503, "NOT_READY", "/readyz")
+    async with start_gateway(tmp_path, settings=nowhere) as gateway:
+        body = check(await gateway.http.get("/readyz"), 503, "NOT_READY", "/readyz")
         assert "orchestrator" in body["detail"]
         assert "selector" in body["detail"]
-        assert (await doors.http.get("/healthz")).status_code == 200
+        assert (await gateway.http.get("/healthz")).status_code == 200

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.support.orchestrator import Cast
-from tests.support.pipeline_gateway import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
+from tests.support.orchestrator import ScriptedPeers
+from tests.support.pipeline_gateway import NDJSON, PINNED, PipelineGateway, lines, note, notes, start_pipeline_gateway
 
 NOTE = [note("a")]
 WHOLE = {"plan": PINNED, "items": NOTE}
@@ -53,41 +53,41 @@ BODIES: list[tuple[bytes, str, int, str]] = [
 
 
 @pytest.fixture
-async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with opened_keeping(cast, settings, tmp_path) as keeping:
-        yield keeping
+async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
+    async with start_pipeline_gateway(peers, settings, tmp_path) as pipeline_gateway:
+        yield pipeline_gateway
 
 
-async def test_invalid_batch_document_is_rejected(keeping: Keeping) -> None:
+async def test_invalid_batch_document_is_rejected(pipeline_gateway: PipelineGateway) -> None:
     for document, status, code in DOCUMENTS:
-        refused = await keeping.http.post("/v1/batches", json=document)
+        refused = await pipeline_gateway.http.post("/v1/batches", json=document)
         assert refused.status_code == status, (document, refused.text)
         assert refused.json()["code"] == code, (document, refused.text)
         assert refused.json()["remedy"], document
-    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize(("content", "kind", "status", "code"), BODIES, ids=range(len(BODIES)))
 async def test_invalid_batch_body_is_rejected(
-    keeping: Keeping, content: bytes, kind: str, status: int, code: str
+    pipeline_gateway: PipelineGateway, content: bytes, kind: str, status: int, code: str
 ) -> None:
-    refused = await keeping.http.post("/v1/batches", content=content, headers={"content-type": kind})
+    refused = await pipeline_gateway.http.post("/v1/batches", content=content, headers={"content-type": kind})
     assert refused.status_code == status, refused.text
     assert refused.json()["code"] == code, refused.text
     assert refused.json()["remedy"]
-    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"failed_only": 1}', b'{"all": true}'])
-async def test_invalid_resume_body_is_rejected(keeping: Keeping, body: bytes) -> None:
-    path = f"/v1/batches/{await keeping.started(NOTE)}/resume"
-    refused = await keeping.http.post(path, content=body)
+async def test_invalid_resume_body_is_rejected(pipeline_gateway: PipelineGateway, body: bytes) -> None:
+    path = f"/v1/batches/{await pipeline_gateway.started(NOTE)}/resume"
+    refused = await pipeline_gateway.http.post(path, content=body)
     assert refused.status_code == 400
     assert refused.json()["remedy"] != ""
 
 
-async def test_invalid_list_parameters_are_rejected(keeping: Keeping) -> None:
-    path = f"/v1/batches/{await keeping.started(NOTE)}"
+async def test_invalid_list_parameters_are_rejected(pipeline_gateway: PipelineGateway) -> None:
+    path = f"/v1/batches/{await pipeline_gateway.started(NOTE)}"
     for there in (
         "/v1/batches?state=done",
         "/v1/batches?page_size=-1",
@@ -102,6 +102,6 @@ async def test_invalid_list_parameters_are_rejected(keeping: Keeping) -> None:
         f"{path}/results?format=xml",
         f"{path}/results?state=done",
     ):
-        refused = await keeping.http.get(there)
+        refused = await pipeline_gateway.http.get(there)
         assert refused.status_code == 400, (there, refused.text)
         assert refused.json()["remedy"] != "", (there, refused.text)

@@ -14,22 +14,22 @@ from services.common.errors import from_rpc
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED as PINNED_PLAN
 from tests.support.batches import parts
-from tests.support.gateway import refusal
-from tests.support.orchestrator import Cast
-from tests.support.pipeline_gateway import PINNED, Keeping, note, opened_keeping
+from tests.support.gateway import rpc_error
+from tests.support.orchestrator import ScriptedPeers
+from tests.support.pipeline_gateway import PINNED, PipelineGateway, note, start_pipeline_gateway
 from tests.support.web_server import opened_web, reply
 
 LONG = "x" * (INLINE_BYTES + 1)
 
 
 @pytest.fixture
-async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with opened_keeping(cast, settings, tmp_path, fetch_allow=("127.0.0.1",)) as keeping:
-        yield keeping
+async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
+    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_allow=("127.0.0.1",)) as pipeline_gateway:
+        yield pipeline_gateway
 
 
-async def file(keeping: Keeping, content: bytes, name: str = "note.txt") -> dict[str, Any]:
-    kept = await keeping.http.post("/v1/files", files={"file": (name, content)}, data={"purpose": "user_data"})
+async def file(pipeline_gateway: PipelineGateway, content: bytes, name: str = "note.txt") -> dict[str, Any]:
+    kept = await pipeline_gateway.http.post("/v1/files", files={"file": (name, content)}, data={"purpose": "user_data"})
     told: dict[str, Any] = kept.json()
     return told
 
@@ -38,14 +38,14 @@ def given(name: str = "", **value: Any) -> dict[str, Any]:
     return {"name": name, "inputs": [{"name": "note", **value}]}
 
 
-async def items(keeping: Keeping, batch_id: str) -> list[dict[str, Any]]:
-    await keeping.ended(batch_id)
-    listed: list[dict[str, Any]] = (await keeping.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
+async def items(pipeline_gateway: PipelineGateway, batch_id: str) -> list[dict[str, Any]]:
+    await pipeline_gateway.ended(batch_id)
+    listed: list[dict[str, Any]] = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
     return listed
 
 
-async def test_item_values_may_be_artifacts_files_urls_or_inline(keeping: Keeping) -> None:
-    kept = await file(keeping, b"a kept note")
+async def test_item_values_may_be_artifacts_files_urls_or_inline(pipeline_gateway: PipelineGateway) -> None:
+    kept = await file(pipeline_gateway, b"a kept note")
     async with opened_web({"/note.txt": reply(b"from afar", content_type="text/plain")}) as web:
         sent = [
             given(artifact={"sha256": kept["artifact"]["sha256"]}),
@@ -54,8 +54,8 @@ async def test_item_values_may_be_artifacts_files_urls_or_inline(keeping: Keepin
             given("a long one", text=LONG),
             note("short"),
         ]
-        batch_id = await keeping.started(sent)
-    found = await items(keeping, batch_id)
+        batch_id = await pipeline_gateway.started(sent)
+    found = await items(pipeline_gateway, batch_id)
     artifacts = [item["inputs"][0].get("artifact", {}) for item in found]
     assert [each.get("sha256") for each in artifacts] == [
         *(hashlib.sha256(content).hexdigest() for content in (b"a kept note", b"a kept note", b"from afar")),
@@ -66,13 +66,13 @@ async def test_item_values_may_be_artifacts_files_urls_or_inline(keeping: Keepin
     assert {item["state"] for item in found} == {"completed"}
 
 
-async def test_unnamed_input_becomes_the_matching_parameter(keeping: Keeping) -> None:
-    (item,) = await items(keeping, await keeping.started([{"inputs": [{"text": "hello"}]}]))
+async def test_unnamed_input_becomes_the_matching_parameter(pipeline_gateway: PipelineGateway) -> None:
+    (item,) = await items(pipeline_gateway, await pipeline_gateway.started([{"inputs": [{"text": "hello"}]}]))
     assert item["state"] == "completed"
     assert item["inputs"] == [{"name": "note", "text": "hello"}]
 
 
-async def test_unresolvable_value_fails_only_its_item(keeping: Keeping) -> None:
+async def test_unresolvable_value_fails_only_its_item(pipeline_gateway: PipelineGateway) -> None:
     async with opened_web({}) as web:
         sent = [
             given(artifact={"sha256": "b" * 64}),
@@ -84,12 +84,12 @@ async def test_unresolvable_value_fails_only_its_item(keeping: Keeping) -> None:
             {"name": "in/3.png", "failure": {"reason": "UNREADABLE", "message": "in/3.png cannot be read"}},
             note("good"),
         ]
-        batch_id = await keeping.started(sent)
-    batch = await keeping.ended(batch_id)
+        batch_id = await pipeline_gateway.started(sent)
+    batch = await pipeline_gateway.ended(batch_id)
     assert batch["state"] == "incomplete"
     assert batch["counts"]["completed"] == 1
     assert batch["counts"]["failed"] == 7
-    *failed, _ = await items(keeping, batch_id)
+    *failed, _ = await items(pipeline_gateway, batch_id)
     assert [item["failure"]["reason"] for item in failed] == [
         "ARTIFACT",
         "INVALID",
@@ -103,39 +103,39 @@ async def test_unresolvable_value_fails_only_its_item(keeping: Keeping) -> None:
     assert failed[2]["name"] == "file_of_nobody"
     assert failed[5]["name"] == "ftp://127.0.0.1/x"
     assert {item["failure"].get("port") for item in failed[:-1]} == {"note"}
-    again = await keeping.http.post(f"/v1/batches/{batch_id}/resume", json={"failed_only": True})
+    again = await pipeline_gateway.http.post(f"/v1/batches/{batch_id}/resume", json={"failed_only": True})
     assert again.status_code == 202
-    assert (await keeping.ended(batch_id))["counts"] == batch["counts"]
+    assert (await pipeline_gateway.ended(batch_id))["counts"] == batch["counts"]
 
 
-async def test_local_pipeline_fetches_no_external_url(keeping: Keeping) -> None:
-    await keeping.save(plan=PINNED, policy="local")
+async def test_local_pipeline_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
+    await pipeline_gateway.save(plan=PINNED, policy="local")
     outside = given(url="http://192.0.2.1/note.txt")
-    batch_id = await keeping.started([outside, note("good")], pipeline={"name": "short"}, policy="open")
-    refused, good = await items(keeping, batch_id)
+    batch_id = await pipeline_gateway.started([outside, note("good")], pipeline={"name": "short"}, policy="open")
+    refused, good = await items(pipeline_gateway, batch_id)
     assert refused["failure"]["reason"] == "POLICY"
     assert good["state"] == "completed"
     run = {"pipeline": {"name": "short"}, "inputs": outside["inputs"], "policy": "open"}
-    response = await keeping.http.post("/v1/runs", json=run)
+    response = await pipeline_gateway.http.post("/v1/runs", json=run)
     assert response.status_code == 403
     assert response.json()["code"] == "POLICY"
 
 
-async def test_run_input_may_be_a_file_id(keeping: Keeping) -> None:
-    await keeping.save()
-    kept = await file(keeping, b"a kept note")
+async def test_run_input_may_be_a_file_id(pipeline_gateway: PipelineGateway) -> None:
+    await pipeline_gateway.save()
+    kept = await file(pipeline_gateway, b"a kept note")
     run = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "file_id": kept["id"]}]}
-    response = await keeping.http.post("/v1/runs", json=run, headers={"prefer": "wait=20"})
+    response = await pipeline_gateway.http.post("/v1/runs", json=run, headers={"prefer": "wait=20"})
     assert response.json()["state"] == "completed", response.text
     run["inputs"] = [{"name": "note", "file_id": "file_of_nobody"}]
-    refused = (await keeping.http.post("/v1/runs", json=run)).json()
+    refused = (await pipeline_gateway.http.post("/v1/runs", json=run)).json()
     assert refused["status"] == 404
     assert refused["code"] == "FILE"
     assert refused["error"]["param"] == "inputs[0]"
 
 
-async def test_grpc_starts_batches_like_http(keeping: Keeping) -> None:
-    stub = keeping.doors.grpc
+async def test_grpc_starts_batches_like_http(pipeline_gateway: PipelineGateway) -> None:
+    stub = pipeline_gateway.gateway.grpc
     long = batch_pb2.NewItem(inputs=[artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(text=LONG))])
     artifact = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="b" * 64))
     absent = batch_pb2.NewItem(name="absent", inputs=[artifact_pb2.NamedValue(name="note", value=artifact)])
@@ -157,21 +157,26 @@ async def test_grpc_starts_batches_like_http(keeping: Keeping) -> None:
         (list(parts([absent] * 300, 100, pipeline=pipeline_pb2.PipelineRef(name="none"))), "PIPELINE"),
         (list(parts([absent], policy=7)), "INVALID"),
     ):
-        assert from_rpc(await refusal(stub.CreateBatch(iter(requests), timeout=20))).reason == reason
+        assert from_rpc(await rpc_error(stub.CreateBatch(iter(requests), timeout=20))).reason == reason
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Kb", "a\u202eb", "a\u2028b"])
-async def test_item_name_with_control_characters_is_rejected(keeping: Keeping, name: str) -> None:
-    refused = await keeping.start([note("good"), note("x", name)])
+async def test_item_name_with_control_characters_is_rejected(pipeline_gateway: PipelineGateway, name: str) -> None:
+    refused = await pipeline_gateway.start([note("good"), note("x", name)])
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "items[1].name"
-    unnamed, _ = await items(keeping, await keeping.started([given(url=f"ftp://127.0.0.1/{name}"), note("good")]))
+    unnamed, _ = await items(
+        pipeline_gateway, await pipeline_gateway.started([given(url=f"ftp://127.0.0.1/{name}"), note("good")])
+    )
     assert unnamed["name"].isprintable()
 
 
-async def test_item_limit_applies_to_grpc(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_item_limit_applies_to_grpc(pipeline_gateway: PipelineGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.pipelines.batch_body.MAX_ITEMS", 150)
     calls = [parts([batch_pb2.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
     for requests in calls:
-        assert from_rpc(await refusal(keeping.doors.grpc.CreateBatch(requests, timeout=20))).reason == "TOO_LARGE"
-    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+        assert (
+            from_rpc(await rpc_error(pipeline_gateway.gateway.grpc.CreateBatch(requests, timeout=20))).reason
+            == "TOO_LARGE"
+        )
+    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []

@@ -12,11 +12,11 @@ import pytest
 
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.service.test_gateway_slow_readers import asking, most_until_let_go
-from tests.support.orchestrator import Cast, hanging
-from tests.support.pipeline_gateway import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
+from tests.support.orchestrator import ScriptedPeers, wait_until_cancelled
+from tests.support.pipeline_gateway import NDJSON, PINNED, PipelineGateway, lines, note, notes, start_pipeline_gateway
 from tests.support.watched_gateway import watched_gateway
 
 MB = 2**20
@@ -32,9 +32,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with opened_keeping(cast, settings, tmp_path) as keeping:
-        yield keeping
+async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
+    async with start_pipeline_gateway(peers, settings, tmp_path) as pipeline_gateway:
+        yield pipeline_gateway
 
 
 def kept(settings: Settings) -> int:
@@ -51,8 +51,8 @@ async def until(settled: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_batch_of_100_000_items_is_accepted(cast: Cast, settings: Settings, tmp_path: Path) -> None:
-    cast.infer["model"] = lambda _: hanging(asyncio.Event(), asyncio.Event())
+async def test_batch_of_100_000_items_is_accepted(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> None:
+    peers.infer["model"] = lambda _: wait_until_cancelled(asyncio.Event(), asyncio.Event())
 
     async def body() -> AsyncIterator[bytes]:
         yield lines({"plan": PINNED, "max_at_once": 1})
@@ -60,7 +60,7 @@ async def test_batch_of_100_000_items_is_accepted(cast: Cast, settings: Settings
             yield lines(*(note(f"note {number}") for number in range(begin, begin + 1000)))
 
     async with (
-        orchestrator(settings) as running,
+        serve_orchestrator(settings) as running,
         watched_gateway(tmp_path, f"127.0.0.1:{running.port}") as gateway,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
     ):
@@ -85,8 +85,8 @@ async def test_batch_of_100_000_items_is_accepted(cast: Cast, settings: Settings
     assert most - before.bytes <= HELD
 
 
-async def test_disconnected_upload_stores_no_batch(keeping: Keeping, settings: Settings) -> None:
-    port = keeping.doors.http_port
+async def test_disconnected_upload_stores_no_batch(pipeline_gateway: PipelineGateway, settings: Settings) -> None:
+    port = pipeline_gateway.gateway.http_port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST /v1/batches HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
     writer.write(f"{head}content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n".encode())
@@ -97,7 +97,7 @@ async def test_disconnected_upload_stores_no_batch(keeping: Keeping, settings: S
     writer.transport.abort()
     await until(lambda: kept(settings) == 0)
     assert reader.at_eof() or not await reader.read()
-    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize(
@@ -112,22 +112,26 @@ async def test_disconnected_upload_stores_no_batch(keeping: Keeping, settings: S
         (b'{"prompt": "x"}', "line 1002 has an unknown field 'prompt'"),
     ],
 )
-async def test_malformed_line_stores_no_batch(keeping: Keeping, settings: Settings, line: bytes, said: str) -> None:
+async def test_malformed_line_stores_no_batch(
+    pipeline_gateway: PipelineGateway, settings: Settings, line: bytes, said: str
+) -> None:
     content = lines({"plan": PINNED}, *notes(1_000)) + line + b"\n" + lines(*notes(1_000))
-    refused = await keeping.http.post("/v1/batches", content=content, headers=NDJSON)
+    refused = await pipeline_gateway.http.post("/v1/batches", content=content, headers=NDJSON)
     assert refused.status_code == 400
     assert refused.json()["remedy"] != ""
     assert refused.json()["detail"].startswith(said), refused.text
     await until(lambda: kept(settings) == 0)
 
 
-async def test_stalled_result_readers_use_little_memory(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+async def test_stalled_result_readers_use_little_memory(
+    peers: ScriptedPeers, settings: Settings, tmp_path: Path
+) -> None:
     async def long(_: InferRequest) -> dict[str, Value]:
         return {"text": Value(text=ANSWER)}
 
-    cast.infer["model"] = long
+    peers.infer["model"] = long
     async with (
-        orchestrator(settings) as running,
+        serve_orchestrator(settings) as running,
         watched_gateway(tmp_path, f"127.0.0.1:{running.port}", 2.0) as gateway,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
     ):

@@ -12,7 +12,7 @@ import pytest
 from gateway.http.problem import http_status
 from services.common import errors
 from tests.fakes import ScriptedOrchestrator
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,8 +21,8 @@ CODES: Mapping[str, Sequence[int]] = json.loads((ROOT / "tests/data/problems.jso
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path, ScriptedOrchestrator(script=())) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path, ScriptedOrchestrator(script=())) as opened:
         yield opened
 
 
@@ -30,9 +30,9 @@ async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
     "path",
     ["/healthz", "/v1/runs", "/v1/runs/run_1", "/v1/tasks", "/v1/models", "/v1/files", "/openapi.json", "/docs", "/"],
 )
-async def test_head_equals_get_without_body(doors: Doors, path: str) -> None:
-    await doors.ask()
-    got, head = await doors.http.get(path), await doors.http.head(path)
+async def test_head_equals_get_without_body(gateway: GatewayUnderTest, path: str) -> None:
+    await gateway.ask()
+    got, head = await gateway.http.get(path), await gateway.http.head(path)
     changing = {"date", "x-request-id"}
     assert head.status_code == got.status_code == 200
     assert head.content == b""
@@ -41,32 +41,32 @@ async def test_head_equals_get_without_body(doors: Doors, path: str) -> None:
     }
 
 
-async def test_head_of_a_stream_returns_at_once(doors: Doors) -> None:
-    await doors.ask()
+async def test_head_of_a_stream_returns_at_once(gateway: GatewayUnderTest) -> None:
+    await gateway.ask()
     async with asyncio.timeout(5):
         for _ in range(3):  # the connection stays good
-            head = await doors.http.head("/v1/runs/run_1/events")
+            head = await gateway.http.head("/v1/runs/run_1/events")
             assert head.headers["content-type"].startswith("text/event-stream")
-        await doors.orchestrator.runs["run_1"].left.wait()
+        await gateway.orchestrator.runs["run_1"].left.wait()
 
 
-async def test_head_is_rejected_where_get_is(doors: Doors) -> None:
+async def test_head_is_rejected_where_get_is(gateway: GatewayUnderTest) -> None:
     for path, status in (("/v1/runs/run_9", 404), ("/nowhere", 404), ("/v1/runs/run_9/cancel", 405)):
-        head = await doors.http.head(path)
+        head = await gateway.http.head(path)
         assert head.status_code == status
         assert head.content == b""
 
 
 @pytest.mark.parametrize("path", ["/v1/tasks", "/v1/models"])
-async def test_catalogue_supports_conditional_requests(doors: Doors, path: str) -> None:
-    first = await doors.http.get(path)
+async def test_catalogue_supports_conditional_requests(gateway: GatewayUnderTest, path: str) -> None:
+    first = await gateway.http.get(path)
     known = {"if-none-match": first.headers["etag"]}
-    again = await doors.http.get(path, headers=known)
+    again = await gateway.http.get(path, headers=known)
     assert again.status_code == 304
     assert again.content == b""
     assert again.headers["etag"] == first.headers["etag"]
-    doors.selector.revision = "2"
-    assert (await doors.http.get(path, headers=known)).status_code == 200
+    gateway.selector.revision = "2"
+    assert (await gateway.http.get(path, headers=known)).status_code == 200
 
 
 def test_error_codes_are_stable() -> None:

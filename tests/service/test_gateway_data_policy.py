@@ -7,31 +7,31 @@ import pytest
 
 from services.orchestrator.settings import Settings
 from tests.support.mcp_clients import opened_client, words
-from tests.support.orchestrator import Cast
-from tests.support.pipeline_gateway import PINNED, Keeping, note, opened_keeping
+from tests.support.orchestrator import ScriptedPeers
+from tests.support.pipeline_gateway import PINNED, PipelineGateway, note, start_pipeline_gateway
 from tests.support.web_server import opened_web, reply
 
 
 @pytest.fixture
-async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with opened_keeping(cast, settings, tmp_path, fetch_allow=("127.0.0.1",)) as keeping:
-        yield keeping
+async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
+    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_allow=("127.0.0.1",)) as pipeline_gateway:
+        yield pipeline_gateway
 
 
-async def run(keeping: Keeping, policy: str) -> str:
+async def run(pipeline_gateway: PipelineGateway, policy: str) -> str:
     """An ended run under that policy."""
     spec = {"plan": PINNED, "inputs": [{"name": "note", "text": "x"}], "policy": policy}
-    response = await keeping.http.post("/v1/runs", json=spec, headers={"prefer": "wait=20"})
+    response = await pipeline_gateway.http.post("/v1/runs", json=spec, headers={"prefer": "wait=20"})
     assert response.json()["state"] == "completed", response.text
     return str(response.json()["run_id"])
 
 
-async def told(keeping: Keeping, url: str, run_id: str) -> list[str]:
+async def told(pipeline_gateway: PipelineGateway, url: str, run_id: str) -> list[str]:
     """What an item, a run and a response that follow on the run say of a URL; empty where it was fetched."""
     inputs = [{"name": "note", "url": url}]
-    batch_id = await keeping.started([{"inputs": inputs}, note("good")], run_id=run_id, policy="open")
-    await keeping.ended(batch_id)
-    item, _ = (await keeping.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
+    batch_id = await pipeline_gateway.started([{"inputs": inputs}, note("good")], run_id=run_id, policy="open")
+    await pipeline_gateway.ended(batch_id)
+    item, _ = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
     parts = [{"type": "input_text", "text": "and this?"}, {"type": "input_file", "file_url": url}]
     run = {"plan": PINNED, "parent_run_id": run_id, "inputs": inputs, "policy": "open"}
     response = {
@@ -40,25 +40,28 @@ async def told(keeping: Keeping, url: str, run_id: str) -> list[str]:
         "input": [{"role": "user", "content": parts}],
         "background": True,
     }
-    answers = [await keeping.http.post("/v1/runs", json=run), await keeping.http.post("/v1/responses", json=response)]
+    answers = [
+        await pipeline_gateway.http.post("/v1/runs", json=run),
+        await pipeline_gateway.http.post("/v1/responses", json=response),
+    ]
     codes = [(answer.json().get("error") or {}).get("code", "") for answer in answers]
     return [item.get("failure", {}).get("reason", ""), *codes]
 
 
-async def test_continuation_of_local_run_fetches_no_external_url(keeping: Keeping) -> None:
-    run_id = await run(keeping, "local")
-    assert await told(keeping, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
+async def test_continuation_of_local_run_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
+    run_id = await run(pipeline_gateway, "local")
+    assert await told(pipeline_gateway, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
 
 
-async def test_mcp_continuation_of_local_run_fetches_no_external_url(keeping: Keeping) -> None:
-    asked = {"request": "and this?", "previous_run_id": await run(keeping, "local"), "policy": "open"}
-    async with opened_client(keeping.doors.http_port) as agent:
+async def test_mcp_continuation_of_local_run_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
+    asked = {"request": "and this?", "previous_run_id": await run(pipeline_gateway, "local"), "policy": "open"}
+    async with opened_client(pipeline_gateway.gateway.http_port) as agent:
         result = await agent.call_tool("ask", {**asked, "files": ["http://192.0.2.1/note.txt"]})
     assert "data policy of this request is local, and 192.0.2.1 is an external host" in words(result)
 
 
-async def test_continuation_of_open_run_fetches_urls(keeping: Keeping) -> None:
+async def test_continuation_of_open_run_fetches_urls(pipeline_gateway: PipelineGateway) -> None:
     async with opened_web({"*": reply(b"from afar", content_type="text/plain")}) as web:
         url = f"http://127.0.0.1:{web.port}/note.txt"
-        assert await told(keeping, url, await run(keeping, "open")) == [""] * 3
+        assert await told(pipeline_gateway, url, await run(pipeline_gateway, "open")) == [""] * 3
         assert len(web.asked) == 3

@@ -9,74 +9,74 @@ import httpx
 import obstore
 import pytest
 
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.api_keys import Keyholders, bearer, opened_keyholders
-from tests.support.gateway import Doors, opened_doors
-from tests.support.orchestrator import END, Cast, task
+from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
+from tests.support.gateway import GatewayUnderTest, start_gateway
+from tests.support.orchestrator import END, ScriptedPeers, task
 
 READS = ("head_async", "get_async", "put_async", "get_range_async")
 
 
 @pytest.fixture
-async def doors(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Doors]:
-    cast.candidates[0].revision = "1"
-    cast.plan(task(1), END)
-    async with orchestrator(settings) as running:
+async def gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    peers.candidates[0].revision = "1"
+    peers.plan(task(1), END)
+    async with serve_orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with opened_doors(tmp_path, settings=kept) as opened:
+        async with start_gateway(tmp_path, settings=kept) as opened:
             yield opened
 
 
-async def ended(doors: Doors, **fields: Any) -> dict[str, Any]:
-    run: dict[str, Any] = (await doors.ask("do it", **fields, headers={"prefer": "wait=9"})).json()
+async def ended(gateway: GatewayUnderTest, **fields: Any) -> dict[str, Any]:
+    run: dict[str, Any] = (await gateway.ask("do it", **fields, headers={"prefer": "wait=9"})).json()
     assert run["state"] == "completed", run
     return run
 
 
-async def test_deleted_run_is_not_readable(doors: Doors) -> None:
-    run = await ended(doors)
+async def test_deleted_run_is_not_readable(gateway: GatewayUnderTest) -> None:
+    run = await ended(gateway)
     path = f"/v1/runs/{run['run_id']}"
-    assert (await ended(doors))["tasks"][0]["state"] == "reused"
-    assert (await doors.http.delete(path)).status_code == 204
+    assert (await ended(gateway))["tasks"][0]["state"] == "reused"
+    assert (await gateway.http.delete(path)).status_code == 204
     for below in ("", "/events", "/record", f"/verifications/{run['run_id']}"):
-        assert (await doors.http.get(path + below)).status_code == 404
-    assert (await doors.http.get(f"/v1/conversations/{run['run_id']}")).status_code == 404
-    assert run["run_id"] not in (await doors.http.get("/v1/runs")).text
-    assert (await ended(doors))["tasks"][0]["state"] == "succeeded"  # not taken from what was deleted
+        assert (await gateway.http.get(path + below)).status_code == 404
+    assert (await gateway.http.get(f"/v1/conversations/{run['run_id']}")).status_code == 404
+    assert run["run_id"] not in (await gateway.http.get("/v1/runs")).text
+    assert (await ended(gateway))["tasks"][0]["state"] == "succeeded"  # not taken from what was deleted
 
 
-async def test_deleting_a_conversation_deletes_all_runs(doors: Doors) -> None:
-    first = await ended(doors)
-    second = await ended(doors, parent_run_id=first["run_id"])
-    assert (await doors.http.delete(f"/v1/conversations/{first['run_id']}")).status_code == 200
+async def test_deleting_a_conversation_deletes_all_runs(gateway: GatewayUnderTest) -> None:
+    first = await ended(gateway)
+    second = await ended(gateway, parent_run_id=first["run_id"])
+    assert (await gateway.http.delete(f"/v1/conversations/{first['run_id']}")).status_code == 200
     for run in (first, second):
-        assert (await doors.http.get(f"/v1/runs/{run['run_id']}")).status_code == 404
-    assert (await doors.http.get("/v1/conversations")).json()["data"] == []
+        assert (await gateway.http.get(f"/v1/runs/{run['run_id']}")).status_code == 404
+    assert (await gateway.http.get("/v1/conversations")).json()["data"] == []
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
-    async with opened_keyholders(tmp_path) as opened:
+async def keyed_gateway(tmp_path: Path) -> AsyncIterator[KeyedGateway]:
+    async with start_keyed_gateway(tmp_path) as opened:
         yield opened
 
 
-async def test_deleted_file_releases_its_artifact(house: Keyholders) -> None:
-    headers = bearer(await house.token("a"))
-    kept = (await sent(house.doors, headers, b"of a")).json()
+async def test_deleted_file_releases_its_artifact(keyed_gateway: KeyedGateway) -> None:
+    headers = bearer(await keyed_gateway.token("a"))
+    kept = (await sent(keyed_gateway.gateway, headers, b"of a")).json()
     path = f"/v1/files/{kept['id']}"
-    assert (await house.doors.http.delete(path, headers=headers)).status_code == 200
+    assert (await keyed_gateway.gateway.http.delete(path, headers=headers)).status_code == 200
     for below in ("", "/content"):
-        assert (await house.doors.http.get(path + below, headers=headers)).status_code == 404
-    assert house.doors.orchestrator.holds[kept["id"]] == []
+        assert (await keyed_gateway.gateway.http.get(path + below, headers=headers)).status_code == 404
+    assert keyed_gateway.gateway.orchestrator.holds[kept["id"]] == []
 
 
 async def test_existence_of_other_tenants_artifacts_is_hidden(
-    house: Keyholders, monkeypatch: pytest.MonkeyPatch
+    keyed_gateway: KeyedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told is the same, and the store is asked the same, so that it takes as long."""
-    await sent(house.doors, bearer(await house.token("a")), b"known")
-    headers, told, looked = bearer(await house.token("b")), dict[bytes, list[Any]](), list[tuple[str, str]]()
+    await sent(keyed_gateway.gateway, bearer(await keyed_gateway.token("a")), b"known")
+    headers, told, looked = bearer(await keyed_gateway.token("b")), dict[bytes, list[Any]](), list[tuple[str, str]]()
     for name in READS:
         monkeypatch.setattr(obstore, name, _noting(getattr(obstore, name), name, looked))
     for content in (b"known", b"other"):
@@ -84,10 +84,10 @@ async def test_existence_of_other_tenants_artifacts_is_hidden(
         looked.clear()
         asked = {"request": "x", "inputs": [{"artifact": {"sha256": digest}}]}
         replies = [
-            await house.doors.http.head(f"/v1/artifacts/{digest}", headers=headers),
-            await house.doors.http.get(f"/v1/artifacts/{digest}", headers=headers),
-            await house.doors.http.post("/v1/runs", json=asked, headers=headers),
-            await sent(house.doors, headers, content),
+            await keyed_gateway.gateway.http.head(f"/v1/artifacts/{digest}", headers=headers),
+            await keyed_gateway.gateway.http.get(f"/v1/artifacts/{digest}", headers=headers),
+            await keyed_gateway.gateway.http.post("/v1/runs", json=asked, headers=headers),
+            await sent(keyed_gateway.gateway, headers, content),
         ]
         assert [reply.status_code for reply in replies] == [404, 404, 404, 200]
         assert all(path.startswith("b/") for _, path in looked)
@@ -99,9 +99,9 @@ async def test_existence_of_other_tenants_artifacts_is_hidden(
     assert told[b"known"] == told[b"other"]
 
 
-async def sent(doors: Doors, headers: dict[str, str], content: bytes) -> httpx.Response:
+async def sent(gateway: GatewayUnderTest, headers: dict[str, str], content: bytes) -> httpx.Response:
     files = {"file": ("x.txt", content)}
-    return await doors.http.post("/v1/files", files=files, data={"purpose": "user_data"}, headers=headers)
+    return await gateway.http.post("/v1/files", files=files, data={"purpose": "user_data"}, headers=headers)
 
 
 def _noting(done: Any, name: str, looked: list[tuple[str, str]]) -> Any:

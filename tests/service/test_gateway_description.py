@@ -10,9 +10,9 @@ import pytest
 
 from services.orchestrator.settings import Settings
 from tests.service.test_gateway_origin import flat
-from tests.support.gateway import opened_doors
-from tests.support.orchestrator import END, Cast, task
-from tests.support.pipeline_gateway import opened_keeping
+from tests.support.gateway import start_gateway
+from tests.support.orchestrator import END, ScriptedPeers, task
+from tests.support.pipeline_gateway import start_pipeline_gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -45,10 +45,10 @@ async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
     return tried.returncode, said.decode()
 
 
-async def test_routes_conform_to_the_openapi_document(cast: Cast, settings: Settings, tmp_path: Path) -> None:
-    cast.plan(task(1), END)
-    async with opened_keeping(cast, settings, tmp_path) as keeping:
-        status, said = await schemathesis(f"http://127.0.0.1:{keeping.doors.http_port}/openapi.json", tmp_path)
+async def test_routes_conform_to_the_openapi_document(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> None:
+    peers.plan(task(1), END)
+    async with start_pipeline_gateway(peers, settings, tmp_path) as keeping:
+        status, said = await schemathesis(f"http://127.0.0.1:{keeping.gateway.http_port}/openapi.json", tmp_path)
     assert status == 0, said
     cases = re.search(r"(\d+) generated", said)
     assert cases, said
@@ -56,9 +56,9 @@ async def test_routes_conform_to_the_openapi_document(cast: Cast, settings: Sett
 
 
 async def test_every_route_has_a_documented_response_and_example(tmp_path: Path) -> None:
-    async with opened_doors(tmp_path) as doors:
-        described = (await doors.http.get("/openapi.json")).json()["paths"]
-        routes = [(route.path, method) for route in flat(doors.app.routes) for method in route.methods]
+    async with start_gateway(tmp_path) as gateway:
+        described = (await gateway.http.get("/openapi.json")).json()["paths"]
+        routes = [(route.path, method) for route in flat(gateway.app.routes) for method in route.methods]
     assert len(routes) > 30
     for path, method in routes:
         if OTHERS.fullmatch(path) or method == "HEAD":

@@ -6,22 +6,22 @@ import pytest
 
 from gateway.database import gateway_store
 from services.orchestrator.settings import Settings
-from tests.support.api_keys import Keyholders, bearer
-from tests.support.orchestrator import Cast
-from tests.support.pipeline_gateway import PINNED, opened_keeping
+from tests.support.api_keys import KeyedGateway, bearer
+from tests.support.orchestrator import ScriptedPeers
+from tests.support.pipeline_gateway import PINNED, start_pipeline_gateway
 from tests.support.web_server import opened_web, reply
 
 SIZE = 400_000
 
 
-async def test_fetched_bytes_count_against_the_quota(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+async def test_fetched_bytes_count_against_the_quota(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> None:
     given = {"authentication": "keys", "fetch_allow": ("127.0.0.1",)}
     async with (
         opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
-        opened_keeping(cast, settings, tmp_path, **given) as keeping,
+        start_pipeline_gateway(peers, settings, tmp_path, **given) as keeping,
         gateway_store(str(tmp_path / "gateway.sqlite")) as database,
     ):
-        token = await Keyholders(keeping.doors, database).token("a", limits={"bytes_per_day": 5 * SIZE})
+        token = await KeyedGateway(keeping.gateway, database).token("a", limits={"bytes_per_day": 5 * SIZE})
         keeping.http.headers.update(bearer(token))
         inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
         few = await keeping.start([{"inputs": inputs}] * 2)
@@ -36,14 +36,14 @@ async def test_fetched_bytes_count_against_the_quota(cast: Cast, settings: Setti
 
 
 async def test_batch_items_share_a_fetch_limit(
-    cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peers: ScriptedPeers, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.file_references.BATCH_FACTOR", 2)
     monkeypatch.setattr("gateway.pipelines.batch_items.MAX_CONCURRENT", 1)
     given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
     async with (
         opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
-        opened_keeping(cast, settings, tmp_path, **given) as keeping,
+        start_pipeline_gateway(peers, settings, tmp_path, **given) as keeping,
     ):
         inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
         batch = await keeping.ended(await keeping.started([{"inputs": inputs}] * 12))

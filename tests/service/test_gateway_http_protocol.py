@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path) as opened:
         yield opened
 
 
 @asynccontextmanager
-async def connected(doors: Doors) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
+async def connected(gateway: GatewayUnderTest) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     try:
         async with asyncio.timeout(10):
             yield reader, writer
@@ -48,18 +48,18 @@ def problem(answer: bytes) -> tuple[int, dict[str, Any]]:
     ],
     ids=["words", "TLS", "HTTP/2", "no colon", "two lengths", "a negative length", "HTTP/9.9", "a terminal's key"],
 )
-async def test_malformed_request_gets_a_problem_response(doors: Doors, sent: bytes) -> None:
-    async with connected(doors) as (reader, writer):
+async def test_malformed_request_gets_a_problem_response(gateway: GatewayUnderTest, sent: bytes) -> None:
+    async with connected(gateway) as (reader, writer):
         writer.write(sent)
         status, told = problem(await reader.read())
     assert status == 400
     assert told["code"] == "INVALID"
     assert "carriage return" in told["remedy"]
-    assert (await doors.http.get("/healthz")).status_code == 200
+    assert (await gateway.http.get("/healthz")).status_code == 200
 
 
-async def test_endless_head_is_rejected(doors: Doors) -> None:
-    async with connected(doors) as (reader, writer):
+async def test_endless_head_is_rejected(gateway: GatewayUnderTest) -> None:
+    async with connected(gateway) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\n")
         answering = asyncio.create_task(reader.read())
         while not answering.done():
@@ -70,25 +70,25 @@ async def test_endless_head_is_rejected(doors: Doors) -> None:
     assert told["code"] == "HEAD_TOO_LARGE"
 
 
-async def test_incomplete_head_times_out(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incomplete_head_times_out(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.http.protocol.HEAD_SECONDS", 0.05)
     for sent in (b"", b"GET / HT"):
-        async with connected(doors) as (reader, writer):
+        async with connected(gateway) as (reader, writer):
             writer.write(sent)
             with pytest.raises(ConnectionResetError):
                 assert await reader.read() == b""
                 raise ConnectionResetError
 
 
-async def test_large_body_does_not_count_as_head(doors: Doors) -> None:
+async def test_large_body_does_not_count_as_head(gateway: GatewayUnderTest) -> None:
     body = json.dumps({"request": "x" * 300_000}).encode()
-    response = await doors.http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
+    response = await gateway.http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 202
 
 
-async def test_head_timeout_applies_per_request(doors: Doors) -> None:
-    own = f"host: localhost:{doors.http_port}".encode()
-    async with connected(doors) as (reader, writer):
+async def test_head_timeout_applies_per_request(gateway: GatewayUnderTest) -> None:
+    own = f"host: localhost:{gateway.http_port}".encode()
+    async with connected(gateway) as (reader, writer):
         for _ in range(3):
             writer.write(b"GET /healthz HTTP/1.1\r\n%s\r\n\r\n" % own)
             head = await reader.readuntil(b"\r\n\r\n")
@@ -101,18 +101,20 @@ async def test_head_timeout_applies_per_request(doors: Doors) -> None:
     "head",
     [b"POST /v1/runs HTTP/1.1\r\nhost: localhost:%d\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"],
 )
-async def test_incomplete_body_times_out(doors: Doors, monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+async def test_incomplete_body_times_out(
+    gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
     monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
-    async with connected(doors) as (reader, writer):
-        writer.write(head % doors.http_port)
+    async with connected(gateway) as (reader, writer):
+        writer.write(head % gateway.http_port)
         with pytest.raises(ConnectionResetError):
             assert await reader.read() == b""
             raise ConnectionResetError
 
 
-async def test_body_after_the_response_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_body_after_the_response_is_cut_off(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
-    async with connected(doors) as (reader, writer):
+    async with connected(gateway) as (reader, writer):
         writer.write(b"POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
         assert b"421" in await reader.readline()
         with pytest.raises(ConnectionError):

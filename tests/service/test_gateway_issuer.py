@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protos.hugginggpt.v1.gateway_pb2 import ListTasksRequest
 from tests.fakes.web import Web
-from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
-from tests.support.gateway import opened_doors
+from tests.support.api_keys import KeyedGateway, bearer, metadata, start_keyed_gateway
+from tests.support.gateway import start_gateway
 
 PAGE = "https://app.example"
 SECRET = Ed25519PrivateKey.generate()
@@ -32,7 +32,7 @@ async def issuer() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, issuer: Web) -> AsyncIterator[Keyholders]:
+async def keyed_gateway(tmp_path: Path, issuer: Web) -> AsyncIterator[KeyedGateway]:
     settings = {
         "jwt_issuer": "https://issuer",
         "jwt_audience": "us",
@@ -41,56 +41,58 @@ async def house(tmp_path: Path, issuer: Web) -> AsyncIterator[Keyholders]:
         "requests_per_minute": 1000,
         "cors_origins": PAGE,
     }
-    async with opened_keyholders(tmp_path, settings) as opened:
+    async with start_keyed_gateway(tmp_path, settings) as opened:
         yield opened
 
 
-async def test_jwts_and_api_keys_are_accepted(house: Keyholders, issuer: Web) -> None:
-    response = await house.doors.ask(headers=bearer(token()))
+async def test_jwts_and_api_keys_are_accepted(keyed_gateway: KeyedGateway, issuer: Web) -> None:
+    response = await keyed_gateway.gateway.ask(headers=bearer(token()))
     assert response.status_code == 202
     assert response.headers["x-ratelimit-limit-requests"] == "1000"
-    (told,) = house.doors.orchestrator.callers
+    (told,) = keyed_gateway.gateway.orchestrator.callers
     assert told.tenant == "shop"
     assert told.key_id == "jwt:anna"
-    await house.doors.grpc.ListTasks(ListTasksRequest(), metadata=metadata(token()), timeout=10)
-    assert (await house.doors.http.get("/v1/tasks", headers=bearer(await house.token()))).status_code == 200
+    await keyed_gateway.gateway.grpc.ListTasks(ListTasksRequest(), metadata=metadata(token()), timeout=10)
+    assert (
+        await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(await keyed_gateway.token()))
+    ).status_code == 200
     assert len(issuer.requests) == 1
 
 
-async def test_invalid_jwt_is_rejected(house: Keyholders) -> None:
+async def test_invalid_jwt_is_rejected(keyed_gateway: KeyedGateway) -> None:
     for sent in (token(aud="others"), token(exp=1), token()[:-2], "a.b.c"):
-        response = await house.doors.http.get("/v1/tasks", headers=bearer(sent))
+        response = await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(sent))
         assert response.status_code == 401
         assert response.json()["code"] == "UNAUTHENTICATED"
-    assert (await house.doors.http.get("/v1/tasks", headers=bearer(token(team="../x")))).status_code == 403
+    assert (await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(token(team="../x")))).status_code == 403
 
 
-async def test_configured_origins_may_call_and_read_errors(house: Keyholders) -> None:
+async def test_configured_origins_may_call_and_read_errors(keyed_gateway: KeyedGateway) -> None:
     asking = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-    before = await house.doors.http.options("/v1/runs", headers={"origin": PAGE, **asking})
+    before = await keyed_gateway.gateway.http.options("/v1/runs", headers={"origin": PAGE, **asking})
     assert before.status_code == 200
     assert before.headers["access-control-allow-origin"] == PAGE
     assert "authorization" in before.headers["access-control-allow-headers"]
     for sent, status in ((bearer(token()), 200), ({}, 401), (bearer("nonsense"), 401)):
-        response = await house.doors.http.get("/v1/tasks", headers={"origin": PAGE, **sent})
+        response = await keyed_gateway.gateway.http.get("/v1/tasks", headers={"origin": PAGE, **sent})
         assert response.status_code == status
         assert response.headers["access-control-allow-origin"] == PAGE
         assert "x-request-id" in response.headers["access-control-expose-headers"]
 
 
-async def test_other_origins_are_rejected(house: Keyholders) -> None:
+async def test_other_origins_are_rejected(keyed_gateway: KeyedGateway) -> None:
     for origin in ("https://evil.example", "null", f"{PAGE}.evil.example"):
         asking = {"origin": origin, "access-control-request-method": "POST"}
-        assert (await house.doors.http.options("/v1/runs", headers=asking)).status_code == 400
-        response = await house.doors.http.get("/v1/tasks", headers={"origin": origin, **bearer(token())})
+        assert (await keyed_gateway.gateway.http.options("/v1/runs", headers=asking)).status_code == 400
+        response = await keyed_gateway.gateway.http.get("/v1/tasks", headers={"origin": origin, **bearer(token())})
         assert "access-control-allow-origin" not in response.headers
 
 
 async def test_cors_without_authentication(tmp_path: Path) -> None:
-    async with opened_doors(tmp_path, settings={"cors_origins": PAGE}) as doors:
-        allowed = await doors.http.get("/v1/tasks", headers={"origin": PAGE})
+    async with start_gateway(tmp_path, settings={"cors_origins": PAGE}) as gateway:
+        allowed = await gateway.http.get("/v1/tasks", headers={"origin": PAGE})
         assert allowed.status_code == 200
         assert allowed.headers["access-control-allow-origin"] == PAGE
-        assert (await doors.http.get("/v1/tasks", headers={"origin": "https://evil.example"})).status_code == 403
+        assert (await gateway.http.get("/v1/tasks", headers={"origin": "https://evil.example"})).status_code == 403
         elsewhere = {"origin": PAGE, "host": "evil.example"}
-        assert (await doors.http.get("/v1/tasks", headers=elsewhere)).status_code == 421
+        assert (await gateway.http.get("/v1/tasks", headers=elsewhere)).status_code == 421

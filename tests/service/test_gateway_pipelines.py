@@ -14,83 +14,83 @@ from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.orchestrator.settings import Settings
-from tests.support.orchestrator import END, Cast, task
-from tests.support.pipeline_gateway import PINNED, PLAN, Keeping, opened_keeping
+from tests.support.orchestrator import END, ScriptedPeers, task
+from tests.support.pipeline_gateway import PINNED, PLAN, PipelineGateway, start_pipeline_gateway
 
 
 @pytest.fixture
-async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with opened_keeping(cast, settings, tmp_path) as keeping:
-        yield keeping
+async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
+    async with start_pipeline_gateway(peers, settings, tmp_path) as pipeline_gateway:
+        yield pipeline_gateway
 
 
-async def test_changed_plan_becomes_the_next_version(keeping: Keeping) -> None:
-    first = await keeping.save(plan=PLAN, description="shortens")
+async def test_changed_plan_becomes_the_next_version(pipeline_gateway: PipelineGateway) -> None:
+    first = await pipeline_gateway.save(plan=PLAN, description="shortens")
     assert first.status_code == 201
     assert first.headers["location"] == "/v1/pipelines/short?version=1"
     assert first.json()["inputs"][0]["name"] == "note"
     assert first.json()["description"] == "shortens"
-    assert (await keeping.save(plan=PLAN, description="shortens")).status_code == 200
-    second = await keeping.save(plan=PINNED)
+    assert (await pipeline_gateway.save(plan=PLAN, description="shortens")).status_code == 200
+    second = await pipeline_gateway.save(plan=PINNED)
     assert second.status_code == 201
     assert second.json()["version"] == 2
-    shown = (await keeping.http.get("/v1/pipelines/short")).json()
+    shown = (await pipeline_gateway.http.get("/v1/pipelines/short")).json()
     assert shown["version"] == 2
     assert shown["plan"][0]["pinned_model"] == "model"
-    assert (await keeping.http.get(first.headers["location"])).json() == first.json()
+    assert (await pipeline_gateway.http.get(first.headers["location"])).json() == first.json()
 
 
-async def test_pipelines_and_versions_are_paginated(keeping: Keeping) -> None:
+async def test_pipelines_and_versions_are_paginated(pipeline_gateway: PipelineGateway) -> None:
     for name in ("b", "a", "c"):
-        await keeping.save(name)
-    await keeping.save("a", plan=PLAN)
-    page = (await keeping.http.get("/v1/pipelines", params={"page_size": 2})).json()
+        await pipeline_gateway.save(name)
+    await pipeline_gateway.save("a", plan=PLAN)
+    page = (await pipeline_gateway.http.get("/v1/pipelines", params={"page_size": 2})).json()
     assert [each["name"] for each in page["data"]] == ["a", "b"]
-    rest = await keeping.http.get("/v1/pipelines", params={"page_token": page["next_page_token"]})
+    rest = await pipeline_gateway.http.get("/v1/pipelines", params={"page_token": page["next_page_token"]})
     assert [each["name"] for each in rest.json()["data"]] == ["c"]
     assert "next_page_token" not in rest.json()
-    versions = (await keeping.http.get("/v1/pipelines/a/versions")).json()
+    versions = (await pipeline_gateway.http.get("/v1/pipelines/a/versions")).json()
     assert [each["version"] for each in versions["data"]] == [2, 1]
 
 
-async def test_deleted_version_number_is_not_reused(keeping: Keeping) -> None:
-    await keeping.save()
-    await keeping.save(plan=PLAN)
-    assert (await keeping.http.delete("/v1/pipelines/short", params={"version": 2})).status_code == 204
-    assert (await keeping.http.get("/v1/pipelines/short")).json()["version"] == 1
-    assert (await keeping.http.delete("/v1/pipelines/short")).status_code == 204
+async def test_deleted_version_number_is_not_reused(pipeline_gateway: PipelineGateway) -> None:
+    await pipeline_gateway.save()
+    await pipeline_gateway.save(plan=PLAN)
+    assert (await pipeline_gateway.http.delete("/v1/pipelines/short", params={"version": 2})).status_code == 204
+    assert (await pipeline_gateway.http.get("/v1/pipelines/short")).json()["version"] == 1
+    assert (await pipeline_gateway.http.delete("/v1/pipelines/short")).status_code == 204
     for path in ("/v1/pipelines/short", "/v1/pipelines/short/versions"):
-        gone = await keeping.http.get(path)
+        gone = await pipeline_gateway.http.get(path)
         assert gone.status_code == 404
         assert gone.json()["code"] == "PIPELINE"
-    assert (await keeping.save()).json()["version"] == 3
+    assert (await pipeline_gateway.save()).json()["version"] == 3
 
 
-async def test_pipeline_run_needs_no_planning(keeping: Keeping) -> None:
-    await keeping.save()
-    keeping.cast.planned.clear()
+async def test_pipeline_run_needs_no_planning(pipeline_gateway: PipelineGateway) -> None:
+    await pipeline_gateway.save()
+    pipeline_gateway.peers.planned.clear()
     asked = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "text": "a long note"}]}
-    run = (await keeping.http.post("/v1/runs", json=asked, headers={"prefer": "wait=20"})).json()
+    run = (await pipeline_gateway.http.post("/v1/runs", json=asked, headers={"prefer": "wait=20"})).json()
     assert run["state"] == "completed"
     assert run["spec"]["pipeline"]["version"] == 1
     assert run["tasks"][0]["result"]["outputs"]["text"] == "a long note!"
-    assert keeping.cast.planned == []
+    assert pipeline_gateway.peers.planned == []
 
 
-async def test_plan_of_a_run_can_be_saved_unchanged(keeping: Keeping) -> None:
-    keeping.cast.plan(task(1), END)
-    run = (await keeping.doors.ask("x", headers={"prefer": "wait=20"})).json()
-    shown = await keeping.save("shown", plan=run["tasks"])
+async def test_plan_of_a_run_can_be_saved_unchanged(pipeline_gateway: PipelineGateway) -> None:
+    pipeline_gateway.peers.plan(task(1), END)
+    run = (await pipeline_gateway.gateway.ask("x", headers={"prefer": "wait=20"})).json()
+    shown = await pipeline_gateway.save("shown", plan=run["tasks"])
     assert shown.status_code == 201, shown.text
     told = Run()
-    async with keeping.http.stream("GET", f"/v1/runs/{run['run_id']}/events") as response:
+    async with pipeline_gateway.http.stream("GET", f"/v1/runs/{run['run_id']}/events") as response:
         async for line in response.aiter_lines():
             if line.startswith("data: "):
                 told.apply(json.loads(line.removeprefix("data: ")))
-    printed = await keeping.save("printed", plan=report(told, [])["plan"])
+    printed = await pipeline_gateway.save("printed", plan=report(told, [])["plan"])
     assert printed.status_code == 201, printed.text
     assert printed.json()["plan"][0]["arguments"] == {"text": "hello"}
-    of_run = await keeping.save("of-run", run_id=run["run_id"], pin_models=True)
+    of_run = await pipeline_gateway.save("of-run", run_id=run["run_id"], pin_models=True)
     assert of_run.json()["plan"][0]["pinned_model"] == "model"
 
 
@@ -111,16 +111,16 @@ async def test_plan_of_a_run_can_be_saved_unchanged(keeping: Keeping) -> None:
     ],
 )
 async def test_invalid_pipeline_is_rejected(
-    keeping: Keeping, name: str, body: dict[str, object], status: int, code: str
+    pipeline_gateway: PipelineGateway, name: str, body: dict[str, object], status: int, code: str
 ) -> None:
-    refused = await keeping.http.put(f"/v1/pipelines/{name}", json=body)
+    refused = await pipeline_gateway.http.put(f"/v1/pipelines/{name}", json=body)
     assert refused.status_code == status, refused.text
     assert refused.json()["code"] == code, refused.text
     assert refused.json()["remedy"]
 
 
-async def test_pipeline_file_schema_is_served(keeping: Keeping) -> None:
-    schema = (await keeping.http.get("/v1/pipeline.schema.json")).json()
+async def test_pipeline_file_schema_is_served(pipeline_gateway: PipelineGateway) -> None:
+    schema = (await pipeline_gateway.http.get("/v1/pipeline.schema.json")).json()
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate(
         {
@@ -131,10 +131,10 @@ async def test_pipeline_file_schema_is_served(keeping: Keeping) -> None:
     )
 
 
-async def test_grpc_pipeline_methods(keeping: Keeping) -> None:
-    stub = keeping.doors.grpc
+async def test_grpc_pipeline_methods(pipeline_gateway: PipelineGateway) -> None:
+    stub = pipeline_gateway.gateway.grpc
     plan = RunSpec()
-    await keeping.save("other")
+    await pipeline_gateway.save("other")
     kept = await stub.GetPipeline(pb.GetPipelineRequest(name="other"), timeout=10)
     plan.plan.CopyFrom(kept.plan)
     saved = await stub.SavePipeline(pb.SavePipelineRequest(name="short", plan=plan.plan), timeout=10)

@@ -16,12 +16,12 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.gateway_pb2 import GetRunRecordRequest
 from protos.hugginggpt.v1.model_pb2 import ModelCard
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedSelector, card
-from tests.support.api_keys import Keyholders, bearer, opened_keyholders
-from tests.support.gateway import Doors
-from tests.support.orchestrator import END, Cast, task, text
+from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
+from tests.support.gateway import GatewayUnderTest
+from tests.support.orchestrator import END, ScriptedPeers, task, text
 
 TASKS = ("summarization", "text-classification", "canny-control", "image-to-image", "text-generation")
 
@@ -39,24 +39,24 @@ class Model:
 
 
 @dataclass
-class House:
+class TenantGateway:
     """A gateway with keys before an orchestrator."""
 
-    cast: Cast
-    keyholders: Keyholders
+    peers: ScriptedPeers
+    keyholders: KeyedGateway
     cards: list[ModelCard]
     token: str
 
     @property
-    def doors(self) -> Doors:
-        return self.keyholders.doors
+    def gateway(self) -> GatewayUnderTest:
+        return self.keyholders.gateway
 
     async def post(self, path: str, **sent: Any) -> Any:
         headers = {**bearer(self.token), "prefer": "wait=20"}
-        return (await self.doors.http.post(path, headers=headers, **sent)).json()
+        return (await self.gateway.http.post(path, headers=headers, **sent)).json()
 
     async def get(self, path: str) -> Any:
-        return (await self.doors.http.get(path, headers=bearer(self.token))).json()
+        return (await self.gateway.http.get(path, headers=bearer(self.token))).json()
 
     async def ran(self, name: str, answer: Any, **arguments: Any) -> str:
         """A run of one task, answered so."""
@@ -70,7 +70,7 @@ class House:
         async def constantly(_: InferRequest) -> dict[str, Value]:
             return outputs  # type: ignore[no-any-return]
 
-        self.cast.infer["model"] = model = Model(outputs if callable(outputs) else constantly)
+        self.peers.infer["model"] = model = Model(outputs if callable(outputs) else constantly)
         return model
 
     async def verified(self, run_id: str) -> Any:
@@ -80,38 +80,40 @@ class House:
             return begun
         assert not begun["verified"]
         again = begun["again_run_id"]
-        watched = await self.doors.http.get(f"/v1/runs/{again}/events", headers=bearer(self.token))
+        watched = await self.gateway.http.get(f"/v1/runs/{again}/events", headers=bearer(self.token))
         assert "run_ended" in watched.text
         return await self.get(f"/v1/runs/{run_id}/verifications/{again}")
 
     async def picture(self, level: int) -> Value:
         out = BytesIO()
         Image.new("L", (8, 8), level).save(out, "png")
-        kept = await self.doors.store.put("a", out.getvalue(), media_type="image/png", name=f"{level}.png")
+        kept = await self.gateway.store.put("a", out.getvalue(), media_type="image/png", name=f"{level}.png")
         return Value(artifact=kept)
 
 
 @pytest.fixture
-async def house(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[House]:
-    cast.candidates[0].revision = "1"
+async def tenant_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[TenantGateway]:
+    peers.candidates[0].revision = "1"
     cards = [card("model", name, revision="1") for name in TASKS]
     selector = ScriptedSelector(cards=cards)
-    async with orchestrator(settings) as running:
+    async with serve_orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with opened_keyholders(tmp_path, kept, selector=selector) as keyholders:
-            yield House(cast, keyholders, selector.cards, await keyholders.token("a"))
+        async with start_keyed_gateway(tmp_path, kept, selector=selector) as keyholders:
+            yield TenantGateway(peers, keyholders, selector.cards, await keyholders.token("a"))
 
 
-async def test_record_is_equal_over_http_and_grpc(house: House) -> None:
-    house.cast.plan(task(1, "summarization", text=text("a long secret")), END)
-    run = await house.post("/v1/runs", json={"request": "Shorten the secret"})
-    record = await house.get(f"/v1/runs/{run['run_id']}/record")
-    Draft202012Validator(await house.get("/v1/schemas/record")).validate(record)
-    by_call = await house.doors.grpc.GetRunRecord(
-        GetRunRecordRequest(run_id=run["run_id"]), metadata=(("authorization", f"Bearer {house.token}"),), timeout=10
+async def test_record_is_equal_over_http_and_grpc(tenant_gateway: TenantGateway) -> None:
+    tenant_gateway.peers.plan(task(1, "summarization", text=text("a long secret")), END)
+    run = await tenant_gateway.post("/v1/runs", json={"request": "Shorten the secret"})
+    record = await tenant_gateway.get(f"/v1/runs/{run['run_id']}/record")
+    Draft202012Validator(await tenant_gateway.get("/v1/schemas/record")).validate(record)
+    by_call = await tenant_gateway.gateway.grpc.GetRunRecord(
+        GetRunRecordRequest(run_id=run["run_id"]),
+        metadata=(("authorization", f"Bearer {tenant_gateway.token}"),),
+        timeout=10,
     )
     assert encode(by_call) == record
-    key_id = house.token.split("_")[1]
+    key_id = tenant_gateway.token.split("_")[1]
     assert record["caller"]["tenant"] == "a"
     assert record["caller"]["key_id"] == key_id
     assert record["policy"] == "open"
@@ -124,42 +126,42 @@ async def test_record_is_equal_over_http_and_grpc(house: House) -> None:
     assert "secret" not in json.dumps(record)
 
 
-async def test_reused_result_names_its_original_run(house: House) -> None:
+async def test_reused_result_names_its_original_run(tenant_gateway: TenantGateway) -> None:
     summary = {"text": Value(text="short")}
-    first, second = [await house.ran("summarization", summary) for _ in range(2)]
-    (told,) = (await house.get(f"/v1/runs/{second}/record"))["tasks"]
+    first, second = [await tenant_gateway.ran("summarization", summary) for _ in range(2)]
+    (told,) = (await tenant_gateway.get(f"/v1/runs/{second}/record"))["tasks"]
     assert told["state"] == "reused"
     assert told["reused_from_run"] == first
     assert told["attempts"] == []
 
 
-async def test_active_run_has_no_record(house: House) -> None:
-    house.cast.plan(task(1), END)
-    run = await house.doors.ask("x", mode="approve", headers=bearer(house.token))
+async def test_active_run_has_no_record(tenant_gateway: TenantGateway) -> None:
+    tenant_gateway.peers.plan(task(1), END)
+    run = await tenant_gateway.gateway.ask("x", mode="approve", headers=bearer(tenant_gateway.token))
     path = f"/v1/runs/{run.json()['run_id']}"
-    told = await house.get(f"{path}/record")
+    told = await tenant_gateway.get(f"{path}/record")
     assert told["status"] == 409
     assert told["code"] == "RUNNING"
-    assert (await house.post(f"{path}/verify"))["code"] == "RUNNING"
+    assert (await tenant_gateway.post(f"{path}/verify"))["code"] == "RUNNING"
 
 
-async def test_equal_rerun_is_verified_without_result_cache(house: House) -> None:
-    run_id = await house.ran("text-classification", _labels(0.9))
-    model = house.answer(_labels(0.9004))
-    found = await house.verified(run_id)
+async def test_equal_rerun_is_verified_without_result_cache(tenant_gateway: TenantGateway) -> None:
+    run_id = await tenant_gateway.ran("text-classification", _labels(0.9))
+    model = tenant_gateway.answer(_labels(0.9004))
+    found = await tenant_gateway.verified(run_id)
     assert found["verified"] is True
     assert found["tasks"][0]["outcome"] == "same"
     assert found["tasks"][0]["findings"] == []
     assert len(model.asked) == 1
-    record = await house.get(f"/v1/runs/{found['again_run_id']}/record")
+    record = await tenant_gateway.get(f"/v1/runs/{found['again_run_id']}/record")
     assert record["bypass_memo"] is True
     assert record["tasks"][0]["pinned"] is True
 
 
-async def test_differences_are_reported_without_content(house: House) -> None:
-    run_id = await house.ran("text-classification", _labels(0.9))
-    house.answer({"labels": Value(json='[{"label":"zebra","score":0.5}]'), "text": Value(text="zebra")})
-    found = await house.verified(run_id)
+async def test_differences_are_reported_without_content(tenant_gateway: TenantGateway) -> None:
+    run_id = await tenant_gateway.ran("text-classification", _labels(0.9))
+    tenant_gateway.answer({"labels": Value(json='[{"label":"zebra","score":0.5}]'), "text": Value(text="zebra")})
+    found = await tenant_gateway.verified(run_id)
     assert found["verified"] is False
     assert found["tasks"][0]["outcome"] == "different"
     assert found["tasks"][0]["findings"] == [
@@ -169,78 +171,78 @@ async def test_differences_are_reported_without_content(house: House) -> None:
     ]
 
 
-async def test_exact_tasks_are_compared_by_digest(house: House) -> None:
-    given = await house.picture(1)
+async def test_exact_tasks_are_compared_by_digest(tenant_gateway: TenantGateway) -> None:
+    given = await tenant_gateway.picture(1)
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}}
-    run_id = await house.ran("canny-control", {"image": await house.picture(7)}, **image)
-    assert (await house.verified(run_id))["verified"]
-    house.answer({"image": await house.picture(8)})
-    assert (await house.verified(run_id))["tasks"][0]["findings"] == ["image: different bytes"]
+    run_id = await tenant_gateway.ran("canny-control", {"image": await tenant_gateway.picture(7)}, **image)
+    assert (await tenant_gateway.verified(run_id))["verified"]
+    tenant_gateway.answer({"image": await tenant_gateway.picture(8)})
+    assert (await tenant_gateway.verified(run_id))["tasks"][0]["findings"] == ["image: different bytes"]
 
 
-async def test_rerun_uses_original_seeds_and_image_tolerance(house: House) -> None:
-    given = await house.picture(1)
+async def test_rerun_uses_original_seeds_and_image_tolerance(tenant_gateway: TenantGateway) -> None:
+    given = await tenant_gateway.picture(1)
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}, "prompt": "a sketch"}
-    run_id = await house.ran("image-to-image", {"image": await house.picture(7)}, **image)
-    seed = (await house.get(f"/v1/runs/{run_id}/record"))["tasks"][0]["seed"]
-    model = house.answer({"image": await house.picture(8)})
-    assert (await house.verified(run_id))["verified"]
+    run_id = await tenant_gateway.ran("image-to-image", {"image": await tenant_gateway.picture(7)}, **image)
+    seed = (await tenant_gateway.get(f"/v1/runs/{run_id}/record"))["tasks"][0]["seed"]
+    model = tenant_gateway.answer({"image": await tenant_gateway.picture(8)})
+    assert (await tenant_gateway.verified(run_id))["verified"]
     assert seed
     assert json.loads(model.asked[0].parameters_json)["seed"] == seed
-    house.answer({"image": await house.picture(60)})
-    (told,) = (await house.verified(run_id))["tasks"]
+    tenant_gateway.answer({"image": await tenant_gateway.picture(60)})
+    (told,) = (await tenant_gateway.verified(run_id))["tasks"]
     assert told["findings"] == ["image: the images differ by 53.00 of 255 levels; the tolerance is 1"]
 
 
-async def test_random_task_is_not_comparable(house: House) -> None:
-    run_id = await house.ran("text-generation", {"text": Value(text="once")}, prompt="Tell")
-    found = await house.verified(run_id)
+async def test_random_task_is_not_comparable(tenant_gateway: TenantGateway) -> None:
+    run_id = await tenant_gateway.ran("text-generation", {"text": Value(text="once")}, prompt="Tell")
+    found = await tenant_gateway.verified(run_id)
     assert found["verified"] is True
     assert found.get("again_run_id") is None
     assert found["tasks"][0]["findings"] == ["the task type is not deterministic"]
 
 
-async def test_missing_model_or_commit_is_reported(house: House) -> None:
-    run_id = await house.ran("summarization", {"text": Value(text="short")})
-    house.cards[:] = [card("model", "summarization", revision="2")]
-    (told,) = (await house.verified(run_id))["tasks"]
+async def test_missing_model_or_commit_is_reported(tenant_gateway: TenantGateway) -> None:
+    run_id = await tenant_gateway.ran("summarization", {"text": Value(text="short")})
+    tenant_gateway.cards[:] = [card("model", "summarization", revision="2")]
+    (told,) = (await tenant_gateway.verified(run_id))["tasks"]
     assert told["outcome"] == "gone"
     assert told["findings"] == ["commit 1 of model is no longer available; current: 2"]
-    house.cards.clear()
-    found = await house.verified(run_id)
+    tenant_gateway.cards.clear()
+    found = await tenant_gateway.verified(run_id)
     assert found["verified"] is False
     assert found["tasks"][0]["findings"] == ["model model is no longer available"]
 
 
-async def test_missing_input_file_is_reported(house: House) -> None:
-    given = await house.picture(1)
+async def test_missing_input_file_is_reported(tenant_gateway: TenantGateway) -> None:
+    given = await tenant_gateway.picture(1)
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}}
-    run_id = await house.ran("canny-control", {"image": await house.picture(7)}, **image)
-    assert await house.doors.store.discard("a", given.artifact.sha256, last_written_before=9e9)
-    (told,) = (await house.verified(run_id))["tasks"]
+    run_id = await tenant_gateway.ran("canny-control", {"image": await tenant_gateway.picture(7)}, **image)
+    assert await tenant_gateway.gateway.store.discard("a", given.artifact.sha256, last_written_before=9e9)
+    (told,) = (await tenant_gateway.verified(run_id))["tasks"]
     assert told["outcome"] == "gone"
     assert told["findings"] == ["the input file of port image no longer exists"]
 
 
-async def test_failed_rerun_task_states_its_error(house: House) -> None:
+async def test_failed_rerun_task_states_its_error(tenant_gateway: TenantGateway) -> None:
     async def broken(_: InferRequest) -> dict[str, Value]:
         return {"nonsense": Value(text="x")}
 
-    run_id = await house.ran("summarization", {"text": Value(text="short")})
-    house.answer(broken)
-    found = await house.verified(run_id)
+    run_id = await tenant_gateway.ran("summarization", {"text": Value(text="short")})
+    tenant_gateway.answer(broken)
+    found = await tenant_gateway.verified(run_id)
     assert found["verified"] is False
     assert found["tasks"][0]["outcome"] == "failed"
 
 
-async def test_other_run_is_not_a_verification(house: House) -> None:
-    one, other = [await house.ran("summarization", {"text": Value(text="short")}) for _ in range(2)]
-    again = (await house.post(f"/v1/runs/{one}/verify"))["again_run_id"]
+async def test_other_run_is_not_a_verification(tenant_gateway: TenantGateway) -> None:
+    one, other = [await tenant_gateway.ran("summarization", {"text": Value(text="short")}) for _ in range(2)]
+    again = (await tenant_gateway.post(f"/v1/runs/{one}/verify"))["again_run_id"]
     for run_id, claimed in ((one, other), (other, again)):
-        told = await house.get(f"/v1/runs/{run_id}/verifications/{claimed}")
+        told = await tenant_gateway.get(f"/v1/runs/{run_id}/verifications/{claimed}")
         assert told["status"] == 404
         assert told["code"] == "VERIFICATION"
-    forged = await house.post("/v1/runs", json={"request": "x", "metadata": {"verification": "{}"}})
+    forged = await tenant_gateway.post("/v1/runs", json={"request": "x", "metadata": {"verification": "{}"}})
     assert forged["status"] == 400
     assert forged["error"]["param"] == "metadata"
 

@@ -14,21 +14,21 @@ from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, Run, RunSpec
 from services.common import call_context
 from tests.fakes import ANSWERED, ScriptedOrchestrator
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 SSE = {"accept": "text/event-stream"}
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-async def waiting(tmp_path: Path) -> AsyncIterator[Doors]:
+async def idle_gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     """Runs that do nothing until the test tells them to."""
-    async with opened_doors(tmp_path, ScriptedOrchestrator(script=())) as opened:
+    async with start_gateway(tmp_path, ScriptedOrchestrator(script=())) as opened:
         yield opened
 
 
@@ -51,29 +51,29 @@ async def next_event(lines: AsyncIterator[str]) -> dict[str, Any]:
     raise AssertionError("the stream ended")
 
 
-async def test_created_run_has_location(doors: Doors) -> None:
-    response = await doors.ask()
+async def test_created_run_has_location(gateway: GatewayUnderTest) -> None:
+    response = await gateway.ask()
     assert response.status_code == 202
     assert response.headers["location"] == "/v1/runs/run_1"
     assert response.headers["x-run-id"] == response.json()["run_id"] == "run_1"
-    assert (await doors.http.get(response.headers["location"])).json()["answer"] == "Done."
+    assert (await gateway.http.get(response.headers["location"])).json()["answer"] == "Done."
 
 
-async def test_prefer_wait_returns_the_ended_run(doors: Doors) -> None:
-    response = await doors.ask(headers={"prefer": "respond-async, wait=5"})
+async def test_prefer_wait_returns_the_ended_run(gateway: GatewayUnderTest) -> None:
+    response = await gateway.ask(headers={"prefer": "respond-async, wait=5"})
     assert response.status_code == 200
     assert response.json()["state"] == "completed"
     assert response.headers["preference-applied"] == "wait=5"
 
 
-async def test_prefer_wait_times_out_with_current_state(waiting: Doors) -> None:
-    response = await waiting.ask(headers={"prefer": "wait=0"})
+async def test_prefer_wait_times_out_with_current_state(idle_gateway: GatewayUnderTest) -> None:
+    response = await idle_gateway.ask(headers={"prefer": "wait=0"})
     assert response.status_code == 202
     assert response.json()["state"] == "running"
 
 
-async def test_stream_has_all_events_in_order(doors: Doors) -> None:
-    response = await doors.ask(headers=SSE)
+async def test_stream_has_all_events_in_order(gateway: GatewayUnderTest) -> None:
+    response = await gateway.ask(headers=SSE)
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["x-run-id"] == "run_1"
     sent = events(response.text)
@@ -86,18 +86,18 @@ async def test_stream_has_all_events_in_order(doors: Doors) -> None:
         assert frame["event"] in body
 
 
-async def test_stream_starts_before_the_run_ends(waiting: Doors) -> None:
-    async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
+async def test_stream_starts_before_the_run_ends(idle_gateway: GatewayUnderTest) -> None:
+    async with idle_gateway.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         lines = response.aiter_lines()
         assert "run_accepted" in await next_event(lines)
-        waiting.orchestrator.runs["run_1"].tell(*ANSWERED)
+        idle_gateway.orchestrator.runs["run_1"].tell(*ANSWERED)
         assert (await next_event(lines))["answer_chunk"] == {"text": "Done."}
 
 
-async def test_event_data_stays_on_one_line(waiting: Doors) -> None:
+async def test_event_data_stays_on_one_line(idle_gateway: GatewayUnderTest) -> None:
     text = "a\nb\r\nc\u2028d\x85e 😀"
-    async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
-        run = waiting.orchestrator.runs["run_1"]
+    async with idle_gateway.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
+        run = idle_gateway.orchestrator.runs["run_1"]
         run.tell(RunEvent(answer_chunk=AnswerChunk(text=text)), ANSWERED[-1])
         content = (await response.aread()).decode()
     data = [line.removeprefix("data: ") for line in content.split("\n") if line.startswith("data: ")]
@@ -115,46 +115,46 @@ async def test_event_data_stays_on_one_line(waiting: Doors) -> None:
     ],
 )
 async def test_stream_resumes_after_last_event_id(
-    doors: Doors, query: str, headers: dict[str, str], expected: list[str]
+    gateway: GatewayUnderTest, query: str, headers: dict[str, str], expected: list[str]
 ) -> None:
-    await doors.ask()
-    response = await doors.http.get(f"/v1/runs/run_1/events{query}", headers=headers)
+    await gateway.ask()
+    response = await gateway.http.get(f"/v1/runs/run_1/events{query}", headers=headers)
     assert response.status_code == (200 if expected else 204)
     assert [frame["id"] for frame in events(response.text)] == expected
 
 
 @pytest.mark.parametrize("breaks", [(1,), (2,), (1, 2)])
 async def test_lost_orchestrator_stream_is_resumed(tmp_path: Path, breaks: tuple[int, ...]) -> None:
-    async with opened_doors(tmp_path, ScriptedOrchestrator(breaks=breaks)) as doors:
-        response = await doors.ask(headers=SSE)
+    async with start_gateway(tmp_path, ScriptedOrchestrator(breaks=breaks)) as gateway:
+        response = await gateway.ask(headers=SSE)
         assert [frame["id"] for frame in events(response.text)] == ["1", "2", "3"]
 
 
-async def test_disconnect_does_not_cancel_the_run(waiting: Doors) -> None:
-    async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
+async def test_disconnect_does_not_cancel_the_run(idle_gateway: GatewayUnderTest) -> None:
+    async with idle_gateway.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         await next_event(response.aiter_lines())
-    run = waiting.orchestrator.runs["run_1"]
+    run = idle_gateway.orchestrator.runs["run_1"]
     async with asyncio.timeout(5):
         await run.left.wait()
-    assert not waiting.orchestrator.cancelled
+    assert not idle_gateway.orchestrator.cancelled
     run.tell(*ANSWERED)
-    assert (await waiting.http.get("/v1/runs/run_1")).json()["state"] == "completed"
+    assert (await idle_gateway.http.get("/v1/runs/run_1")).json()["state"] == "completed"
 
 
-async def test_on_disconnect_cancel_cancels_the_run(waiting: Doors) -> None:
+async def test_on_disconnect_cancel_cancels_the_run(idle_gateway: GatewayUnderTest) -> None:
     body = {"request": "x", "on_disconnect": "cancel"}
-    async with waiting.http.stream("POST", "/v1/runs", json=body, headers=SSE) as response:
+    async with idle_gateway.http.stream("POST", "/v1/runs", json=body, headers=SSE) as response:
         await next_event(response.aiter_lines())
-    run = waiting.orchestrator.runs["run_1"]
+    run = idle_gateway.orchestrator.runs["run_1"]
     assert run.spec.on_disconnect == ON_DISCONNECT_CANCEL
     async with asyncio.timeout(5):
         await run.left.wait()
 
 
-async def test_disconnect_during_wait_is_noticed(waiting: Doors) -> None:
-    asking = asyncio.create_task(waiting.ask(headers={"prefer": "wait=60"}))
+async def test_disconnect_during_wait_is_noticed(idle_gateway: GatewayUnderTest) -> None:
+    asking = asyncio.create_task(idle_gateway.ask(headers={"prefer": "wait=60"}))
     async with asyncio.timeout(5):
-        run = await waiting.orchestrator.arrivals.get()
+        run = await idle_gateway.orchestrator.arrivals.get()
         asking.cancel()
         await run.left.wait()
 
@@ -169,84 +169,84 @@ async def test_disconnect_during_wait_is_noticed(waiting: Doors) -> None:
         ('x="a", await=5', False),
     ],
 )
-async def test_prefer_header_parsing(doors: Doors, prefer: str, waits: bool) -> None:
-    response = await doors.ask(headers=[("prefer", "handling=strict"), ("prefer", prefer)])
+async def test_prefer_header_parsing(gateway: GatewayUnderTest, prefer: str, waits: bool) -> None:
+    response = await gateway.ask(headers=[("prefer", "handling=strict"), ("prefer", prefer)])
     assert (response.status_code == 200) == waits
     assert ("preference-applied" in response.headers) == waits
 
 
-async def test_on_disconnect_cancel_requires_a_connection(doors: Doors) -> None:
-    response = await doors.ask(on_disconnect="cancel")
+async def test_on_disconnect_cancel_requires_a_connection(gateway: GatewayUnderTest) -> None:
+    response = await gateway.ask(on_disconnect="cancel")
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "on_disconnect"
 
 
-async def test_idempotency_key_is_forwarded_or_generated(doors: Doors) -> None:
-    first = await doors.ask(headers={"idempotency-key": "k1"})
-    again = await doors.ask(headers={"idempotency-key": "k1"})
-    other = await doors.ask()
-    in_body = await doors.ask(idempotency_key="k2")
+async def test_idempotency_key_is_forwarded_or_generated(gateway: GatewayUnderTest) -> None:
+    first = await gateway.ask(headers={"idempotency-key": "k1"})
+    again = await gateway.ask(headers={"idempotency-key": "k1"})
+    other = await gateway.ask()
+    in_body = await gateway.ask(idempotency_key="k2")
     assert first.json()["run_id"] == again.json()["run_id"] == "run_1"
     assert other.json()["run_id"] == "run_2"
     assert in_body.json()["spec"]["idempotency_key"] == "k2"
-    keys = [run.spec.idempotency_key for run in doors.orchestrator.runs.values()]
+    keys = [run.spec.idempotency_key for run in gateway.orchestrator.runs.values()]
     assert keys[0] == "k1"
     assert len(keys[1]) >= 32
 
 
-async def test_files_become_inputs_in_order(doors: Doors) -> None:
+async def test_files_become_inputs_in_order(gateway: GatewayUnderTest) -> None:
     files = [("file", ("a.txt", b"first")), ("file", ("b.json", b"[2]"))]
-    response = await doors.http.post("/v1/runs", data={"request": "compare"}, files=files)
+    response = await gateway.http.post("/v1/runs", data={"request": "compare"}, files=files)
     assert response.status_code == 202, response.text
-    sent = {named.name: named.value.artifact for named in doors.orchestrator.runs["run_1"].spec.inputs}
+    sent = {named.name: named.value.artifact for named in gateway.orchestrator.runs["run_1"].spec.inputs}
     assert [(name, sent[name].media_type, sent[name].name) for name in sent] == [
         ("file1", "text/plain", "a.txt"),
         ("file2", "application/json", "b.json"),
     ]
-    assert await doors.store.get("default", sent["file1"].sha256) == b"first"
+    assert await gateway.store.get("default", sent["file1"].sha256) == b"first"
 
 
-async def test_spec_inputs_precede_uploaded_files(doors: Doors) -> None:
+async def test_spec_inputs_precede_uploaded_files(gateway: GatewayUnderTest) -> None:
     spec = {"mode": "plan", "inputs": [{"name": "file1", "text": "mine"}, {"json": 5}]}
     form = {"request": "x", "spec": json.dumps(spec)}
-    response = await doors.http.post("/v1/runs", data=form, files=[("file", ("a.txt", b"z"))])
+    response = await gateway.http.post("/v1/runs", data=form, files=[("file", ("a.txt", b"z"))])
     assert response.status_code == 202, response.text
-    spec_sent = doors.orchestrator.runs["run_1"].spec
+    spec_sent = gateway.orchestrator.runs["run_1"].spec
     assert [named.name for named in spec_sent.inputs] == ["file1", "file2", "file3"]
     assert spec_sent.request == "x"
 
 
-async def test_empty_browser_file_field_is_ignored(doors: Doors) -> None:
+async def test_empty_browser_file_field_is_ignored(gateway: GatewayUnderTest) -> None:
     form = b'--X\r\nContent-Disposition: form-data; name="request"\r\n\r\nhi\r\n--X\r\n'
     form += b'Content-Disposition: form-data; name="file"; filename=""\r\n\r\n\r\n--X--\r\n'
     headers = {"content-type": "multipart/form-data; boundary=X"}
-    response = await doors.http.post("/v1/runs", content=form, headers=headers)
+    response = await gateway.http.post("/v1/runs", content=form, headers=headers)
     assert response.status_code == 202, response.text
-    assert not doors.orchestrator.runs["run_1"].spec.inputs
+    assert not gateway.orchestrator.runs["run_1"].spec.inputs
 
 
-async def test_plan_artifact_is_completed_from_the_store(doors: Doors) -> None:
-    kept = await doors.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
+async def test_plan_artifact_is_completed_from_the_store(gateway: GatewayUnderTest) -> None:
+    kept = await gateway.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
     plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"artifact": {"sha256": kept.sha256}}}}]
-    response = await doors.ask("", plan=plan)
+    response = await gateway.ask("", plan=plan)
     assert response.status_code == 202, response.text
-    (task,) = doors.orchestrator.runs["run_1"].spec.plan.tasks
+    (task,) = gateway.orchestrator.runs["run_1"].spec.plan.tasks
     assert task.arguments["image"].value.artifact == kept
 
 
-async def test_artifact_name_is_sanitized(doors: Doors) -> None:
-    kept = await doors.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
-    await doors.ask(inputs=[{"artifact": {"sha256": kept.sha256, "name": "../../b\u202egnp\n.png"}}])
-    (named,) = doors.orchestrator.runs["run_1"].spec.inputs
+async def test_artifact_name_is_sanitized(gateway: GatewayUnderTest) -> None:
+    kept = await gateway.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
+    await gateway.ask(inputs=[{"artifact": {"sha256": kept.sha256, "name": "../../b\u202egnp\n.png"}}])
+    (named,) = gateway.orchestrator.runs["run_1"].spec.inputs
     assert named.value.artifact.name == "bgnp.png"
 
 
-async def test_long_value_is_stored_as_artifact(doors: Doors) -> None:
+async def test_long_value_is_stored_as_artifact(gateway: GatewayUnderTest) -> None:
     text = "ü" * 200_000
-    await doors.ask(inputs=[{"text": text}, {"json": [text]}, {"text": "short"}])
-    inputs = doors.orchestrator.runs["run_1"].spec.inputs
+    await gateway.ask(inputs=[{"text": text}, {"json": [text]}, {"text": "short"}])
+    inputs = gateway.orchestrator.runs["run_1"].spec.inputs
     assert [named.value.WhichOneof("kind") for named in inputs] == ["artifact", "artifact", "text"]
-    assert (await doors.store.get("default", inputs[0].value.artifact.sha256)).decode() == text
+    assert (await gateway.store.get("default", inputs[0].value.artifact.sha256)).decode() == text
     assert inputs[1].value.artifact.media_type == "application/json"
 
 
@@ -262,86 +262,86 @@ async def test_long_value_is_stored_as_artifact(doors: Doors) -> None:
 async def test_the_data_policy_is_always_set(
     tmp_path: Path, deployment: str, request_says: dict[str, str], expected: int
 ) -> None:
-    async with opened_doors(tmp_path, settings={"data_policy": deployment}) as doors:
-        await doors.ask(**request_says)
-        (who,) = doors.orchestrator.callers
+    async with start_gateway(tmp_path, settings={"data_policy": deployment}) as gateway:
+        await gateway.ask(**request_says)
+        (who,) = gateway.orchestrator.callers
     assert who.policy == expected
     assert who.tenant == "default"
     assert who.priority == PRIORITY_INTERACTIVE
 
 
 @pytest.mark.parametrize(("sent", "kept"), [("abc-1", True), ("a b", False), ("x" * 200, False), ("", False)])
-async def test_valid_request_id_is_kept(doors: Doors, sent: str, kept: bool) -> None:
-    response = await doors.ask(headers={"x-request-id": sent})
-    (who,) = doors.orchestrator.callers
+async def test_valid_request_id_is_kept(gateway: GatewayUnderTest, sent: str, kept: bool) -> None:
+    response = await gateway.ask(headers={"x-request-id": sent})
+    (who,) = gateway.orchestrator.callers
     assert who.request_id == response.headers["x-request-id"]
     assert (who.request_id == sent) is kept
 
 
-async def test_runs_are_listed_cancelled_approved_and_deleted(doors: Doors) -> None:
+async def test_runs_are_listed_cancelled_approved_and_deleted(gateway: GatewayUnderTest) -> None:
     for _ in range(3):
-        await doors.ask()
-    page = (await doors.http.get("/v1/runs", params={"page_size": 2, "state": "completed"})).json()
+        await gateway.ask()
+    page = (await gateway.http.get("/v1/runs", params={"page_size": 2, "state": "completed"})).json()
     assert [run["run_id"] for run in page["data"]] == ["run_3", "run_2"]
     assert page["object"] == "list"
     assert page["next_page_token"] == "more"
-    assert (await doors.http.post("/v1/runs/run_1/cancel")).status_code == 204
+    assert (await gateway.http.post("/v1/runs/run_1/cancel")).status_code == 204
     plan = [{"id": 1, "task": "x"}]
-    assert (await doors.http.post("/v1/runs/run_2/approve")).status_code == 204
-    assert (await doors.http.post("/v1/runs/run_3/approve", json={"plan": plan})).status_code == 204
-    assert (await doors.http.delete("/v1/runs/run_1")).status_code == 204
-    assert doors.orchestrator.cancelled == ["run_1"]
-    assert [(run_id, len(sent.tasks)) for run_id, sent in doors.orchestrator.approved] == [("run_2", 0), ("run_3", 1)]
-    assert (await doors.http.get("/v1/runs/run_1")).status_code == 404
+    assert (await gateway.http.post("/v1/runs/run_2/approve")).status_code == 204
+    assert (await gateway.http.post("/v1/runs/run_3/approve", json={"plan": plan})).status_code == 204
+    assert (await gateway.http.delete("/v1/runs/run_1")).status_code == 204
+    assert gateway.orchestrator.cancelled == ["run_1"]
+    assert [(run_id, len(sent.tasks)) for run_id, sent in gateway.orchestrator.approved] == [("run_2", 0), ("run_3", 1)]
+    assert (await gateway.http.get("/v1/runs/run_1")).status_code == 404
 
 
-async def test_grpc_run_methods(doors: Doors) -> None:
+async def test_grpc_run_methods(gateway: GatewayUnderTest) -> None:
     asked = gateway_pb2.CreateRunRequest(
         spec=RunSpec(request="x"),
         files=[gateway_pb2.InlineFile(name="a.txt", content=b"first")],
         policy=DATA_POLICY_LOCAL,
     )
-    told = [event async for event in doors.grpc.CreateRun(asked, timeout=5)]
+    told = [event async for event in gateway.grpc.CreateRun(asked, timeout=5)]
     assert [event.WhichOneof("event") for event in told] == ["run_accepted", "answer_chunk", "run_ended"]
     assert told[0].run_accepted.spec.inputs[0].value.artifact.name == "a.txt"
     request = gateway_pb2.WatchRunRequest(run_id="run_1", after_sequence=2)
-    assert [event.sequence async for event in doors.grpc.WatchRun(request, timeout=5)] == [3]
-    assert (await doors.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)).answer == "Done."
-    assert len((await doors.grpc.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs) == 1
-    await doors.grpc.CancelRun(gateway_pb2.CancelRunRequest(run_id="run_1"), timeout=5)
-    await doors.grpc.ApproveRun(gateway_pb2.ApproveRunRequest(run_id="run_1"), timeout=5)
-    await doors.grpc.DeleteRun(gateway_pb2.DeleteRunRequest(run_id="run_1"), timeout=5)
-    assert doors.orchestrator.cancelled == ["run_1"]
-    assert not doors.orchestrator.runs
+    assert [event.sequence async for event in gateway.grpc.WatchRun(request, timeout=5)] == [3]
+    assert (await gateway.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)).answer == "Done."
+    assert len((await gateway.grpc.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs) == 1
+    await gateway.grpc.CancelRun(gateway_pb2.CancelRunRequest(run_id="run_1"), timeout=5)
+    await gateway.grpc.ApproveRun(gateway_pb2.ApproveRunRequest(run_id="run_1"), timeout=5)
+    await gateway.grpc.DeleteRun(gateway_pb2.DeleteRunRequest(run_id="run_1"), timeout=5)
+    assert gateway.orchestrator.cancelled == ["run_1"]
+    assert not gateway.orchestrator.runs
 
 
-async def test_grpc_caller_metadata_is_ignored(doors: Doors) -> None:
+async def test_grpc_caller_metadata_is_ignored(gateway: GatewayUnderTest) -> None:
     forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
     with call_context.use_caller(forged):
         metadata = (*call_context.metadata(), ("x-request-id", "mine"))
     asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
-    assert [event async for event in doors.grpc.CreateRun(asked, timeout=5, metadata=metadata)]
-    (who,) = doors.orchestrator.callers
+    assert [event async for event in gateway.grpc.CreateRun(asked, timeout=5, metadata=metadata)]
+    (who,) = gateway.orchestrator.callers
     assert who.tenant == "default"
     assert who.policy == DATA_POLICY_OPEN
     assert who.request_id == "mine"
 
 
-async def test_grpc_disconnect_does_not_cancel_the_run(waiting: Doors) -> None:
-    call = waiting.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5)
+async def test_grpc_disconnect_does_not_cancel_the_run(idle_gateway: GatewayUnderTest) -> None:
+    call = idle_gateway.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5)
     assert (await call.read()).HasField("run_accepted")
     call.cancel()
     async with asyncio.timeout(5):
-        await waiting.orchestrator.runs["run_1"].left.wait()
-    assert not waiting.orchestrator.cancelled
+        await idle_gateway.orchestrator.runs["run_1"].left.wait()
+    assert not idle_gateway.orchestrator.cancelled
 
 
 async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
     async with asyncio.timeout(10), httpx.AsyncClient(trust_env=False) as client:
-        async with opened_doors(tmp_path, ScriptedOrchestrator(script=()), settings={"DRAIN_SECONDS": 60}) as doors:
-            url = f"http://127.0.0.1:{doors.http_port}/v1/runs"
+        async with start_gateway(tmp_path, ScriptedOrchestrator(script=()), settings={"DRAIN_SECONDS": 60}) as gateway:
+            url = f"http://127.0.0.1:{gateway.http_port}/v1/runs"
             watched = gateway_pb2.CreateRunRequest(spec=RunSpec(request="y"))
-            call = doors.grpc.CreateRun(watched, timeout=50)
+            call = gateway.grpc.CreateRun(watched, timeout=50)
             assert (await call.read()).HasField("run_accepted")
             response = await client.send(
                 client.build_request("POST", url, json={"request": "x"}, headers=SSE), stream=True
@@ -352,7 +352,7 @@ async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
                 client.post(url, json={"request": "z"}, headers={"prefer": "wait=50"}, timeout=60)
             )
             for _ in range(3):
-                await doors.orchestrator.arrivals.get()
+                await gateway.orchestrator.arrivals.get()
         assert [line async for line in lines if line.startswith(":")] == [": the gateway is shutting down"]
         assert (await asking).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
         await response.aclose()
@@ -372,20 +372,20 @@ class WithAddresses(ScriptedOrchestrator):
 
 async def test_expert_addresses_are_not_returned(tmp_path: Path) -> None:
     script = (RunEvent(task_id=1, task_started=TaskStarted(by=INSIDE)), *ANSWERED)
-    async with opened_doors(tmp_path, WithAddresses(script)) as doors:
+    async with start_gateway(tmp_path, WithAddresses(script)) as gateway:
         told = [
-            (await doors.ask(headers=SSE)).text,
-            (await doors.ask(headers={"prefer": "wait=5"})).text,
-            (await doors.http.get("/v1/runs/run_1")).text,
+            (await gateway.ask(headers=SSE)).text,
+            (await gateway.ask(headers={"prefer": "wait=5"})).text,
+            (await gateway.http.get("/v1/runs/run_1")).text,
             str(
                 [
                     each
-                    async for each in doors.grpc.CreateRun(
+                    async for each in gateway.grpc.CreateRun(
                         gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5
                     )
                 ]
             ),
-            str(await doors.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)),
+            str(await gateway.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)),
         ]
     for each in told:
         assert "lite" in each

@@ -16,7 +16,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from protos.hugginggpt.v1.gateway_pb2 import UploadArtifactRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.channel import dial
-from tests.support.gateway import Doors, opened_doors, refusal
+from tests.support.gateway import GatewayUnderTest, rpc_error, start_gateway
 
 HEAD = b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nsome words'
 TAIL = b' and more\r\n--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n--x--\r\n'
@@ -53,26 +53,26 @@ class Outside:
 
 
 @asynccontextmanager
-async def outside(doors: Doors) -> AsyncIterator[Outside]:
-    base = f"http://127.0.0.1:{doors.http_port}"
+async def outside(gateway: GatewayUnderTest) -> AsyncIterator[Outside]:
+    base = f"http://127.0.0.1:{gateway.http_port}"
     async with (
         httpx.AsyncClient(base_url=base, timeout=20, trust_env=False) as http,
-        dial(f"127.0.0.1:{doors.grpc_port}") as channel,
+        dial(f"127.0.0.1:{gateway.grpc_port}") as channel,
     ):
         yield Outside(http, channel)
 
 
 async def test_draining_gateway_finishes_uploads_and_is_not_ready(tmp_path: Path) -> None:
     file = Slow()
-    async with asyncio.timeout(20), AsyncExitStack() as gateway:
-        doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 10.0}))
-        async with outside(doors) as clients:
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(start_gateway(tmp_path, settings={"DRAIN_SECONDS": 10.0}))
+        async with outside(gateway) as clients:
             health: Any = HealthStub(clients.channel)
             watch = health.Watch(HealthCheckRequest(service="readiness"))
             assert (await watch.read()).status == HealthCheckResponse.SERVING
             upload = clients.upload(file)
             await file.begun.wait()
-            closing = asyncio.create_task(gateway.aclose())
+            closing = asyncio.create_task(stack.aclose())
             assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
             assert not upload.done()
             file.let_go.set()
@@ -91,16 +91,16 @@ async def until_refused(port: int) -> None:
 
 async def test_http_and_grpc_drain_at_the_same_time(tmp_path: Path) -> None:
     by_http, by_grpc = Slow(), Slow()
-    async with asyncio.timeout(60), AsyncExitStack() as gateway:
-        doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 20.0}))
-        async with outside(doors) as clients:
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(start_gateway(tmp_path, settings={"DRAIN_SECONDS": 20.0}))
+        async with outside(gateway) as clients:
             upload = clients.upload(by_http)
             call = GatewayServiceStub(clients.channel).UploadArtifact(by_grpc.requests())
             await by_http.begun.wait()
             await by_grpc.begun.wait()
-            closing = asyncio.create_task(gateway.aclose())
-            await until_refused(doors.http_port)
-            await until_refused(doors.grpc_port)
+            closing = asyncio.create_task(stack.aclose())
+            await until_refused(gateway.http_port)
+            await until_refused(gateway.grpc_port)
             assert not upload.done()
             assert not call.done()
             by_http.let_go.set()
@@ -112,15 +112,15 @@ async def test_http_and_grpc_drain_at_the_same_time(tmp_path: Path) -> None:
 
 async def test_uploads_are_cut_off_after_the_drain_time(tmp_path: Path) -> None:
     by_http, by_grpc = Slow(), Slow()
-    async with asyncio.timeout(30), AsyncExitStack() as gateway:
-        doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 1.0}))
-        async with outside(doors) as clients:
+    async with asyncio.timeout(30), AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(start_gateway(tmp_path, settings={"DRAIN_SECONDS": 1.0}))
+        async with outside(gateway) as clients:
             upload = clients.upload(by_http)
             call = GatewayServiceStub(clients.channel).UploadArtifact(by_grpc.requests())
             await by_http.begun.wait()
             await by_grpc.begun.wait()
-            await gateway.aclose()
-            assert (await refusal(call)).code() == grpc.StatusCode.UNAVAILABLE
+            await stack.aclose()
+            assert (await rpc_error(call)).code() == grpc.StatusCode.UNAVAILABLE
             by_http.let_go.set()
             with pytest.raises(httpx.HTTPError):
                 await upload

@@ -18,7 +18,7 @@ from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent, TaskEnded
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, TaskResult
 from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator
-from tests.support.gateway import opened_doors
+from tests.support.gateway import start_gateway
 from tests.support.watched_gateway import WatchedGateway, watched_gateway
 
 pytestmark = pytest.mark.slow
@@ -93,9 +93,9 @@ async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
 
 async def test_slow_reader_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "STALL_SECONDS", 1.0)
-    async with opened_doors(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as doors:
-        await doors.ask()
-        with asking(doors.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:
+    async with start_gateway(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as gateway:
+        await gateway.ask()
+        with asking(gateway.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:
             slow.setblocking(False)
             loop, content = asyncio.get_running_loop(), b""
             async with asyncio.timeout(SECONDS):

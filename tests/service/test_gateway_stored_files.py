@@ -15,26 +15,28 @@ from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common import database as databases
 from services.common.errors import NotFound
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 PICTURE = (Path(__file__).parents[1] / "data" / "sign.png").read_bytes()
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path) as opened:
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path) as opened:
         yield opened
 
 
-async def sent(doors: Doors, name: str = "sign.png", content: bytes = PICTURE, **fields: str) -> dict[str, Any]:
-    response = await doors.http.post("/v1/files", files={"file": (name, content)}, data=fields)
+async def sent(
+    gateway: GatewayUnderTest, name: str = "sign.png", content: bytes = PICTURE, **fields: str
+) -> dict[str, Any]:
+    response = await gateway.http.post("/v1/files", files={"file": (name, content)}, data=fields)
     assert response.status_code == 200, response.text
     kept: dict[str, Any] = response.json()
     return kept
 
 
-async def test_file_is_stored_held_listed_and_served(doors: Doors) -> None:
-    kept = await sent(doors, purpose="vision")
+async def test_file_is_stored_held_listed_and_served(gateway: GatewayUnderTest) -> None:
+    kept = await sent(gateway, purpose="vision")
     digest = hashlib.sha256(PICTURE).hexdigest()
     assert kept["artifact"] == {
         "sha256": digest,
@@ -45,19 +47,19 @@ async def test_file_is_stored_held_listed_and_served(doors: Doors) -> None:
     assert kept["object"] == "file"
     assert kept["purpose"] == "vision"
     assert kept["bytes"] == len(PICTURE)
-    assert doors.orchestrator.holds == {kept["id"]: [digest]}
+    assert gateway.orchestrator.holds == {kept["id"]: [digest]}
     path = f"/v1/files/{kept['id']}"
-    assert (await doors.http.get(path)).json() == kept
-    whole = await doors.http.get(f"{path}/content")
+    assert (await gateway.http.get(path)).json() == kept
+    whole = await gateway.http.get(f"{path}/content")
     assert whole.content == PICTURE
     assert whole.headers["content-type"] == "image/png"
-    part = await doors.http.get(f"{path}/content", headers={"range": "bytes=1-3"})
+    part = await gateway.http.get(f"{path}/content", headers={"range": "bytes=1-3"})
     assert part.status_code == 206
     assert part.content == b"PNG"
 
 
-async def test_openai_client_manages_files(doors: Doors) -> None:
-    base = f"http://127.0.0.1:{doors.http_port}/v1"
+async def test_openai_client_manages_files(gateway: GatewayUnderTest) -> None:
+    base = f"http://127.0.0.1:{gateway.http_port}/v1"
     async with openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0) as client:
         made = [
             await client.files.create(file=(f"{name}.txt", name.encode()), purpose="user_data")
@@ -80,13 +82,13 @@ async def test_openai_client_manages_files(doors: Doors) -> None:
         assert (await client.files.delete(made[0].id)).deleted
         with pytest.raises(openai.NotFoundError, match="there is no file"):
             await client.files.retrieve(made[0].id)
-    assert doors.orchestrator.holds[made[0].id] == []
+    assert gateway.orchestrator.holds[made[0].id] == []
 
 
-async def test_files_are_listed_by_purpose(doors: Doors) -> None:
-    await sent(doors, "a.txt", b"a", purpose="vision")
-    await sent(doors, "b.txt", b"b")
-    listed = (await doors.http.get("/v1/files", params={"purpose": "vision"})).json()
+async def test_files_are_listed_by_purpose(gateway: GatewayUnderTest) -> None:
+    await sent(gateway, "a.txt", b"a", purpose="vision")
+    await sent(gateway, "b.txt", b"b")
+    listed = (await gateway.http.get("/v1/files", params={"purpose": "vision"})).json()
     assert [file["filename"] for file in listed["data"]] == ["a.txt"]
     assert listed["has_more"] is False
 
@@ -105,18 +107,20 @@ async def test_files_are_listed_by_purpose(doors: Doors) -> None:
     ],
 )
 async def test_invalid_file_upload_is_rejected(
-    doors: Doors, form: dict[str, Any], code: str | None, port: str | None
+    gateway: GatewayUnderTest, form: dict[str, Any], code: str | None, port: str | None
 ) -> None:
-    response = await doors.http.post("/v1/files", **form)
+    response = await gateway.http.post("/v1/files", **form)
     told = response.json()
     assert response.status_code in {400, 415}, told
     assert told["remedy"]
     assert code is None or told["code"] == code
     assert told["error"]["param"] == port
-    assert not doors.orchestrator.holds
+    assert not gateway.orchestrator.holds
 
 
-async def test_expired_file_is_deleted(doors: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_file_is_deleted(
+    gateway: GatewayUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Holder:
         def __init__(self) -> None:
             self.held: dict[str, list[str]] = {}
@@ -128,7 +132,7 @@ async def test_expired_file_is_deleted(doors: Doors, tmp_path: Path, monkeypatch
     monkeypatch.setattr("gateway.stored_files.files.time.time", lambda: now)
     async with databases.open_database(tmp_path / "files.sqlite", "gateway", (FILES,)) as database:
         files = Files(database, holder, None)  # type: ignore[arg-type]
-        kept = await files.add(await doors.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
+        kept = await files.add(await gateway.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
         lasting = await files.add(kept.artifact, "p")
         now = 1_061.0
         with pytest.raises(NotFound):
@@ -138,34 +142,34 @@ async def test_expired_file_is_deleted(doors: Doors, tmp_path: Path, monkeypatch
         assert (await files.get(lasting.id)).artifact == kept.artifact
 
 
-async def test_conversation_contains_its_runs(doors: Doors) -> None:
-    first = (await doors.ask("Read the text in this image, please", headers={"prefer": "wait=5"})).json()["run_id"]
-    await doors.ask("And now aloud", parent_run_id=first, headers={"prefer": "wait=5"})
-    other = (await doors.ask("Another thing", headers={"prefer": "wait=5"})).json()["run_id"]
-    listed = (await doors.http.get("/v1/conversations")).json()
+async def test_conversation_contains_its_runs(gateway: GatewayUnderTest) -> None:
+    first = (await gateway.ask("Read the text in this image, please", headers={"prefer": "wait=5"})).json()["run_id"]
+    await gateway.ask("And now aloud", parent_run_id=first, headers={"prefer": "wait=5"})
+    other = (await gateway.ask("Another thing", headers={"prefer": "wait=5"})).json()["run_id"]
+    listed = (await gateway.http.get("/v1/conversations")).json()
     assert [each["id"] for each in listed["data"]] == [other, first]
     assert listed["data"][1]["title"] == "Read the text in this image, please"
-    shown = (await doors.http.get(f"/v1/conversations/{first}")).json()
+    shown = (await gateway.http.get(f"/v1/conversations/{first}")).json()
     assert [run["spec"]["request"] for run in shown["runs"]] == ["Read the text in this image, please", "And now aloud"]
-    deleted = await doors.http.delete(f"/v1/conversations/{first}")
+    deleted = await gateway.http.delete(f"/v1/conversations/{first}")
     assert deleted.json() == {"id": first, "object": "conversation.deleted", "deleted": True}
-    assert (await doors.http.get(f"/v1/conversations/{first}")).status_code == 404
-    assert [each["id"] for each in (await doors.http.get("/v1/conversations")).json()["data"]] == [other]
+    assert (await gateway.http.get(f"/v1/conversations/{first}")).status_code == 404
+    assert [each["id"] for each in (await gateway.http.get("/v1/conversations")).json()["data"]] == [other]
 
 
-async def test_active_conversation_cannot_be_deleted(doors: Doors) -> None:
-    doors.orchestrator.script = ()
-    run_id = (await doors.ask("Wait")).json()["run_id"]
-    refused = await doors.http.delete(f"/v1/conversations/{run_id}")
+async def test_active_conversation_cannot_be_deleted(gateway: GatewayUnderTest) -> None:
+    gateway.orchestrator.script = ()
+    run_id = (await gateway.ask("Wait")).json()["run_id"]
+    refused = await gateway.http.delete(f"/v1/conversations/{run_id}")
     assert refused.status_code == 409
     assert refused.json()["code"] == "RUNNING"
-    doors.orchestrator.runs[run_id].tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
-    assert (await doors.http.delete(f"/v1/conversations/{run_id}")).status_code == 200
+    gateway.orchestrator.runs[run_id].tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
+    assert (await gateway.http.delete(f"/v1/conversations/{run_id}")).status_code == 200
 
 
-async def test_unknown_files_and_conversations_are_not_found(doors: Doors) -> None:
+async def test_unknown_files_and_conversations_are_not_found(gateway: GatewayUnderTest) -> None:
     paths = ("/v1/files/file_x", "/v1/files/file_x/content", "/v1/conversations/run_x")
-    told = await asyncio.gather(*(doors.http.get(path) for path in paths))
+    told = await asyncio.gather(*(gateway.http.get(path) for path in paths))
     assert [(each.status_code, each.json()["code"]) for each in told] == [
         (404, "FILE"),
         (404, "FILE"),

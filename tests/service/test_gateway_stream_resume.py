@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator, ScriptedRun
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 pytestmark = pytest.mark.slow
 
@@ -37,12 +37,12 @@ END = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED))
 FRAME = re.compile(rb"(?:^|\n)id: (\d+)\nevent: (\w[\w.]*)\n(data: .*)")
 
 
-class House:
+class GatewayWithRestarts:
     """A gateway, and an orchestrator that can be replaced by another with the same journal."""
 
     def __init__(self, folder: Path) -> None:
         self.orchestrator = ScriptedOrchestrator(script=())
-        self.doors: Doors
+        self.gateway: GatewayUnderTest
         self._folder = folder
         self._living = AsyncExitStack()
         self._address = "127.0.0.1:0"
@@ -54,14 +54,14 @@ class House:
         self._address = f"127.0.0.1:{running.port}"
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["House"]:
+    async def opened(self) -> AsyncIterator["GatewayWithRestarts"]:
         async with self._living:
             await self.replace()
-            async with opened_doors(self._folder, settings={"orchestrator": self._address}) as self.doors:
+            async with start_gateway(self._folder, settings={"orchestrator": self._address}) as self.gateway:
                 yield self
 
     async def run(self) -> ScriptedRun:
-        answer = await self.doors.http.post(
+        answer = await self.gateway.http.post(
             "/v1/responses", json={"model": "hugginggpt", "input": "x", "background": True}
         )
         assert answer.status_code == 200, answer.text
@@ -86,13 +86,13 @@ class Client:
         self.ended = name in {"run_ended", "response.completed"}
 
 
-Life = Callable[[House, ScriptedRun, Client, int], Awaitable[None]]
+Life = Callable[[GatewayWithRestarts, ScriptedRun, Client, int], Awaitable[None]]
 """One life of a client: it comes back, and dies once it has read so much."""
 
 
-async def _cut(house: House, path: str, head: str, client: Client, most: int) -> None:
+async def _cut(gateway_with_restarts: GatewayWithRestarts, path: str, head: str, client: Client, most: int) -> None:
     """Reads that many bytes, and what has come whole is seen."""
-    port = house.doors.http_port
+    port = gateway_with_restarts.gateway.http_port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     content = bytearray()
     try:
@@ -116,22 +116,26 @@ async def _chunk(reader: asyncio.StreamReader) -> bytes:
     return (await reader.readexactly(size + 2))[:-2]
 
 
-async def by_header(house: House, run: ScriptedRun, client: Client, most: int) -> None:
-    await _cut(house, f"/v1/runs/{run.run_id}/events", f"last-event-id: {client.last}\r\n", client, most)
+async def by_header(gateway_with_restarts: GatewayWithRestarts, run: ScriptedRun, client: Client, most: int) -> None:
+    await _cut(
+        gateway_with_restarts, f"/v1/runs/{run.run_id}/events", f"last-event-id: {client.last}\r\n", client, most
+    )
 
 
-async def by_query(house: House, run: ScriptedRun, client: Client, most: int) -> None:
-    await _cut(house, f"/v1/runs/{run.run_id}/events?after={client.last}", "", client, most)
+async def by_query(gateway_with_restarts: GatewayWithRestarts, run: ScriptedRun, client: Client, most: int) -> None:
+    await _cut(gateway_with_restarts, f"/v1/runs/{run.run_id}/events?after={client.last}", "", client, most)
 
 
-async def by_response(house: House, run: ScriptedRun, client: Client, most: int) -> None:
+async def by_response(gateway_with_restarts: GatewayWithRestarts, run: ScriptedRun, client: Client, most: int) -> None:
     path = f"/v1/responses/{run.run_id.replace('run_', 'resp_')}?stream=true&starting_after={client.last}"
-    await _cut(house, path, "", client, most)
+    await _cut(gateway_with_restarts, path, "", client, most)
 
 
-async def by_call(house: House, run: ScriptedRun, client: Client, most: int) -> None:
+async def by_call(gateway_with_restarts: GatewayWithRestarts, run: ScriptedRun, client: Client, most: int) -> None:
     own = [("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{house.doors.grpc_port}", options=own) as channel:
+    async with grpc.aio.insecure_channel(
+        f"127.0.0.1:{gateway_with_restarts.gateway.grpc_port}", options=own
+    ) as channel:
         request = gateway_pb2.WatchRunRequest(run_id=run.run_id, after_sequence=client.last)
         call = GatewayServiceStub(channel).WatchRun(request, timeout=SECONDS)
         try:
@@ -156,17 +160,17 @@ async def by_call(house: House, run: ScriptedRun, client: Client, most: int) -> 
 async def test_client_restarted_100_times_sees_every_event_once(tmp_path: Path, life: Life, first: int) -> None:
     random, client = Random(6), Client(first)
     deaths, in_vain = 0, 0
-    async with House(tmp_path).opened() as house, asyncio.timeout(SECONDS):
-        run, replacing = await house.run(), set[asyncio.Task[None]]()
+    async with GatewayWithRestarts(tmp_path).opened() as gateway_with_restarts, asyncio.timeout(SECONDS):
+        run, replacing = await gateway_with_restarts.run(), set[asyncio.Task[None]]()
         while not client.ended:
             if deaths in REPLACED:
-                replacing.add(asyncio.create_task(house.replace()))
+                replacing.add(asyncio.create_task(gateway_with_restarts.replace()))
             if deaths < DEATHS:
                 run.tell(*(RunEvent(answer_chunk=AnswerChunk(text=f"{deaths} {more}")) for more in "ab"))
             if deaths == DEATHS:
                 run.tell(END)
             before = client.last
-            await life(house, run, client, random.choice((1, 40, 160, 330, 500)) << in_vain)
+            await life(gateway_with_restarts, run, client, random.choice((1, 40, 160, 330, 500)) << in_vain)
             deaths, in_vain = deaths + 1, 0 if client.last > before else in_vain + 1
             await asyncio.sleep(PAUSE_SECONDS if in_vain else 0)
         await asyncio.gather(*replacing)

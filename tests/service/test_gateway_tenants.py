@@ -17,13 +17,13 @@ from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from protos.hugginggpt.v1.gateway_pb2 import GetRunRecordRequest
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 from protos.hugginggpt.v1.run_pb2 import RunSpec
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedSelector, card
 from tests.service.test_gateway_origin import flat
-from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
-from tests.support.gateway import refusal
-from tests.support.orchestrator import END, Cast, task
+from tests.support.api_keys import KeyedGateway, bearer, metadata, start_keyed_gateway
+from tests.support.gateway import rpc_error
+from tests.support.orchestrator import END, ScriptedPeers, task
 
 COMMON = {
     "GET /v1/tasks",
@@ -100,30 +100,30 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
 class Estate:
     """All that tenant a has, and a gateway to reach it; b has nothing but a key."""
 
-    def __init__(self, house: Keyholders) -> None:
-        self.house = house
-        self.doors = house.doors
+    def __init__(self, keyed_gateway: KeyedGateway) -> None:
+        self.house = keyed_gateway
+        self.gateway = keyed_gateway.gateway
         self.a = self.b = ""
         self.ids: dict[str, str] = {}
 
     async def furnish(self) -> None:
         self.a, self.b = [await self.house.token(name, admin=True) for name in "ab"]
-        answer = await self.doors.ask("do it", headers={**bearer(self.a), "prefer": "wait=20"})
+        answer = await self.gateway.ask("do it", headers={**bearer(self.a), "prefer": "wait=20"})
         run = answer.json()
         assert answer.status_code == 200
         assert run["state"] == "completed"
-        kept = await self.doors.http.post(
+        kept = await self.gateway.http.post(
             "/v1/files", data={"purpose": "user_data"}, files={"file": ("a.txt", b"of a")}, headers=bearer(self.a)
         )
         file = kept.json()
         path = f"/v1/runs/{run['run_id']}/verify"
-        again = (await self.doors.http.post(path, headers=bearer(self.a))).json()
+        again = (await self.gateway.http.post(path, headers=bearer(self.a))).json()
         told = {"url": "https://hooks.invalid/"}
-        webhook = await self.doors.http.post("/v1/webhooks", json=told, headers=bearer(self.a))
+        webhook = await self.gateway.http.post("/v1/webhooks", json=told, headers=bearer(self.a))
         plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
-        await self.doors.http.put("/v1/pipelines/of-a", json={"plan": plan}, headers=bearer(self.a))
+        await self.gateway.http.put("/v1/pipelines/of-a", json={"plan": plan}, headers=bearer(self.a))
         wanted = {"pipeline": {"name": "of-a"}, "items": NOTE}
-        batch = await self.doors.http.post("/v1/batches", json=wanted, headers=bearer(self.a))
+        batch = await self.gateway.http.post("/v1/batches", json=wanted, headers=bearer(self.a))
         self.ids = {
             "name": "of-a",
             "batch_id": batch.json()["batch_id"],
@@ -149,20 +149,20 @@ class Estate:
         return template
 
     def routes(self) -> Iterator[str]:
-        for route in flat(self.doors.app.routes):
+        for route in flat(self.gateway.app.routes):
             for method in getattr(route, "methods", None) or ("ANY",):
                 yield f"{method} {route.path}"
 
 
 @pytest.fixture
-async def estate(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Estate]:
-    cast.plan(task(1), END)
-    cast.candidates[0].revision = "1"
-    async with orchestrator(settings) as running:
+async def estate(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[Estate]:
+    peers.plan(task(1), END)
+    peers.candidates[0].revision = "1"
+    async with serve_orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
         selector = ScriptedSelector(cards=[card("model", "summarization")])
-        async with opened_keyholders(tmp_path, kept, selector=selector) as house:
-            estate = Estate(house)
+        async with start_keyed_gateway(tmp_path, kept, selector=selector) as keyed_gateway:
+            estate = Estate(keyed_gateway)
             await estate.furnish()
             yield estate
 
@@ -176,14 +176,14 @@ async def test_routes_hide_objects_of_other_tenants(estate: Estate) -> None:
         there = estate.filled(path)
         assert "{" not in there, f"{route} is new: say in this test what it has of a tenant's"
         body = dict[str, str]() if method == "POST" else None
-        response = await estate.doors.http.request(method, there, headers=bearer(estate.b), json=body)
+        response = await estate.gateway.http.request(method, there, headers=bearer(estate.b), json=body)
         assert response.status_code == 404, (route, response.text)
         if method == "GET" and not path.endswith("/batches/{batch_id}/events"):
             own.add(there)
         tried += 1
     assert tried >= 25
     for path in own:
-        response = await estate.doors.http.get(path, headers=bearer(estate.a))
+        response = await estate.gateway.http.get(path, headers=bearer(estate.a))
         assert response.status_code == 200, (path, response.text)
 
 
@@ -197,9 +197,9 @@ async def test_all_routes_are_covered(estate: Estate) -> None:
 async def test_lists_contain_only_own_objects(estate: Estate) -> None:
     for route in LISTS:
         path = route.removeprefix("GET ")
-        assert (await estate.doors.http.get(path, headers=bearer(estate.a))).json()["data"]
-        assert (await estate.doors.http.get(path, headers=bearer(estate.b))).json()["data"] == []
-    found = await estate.doors.http.get(
+        assert (await estate.gateway.http.get(path, headers=bearer(estate.a))).json()["data"]
+        assert (await estate.gateway.http.get(path, headers=bearer(estate.b))).json()["data"] == []
+    found = await estate.gateway.http.get(
         "/v1/runs", params={"conversation_id": estate.ids["conversation_id"]}, headers=bearer(estate.b)
     )
     assert found.json()["data"] == []
@@ -207,10 +207,10 @@ async def test_lists_contain_only_own_objects(estate: Estate) -> None:
 
 @pytest.mark.parametrize(("path", "body"), NAMING, ids=lambda value: str(value)[:60])
 async def test_objects_of_other_tenants_cannot_be_used(estate: Estate, path: str, body: dict[str, Any]) -> None:
-    response = await estate.doors.http.post(path, json=estate.filled(body), headers=bearer(estate.b))
+    response = await estate.gateway.http.post(path, json=estate.filled(body), headers=bearer(estate.b))
     assert response.status_code == 404, response.text
     for there in ("/v1/runs", "/v1/batches"):
-        assert (await estate.doors.http.get(there, headers=bearer(estate.b))).json()["data"] == []
+        assert (await estate.gateway.http.get(there, headers=bearer(estate.b))).json()["data"] == []
 
 
 @pytest.mark.parametrize("value", [{"file_id": "{file_id}"}, OF_A], ids=str)
@@ -218,9 +218,9 @@ async def test_batch_item_cannot_use_files_of_other_tenants(estate: Estate, valu
     plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
     items = [*NOTE, {"inputs": [{"name": "note", **estate.filled(value)}]}]
     sent = {"plan": plan, "items": items}
-    batch = await estate.doors.http.post("/v1/batches", json=sent, headers=bearer(estate.b))
+    batch = await estate.gateway.http.post("/v1/batches", json=sent, headers=bearer(estate.b))
     there = f"/v1/batches/{batch.json()['batch_id']}/items"
-    _, kept = (await estate.doors.http.get(there, headers=bearer(estate.b))).json()["data"]
+    _, kept = (await estate.gateway.http.get(there, headers=bearer(estate.b))).json()["data"]
     assert kept["state"] == "failed"
     assert kept["inputs"] == []
     assert kept["failure"]["code"] == "NOT_FOUND"
@@ -228,8 +228,8 @@ async def test_batch_item_cannot_use_files_of_other_tenants(estate: Estate, valu
 
 async def test_idempotency_keys_are_separate_per_tenant(estate: Estate) -> None:
     same = {"idempotency-key": "one"}
-    first = await estate.doors.ask("x", headers={**bearer(estate.a), **same})
-    second = await estate.doors.ask("y", headers={**bearer(estate.b), **same})
+    first = await estate.gateway.ask("x", headers={**bearer(estate.a), **same})
+    second = await estate.gateway.ask("y", headers={**bearer(estate.b), **same})
     assert first.status_code == 202
     assert second.status_code == 202
     assert first.json()["run_id"] != second.json()["run_id"]
@@ -237,10 +237,10 @@ async def test_idempotency_keys_are_separate_per_tenant(estate: Estate) -> None:
 
 async def test_equal_content_is_stored_per_tenant(estate: Estate) -> None:
     there = estate.filled("/v1/artifacts/{sha256}")
-    await estate.doors.http.post(
+    await estate.gateway.http.post(
         "/v1/files", data={"purpose": "user_data"}, files={"file": ("b.txt", b"of a")}, headers=bearer(estate.b)
     )
-    response = await estate.doors.http.get(there, headers=bearer(estate.b))
+    response = await estate.gateway.http.get(there, headers=bearer(estate.b))
     assert response.status_code == 200
     assert "b.txt" in response.headers["content-disposition"]
 
@@ -275,13 +275,13 @@ async def test_grpc_methods_hide_objects_of_other_tenants(estate: Estate) -> Non
     assert {"UploadArtifact", "ListTasks", "ListModels", "SavePipeline", *listed, *absent} == {
         method.name for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods
     }
-    stub = estate.doors.grpc
+    stub = estate.gateway.grpc
     for name, request in absent.items():
-        error = await refusal(getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10))
+        error = await rpc_error(getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10))
         assert error.code() is StatusCode.NOT_FOUND, name
     continued = pb.CreateRunRequest(spec=RunSpec(request="x", parent_run_id=run_id))
     assert (
-        await refusal(stub.CreateRun(continued, metadata=metadata(estate.b), timeout=10))
+        await rpc_error(stub.CreateRun(continued, metadata=metadata(estate.b), timeout=10))
     ).code() is StatusCode.NOT_FOUND
     for name, request in listed.items():
         assert not _data(await getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10)), name
@@ -295,11 +295,11 @@ def _data(page: Any) -> Any:
 
 
 async def test_all_grpc_methods_require_a_key(estate: Estate) -> None:
-    stub = estate.doors.grpc
+    stub = estate.gateway.grpc
     for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods:
         message = GetMessageClass(method.input_type)()
         request = iter([message]) if method.client_streaming else message
-        error = await refusal(getattr(stub, method.name)(request, timeout=10))
+        error = await rpc_error(getattr(stub, method.name)(request, timeout=10))
         assert error.code() is StatusCode.UNAUTHENTICATED, method.name
 
 
@@ -308,15 +308,15 @@ async def test_all_routes_but_public_ones_require_a_key(estate: Estate) -> None:
     public = {route for route in COMMON if " /v1/" not in route} | granted
     for route in estate.routes():
         method, path = route.split(" ")
-        response = await estate.doors.http.request(method, estate.filled(path))
+        response = await estate.gateway.http.request(method, estate.filled(path))
         assert (response.status_code == 401) is (route not in public), route
 
 
 async def test_deletions_are_audited(estate: Estate) -> None:
-    await estate.doors.http.delete(estate.filled("/v1/runs/{run_id}"), headers=bearer(estate.a))
-    await estate.doors.http.delete(estate.filled("/v1/files/{file_id}"), headers=bearer(estate.a))
-    await estate.doors.http.delete("/v1/pipelines/of-a", headers=bearer(estate.a))
-    await estate.doors.http.delete(estate.filled("/v1/batches/{batch_id}"), headers=bearer(estate.a))
+    await estate.gateway.http.delete(estate.filled("/v1/runs/{run_id}"), headers=bearer(estate.a))
+    await estate.gateway.http.delete(estate.filled("/v1/files/{file_id}"), headers=bearer(estate.a))
+    await estate.gateway.http.delete("/v1/pipelines/of-a", headers=bearer(estate.a))
+    await estate.gateway.http.delete(estate.filled("/v1/batches/{batch_id}"), headers=bearer(estate.a))
     acts = [(entry["tenant"], entry["action"], entry["subject"]) async for entry in estate.house.audit.entries()]
     assert ("a", "run.delete", estate.ids["run_id"]) in acts
     assert ("a", "file.delete", estate.ids["file_id"]) in acts

@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import tls
 from services.common.errors import FailedPrecondition
 from tests.support.certificates import Authority
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 
 @pytest.fixture
@@ -25,36 +25,36 @@ def world(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-async def doors(tmp_path: Path, world: Authority) -> AsyncIterator[Doors]:
+async def gateway(tmp_path: Path, world: Authority) -> AsyncIterator[GatewayUnderTest]:
     tls.set_process_identity(Authority(tmp_path / "house").identity("gateway"))
     shown = world.certificate("gateway", "localhost", "127.0.0.1")
     settings = {"certificate": shown.chain, "certificate_key": shown.key}
     try:
-        async with opened_doors(tmp_path, settings=settings) as opened:
+        async with start_gateway(tmp_path, settings=settings) as opened:
             yield opened
     finally:
         tls.set_process_identity(None)
 
 
-async def test_http_is_served_over_tls_only(doors: Doors, world: Authority) -> None:
+async def test_http_is_served_over_tls_only(gateway: GatewayUnderTest, world: Authority) -> None:
     async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=world.file), trust_env=False) as client:
         run = await client.post(
-            f"https://127.0.0.1:{doors.http_port}/v1/runs", json={"request": "hello"}, headers={"prefer": "wait=5"}
+            f"https://127.0.0.1:{gateway.http_port}/v1/runs", json={"request": "hello"}, headers={"prefer": "wait=5"}
         )
     assert run.json()["state"] == "completed"  # so the orchestrator let the gateway in
     with pytest.raises(httpx.HTTPError):
-        await doors.http.get("/healthz")
+        await gateway.http.get("/healthz")
 
 
-async def test_grpc_is_served_over_tls_only(doors: Doors, world: Authority) -> None:
+async def test_grpc_is_served_over_tls_only(gateway: GatewayUnderTest, world: Authority) -> None:
     believed = grpc.ssl_channel_credentials(world.file.read_bytes())
-    async with grpc.aio.secure_channel(f"localhost:{doors.grpc_port}", believed) as channel:
+    async with grpc.aio.secure_channel(f"localhost:{gateway.grpc_port}", believed) as channel:
         stub = GatewayServiceStub(channel)
         events = [
             event async for event in stub.CreateRun(pb.CreateRunRequest(spec=RunSpec(request="hello")), timeout=5)
         ]
     assert events[-1].HasField("run_ended")
-    async with grpc.aio.insecure_channel(f"localhost:{doors.grpc_port}") as channel:
+    async with grpc.aio.insecure_channel(f"localhost:{gateway.grpc_port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await GatewayServiceStub(channel).ListTasks(ListTasksRequest(), timeout=5)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -66,12 +66,12 @@ async def test_mismatched_private_key_is_reported(tmp_path: Path, world: Authori
         "certificate_key": world.certificate("other", "localhost").key,
     }
     with pytest.raises(FailedPrecondition, match="not a certificate and its key"):
-        async with opened_doors(tmp_path, settings=settings):
+        async with start_gateway(tmp_path, settings=settings):
             pass
 
 
 async def test_certificate_without_private_key_is_rejected(tmp_path: Path, world: Authority) -> None:
     settings = {"certificate": world.certificate("gateway", "localhost").chain}
     with pytest.raises(FailedPrecondition, match="its private key"):
-        async with opened_doors(tmp_path, settings=settings):
+        async with start_gateway(tmp_path, settings=settings):
             pass

@@ -17,29 +17,29 @@ from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common import tracing
 from tests.fakes import ScriptedOrchestrator
-from tests.fakes.tracing import Kept
-from tests.support.gateway import Doors, opened_doors
+from tests.fakes.tracing import RecordedTraces
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 ASKED = "00-0000000000000000000000000000abcd-00000000000000ef-01"
 SECRET = "a secret in a path or a body"
 
 
 @pytest.fixture
-async def doors(traces: Kept, tmp_path: Path) -> AsyncIterator[Doors]:
+async def gateway(traces: RecordedTraces, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     orchestrator = ScriptedOrchestrator()
     orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED))]
-    async with asyncio.timeout(20), opened_doors(tmp_path, orchestrator) as opened:
+    async with asyncio.timeout(20), start_gateway(tmp_path, orchestrator) as opened:
         traces.clear()
         yield opened
 
 
-async def one(traces: Kept, name: str) -> ReadableSpan:
+async def one(traces: RecordedTraces, name: str) -> ReadableSpan:
     (span,) = await traces.ended(name, 1)
     return span
 
 
-async def test_request_span_joins_the_client_trace(doors: Doors, traces: Kept) -> None:
-    await doors.ask(SECRET, headers={"traceparent": ASKED, "Prefer": "wait=5"})
+async def test_request_span_joins_the_client_trace(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
+    await gateway.ask(SECRET, headers={"traceparent": ASKED, "Prefer": "wait=5"})
     span = await one(traces, "POST /v1/runs")
     assert span.context
     assert span.parent
@@ -58,26 +58,26 @@ async def test_request_span_joins_the_client_trace(doors: Doors, traces: Kept) -
     assert not any(SECRET in each.to_json() for each in traces.get_finished_spans())
 
 
-async def test_response_names_its_trace_across_origins(traces: Kept, tmp_path: Path) -> None:
+async def test_response_names_its_trace_across_origins(traces: RecordedTraces, tmp_path: Path) -> None:
     page = {"origin": "https://app.example"}
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "traceparent, tracestate"}
-    async with asyncio.timeout(20), opened_doors(tmp_path, settings={"cors_origins": page["origin"]}) as doors:
-        allowed = await doors.http.options("/v1/runs", headers={**page, **asks})
-        answer = await doors.http.get("/v1/tasks", headers={**page, "traceparent": ASKED})
+    async with asyncio.timeout(20), start_gateway(tmp_path, settings={"cors_origins": page["origin"]}) as gateway:
+        allowed = await gateway.http.options("/v1/runs", headers={**page, **asks})
+        answer = await gateway.http.get("/v1/tasks", headers={**page, "traceparent": ASKED})
     assert allowed.headers["access-control-allow-headers"] == asks["access-control-request-headers"]
     assert answer.headers["x-trace-id"] == f"{0xABCD:032x}"
     assert "x-trace-id" in answer.headers["access-control-expose-headers"].split(", ")
 
 
 async def test_untraced_response_has_no_trace_id(tmp_path: Path) -> None:
-    async with asyncio.timeout(20), opened_doors(tmp_path) as doors:
-        assert "x-trace-id" not in (await doors.http.get("/v1/tasks", headers={"traceparent": ASKED})).headers
+    async with asyncio.timeout(20), start_gateway(tmp_path) as gateway:
+        assert "x-trace-id" not in (await gateway.http.get("/v1/tasks", headers={"traceparent": ASKED})).headers
 
 
-async def test_grpc_call_joins_the_client_trace(doors: Doors, traces: Kept) -> None:
+async def test_grpc_call_joins_the_client_trace(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
     request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="do it"))
     with trace.use_span(trace.NonRecordingSpan(tracing.extract({"traceparent": ASKED}))):
-        async for _ in doors.grpc.CreateRun(request, timeout=5):
+        async for _ in gateway.grpc.CreateRun(request, timeout=5):
             pass
     calls = await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
     assert {call.context.trace_id for call in calls if call.context} == {0xABCD}
@@ -91,32 +91,34 @@ async def test_grpc_call_joins_the_client_trace(doors: Doors, traces: Kept) -> N
         ("/v1/tasks", "GET /v1/tasks", 200),
     ],
 )
-async def test_span_names_are_routes(doors: Doors, traces: Kept, path: str, name: str, status: int) -> None:
-    await doors.http.get(path)
+async def test_span_names_are_routes(
+    gateway: GatewayUnderTest, traces: RecordedTraces, path: str, name: str, status: int
+) -> None:
+    await gateway.http.get(path)
     span = await one(traces, name)
     assert (span.attributes or {})["http.response.status_code"] == status
     assert span.status.is_unset
     assert "secret" not in span.to_json()
 
 
-async def test_probes_are_not_traced(doors: Doors, traces: Kept) -> None:
+async def test_probes_are_not_traced(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
     for path in ("/healthz", "/readyz"):
-        await doors.http.get(path)
+        await gateway.http.get(path)
     assert traces.get_finished_spans() == ()
 
 
-async def test_invalid_traceparent_starts_a_new_trace(doors: Doors, traces: Kept) -> None:
-    await doors.http.get("/v1/tasks", headers={"traceparent": "00-nonsense"})
+async def test_invalid_traceparent_starts_a_new_trace(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
+    await gateway.http.get("/v1/tasks", headers={"traceparent": "00-nonsense"})
     assert (await one(traces, "GET /v1/tasks")).parent is None
 
 
-async def test_grpc_access_log_has_code_and_run_id(doors: Doors) -> None:
+async def test_grpc_access_log_has_code_and_run_id(gateway: GatewayUnderTest) -> None:
     with capture_logs() as logs:
-        async for _ in doors.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request=SECRET)), timeout=5):
+        async for _ in gateway.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request=SECRET)), timeout=5):
             pass
         for run_id in ("run_9", SECRET):
             with pytest.raises(grpc.aio.AioRpcError):
-                await doors.grpc.GetRun(GetRunRequest(run_id=run_id), timeout=5)
+                await gateway.grpc.GetRun(GetRunRequest(run_id=run_id), timeout=5)
     told = [(line["method"], line["code"], line.get("run_id")) for line in logs if line["event"] == "call"]
     service = "hugginggpt.v1.GatewayService"
     assert told == [
@@ -126,13 +128,13 @@ async def test_grpc_access_log_has_code_and_run_id(doors: Doors) -> None:
     ]
 
 
-async def test_http_access_log_has_run_id(doors: Doors) -> None:
+async def test_http_access_log_has_run_id(gateway: GatewayUnderTest) -> None:
     def told(logs: list[Any]) -> list[Any]:
         return [line.get("run_id") for line in logs if line["event"] == "request"]
 
     with capture_logs() as logs:
-        await doors.ask()
-        await doors.http.get("/v1/runs/run_1")
-        await doors.http.get("/v1/runs/mine")
-        await doors.http.get("/v1/tasks")
+        await gateway.ask()
+        await gateway.http.get("/v1/runs/run_1")
+        await gateway.http.get("/v1/runs/mine")
+        await gateway.http.get("/v1/tasks")
     assert told(logs) == ["run_1", "run_1", None, None]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protos.hugginggpt.v1.run_pb2 import RunSpec
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.web_server import Reply, Web, opened_web, redirect, reply
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(100)
@@ -33,9 +33,9 @@ async def web() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-async def doors(tmp_path: Path, web: Web) -> AsyncIterator[Doors]:
+async def gateway(tmp_path: Path, web: Web) -> AsyncIterator[GatewayUnderTest]:
     settings = {"fetch_allow": f"127.0.0.1:{web.port}", "files_bytes": LIMIT}
-    async with opened_doors(tmp_path, settings=settings) as opened:
+    async with start_gateway(tmp_path, settings=settings) as opened:
         yield opened
 
 
@@ -43,8 +43,8 @@ def inputs(web: Web, *paths: str) -> list[dict[str, Any]]:
     return [{"url": f"http://127.0.0.1:{web.port}{path}"} for path in paths]
 
 
-def accepted(doors: Doors) -> RunSpec:
-    (run,) = doors.orchestrator.runs.values()
+def accepted(gateway: GatewayUnderTest) -> RunSpec:
+    (run,) = gateway.orchestrator.runs.values()
     return run.spec
 
 
@@ -58,31 +58,33 @@ def accepted(doors: Doors) -> RunSpec:
         ("/table.csv", "table.csv", "text/csv"),
     ],
 )
-async def test_url_input_becomes_an_artifact(doors: Doors, web: Web, path: str, name: str, media_type: str) -> None:
-    response = await doors.ask(inputs=[{"name": "it", **inputs(web, path)[0]}])
+async def test_url_input_becomes_an_artifact(
+    gateway: GatewayUnderTest, web: Web, path: str, name: str, media_type: str
+) -> None:
+    response = await gateway.ask(inputs=[{"name": "it", **inputs(web, path)[0]}])
     assert response.status_code == 202, response.text
-    (given,) = accepted(doors).inputs
+    (given,) = accepted(gateway).inputs
     assert given.name == "it"
     assert given.value.artifact.name == name
     assert given.value.artifact.media_type == media_type
-    assert await doors.store.get("default", given.value.artifact.sha256)
+    assert await gateway.store.get("default", given.value.artifact.sha256)
 
 
-async def test_input_order_is_kept_with_urls_and_files(doors: Doors, web: Web) -> None:
+async def test_input_order_is_kept_with_urls_and_files(gateway: GatewayUnderTest, web: Web) -> None:
     (picture,) = inputs(web, "/silent")
     spec = f'{{"inputs": [{{"text": "a"}}, {{"url": "{picture["url"]}"}}]}}'
     files = {"file": ("b.txt", b"words", "text/plain")}
-    response = await doors.http.post("/v1/runs", data={"request": "do it", "spec": spec}, files=files)
+    response = await gateway.http.post("/v1/runs", data={"request": "do it", "spec": spec}, files=files)
     assert response.status_code == 202, response.text
-    kinds = [named.value.WhichOneof("kind") for named in accepted(doors).inputs]
+    kinds = [named.value.WhichOneof("kind") for named in accepted(gateway).inputs]
     assert kinds == ["text", "artifact", "artifact"]
 
 
-async def test_history_attachment_may_be_a_url(doors: Doors, web: Web) -> None:
+async def test_history_attachment_may_be_a_url(gateway: GatewayUnderTest, web: Web) -> None:
     history = [{"role": "user", "text": "look", "attachments": inputs(web, "/silent")}]
-    response = await doors.ask(history=history)
+    response = await gateway.ask(history=history)
     assert response.status_code == 202, response.text
-    (attachment,) = accepted(doors).history[0].attachments
+    (attachment,) = accepted(gateway).history[0].attachments
     assert attachment.value.artifact.media_type == "image/png"
 
 
@@ -98,17 +100,17 @@ async def test_history_attachment_may_be_a_url(doors: Doors, web: Web) -> None:
         ("/inside", "URL_ADDRESS"),
     ],
 )
-async def test_unfetchable_url_fails_before_the_run(doors: Doors, web: Web, path: str, code: str) -> None:
-    response = await doors.ask(inputs=[{"text": "a"}, *inputs(web, path)])
+async def test_unfetchable_url_fails_before_the_run(gateway: GatewayUnderTest, web: Web, path: str, code: str) -> None:
+    response = await gateway.ask(inputs=[{"text": "a"}, *inputs(web, path)])
     problem = response.json()
     assert problem["code"] == code
     assert problem["error"]["param"] == "inputs[1]"
     assert 400 <= response.status_code < 500
-    assert not doors.orchestrator.runs
+    assert not gateway.orchestrator.runs
 
 
-async def test_urls_of_one_request_share_a_limit(doors: Doors, web: Web) -> None:
-    response = await doors.ask(inputs=inputs(web, "/half", "/half"))
+async def test_urls_of_one_request_share_a_limit(gateway: GatewayUnderTest, web: Web) -> None:
+    response = await gateway.ask(inputs=inputs(web, "/half", "/half"))
     assert response.status_code == 413
     assert response.json()["code"] == "TOO_LARGE"
 
@@ -126,51 +128,51 @@ async def test_urls_of_one_request_share_a_limit(doors: Doors, web: Web) -> None
     ],
     ids=str,
 )
-async def test_forbidden_url_is_a_problem(doors: Doors, given: dict[str, Any], code: str) -> None:
-    response = await doors.ask(inputs=[given])
+async def test_forbidden_url_is_a_problem(gateway: GatewayUnderTest, given: dict[str, Any], code: str) -> None:
+    response = await gateway.ask(inputs=[given])
     assert response.json()["code"] == code
     assert response.json()["remedy"]
     assert "secret" not in response.text
 
 
-async def test_invalid_request_fetches_nothing(doors: Doors, web: Web) -> None:
-    response = await doors.ask(inputs=inputs(web, "/silent"), nonsense=1)
+async def test_invalid_request_fetches_nothing(gateway: GatewayUnderTest, web: Web) -> None:
+    response = await gateway.ask(inputs=inputs(web, "/silent"), nonsense=1)
     assert response.json()["code"] == "UNKNOWN_FIELD"
     assert web.asked == []
 
 
 async def test_disabled_fetching_is_reported(tmp_path: Path) -> None:
-    async with opened_doors(tmp_path, settings={"fetch_urls": False}) as doors:
-        response = await doors.ask(inputs=[{"url": "https://example.org/a.png"}])
+    async with start_gateway(tmp_path, settings={"fetch_urls": False}) as gateway:
+        response = await gateway.ask(inputs=[{"url": "https://example.org/a.png"}])
     assert response.status_code == 403
     assert response.json()["code"] == "FETCHING_OFF"
 
 
-async def test_form_file_with_wrong_content_type_is_rejected(doors: Doors) -> None:
+async def test_form_file_with_wrong_content_type_is_rejected(gateway: GatewayUnderTest) -> None:
     files = {"file": ("picture", b"\x89PNG\r\n\x1a\n" + bytes(20), "application/pdf")}
-    response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
+    response = await gateway.http.post("/v1/runs", data={"request": "do it"}, files=files)
     assert response.status_code == 400
     assert response.json()["code"] == "FILE_TYPE"
     assert "application/pdf" in response.json()["detail"]
 
 
-async def test_local_policy_fetches_from_deployment_hosts_only(doors: Doors, web: Web) -> None:
-    inside = await doors.ask(policy="local", inputs=inputs(web, "/silent"))
+async def test_local_policy_fetches_from_deployment_hosts_only(gateway: GatewayUnderTest, web: Web) -> None:
+    inside = await gateway.ask(policy="local", inputs=inputs(web, "/silent"))
     assert inside.status_code == 202, inside.text
-    outside = await doors.ask(policy="local", inputs=[{"text": "a"}, {"url": "https://example.org/a.png"}])
+    outside = await gateway.ask(policy="local", inputs=[{"text": "a"}, {"url": "https://example.org/a.png"}])
     problem = outside.json()
     assert outside.status_code == 403
     assert problem["code"] == "POLICY"
     assert problem["error"]["param"] == "inputs[1]"
     assert "upload the file" in problem["remedy"]
     web.replies["/out"] = redirect("https://example.org/a.png")
-    led_out = await doors.ask(policy="local", inputs=inputs(web, "/out"))
+    led_out = await gateway.ask(policy="local", inputs=inputs(web, "/out"))
     assert led_out.json()["code"] == "POLICY"
 
 
-async def test_local_controller_fetches_no_external_url(doors: Doors) -> None:
+async def test_local_controller_fetches_no_external_url(gateway: GatewayUnderTest) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     said = {"model": "hugginggpt-local", "messages": [{"role": "user", "content": [picture]}]}
-    refused = await doors.http.post("/v1/chat/completions", json=said)
+    refused = await gateway.http.post("/v1/chat/completions", json=said)
     assert refused.status_code == 403
     assert refused.json()["code"] == "POLICY"

@@ -13,10 +13,10 @@ from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.services import ANSWERED
 from tests.fakes.web import Web
-from tests.support.api_keys import Keyholders, bearer, opened_keyholders
-from tests.support.gateway import opened_doors
-from tests.support.orchestrator import Cast
-from tests.support.pipeline_gateway import PLAN, note, notes, opened_keeping
+from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
+from tests.support.gateway import start_gateway
+from tests.support.orchestrator import ScriptedPeers
+from tests.support.pipeline_gateway import PLAN, note, notes, start_pipeline_gateway
 from tests.support.webhook_receiver import PATH, allowed, ended_batch, told
 
 
@@ -28,29 +28,31 @@ async def web() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, web: Web) -> AsyncIterator[Keyholders]:
-    async with opened_keyholders(tmp_path, {"fetch_allow": ",".join(allowed(web))}) as opened:
+async def keyed_gateway(tmp_path: Path, web: Web) -> AsyncIterator[KeyedGateway]:
+    async with start_keyed_gateway(tmp_path, {"fetch_allow": ",".join(allowed(web))}) as opened:
         yield opened
 
 
-async def made(house: Keyholders, token: str, url: str) -> Any:
-    reply = await house.doors.http.post("/v1/webhooks", json={"url": url, "name": "it"}, headers=bearer(token))
+async def made(keyed_gateway: KeyedGateway, token: str, url: str) -> Any:
+    reply = await keyed_gateway.gateway.http.post(
+        "/v1/webhooks", json={"url": url, "name": "it"}, headers=bearer(token)
+    )
     assert reply.status_code == 201, reply.text
     return reply.json()
 
 
 async def test_webhook_reports_only_runs_of_its_tenant(
-    house: Keyholders, web: Web, capsys: pytest.CaptureFixture[str]
+    keyed_gateway: KeyedGateway, web: Web, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, other = await house.token("one"), await house.token("other")
-    webhook = await made(house, one, web.url + PATH)
-    await house.doors.ask("a request of the other", headers=bearer(other))
-    asked = await house.doors.ask("a request of its own", headers=bearer(one))
+    one, other = await keyed_gateway.token("one"), await keyed_gateway.token("other")
+    webhook = await made(keyed_gateway, one, web.url + PATH)
+    await keyed_gateway.gateway.ask("a request of the other", headers=bearer(other))
+    asked = await keyed_gateway.gateway.ask("a request of its own", headers=bearer(one))
     async with asyncio.timeout(20):
         request = await web.arrived.get()
         shown: Any = {}
         while not shown or shown["deliveries"][0]["state"] == "waiting":
-            shown = (await house.doors.http.get(f"/v1/webhooks/{webhook['id']}", headers=bearer(one))).json()
+            shown = (await keyed_gateway.gateway.http.get(f"/v1/webhooks/{webhook['id']}", headers=bearer(one))).json()
     said = told(request, webhook["secret"])
     assert said["data"]["run_id"] == asked.json()["run_id"]
     assert b"a request" not in request.body
@@ -65,17 +67,17 @@ async def test_webhook_reports_only_runs_of_its_tenant(
 
 async def test_ends_during_gateway_downtime_are_reported(tmp_path: Path, web: Web) -> None:
     settings, orchestrator = {"fetch_allow": ",".join(allowed(web))}, ScriptedOrchestrator(script=[])
-    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
-        webhook = (await doors.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
-        run_id = (await doors.ask()).json()["run_id"]
+    async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
+        webhook = (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
+        run_id = (await gateway.ask()).json()["run_id"]
     assert not web.requests
     orchestrator.script = ANSWERED
     orchestrator.runs[run_id].tell(*ANSWERED)
-    async with opened_doors(tmp_path, orchestrator, settings=settings), asyncio.timeout(20):
+    async with start_gateway(tmp_path, orchestrator, settings=settings), asyncio.timeout(20):
         request = await web.arrived.get()
     assert told(request, webhook["secret"])["data"]["run_id"] == run_id
-    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
-        await doors.ask()
+    async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
+        await gateway.ask()
         async with asyncio.timeout(20):
             await web.arrived.get()
     assert len({told(each, webhook["secret"])["data"]["run_id"] for each in web.requests}) == len(web.requests) == 2
@@ -84,26 +86,26 @@ async def test_ends_during_gateway_downtime_are_reported(tmp_path: Path, web: We
 async def test_each_round_of_a_batch_is_reported_once(tmp_path: Path, web: Web) -> None:
     settings, orchestrator = {"fetch_allow": ",".join(allowed(web))}, ScriptedOrchestrator(script=ANSWERED)
     said = []
-    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
-        webhook = (await doors.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
+    async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
+        webhook = (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
         for round_ in (1, 2):
             orchestrator.ended_batches = [ended_batch("batch_1", time.time() + round_, round_, tenant="default")]
             async with asyncio.timeout(20):
                 said.append(told(await web.arrived.get(), webhook["secret"]))
     assert [(each["type"], each["data"]["round"]) for each in said] == [("batch.ended", 1), ("batch.ended", 2)]
-    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
-        await doors.ask()
+    async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
+        await gateway.ask()
         async with asyncio.timeout(20):
             assert told(await web.arrived.get(), webhook["secret"])["type"] == "run.ended"
-        shown = (await doors.http.get(f"/v1/webhooks/{webhook['id']}")).json()["deliveries"]
+        shown = (await gateway.http.get(f"/v1/webhooks/{webhook['id']}")).json()["deliveries"]
     assert [each.get("batch_id") for each in shown] == [None, "batch_1", "batch_1"]
     assert len(web.requests) == 3
 
 
 async def test_batch_items_are_not_reported_separately(
-    cast: Cast, settings: Settings, tmp_path: Path, web: Web
+    peers: ScriptedPeers, settings: Settings, tmp_path: Path, web: Web
 ) -> None:
-    async with opened_keeping(cast, settings, tmp_path, fetch_allow=",".join(allowed(web))) as keeping:
+    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_allow=",".join(allowed(web))) as keeping:
         webhook = (await keeping.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
         batch = await keeping.ended(await keeping.started(notes(3)))
         run = await keeping.http.post("/v1/runs", json={"plan": PLAN, "inputs": note("mine")["inputs"]})
@@ -118,23 +120,27 @@ async def test_batch_items_are_not_reported_separately(
     assert len(web.requests) == 2
 
 
-async def test_webhooks_of_one_tenant_are_hidden_from_another(house: Keyholders, web: Web) -> None:
-    one, other = await house.token("one"), await house.token("other")
-    webhook = await made(house, one, web.url + PATH)
+async def test_webhooks_of_one_tenant_are_hidden_from_another(keyed_gateway: KeyedGateway, web: Web) -> None:
+    one, other = await keyed_gateway.token("one"), await keyed_gateway.token("other")
+    webhook = await made(keyed_gateway, one, web.url + PATH)
     path = f"/v1/webhooks/{webhook['id']}"
     for reply in (
-        await house.doors.http.get(path, headers=bearer(other)),
-        await house.doors.http.delete(path, headers=bearer(other)),
+        await keyed_gateway.gateway.http.get(path, headers=bearer(other)),
+        await keyed_gateway.gateway.http.delete(path, headers=bearer(other)),
     ):
         assert reply.status_code == 404
         assert reply.json()["code"] == "WEBHOOK"
-    assert (await house.doors.http.get("/v1/webhooks", headers=bearer(other))).json()["data"] == []
-    (listed,) = (await house.doors.http.get("/v1/webhooks", headers=bearer(one))).json()["data"]
+    assert (await keyed_gateway.gateway.http.get("/v1/webhooks", headers=bearer(other))).json()["data"] == []
+    (listed,) = (await keyed_gateway.gateway.http.get("/v1/webhooks", headers=bearer(one))).json()["data"]
     assert listed["id"] == webhook["id"]
     assert "secret" not in listed
-    assert (await house.doors.http.delete(path, headers=bearer(one))).json()["deleted"]
-    assert (await house.doors.http.get(path, headers=bearer(one))).status_code == 404
-    acts = [(entry["action"], entry["tenant"]) async for entry in house.audit.entries() if "webhook" in entry["action"]]
+    assert (await keyed_gateway.gateway.http.delete(path, headers=bearer(one))).json()["deleted"]
+    assert (await keyed_gateway.gateway.http.get(path, headers=bearer(one))).status_code == 404
+    acts = [
+        (entry["action"], entry["tenant"])
+        async for entry in keyed_gateway.audit.entries()
+        if "webhook" in entry["action"]
+    ]
     assert acts == [("webhook.create", "one"), ("webhook.delete", "one")]
 
 
@@ -155,32 +161,34 @@ async def test_webhooks_of_one_tenant_are_hidden_from_another(house: Keyholders,
     ],
     ids=str,
 )
-async def test_invalid_webhook_is_rejected_with_remedy(house: Keyholders, body: bytes, code: str) -> None:
-    headers = bearer(await house.token())
-    problem = (await house.doors.http.post("/v1/webhooks", content=body, headers=headers)).json()
+async def test_invalid_webhook_is_rejected_with_remedy(keyed_gateway: KeyedGateway, body: bytes, code: str) -> None:
+    headers = bearer(await keyed_gateway.token())
+    problem = (await keyed_gateway.gateway.http.post("/v1/webhooks", content=body, headers=headers)).json()
     assert problem["code"] == code
     assert bool(problem["remedy"])
 
 
 async def test_disabled_fetching_allows_configured_webhook_hosts_only(tmp_path: Path, web: Web) -> None:
     settings = {"fetch_allow": ",".join(allowed(web)), "fetch_urls": False}
-    async with opened_doors(tmp_path, settings=settings) as doors:
-        assert (await doors.http.post("/v1/webhooks", json={"url": web.url + PATH})).status_code == 201
-        refused = await doors.http.post("/v1/webhooks", json={"url": "https://example.org/"})
+    async with start_gateway(tmp_path, settings=settings) as gateway:
+        assert (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).status_code == 201
+        refused = await gateway.http.post("/v1/webhooks", json={"url": "https://example.org/"})
     assert refused.status_code == 403
     assert refused.json()["code"] == "POLICY"
 
 
-async def test_local_key_is_reported_to_deployment_hosts_only(house: Keyholders, web: Web) -> None:
-    token = await house.token("one", policy=DATA_POLICY_LOCAL)
-    inside = await made(house, token, web.url + PATH)
-    outside = await made(house, token, "https://example.org/hooks")
-    await house.doors.ask(headers=bearer(token))
+async def test_local_key_is_reported_to_deployment_hosts_only(keyed_gateway: KeyedGateway, web: Web) -> None:
+    token = await keyed_gateway.token("one", policy=DATA_POLICY_LOCAL)
+    inside = await made(keyed_gateway, token, web.url + PATH)
+    outside = await made(keyed_gateway, token, "https://example.org/hooks")
+    await keyed_gateway.gateway.ask(headers=bearer(token))
     async with asyncio.timeout(20):
         told(await web.arrived.get(), inside["secret"])
         states = {"waiting"}
         while states == {"waiting"}:
-            shown = (await house.doors.http.get(f"/v1/webhooks/{outside['id']}", headers=bearer(token))).json()
+            shown = (
+                await keyed_gateway.gateway.http.get(f"/v1/webhooks/{outside['id']}", headers=bearer(token))
+            ).json()
             states = {each["state"] for each in shown["deliveries"]}
     assert states == {"withheld"}
     assert "example.org is an external host" in shown["deliveries"][0]["outcome"]

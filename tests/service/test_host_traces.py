@@ -9,7 +9,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from tests.fakes.tracing import Kept
+from tests.fakes.tracing import RecordedTraces
 from tests.support.expert_host import Batches, Start, hosts, reached
 
 INFER = "hugginggpt.v1.ExpertService/Infer"
@@ -17,7 +17,7 @@ SECRET = "must not appear in a trace"
 
 
 @pytest.fixture
-async def start(traces: Kept, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(traces: RecordedTraces, tmp_path: Path) -> AsyncIterator[Start]:
     async with asyncio.timeout(20), hosts(tmp_path) as start:
         yield start
 
@@ -26,11 +26,11 @@ def ids(*spans: ReadableSpan) -> set[int]:
     return {span.context.span_id for span in spans if span.context}
 
 
-def batches(traces: Kept) -> list[ReadableSpan]:
+def batches(traces: RecordedTraces) -> list[ReadableSpan]:
     return [span for span in traces.get_finished_spans() if span.name.startswith("run_batch")]
 
 
-async def test_batch_has_one_span_linked_to_its_calls(start: Start, traces: Kept) -> None:
+async def test_batch_has_one_span_linked_to_its_calls(start: Start, traces: RecordedTraces) -> None:
     model = Batches()
     host = await start(model)
     with trace.get_tracer("test").start_as_current_span("above"):
@@ -57,7 +57,7 @@ async def test_batch_has_one_span_linked_to_its_calls(start: Start, traces: Kept
     assert not any(SECRET in span.to_json() for span in traces.get_finished_spans())
 
 
-async def test_load_span_belongs_to_the_call_that_waits_for_it(start: Start, traces: Kept) -> None:
+async def test_load_span_belongs_to_the_call_that_waits_for_it(start: Start, traces: RecordedTraces) -> None:
     host = await start(preload=())
     await host.infer()
     (load,) = (span for span in traces.get_finished_spans() if span.name.startswith("load_model"))
@@ -66,7 +66,7 @@ async def test_load_span_belongs_to_the_call_that_waits_for_it(start: Start, tra
     assert load.parent.span_id in ids(*await traces.ended(INFER, 2))
 
 
-async def test_failed_batch_span_has_the_error_type_without_its_message(start: Start, traces: Kept) -> None:
+async def test_failed_batch_span_has_the_error_type_without_its_message(start: Start, traces: RecordedTraces) -> None:
     model = Batches()
     model.release.set()
     host = await start(model)

@@ -30,7 +30,7 @@ from tests.support.hostile_files import gif_bomb, lying_wav, many_tracks_mp4, pa
 from tests.support.process_tree import descendants, is_running, memory_bytes
 from tests.support.processes import processes
 from tests.support.samples import sample
-from tests.support.served_expert import ServedExpert, serving
+from tests.support.served_expert import ServedExpert, serve_expert
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -86,7 +86,7 @@ def _limits() -> Iterator[None]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lite(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
     pytest.importorskip("rapidocr", reason="there is no wheel of its engine for this machine")
-    async with serving("experts.lite", tmp_path_factory.mktemp("store")) as expert:
+    async with serve_expert("experts.lite", tmp_path_factory.mktemp("store")) as expert:
         await expert.call("object-detection", model="opencv/haar-frontalface", image=FACE)
         yield expert
 

@@ -10,7 +10,7 @@ import structlog
 from services.llm.client import LLM, Message, Schema, Unusable, Usage, Why
 from tests.fakes import Says, ScriptedLLM, Stalls
 from tests.fakes.llm.client import asking, settings
-from tests.fakes.tracing import Kept
+from tests.fakes.tracing import RecordedTraces
 
 PROMPT = [Message("system", "You plan."), Message("user", "Describe photo-of-my-cat.png")]
 SCHEMA = Schema("plan", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})
@@ -184,7 +184,7 @@ async def test_models_are_listed() -> None:
 
 
 async def test_traces_and_logs_tell_what_a_call_took_and_nothing_of_what_was_said(
-    traces: Kept, logged: list[Any]
+    traces: RecordedTraces, logged: list[Any]
 ) -> None:
     async with asking([Says("it shows a tabby")], prices={"m": {"input": 1, "output": 1}}, api_key="s3cret") as (
         llm,
@@ -203,7 +203,7 @@ async def test_traces_and_logs_tell_what_a_call_took_and_nothing_of_what_was_sai
     assert [line["event"] for line in logged] == ["an LLM was asked"]
 
 
-async def test_a_call_that_fails_is_traced_with_its_reason(traces: Kept) -> None:
+async def test_a_call_that_fails_is_traced_with_its_reason(traces: RecordedTraces) -> None:
     async with asking([]) as (llm, _):
         with pytest.raises(Unusable):
             await llm.complete(PROMPT)

@@ -14,8 +14,8 @@ from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskPlanned
-from tests.support.api_keys import opened_keyholders
-from tests.support.gateway import Doors, opened_doors
+from tests.support.api_keys import start_keyed_gateway
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.mcp_clients import MODES, words
 
 pytestmark = pytest.mark.slow
@@ -24,9 +24,9 @@ both_forms = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path / "house") as doors:
-        yield doors
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path / "house") as gateway:
+        yield gateway
 
 
 @pytest.fixture
@@ -61,24 +61,24 @@ async def bridged(
 
 
 @both_forms
-async def test_a_file_of_a_root_is_sent_by_its_path(doors: Doors, project: Path, mode: str) -> None:
+async def test_a_file_of_a_root_is_sent_by_its_path(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
     note = project / "note.txt"
-    async with bridged(doors.http_port, mode=mode, roots=[project]) as agent:
+    async with bridged(gateway.http_port, mode=mode, roots=[project]) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
         assert "save_to" in tools["ask"].input_schema["properties"]
         assert "save_to" not in tools["plan"].input_schema["properties"]
         for named in (str(note), note.as_uri(), "note.txt"):
             result = await agent.call_tool("ask", {"request": "read it", "files": [named]})
             assert words(result) == "Done."
-    for run in doors.orchestrator.runs.values():
+    for run in gateway.orchestrator.runs.values():
         (given,) = run.spec.inputs
         assert given.value.artifact.name == "note.txt"
-        assert await doors.store.get("default", given.value.artifact.sha256) == b"a note"
+        assert await gateway.store.get("default", given.value.artifact.sha256) == b"a note"
 
 
 @both_forms
-async def test_nothing_outside_the_roots_is_read(doors: Doors, project: Path, mode: str) -> None:
-    async with bridged(doors.http_port, mode=mode, roots=[project]) as agent:
+async def test_nothing_outside_the_roots_is_read(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
+    async with bridged(gateway.http_port, mode=mode, roots=[project]) as agent:
         outside = ("/etc/passwd", "../secret.txt", "link.txt", "way/secret.txt", "file:///etc/passwd", f"{project}/..")
         for named in outside:
             result = await agent.call_tool("ask", {"request": "read it", "files": [named]})
@@ -88,37 +88,37 @@ async def test_nothing_outside_the_roots_is_read(doors: Doors, project: Path, mo
         assert "none.txt is not a file here (FILE)" in words(missing)
         elsewhere = await agent.call_tool("ask", {"request": "x", "save_to": "/tmp"})
         assert "(ROOTS)" in words(elsewhere)
-    assert not doors.orchestrator.runs
+    assert not gateway.orchestrator.runs
 
 
-async def test_without_roots_no_file_is_read_but_those_of_the_options(doors: Doors, project: Path) -> None:
-    async with bridged(doors.http_port) as agent:
+async def test_without_roots_no_file_is_read_but_those_of_the_options(gateway: GatewayUnderTest, project: Path) -> None:
+    async with bridged(gateway.http_port) as agent:
         result = await agent.call_tool("ask", {"request": "read it", "files": [str(project / "note.txt")]})
         assert "start hugginggpt mcp with --root FOLDER" in words(result)
         assert words(await agent.call_tool("ask", {"request": "x"})) == "Done."
-    async with bridged(doors.http_port, options=["--root", str(project)]) as agent:
+    async with bridged(gateway.http_port, options=["--root", str(project)]) as agent:
         assert not (await agent.call_tool("ask", {"request": "x", "files": ["note.txt"]})).is_error
 
 
-async def test_progress_reaches_the_client(doors: Doors) -> None:
+async def test_progress_reaches_the_client(gateway: GatewayUnderTest) -> None:
     told = list[str]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         told.append(message or "")
 
-    doors.orchestrator.script = [_planned(), *doors.orchestrator.script]
-    async with bridged(doors.http_port) as agent:
+    gateway.orchestrator.script = [_planned(), *gateway.orchestrator.script]
+    async with bridged(gateway.http_port) as agent:
         await agent.call_tool("ask", {"request": "x"}, progress_callback=hear)
     assert "1. captioning" in told
 
 
 async def test_a_key_that_is_not_known_is_told_on_standard_error(tmp_path: Path) -> None:
-    async with opened_keyholders(tmp_path) as house:
+    async with start_keyed_gateway(tmp_path) as house:
         token = await house.token()
-        async with bridged(house.doors.http_port, key=token) as agent:
+        async with bridged(house.gateway.http_port, key=token) as agent:
             assert words(await agent.call_tool("ask", {"request": "x"})) == "Done."
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{house.doors.http_port}"),
+            *(sys.executable, "-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{house.gateway.http_port}"),
             env={**os.environ, "HUGGINGGPT_API_KEY": "nobodys"},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -13,41 +13,41 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.task_pb2 import CatalogTask
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedSelector
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.mcp_clients import opened_client, words
-from tests.support.orchestrator import END, Cast, echo, ref, task
+from tests.support.orchestrator import END, ScriptedPeers, echo, ref, task
 
 LARGE = b"RIFF" + (2_000_000).to_bytes(4, "little") + b"WAVE" + bytes(2_000_000)
 
 
 @pytest.fixture
-async def doors(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Doors]:
+async def gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     known = [CatalogTask(spec=spec) for spec in standard_tasks().values()]
-    async with orchestrator(settings) as running:
+    async with serve_orchestrator(settings) as running:
         given = {
             "orchestrator": f"127.0.0.1:{running.port}",
             "ARTIFACTS_URL": settings.artifacts_url,
             "mcp_tasks": "summarization, juggling",
         }
-        async with opened_doors(tmp_path, selector=ScriptedSelector(known), settings=given) as doors:
-            yield doors
+        async with start_gateway(tmp_path, selector=ScriptedSelector(known), settings=given) as gateway:
+            yield gateway
 
 
-def speaking(cast: Cast, store: ArtifactStore) -> None:
+def speaking(peers: ScriptedPeers, store: ArtifactStore) -> None:
     """Makes the expert's output a large file."""
 
     async def speak(_request: expert_pb2.InferRequest) -> dict[str, Value]:
         return {"audio": Value(artifact=await store.put("default", LARGE, media_type="audio/wav", name="speech.wav"))}
 
-    cast.infer["model"] = speak
+    peers.infer["model"] = speak
 
 
-async def test_a_plan_goes_out_and_comes_back(doors: Doors, cast: Cast) -> None:
-    cast.plan(task(1), task(2, text=ref(1)), END)
-    async with opened_client(doors.http_port) as agent:
+async def test_a_plan_goes_out_and_comes_back(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+    peers.plan(task(1), task(2, text=ref(1)), END)
+    async with opened_client(gateway.http_port) as agent:
         planned = await agent.call_tool("plan", {"request": "shorten it twice"})
         plan = planned.structured_content["plan"]
         assert [item["task"] for item in plan] == ["summarization", "summarization"]
@@ -66,15 +66,15 @@ async def test_a_plan_goes_out_and_comes_back(doors: Doors, cast: Cast) -> None:
         assert words(answered) == "so it is"
 
 
-async def test_all_that_is_wrong_with_a_plan_is_told_at_once(doors: Doors) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_all_that_is_wrong_with_a_plan_is_told_at_once(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": ""}]})
     assert result.is_error
     assert "task 1 has no name; task 2 needs task 9" in words(result)
 
 
-async def test_a_single_task_runs_by_its_name(doors: Doors) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_a_single_task_runs_by_its_name(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": "long"}})
         assert result.structured_content["tasks"][0]["outputs"] == {"text": "long!"}
         wrong = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"words": "long"}})
@@ -87,8 +87,8 @@ async def test_a_single_task_runs_by_its_name(doors: Doors) -> None:
         )
 
 
-async def test_tasks_are_told_in_a_line_each_and_one_whole(doors: Doors) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_tasks_are_told_in_a_line_each_and_one_whole(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
         everything = await agent.call_tool("tasks", {})
         assert len(everything.structured_content["tasks"]) == len(standard_tasks())
         assert len(words(everything)) < 6_000
@@ -99,8 +99,8 @@ async def test_tasks_are_told_in_a_line_each_and_one_whole(doors: Doors) -> None
     assert whole["takes"]["properties"]["parameters"]["properties"]["max_length"]["maximum"] == 8192
 
 
-async def test_tasks_that_the_operator_chose_are_tools(doors: Doors) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_tasks_that_the_operator_chose_are_tools(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
         assert "juggling" not in tools
         assert tools["summarization"].input_schema["required"] == ["text"]
@@ -109,45 +109,45 @@ async def test_tasks_that_the_operator_chose_are_tools(doors: Doors) -> None:
         assert (await agent.call_tool("summarization", {"text": 1})).is_error
 
 
-async def test_what_is_large_comes_as_a_link(doors: Doors, cast: Cast) -> None:
-    speaking(cast, doors.store)
-    async with opened_client(doors.http_port) as agent:
+async def test_what_is_large_comes_as_a_link(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+    speaking(peers, gateway.store)
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "text-to-speech", "arguments": {"text": "hi"}})
         (link,) = [block for block in result.content if isinstance(block, ResourceLink)]
         (made,) = result.structured_content["files"]
         assert (link.uri, link.mime_type, link.size) == (made["uri"], "audio/wav", len(LARGE))
         assert len(result.model_dump_json()) < 3_000
-        assert (await doors.http.get(made["url"])).content == LARGE
+        assert (await gateway.http.get(made["url"])).content == LARGE
         (read,) = (await agent.read_resource(link.uri)).contents
         assert (read.mime_type, read.text) == ("text/uri-list", made["url"])  # type: ignore[union-attr]  # it is text
 
 
-async def test_a_result_is_named_in_the_next_call(doors: Doors, cast: Cast) -> None:
-    speaking(cast, doors.store)
-    async with opened_client(doors.http_port) as agent:
+async def test_a_result_is_named_in_the_next_call(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+    speaking(peers, gateway.store)
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "text-to-speech", "arguments": {"text": "hi"}})
         (made,) = result.structured_content["files"]
-        cast.infer["model"] = echo
-        cast.plan(task(1), END)
+        peers.infer["model"] = echo
+        peers.plan(task(1), END)
         for named in (made["uri"], made["url"]):
             assert not (await agent.call_tool("ask", {"request": "again", "files": [named]})).is_error
 
 
-async def test_a_long_output_is_read_where_it_lies(doors: Doors) -> None:
+async def test_a_long_output_is_read_where_it_lies(gateway: GatewayUnderTest) -> None:
     long = "word " * 2_000
-    async with opened_client(doors.http_port) as agent:
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": long}})
         told = result.structured_content["tasks"][0]["outputs"]["text"]
         assert told["size_bytes"] == len(long) + 1
         assert await _text(agent, told["uri"]) == f"{long}!"
 
 
-async def test_what_failed_and_what_helps_is_told(doors: Doors, cast: Cast) -> None:
+async def test_what_failed_and_what_helps_is_told(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
     async def refuse(_request: expert_pb2.InferRequest) -> dict[str, Value]:
         raise InvalidRequest("the text is Greek", remedy="send English")
 
-    cast.infer["model"] = refuse
-    async with opened_client(doors.http_port) as agent:
+    peers.infer["model"] = refuse
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": "long"}})
     assert result.is_error
     assert "Task 1 (summarization) failed: the text is Greek. What helps: send English" in words(result)

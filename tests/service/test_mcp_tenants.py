@@ -13,61 +13,61 @@ from gateway.mcp import upload_tokens
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
 from services.common.artifacts.naming import NAME_CHARACTERS
 from tests.fakes.services import ANSWERED
-from tests.support.api_keys import Keyholders, bearer, opened_keyholders
-from tests.support.gateway import Doors, opened_doors
+from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.mcp_clients import MODES, opened_client, words
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
-    async with opened_keyholders(tmp_path) as house:
-        yield house
+async def keyed_gateway(tmp_path: Path) -> AsyncIterator[KeyedGateway]:
+    async with start_keyed_gateway(tmp_path) as keyed_gateway:
+        yield keyed_gateway
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path) as doors:
-        yield doors
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path) as gateway:
+        yield gateway
 
 
-async def test_without_a_key_nobody_comes_in(house: Keyholders) -> None:
+async def test_without_a_key_nobody_comes_in(keyed_gateway: KeyedGateway) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
-    refused = await house.doors.http.post("/mcp", json=message, headers=accept)
+    refused = await keyed_gateway.gateway.http.post("/mcp", json=message, headers=accept)
     assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
     assert "www-authenticate" in refused.headers
 
 
-async def test_a_page_elsewhere_is_refused(doors: Doors) -> None:
+async def test_a_page_elsewhere_is_refused(gateway: GatewayUnderTest) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     for headers in ({"origin": "https://evil.example"}, {"host": "evil.example"}):
-        refused = await doors.http.post("/mcp", json=message, headers=headers)
+        refused = await gateway.http.post("/mcp", json=message, headers=headers)
         assert refused.status_code in (403, 421)
 
 
-async def test_there_is_no_stream_to_wait_on(doors: Doors) -> None:
+async def test_there_is_no_stream_to_wait_on(gateway: GatewayUnderTest) -> None:
     for method in ("GET", "DELETE"):
-        refused = await doors.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
+        refused = await gateway.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
         assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
 @both_forms
-async def test_what_is_one_tenants_is_not_there_for_another(house: Keyholders, mode: str) -> None:
-    doors = house.doors
-    doors.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="a's own. " * 2_000)), ANSWERED[-1]]
-    a, b = [bearer(await house.token(name)) for name in "ab"]
-    kept = await doors.http.post("/v1/files", files={"file": ("a.txt", b"of a")}, headers=a)
+async def test_what_is_one_tenants_is_not_there_for_another(keyed_gateway: KeyedGateway, mode: str) -> None:
+    gateway = keyed_gateway.gateway
+    gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="a's own. " * 2_000)), ANSWERED[-1]]
+    a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
+    kept = await gateway.http.post("/v1/files", files={"file": ("a.txt", b"of a")}, headers=a)
     file_id, digest = kept.json()["id"], kept.json()["artifact"]["sha256"]
     of_a = f"hugginggpt://artifacts/{digest}"
-    async with opened_client(doors.http_port, headers=a, mode=mode) as agent:
+    async with opened_client(gateway.http_port, headers=a, mode=mode) as agent:
         result = await agent.call_tool("ask", {"request": "x", "files": [file_id, of_a]})
         run_id, answer = result.structured_content["run_id"], result.structured_content["answer_uri"]
         assert [resource.uri for resource in (await agent.list_resources()).resources] == [of_a]
         await agent.read_resource(answer)
         await agent.read_resource(of_a)
-    async with opened_client(doors.http_port, headers=b, mode=mode) as agent:
+    async with opened_client(gateway.http_port, headers=b, mode=mode) as agent:
         absent = [
             ("get_run", {"run_id": run_id}),
             ("cancel_run", {"run_id": run_id}),
@@ -82,14 +82,14 @@ async def test_what_is_one_tenants_is_not_there_for_another(house: Keyholders, m
             with pytest.raises(MCPError, match="there is no"):
                 await agent.read_resource(uri)
         assert (await agent.list_resources()).resources == []
-    assert set(doors.orchestrator.runs) == {run_id}
-    assert not doors.orchestrator.cancelled
+    assert set(gateway.orchestrator.runs) == {run_id}
+    assert not gateway.orchestrator.cancelled
 
 
-async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(house: Keyholders) -> None:
-    doors = house.doors
-    a, b = [bearer(await house.token(name)) for name in "ab"]
-    async with opened_client(doors.http_port, headers=a) as agent:
+async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(keyed_gateway: KeyedGateway) -> None:
+    gateway = keyed_gateway.gateway
+    a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
+    async with opened_client(gateway.http_port, headers=a) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
         async with httpx.AsyncClient(trust_env=False) as anybody:
             sent = await anybody.put(leave["url"], content=b"a note")
@@ -101,46 +101,48 @@ async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(house: Keyhol
             assert (await anybody.post(form, files={"file": ("x.txt", b"in a form")})).json()["bytes"] == 9
         file_id = sent.json()["id"]
         assert not (await agent.call_tool("ask", {"request": "x", "files": [file_id]})).is_error
-    assert (await doors.http.get(f"/v1/files/{file_id}", headers=a)).json()["expires_at"]
-    assert (await doors.http.get(f"/v1/files/{file_id}", headers=b)).status_code == 404
+    assert (await gateway.http.get(f"/v1/files/{file_id}", headers=a)).json()["expires_at"]
+    assert (await gateway.http.get(f"/v1/files/{file_id}", headers=b)).status_code == 404
 
 
-async def test_leave_keeps_a_name_as_files_have_them_however_long_it_is(doors: Doors, tmp_path: Path) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_leave_keeps_a_name_as_files_have_them_however_long_it_is(
+    gateway: GatewayUnderTest, tmp_path: Path
+) -> None:
+    async with opened_client(gateway.http_port) as agent:
         leave = (await agent.call_tool("upload", {"name": f"/a/{'x' * 100_000}.txt"})).structured_content
     with closing(sqlite3.connect(tmp_path / "gateway.sqlite")) as database:
         ((name,),) = database.execute("SELECT name FROM uploads")
     assert len(name) == NAME_CHARACTERS
-    assert (await doors.http.put(leave["url"], content=b"a note")).status_code == 200
+    assert (await gateway.http.put(leave["url"], content=b"a note")).status_code == 200
 
 
-async def test_leave_ends_with_its_time(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leave_ends_with_its_time(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload_tokens, "GRANT_SECONDS", -1.0)
-    async with opened_client(doors.http_port) as agent:
+    async with opened_client(gateway.http_port) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
-    late = await doors.http.put(leave["url"], content=b"a note")
+    late = await gateway.http.put(leave["url"], content=b"a note")
     assert (late.status_code, late.json()["code"]) == (404, "UPLOAD")
 
 
-async def test_what_is_uploaded_counts_against_the_key(house: Keyholders) -> None:
-    token = await house.token(limits={"bytes_per_day": 4_000})
-    async with opened_client(house.doors.http_port, headers=bearer(token), mode="2026-07-28") as agent:
+async def test_what_is_uploaded_counts_against_the_key(keyed_gateway: KeyedGateway) -> None:
+    token = await keyed_gateway.token(limits={"bytes_per_day": 4_000})
+    async with opened_client(keyed_gateway.gateway.http_port, headers=bearer(token), mode="2026-07-28") as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
-    refused = await house.doors.http.put(leave["url"], content=b"x" * 5_000)
+    refused = await keyed_gateway.gateway.http.put(leave["url"], content=b"x" * 5_000)
     assert refused.status_code == 429, refused.text
 
 
 @both_forms
-async def test_no_content_is_logged(doors: Doors, mode: str, capfd: pytest.CaptureFixture[str]) -> None:
-    async with opened_client(doors.http_port, mode=mode) as agent:
+async def test_no_content_is_logged(gateway: GatewayUnderTest, mode: str, capfd: pytest.CaptureFixture[str]) -> None:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         for arguments in ({"request": "a-secret-thing"}, {"request": 5, "a-secret-thing": 1}):
             await agent.call_tool("ask", arguments)
         with pytest.raises(MCPError):
             await agent.read_resource("a-secret-thing://x")
         leave = (await agent.call_tool("upload", {"name": "a-secret-thing.txt"})).structured_content
-    await doors.http.put(leave["url"], content=b"a-secret-thing")
+    await gateway.http.put(leave["url"], content=b"a-secret-thing")
     for body in (b"a-secret-thing", b'{"jsonrpc": "2.0", "method": "a-secret-thing", "params": "a-secret-thing"}'):
-        await doors.http.post("/mcp", content=body, headers={"accept": "application/json, text/event-stream"})
+        await gateway.http.post("/mcp", content=body, headers={"accept": "application/json, text/event-stream"})
     told = capfd.readouterr()
     assert "route=/mcp " in told.out
     assert "a-secret-thing" not in told.out + told.err

@@ -16,50 +16,50 @@ from protos.hugginggpt.v1.task_pb2 import Task
 from services.common.errors import InvalidRequest
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.services import ANSWERED
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.mcp_clients import MODES, opened_client, words
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture
-async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with opened_doors(tmp_path) as doors:
-        yield doors
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with start_gateway(tmp_path) as gateway:
+        yield gateway
 
 
 @both_forms
-async def test_the_tools_are_few_and_say_when_to_use_them(doors: Doors, mode: str) -> None:
-    async with opened_client(doors.http_port, mode=mode) as agent:
+async def test_the_tools_are_few_and_say_when_to_use_them(gateway: GatewayUnderTest, mode: str) -> None:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
         assert "ask" in (agent.instructions or "") or mode != "legacy"
     assert list(tools) == ["ask", "plan", "run_plan", "get_run", "cancel_run", "upload", "tasks", "run_task"]
     assert all(tool.description and len(tool.description) < 220 and tool.output_schema for tool in tools.values())
 
 
-async def test_a_client_that_knows_neither_form_beforehand_finds_the_newer(doors: Doors) -> None:
-    async with opened_client(doors.http_port, mode="auto") as agent:
+async def test_a_client_that_knows_neither_form_beforehand_finds_the_newer(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port, mode="auto") as agent:
         assert agent.protocol_version == "2026-07-28"
-    async with opened_client(doors.http_port, mode="legacy") as agent:
+    async with opened_client(gateway.http_port, mode="legacy") as agent:
         assert agent.protocol_version == "2025-11-25"
 
 
 @both_forms
-async def test_ask_answers(doors: Doors, mode: str) -> None:
-    async with opened_client(doors.http_port, mode=mode) as agent:
+async def test_ask_answers(gateway: GatewayUnderTest, mode: str) -> None:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         result = await agent.call_tool("ask", {"request": "do it", "policy": "local"})
     assert not result.is_error
     assert words(result) == "Done."
     assert (result.structured_content["state"], result.structured_content["ended"]) == ("completed", True)
-    assert doors.orchestrator.callers[-1].policy == DATA_POLICY_LOCAL
+    assert gateway.orchestrator.callers[-1].policy == DATA_POLICY_LOCAL
 
 
 @both_forms
 async def test_what_happens_is_told_and_then_that_it_goes_on(
-    doors: Doors, mode: str, monkeypatch: pytest.MonkeyPatch
+    gateway: GatewayUnderTest, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_progress, "BEAT_SECONDS", 0.05)
-    doors.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
+    gateway.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
     told, beaten = list[tuple[float, str]](), asyncio.Event()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -67,10 +67,10 @@ async def test_what_happens_is_told_and_then_that_it_goes_on(
         if len(told) >= 4:
             beaten.set()
 
-    async with opened_client(doors.http_port, mode=mode) as agent:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=hear))
         await asyncio.wait_for(beaten.wait(), 10)
-        (await doors.orchestrator.arrivals.get()).tell(*ANSWERED)
+        (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
         assert words(await asyncio.wait_for(call, 10)) == "Done."
     assert "1. captioning" in [message for _, message in told]
     numbers = [number for number, _ in told]
@@ -78,9 +78,9 @@ async def test_what_happens_is_told_and_then_that_it_goes_on(
 
 
 @both_forms
-async def test_when_the_time_is_over_a_run_id_comes_and_get_run_goes_on(doors: Doors, mode: str) -> None:
-    doors.orchestrator.script = []
-    async with opened_client(doors.http_port, mode=mode) as agent:
+async def test_when_the_time_is_over_a_run_id_comes_and_get_run_goes_on(gateway: GatewayUnderTest, mode: str) -> None:
+    gateway.orchestrator.script = []
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         first = await agent.call_tool("ask", {"request": "x", "wait_seconds": 0})
         run_id = first.structured_content["run_id"]
         assert not first.is_error
@@ -88,9 +88,9 @@ async def test_when_the_time_is_over_a_run_id_comes_and_get_run_goes_on(doors: D
         assert run_id in words(first)
         assert "get_run" in words(first)
         waiting = asyncio.create_task(agent.call_tool("get_run", {"run_id": run_id, "wait_seconds": 30}))
-        (await doors.orchestrator.arrivals.get()).tell(*ANSWERED)
+        (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
         assert words(await asyncio.wait_for(waiting, 10)) == "Done."
-    assert not doors.orchestrator.cancelled
+    assert not gateway.orchestrator.cancelled
 
 
 class Stoppable(ScriptedOrchestrator):
@@ -108,13 +108,13 @@ class Stoppable(ScriptedOrchestrator):
 async def test_a_run_whose_call_is_cancelled_goes_on_unless_asked_otherwise(tmp_path: Path) -> None:
     orchestrator = Stoppable()
     async with (
-        opened_doors(tmp_path, orchestrator) as doors,
-        opened_client(doors.http_port, mode="2026-07-28") as agent,
+        start_gateway(tmp_path, orchestrator) as gateway,
+        opened_client(gateway.http_port, mode="2026-07-28") as agent,
     ):
         for cancel in (False, True):
             call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": cancel}))
-            run = await asyncio.wait_for(doors.orchestrator.arrivals.get(), 10)
-            await _heard(doors, run.run_id)
+            run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
+            await _heard(gateway, run.run_id)
             call.cancel()
             await asyncio.wait([call])
             await asyncio.wait_for(run.left.wait(), 10)
@@ -122,20 +122,20 @@ async def test_a_run_whose_call_is_cancelled_goes_on_unless_asked_otherwise(tmp_
     assert orchestrator.cancelled == [run.run_id]
 
 
-async def _heard(doors: Doors, run_id: str) -> None:
+async def _heard(gateway: GatewayUnderTest, run_id: str) -> None:
     """Until the gateway knows the run: it is asked for through the same event loop."""
-    response = await doors.http.get(f"/v1/runs/{run_id}")
+    response = await gateway.http.get(f"/v1/runs/{run_id}")
     assert response.status_code == 200
 
 
 @both_forms
 async def test_a_client_that_leaves_takes_the_run_along_if_it_said_so(tmp_path: Path, mode: str) -> None:
     orchestrator = Stoppable()
-    async with opened_doors(tmp_path, orchestrator) as doors:
-        async with opened_client(doors.http_port, mode=mode) as agent:
+    async with start_gateway(tmp_path, orchestrator) as gateway:
+        async with opened_client(gateway.http_port, mode=mode) as agent:
             call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": True}))
             run = await asyncio.wait_for(orchestrator.arrivals.get(), 10)
-            await _heard(doors, run.run_id)
+            await _heard(gateway, run.run_id)
         await asyncio.wait([call])
         assert call.exception()
         await asyncio.wait_for(orchestrator.stopped.wait(), 10)
@@ -143,44 +143,44 @@ async def test_a_client_that_leaves_takes_the_run_along_if_it_said_so(tmp_path: 
 
 @both_forms
 async def test_a_gateway_that_stops_gives_whoever_waits_the_run(tmp_path: Path, mode: str) -> None:
-    opening = opened_doors(tmp_path, Stoppable())
-    doors = await opening.__aenter__()
-    async with opened_client(doors.http_port, mode=mode) as agent:
+    opening = start_gateway(tmp_path, Stoppable())
+    gateway = await opening.__aenter__()
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         await agent.list_tools()  # else it asks for them when it has the result, of a gateway that is gone
         call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}))
-        run = await asyncio.wait_for(doors.orchestrator.arrivals.get(), 10)
-        await _heard(doors, run.run_id)
+        run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
+        await _heard(gateway, run.run_id)
         await opening.__aexit__(None, None, None)
         assert run.run_id in words(await asyncio.wait_for(call, 10))
 
 
-async def test_cancel_run_stops_a_run(doors: Doors) -> None:
-    doors.orchestrator.script = []
-    async with opened_client(doors.http_port) as agent:
+async def test_cancel_run_stops_a_run(gateway: GatewayUnderTest) -> None:
+    gateway.orchestrator.script = []
+    async with opened_client(gateway.http_port) as agent:
         first = await agent.call_tool("ask", {"request": "x", "wait_seconds": 0})
         run_id = first.structured_content["run_id"]
         assert not (await agent.call_tool("cancel_run", {"run_id": run_id})).is_error
-    assert doors.orchestrator.cancelled == [run_id]
+    assert gateway.orchestrator.cancelled == [run_id]
 
 
-async def test_a_plan_is_asked_for_without_running_it(doors: Doors) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_a_plan_is_asked_for_without_running_it(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("plan", {"request": "x"})
     assert result.structured_content["plan"] == []
-    assert doors.orchestrator.runs["run_1"].spec.mode == RUN_MODE_PLAN
+    assert gateway.orchestrator.runs["run_1"].spec.mode == RUN_MODE_PLAN
 
 
-async def test_a_conversation_goes_on(doors: Doors) -> None:
-    async with opened_client(doors.http_port) as agent:
+async def test_a_conversation_goes_on(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
         await agent.call_tool("ask", {"request": "x"})
         await agent.call_tool("ask", {"request": "y", "previous_run_id": "run_1"})
-    assert doors.orchestrator.runs["run_2"].spec.parent_run_id == "run_1"
+    assert gateway.orchestrator.runs["run_2"].spec.parent_run_id == "run_1"
 
 
-async def test_a_run_that_fails_is_a_failed_call_with_its_remedy(doors: Doors) -> None:
+async def test_a_run_that_fails_is_a_failed_call_with_its_remedy(gateway: GatewayUnderTest) -> None:
     failure = Failure(reason="NOBODY", message="nobody can do it", remedy="add an expert")
-    doors.orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_FAILED, failure=failure))]
-    async with opened_client(doors.http_port) as agent:
+    gateway.orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_FAILED, failure=failure))]
+    async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("ask", {"request": "x"})
     assert result.is_error
 
@@ -188,8 +188,8 @@ async def test_a_run_that_fails_is_a_failed_call_with_its_remedy(doors: Doors) -
 async def test_what_is_refused_is_told_with_its_remedy(tmp_path: Path) -> None:
     refusal = InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN", remedy="see tasks")
     async with (
-        opened_doors(tmp_path, ScriptedOrchestrator(refusal=refusal)) as doors,
-        opened_client(doors.http_port) as agent,
+        start_gateway(tmp_path, ScriptedOrchestrator(refusal=refusal)) as gateway,
+        opened_client(gateway.http_port) as agent,
     ):
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": "x", "arguments": {}}]})
     assert result.is_error
@@ -197,7 +197,7 @@ async def test_what_is_refused_is_told_with_its_remedy(tmp_path: Path) -> None:
 
 
 @both_forms
-async def test_what_is_wrong_is_told_as_the_tools_error(doors: Doors, mode: str) -> None:
+async def test_what_is_wrong_is_told_as_the_tools_error(gateway: GatewayUnderTest, mode: str) -> None:
     wrong: list[tuple[str, dict[str, object], str]] = [
         ("ask", {}, "'request' is a required property"),
         ("ask", {"request": "  "}, "the request is empty (EMPTY)"),
@@ -213,7 +213,7 @@ async def test_what_is_wrong_is_told_as_the_tools_error(doors: Doors, mode: str)
         ("run_task", {"task": "juggling", "arguments": {}}, "there is no kind of task 'juggling' now (TASK)"),
         ("juggle", {}, "there is no tool 'juggle' (TOOL)"),
     ]
-    async with opened_client(doors.http_port, mode=mode) as agent:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         for tool, arguments, said in wrong:
             result = await agent.call_tool(tool, arguments)
             assert result.is_error
@@ -222,10 +222,10 @@ async def test_what_is_wrong_is_told_as_the_tools_error(doors: Doors, mode: str)
 
 
 @both_forms
-async def test_a_long_answer_is_read_where_it_lies(doors: Doors, mode: str) -> None:
+async def test_a_long_answer_is_read_where_it_lies(gateway: GatewayUnderTest, mode: str) -> None:
     whole = "word " * 10_000
-    doors.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text=whole)), ANSWERED[-1]]
-    async with opened_client(doors.http_port, mode=mode) as agent:
+    gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text=whole)), ANSWERED[-1]]
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         result = await agent.call_tool("ask", {"request": "x"})
         assert len(words(result)) < 1_000
         read = await agent.read_resource(result.structured_content["answer_uri"])

@@ -12,8 +12,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from services.common import tracing
-from tests.fakes.tracing import Kept
-from tests.support.gateway import Doors, opened_doors
+from tests.fakes.tracing import RecordedTraces
+from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.mcp_clients import MODES, opened_client
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
@@ -24,13 +24,13 @@ both_forms = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture
-async def doors(traces: Kept, tmp_path: Path) -> AsyncIterator[Doors]:
-    async with asyncio.timeout(30), opened_doors(tmp_path) as opened:
+async def gateway(traces: RecordedTraces, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+    async with asyncio.timeout(30), start_gateway(tmp_path) as opened:
         traces.clear()
         yield opened
 
 
-def ours(traces: Kept) -> list[ReadableSpan]:
+def ours(traces: RecordedTraces) -> list[ReadableSpan]:
     """Spans but those of the client, which has its home in this process."""
     done = traces.get_finished_spans()
     return [span for span in done if (span.instrumentation_scope and span.instrumentation_scope.name) != CLIENT]
@@ -38,9 +38,9 @@ def ours(traces: Kept) -> list[ReadableSpan]:
 
 @both_forms
 async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
-    doors: Doors, traces: Kept, mode: str
+    gateway: GatewayUnderTest, traces: RecordedTraces, mode: str
 ) -> None:
-    async with opened_client(doors.http_port, mode=mode) as agent:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         with trace.use_span(trace.NonRecordingSpan(ABOVE)):
             assert not (await agent.call_tool("ask", {"request": SECRET, "policy": "local"})).is_error
     (tool,) = await traces.ended("tools/call ask", 1)
@@ -60,9 +60,11 @@ async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
     assert not any(SECRET in span.to_json() for span in ours(traces))
 
 
-async def test_a_request_that_names_no_trace_is_beneath_that_of_http(doors: Doors, traces: Kept) -> None:
+async def test_a_request_that_names_no_trace_is_beneath_that_of_http(
+    gateway: GatewayUnderTest, traces: RecordedTraces
+) -> None:
     asked = {"jsonrpc": "2.0", "id": SECRET, "method": "tools/call", "params": {"name": "tasks", "arguments": {}}}
-    await _post(doors, asked, headers={"traceparent": tracing.traceparent(ABOVE)})
+    await _post(gateway, asked, headers={"traceparent": tracing.traceparent(ABOVE)})
     (tool,) = await traces.ended("tools/call tasks", 1)
     (http,) = await traces.ended("POST /mcp", 1)
     assert http.context
@@ -72,8 +74,10 @@ async def test_a_request_that_names_no_trace_is_beneath_that_of_http(doors: Door
 
 
 @both_forms
-async def test_what_goes_wrong_is_told_without_words(doors: Doors, traces: Kept, mode: str) -> None:
-    async with opened_client(doors.http_port, mode=mode) as agent:
+async def test_what_goes_wrong_is_told_without_words(
+    gateway: GatewayUnderTest, traces: RecordedTraces, mode: str
+) -> None:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
         assert (await agent.call_tool(SECRET, {SECRET: SECRET})).is_error
         with pytest.raises(MCPError, match=SECRET):
             await agent.read_resource(f"hugginggpt://{SECRET}")
@@ -83,12 +87,12 @@ async def test_what_goes_wrong_is_told_without_words(doors: Doors, traces: Kept,
     assert not any(SECRET in span.to_json() for span in ours(traces))
 
 
-async def test_a_method_that_nobody_knows_names_no_span(doors: Doors, traces: Kept) -> None:
-    await _post(doors, {"jsonrpc": "2.0", "id": 1, "method": SECRET, "params": {"name": SECRET}})
+async def test_a_method_that_nobody_knows_names_no_span(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
+    await _post(gateway, {"jsonrpc": "2.0", "id": 1, "method": SECRET, "params": {"name": SECRET}})
     assert (await traces.ended("POST /mcp", 1))[0].context
     assert not any(SECRET in span.to_json() for span in ours(traces))
 
 
-async def _post(doors: Doors, asked: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+async def _post(gateway: GatewayUnderTest, asked: dict[str, Any], headers: dict[str, str] | None = None) -> None:
     told = {"accept": "application/json, text/event-stream", "content-type": "application/json", **(headers or {})}
-    await doors.http.post("/mcp", content=json.dumps(asked), headers=told)
+    await gateway.http.post("/mcp", content=json.dumps(asked), headers=told)

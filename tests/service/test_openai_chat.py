@@ -18,33 +18,33 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
 )
-from tests.support.openai_clients import WORK, Opened, opened, over, said
+from tests.support.openai_clients import EVENTS, OpenAIGateway, answer_chunk, run_ended, start_openai_gateway
 from tests.support.samples import DATA
 
 ASK: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news? Read it aloud."}]}
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Opened]:
-    async with opened(tmp_path, WORK) as house:
-        yield house
+async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
+    async with start_openai_gateway(tmp_path, EVENTS) as openai_gateway:
+        yield openai_gateway
 
 
 def data_url(name: str, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode((DATA / name).read_bytes()).decode()}"
 
 
-def words(house: Opened) -> str:
-    site = f"http://127.0.0.1:{house.doors.http_port}/v1/artifacts"
+def words(openai_gateway: OpenAIGateway) -> str:
+    site = f"http://127.0.0.1:{openai_gateway.gateway.http_port}/v1/artifacts"
     return f"It is good news.\n\n[speech.wav]({site}/{'b' * 64})\n\n![boxes \\[1\\].png]({site}/{'a' * 64})"
 
 
-async def test_a_completion_has_the_answer_what_was_made_and_what_it_took(house: Opened) -> None:
-    completion = await house.client.chat.completions.create(**ASK)
+async def test_a_completion_has_the_answer_what_was_made_and_what_it_took(openai_gateway: OpenAIGateway) -> None:
+    completion = await openai_gateway.client.chat.completions.create(**ASK)
     assert (completion.id, completion.object, completion.model) == ("chatcmpl-1", "chat.completion", "hugginggpt")
     (choice,) = completion.choices
     assert (choice.message.role, choice.finish_reason) == ("assistant", "stop")
-    assert choice.message.content == words(house)
+    assert choice.message.content == words(openai_gateway)
     assert completion.usage
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens, completion.usage.total_tokens) == (
         7,
@@ -54,21 +54,23 @@ async def test_a_completion_has_the_answer_what_was_made_and_what_it_took(house:
     extras: Any = completion.model_extra
     assert (extras["hugginggpt"]["run_id"], extras["hugginggpt"]["state"]) == ("run_1", "completed")
     assert [each["name"] for each in extras["hugginggpt"]["artifacts"]] == ["speech.wav", "boxes [1].png"]
-    assert house.last().spec.on_disconnect == ON_DISCONNECT_CANCEL
+    assert openai_gateway.last().spec.on_disconnect == ON_DISCONNECT_CANCEL
 
 
 async def test_behind_a_proxy_that_ends_tls_addresses_begin_with_https(tmp_path: Path) -> None:
-    async with opened(tmp_path, WORK, settings={"tls_in_front": True}) as house:
-        content = (await house.client.chat.completions.create(**ASK)).choices[0].message.content
-        assert content == words(house).replace("http://", "https://")
+    async with start_openai_gateway(tmp_path, EVENTS, settings={"tls_in_front": True}) as openai_gateway:
+        content = (await openai_gateway.client.chat.completions.create(**ASK)).choices[0].message.content
+        assert content == words(openai_gateway).replace("http://", "https://")
 
 
-async def test_chunks_make_up_the_same_with_the_work_as_reasoning(house: Opened) -> None:
-    stream = await house.client.chat.completions.create(**ASK, stream=True, stream_options={"include_usage": True})
+async def test_chunks_make_up_the_same_with_the_work_as_reasoning(openai_gateway: OpenAIGateway) -> None:
+    stream = await openai_gateway.client.chat.completions.create(
+        **ASK, stream=True, stream_options={"include_usage": True}
+    )
     chunks = [chunk async for chunk in stream]
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert deltas[0].role == "assistant"
-    assert "".join(delta.content or "" for delta in deltas) == words(house)
+    assert "".join(delta.content or "" for delta in deltas) == words(openai_gateway)
     thoughts = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
     assert thoughts.splitlines() == [
         "1. text-classification",
@@ -85,17 +87,17 @@ async def test_chunks_make_up_the_same_with_the_work_as_reasoning(house: Opened)
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_the_sync_client_reads_both(house: Opened) -> None:
+async def test_the_sync_client_reads_both(openai_gateway: OpenAIGateway) -> None:
     def ask() -> tuple[str | None, str]:
-        whole = house.sync.chat.completions.create(**ASK).choices[0].message.content
-        chunks = house.sync.chat.completions.create(**ASK, stream=True)
+        whole = openai_gateway.sync.chat.completions.create(**ASK).choices[0].message.content
+        chunks = openai_gateway.sync.chat.completions.create(**ASK, stream=True)
         return whole, "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
     whole, streamed = await asyncio.to_thread(ask)
-    assert whole == streamed == words(house)
+    assert whole == streamed == words(openai_gateway)
 
 
-async def test_pictures_sounds_and_files_become_inputs(house: Opened) -> None:
+async def test_pictures_sounds_and_files_become_inputs(openai_gateway: OpenAIGateway) -> None:
     parts = [
         {"type": "text", "text": "What is in these?"},
         {"type": "image_url", "image_url": {"url": data_url("sign.png", "image/png")}},
@@ -103,8 +105,9 @@ async def test_pictures_sounds_and_files_become_inputs(house: Opened) -> None:
         {"type": "file", "file": {"filename": "notes.txt", "file_data": base64.b64encode(b"some words").decode()}},
         {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv,a%2Cb%0A1%2C2"}},
     ]
-    await house.client.chat.completions.create(model="hugginggpt", messages=[{"role": "user", "content": parts}])  # type: ignore[misc, list-item]  # built at run time
-    spec = house.last().spec
+    messages: Any = [{"role": "user", "content": parts}]
+    await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
+    spec = openai_gateway.last().spec
     assert spec.request == "What is in these?"
     kinds = [(each.name, each.value.artifact.name, each.value.artifact.media_type) for each in spec.inputs]
     assert kinds == [
@@ -113,12 +116,12 @@ async def test_pictures_sounds_and_files_become_inputs(house: Opened) -> None:
         ("file3", "notes.txt", "text/plain"),
         ("file4", "a.csv", "text/csv"),
     ]
-    kept = await house.doors.store.get("default", spec.inputs[0].value.artifact.sha256)
+    kept = await openai_gateway.gateway.store.get("default", spec.inputs[0].value.artifact.sha256)
     assert kept == (DATA / "sign.png").read_bytes()
 
 
-async def test_earlier_messages_are_history_and_bring_what_they_showed(house: Opened) -> None:
-    made = await house.doors.store.put("default", b"sound", media_type="audio/wav", name="speech.wav")
+async def test_earlier_messages_are_history_and_bring_what_they_showed(openai_gateway: OpenAIGateway) -> None:
+    made = await openai_gateway.gateway.store.put("default", b"sound", media_type="audio/wav", name="speech.wav")
     messages: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": data_url("sign.png", "image/png")}}]},
@@ -128,8 +131,8 @@ async def test_earlier_messages_are_history_and_bring_what_they_showed(house: Op
         },
         {"role": "user", "content": "Say it in French"},
     ]
-    await house.client.chat.completions.create(model="hugginggpt", messages=messages)
-    history = house.last().spec.history
+    await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
+    history = openai_gateway.last().spec.history
     assert [(turn.role, turn.text[:9]) for turn in history] == [
         (ROLE_USER, "Be brief."),
         (ROLE_USER, ""),
@@ -161,35 +164,35 @@ async def test_earlier_messages_are_history_and_bring_what_they_showed(house: Op
     ],
 )
 async def test_what_cannot_be_done_is_said_in_openais_shape(
-    house: Opened, change: dict[str, Any], status: int, param: str
+    openai_gateway: OpenAIGateway, change: dict[str, Any], status: int, param: str
 ) -> None:
     kinds = {400: openai.BadRequestError, 404: openai.NotFoundError}
     with pytest.raises(kinds[status]) as raised:
-        await house.client.chat.completions.create(**ASK | change)
+        await openai_gateway.client.chat.completions.create(**ASK | change)
     error: Any = raised.value
     assert (error.status_code, error.param) == (status, param)
     assert error.body["message"]
     assert error.code == ("model_not_found" if status == 404 else error.code)
-    assert not house.orchestrator.runs
+    assert not openai_gateway.orchestrator.runs
 
 
 @pytest.mark.parametrize("url", ["data:image/png;base64,!!!", "data:nonsense", "data:image/png;base64,R0lGODlhAAA="])
-async def test_bad_data_is_refused(house: Opened, url: str) -> None:
+async def test_bad_data_is_refused(openai_gateway: OpenAIGateway, url: str) -> None:
     messages: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
     with pytest.raises(openai.BadRequestError):
-        await house.client.chat.completions.create(model="hugginggpt", messages=messages)
+        await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
 
 
-async def test_addresses_inside_the_house_are_not_fetched(house: Opened) -> None:
-    url = f"http://127.0.0.1:{house.doors.http_port}/healthz"
+async def test_addresses_inside_the_house_are_not_fetched(openai_gateway: OpenAIGateway) -> None:
+    url = f"http://127.0.0.1:{openai_gateway.gateway.http_port}/healthz"
     messages: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
     with pytest.raises((openai.BadRequestError, openai.PermissionDeniedError)):
-        await house.client.chat.completions.create(model="hugginggpt", messages=messages)
+        await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
 
 
-async def test_wishes_are_ignored(house: Opened) -> None:
+async def test_wishes_are_ignored(openai_gateway: OpenAIGateway) -> None:
     tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-    await house.client.chat.completions.create(
+    await openai_gateway.client.chat.completions.create(
         **ASK, temperature=0.1, seed=3, max_tokens=9, tools=tools, user="u", top_p=0.5, presence_penalty=1
     )
 
@@ -204,20 +207,20 @@ class Menu(BaseModel):
     price: float
 
 
-async def test_a_schema_is_filled_from_the_results(house: Opened) -> None:
-    parsed = await house.client.chat.completions.parse(**ASK, response_format=Mood)
+async def test_a_schema_is_filled_from_the_results(openai_gateway: OpenAIGateway) -> None:
+    parsed = await openai_gateway.client.chat.completions.parse(**ASK, response_format=Mood)
     assert parsed.choices[0].message.parsed == Mood(sentiment="positive", confidence=0.98)
 
 
-async def test_what_the_results_do_not_hold_is_refused(house: Opened) -> None:
-    parsed = await house.client.chat.completions.parse(**ASK, response_format=Menu)
+async def test_what_the_results_do_not_hold_is_refused(openai_gateway: OpenAIGateway) -> None:
+    parsed = await openai_gateway.client.chat.completions.parse(**ASK, response_format=Menu)
     message = parsed.choices[0].message
     assert (message.parsed, message.content) == (None, None)
     assert message.refusal == "The results do not hold dishes, price."
 
 
-async def test_any_json_is_all_there_is(house: Opened) -> None:
-    completion = await house.client.chat.completions.create(**ASK, response_format={"type": "json_object"})
+async def test_any_json_is_all_there_is(openai_gateway: OpenAIGateway) -> None:
+    completion = await openai_gateway.client.chat.completions.create(**ASK, response_format={"type": "json_object"})
     content = httpx.Response(200, content=completion.choices[0].message.content or "").json()
     assert content["answer"] == "It is good news."
     assert content["results"][0]["outputs"]["text"] == "POSITIVE (98 %)"
@@ -226,48 +229,58 @@ async def test_any_json_is_all_there_is(house: Opened) -> None:
 @pytest.mark.parametrize(
     ("script", "finish", "text"),
     [
-        ((said("Half."), over(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE"))), "length", "Half."),
         (
-            (over(state=RUN_STATE_FAILED, failure=Failure(reason="UNPLANNABLE", message="no way", remedy="ask else")),),
+            (answer_chunk("Half."), run_ended(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE"))),
+            "length",
+            "Half.",
+        ),
+        (
+            (
+                run_ended(
+                    state=RUN_STATE_FAILED, failure=Failure(reason="UNPLANNABLE", message="no way", remedy="ask else")
+                ),
+            ),
             "stop",
             "No way. Ask else",
         ),
     ],
 )
 async def test_what_went_wrong_is_said_in_the_answer(tmp_path: Path, script: Any, finish: str, text: str) -> None:
-    async with opened(tmp_path, script) as house:
-        (choice,) = (await house.client.chat.completions.create(**ASK)).choices
+    async with start_openai_gateway(tmp_path, script) as openai_gateway:
+        (choice,) = (await openai_gateway.client.chat.completions.create(**ASK)).choices
         assert (choice.finish_reason, choice.message.content) == (finish, text)
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_run_ends_when_its_client_leaves(tmp_path: Path, stream: bool) -> None:
-    async with opened(tmp_path, ()) as house:
-        asking: asyncio.Task[Any] = asyncio.create_task(house.client.chat.completions.create(**ASK, stream=stream))
+    async with start_openai_gateway(tmp_path, ()) as openai_gateway:
+        asking: asyncio.Task[Any] = asyncio.create_task(
+            openai_gateway.client.chat.completions.create(**ASK, stream=stream)
+        )
         async with asyncio.timeout(5):
-            run = await house.orchestrator.arrivals.get()
+            run = await openai_gateway.orchestrator.arrivals.get()
             if stream:
                 await (await asking).close()
             asking.cancel()
             await run.left.wait()
-            await house.orchestrator.told_to_stop.wait()
+            await openai_gateway.orchestrator.told_to_stop.wait()
 
 
-async def test_a_run_that_is_not_to_be_stored_is_forgotten(house: Opened) -> None:
-    await house.client.chat.completions.create(**ASK, store=False)
-    assert not house.orchestrator.runs
+async def test_a_run_that_is_not_to_be_stored_is_forgotten(openai_gateway: OpenAIGateway) -> None:
+    await openai_gateway.client.chat.completions.create(**ASK, store=False)
+    assert not openai_gateway.orchestrator.runs
 
 
 @pytest.mark.parametrize(
     ("model", "policy"), [("hugginggpt", DATA_POLICY_OPEN), ("hugginggpt-local", DATA_POLICY_LOCAL)]
 )
-async def test_the_local_controller_lets_nothing_out(house: Opened, model: str, policy: int) -> None:
-    await house.client.chat.completions.create(**ASK | {"model": model})
-    assert house.last().caller.policy == policy
+async def test_the_local_controller_lets_nothing_out(openai_gateway: OpenAIGateway, model: str, policy: int) -> None:
+    await openai_gateway.client.chat.completions.create(**ASK | {"model": model})
+    assert openai_gateway.last().caller.policy == policy
 
 
-async def test_models_are_listed_and_looked_up(house: Opened) -> None:
-    assert [model.id async for model in house.client.models.list()] == ["hugginggpt", "hugginggpt-local"]
-    assert (await house.client.models.retrieve("hugginggpt")).owned_by == "hugginggpt"
+async def test_models_are_listed_and_looked_up(openai_gateway: OpenAIGateway) -> None:
+    assert [model.id async for model in openai_gateway.client.models.list()] == ["hugginggpt", "hugginggpt-local"]
+    assert (await openai_gateway.client.models.retrieve("hugginggpt")).owned_by == "hugginggpt"
     with pytest.raises(openai.NotFoundError):
-        await house.client.models.retrieve("gpt-4o")
+        await openai_gateway.client.models.retrieve("gpt-4o")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.openai_clients import WORK, Opened, opened
+from tests.support.openai_clients import EVENTS, OpenAIGateway, start_openai_gateway
 
 pytestmark = pytest.mark.slow
 
@@ -89,33 +89,33 @@ ASKED = (
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Opened]:
-    async with opened(tmp_path, WORK) as house:
-        yield house
+async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
+    async with start_openai_gateway(tmp_path, EVENTS) as openai_gateway:
+        yield openai_gateway
 
 
-async def test_anything_is_answered_or_refused(house: Opened) -> None:
+async def test_anything_is_answered_or_refused(openai_gateway: OpenAIGateway) -> None:
     loop = asyncio.get_running_loop()
 
     @settings(max_examples=250, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(ASKED)
     def ask(asked: tuple[str, Any]) -> None:
         path, body = asked
-        reply = asyncio.run_coroutine_threadsafe(house.doors.http.post(path, json=body), loop).result(20)
+        reply = asyncio.run_coroutine_threadsafe(openai_gateway.gateway.http.post(path, json=body), loop).result(20)
         assert reply.status_code < 500, reply.text
         if reply.status_code >= 400:
             assert reply.json()["error"]["message"]
             assert reply.json()["remedy"]
 
     await asyncio.to_thread(ask)
-    assert house.orchestrator.arrivals.qsize() > 10
+    assert openai_gateway.orchestrator.arrivals.qsize() > 10
 
 
-async def test_numbers_beyond_numbers_are_refused(house: Opened) -> None:
+async def test_numbers_beyond_numbers_are_refused(openai_gateway: OpenAIGateway) -> None:
     schema = '{"type":"number","minimum":1e999}'
     form = f'{{"type":"json_schema","json_schema":{{"name":"a","schema":{schema}}}}}'
     body = f'{{"model":"hugginggpt","messages":[{{"role":"user","content":"x"}}],"response_format":{form}}}'
-    reply = await house.doors.http.post(
+    reply = await openai_gateway.gateway.http.post(
         "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
     )
     assert reply.status_code == 400
@@ -133,8 +133,8 @@ async def test_numbers_beyond_numbers_are_refused(house: Opened) -> None:
         "resp_%F0%9F%98%80",
     ],
 )
-async def test_any_id_is_looked_up(house: Opened, path: str) -> None:
+async def test_any_id_is_looked_up(openai_gateway: OpenAIGateway, path: str) -> None:
     for method, end in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
         base, _, query = path.partition("?")
-        reply = await house.doors.http.request(method, f"/v1/responses/{base}{end}?{query}")
+        reply = await openai_gateway.gateway.http.request(method, f"/v1/responses/{base}{end}?{query}")
         assert 400 <= reply.status_code < 500

@@ -18,27 +18,27 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
 )
-from tests.support.openai_clients import WORK, Opened, opened, over, said
+from tests.support.openai_clients import EVENTS, OpenAIGateway, answer_chunk, run_ended, start_openai_gateway
 from tests.support.samples import DATA
 
 ASK: Any = {"model": "hugginggpt", "input": "Is this good news? Read it aloud."}
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Opened]:
-    async with opened(tmp_path, WORK) as house:
-        yield house
+async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
+    async with start_openai_gateway(tmp_path, EVENTS) as openai_gateway:
+        yield openai_gateway
 
 
 @pytest.fixture
-async def waiting(tmp_path: Path) -> AsyncIterator[Opened]:
+async def idle_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
     """Runs that do nothing until the test tells them to."""
-    async with opened(tmp_path, ()) as house:
-        yield house
+    async with start_openai_gateway(tmp_path, ()) as openai_gateway:
+        yield openai_gateway
 
 
-async def test_a_response_has_the_work_and_the_answer(house: Opened) -> None:
-    response = await house.client.responses.create(**ASK, metadata={"a": "b"}, instructions="Be brief.")
+async def test_a_response_has_the_work_and_the_answer(openai_gateway: OpenAIGateway) -> None:
+    response = await openai_gateway.client.responses.create(**ASK, metadata={"a": "b"}, instructions="Be brief.")
     assert (response.id, response.status, response.model, response.background) == (
         "resp_1",
         "completed",
@@ -50,13 +50,13 @@ async def test_a_response_has_the_work_and_the_answer(house: Opened) -> None:
     assert (response.metadata, response.instructions) == ({"a": "b"}, "Be brief.")
     assert response.usage
     assert (response.usage.input_tokens, response.usage.output_tokens) == (7, 5)
-    spec = house.last().spec
+    spec = openai_gateway.last().spec
     assert (spec.on_disconnect, spec.request) == (ON_DISCONNECT_CANCEL, ASK["input"])
     assert [(turn.role, turn.text) for turn in spec.history] == [(ROLE_USER, "Be brief.")]
 
 
-async def test_its_events_are_numbered_and_typed_and_end_with_the_same_response(house: Opened) -> None:
-    stream = await house.client.responses.create(**ASK, stream=True)
+async def test_its_events_are_numbered_and_typed_and_end_with_the_same_response(openai_gateway: OpenAIGateway) -> None:
+    stream = await openai_gateway.client.responses.create(**ASK, stream=True)
     events = [event async for event in stream]
     assert [event.sequence_number for event in events] == list(range(len(events)))
     kinds = [event.type for event in events]
@@ -76,28 +76,28 @@ async def test_its_events_are_numbered_and_typed_and_end_with_the_same_response(
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == (
         last.response.output_text
     )
-    assert last.response == await house.client.responses.retrieve("resp_1")
+    assert last.response == await openai_gateway.client.responses.retrieve("resp_1")
 
 
-async def test_the_clients_own_reader_follows_the_stream(house: Opened) -> None:
-    async with house.client.responses.stream(**ASK) as stream:
+async def test_the_clients_own_reader_follows_the_stream(openai_gateway: OpenAIGateway) -> None:
+    async with openai_gateway.client.responses.stream(**ASK) as stream:
         async for _ in stream:
             pass
         final = await stream.get_final_response()
     assert final.output_text.startswith("It is good news.")
 
 
-async def test_the_sync_client_reads_both(house: Opened) -> None:
+async def test_the_sync_client_reads_both(openai_gateway: OpenAIGateway) -> None:
     def ask() -> tuple[str, list[str]]:
-        whole: Response = house.sync.responses.create(**ASK)
-        return whole.output_text, [event.type for event in house.sync.responses.create(**ASK, stream=True)]
+        whole: Response = openai_gateway.sync.responses.create(**ASK)
+        return whole.output_text, [event.type for event in openai_gateway.sync.responses.create(**ASK, stream=True)]
 
     text, kinds = await asyncio.to_thread(ask)
     assert text.startswith("It is good news.")
     assert kinds[-1] == "response.completed"
 
 
-async def test_messages_with_pictures_and_files_are_taken(house: Opened) -> None:
+async def test_messages_with_pictures_and_files_are_taken(openai_gateway: OpenAIGateway) -> None:
     picture = base64.b64encode((DATA / "sign.png").read_bytes()).decode()
     content = [
         {"type": "input_text", "text": "What is this?"},
@@ -110,12 +110,12 @@ async def test_messages_with_pictures_and_files_are_taken(house: Opened) -> None
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello!"}]},
         {"role": "user", "content": content},
     ]
-    await house.client.responses.create(model="hugginggpt", input=items)
-    spec = house.last().spec
+    await openai_gateway.client.responses.create(model="hugginggpt", input=items)
+    spec = openai_gateway.last().spec
     assert [turn.text for turn in spec.history] == ["Hello", "Hello!"]
     assert spec.request == "What is this?"
     assert [each.value.artifact.media_type for each in spec.inputs] == ["image/png", "text/plain"]
-    listed = (await house.client.responses.input_items.list("resp_1")).data
+    listed = (await openai_gateway.client.responses.input_items.list("resp_1")).data
     assert [item.type for item in listed] == ["message", "message", "message"]
 
 
@@ -128,65 +128,65 @@ class Menu(BaseModel):
     dishes: list[str]
 
 
-async def test_a_schema_is_filled_or_refused_and_looks_the_same_later(house: Opened) -> None:
-    parsed = await house.client.responses.parse(**ASK, text_format=Mood)
+async def test_a_schema_is_filled_or_refused_and_looks_the_same_later(openai_gateway: OpenAIGateway) -> None:
+    parsed = await openai_gateway.client.responses.parse(**ASK, text_format=Mood)
     assert parsed.output_parsed == Mood(sentiment="positive", confidence=0.98)
-    later = await house.client.responses.retrieve(parsed.id)
+    later = await openai_gateway.client.responses.retrieve(parsed.id)
     assert (later.output_text, later.text) == (parsed.output_text, parsed.text)
-    refused = await house.client.responses.parse(**ASK, text_format=Menu)
+    refused = await openai_gateway.client.responses.parse(**ASK, text_format=Menu)
     content: Any = refused.output[-1]
     assert (content.content[0].type, content.content[0].refusal) == ("refusal", "The results do not hold dishes.")
 
 
-async def test_a_response_continues_another(house: Opened) -> None:
-    first = await house.client.responses.create(**ASK)
-    second = await house.client.responses.create(**ASK, previous_response_id=first.id)
-    assert (second.previous_response_id, house.last().spec.parent_run_id) == (first.id, "run_1")
+async def test_a_response_continues_another(openai_gateway: OpenAIGateway) -> None:
+    first = await openai_gateway.client.responses.create(**ASK)
+    second = await openai_gateway.client.responses.create(**ASK, previous_response_id=first.id)
+    assert (second.previous_response_id, openai_gateway.last().spec.parent_run_id) == (first.id, "run_1")
 
 
-async def test_the_background_is_queued_polled_and_completed(waiting: Opened) -> None:
-    response = await waiting.client.responses.create(**ASK, background=True)
+async def test_the_background_is_queued_polled_and_completed(idle_gateway: OpenAIGateway) -> None:
+    response = await idle_gateway.client.responses.create(**ASK, background=True)
     assert (response.status, response.background) == ("queued", True)
-    run = await waiting.orchestrator.arrivals.get()
+    run = await idle_gateway.orchestrator.arrivals.get()
     assert run.spec.on_disconnect == ON_DISCONNECT_UNSPECIFIED
-    run.tell(said("So "))
-    going = await waiting.client.responses.retrieve(response.id)
+    run.tell(answer_chunk("So "))
+    going = await idle_gateway.client.responses.retrieve(response.id)
     assert (going.status, going.output_text) == ("in_progress", "So ")
-    run.tell(said("it is."), over())
-    ended = await waiting.client.responses.retrieve(response.id)
+    run.tell(answer_chunk("it is."), run_ended())
+    ended = await idle_gateway.client.responses.retrieve(response.id)
     assert (ended.status, ended.output_text, ended.completed_at is not None) == ("completed", "So it is.", True)
-    assert not waiting.orchestrator.cancelled
+    assert not idle_gateway.orchestrator.cancelled
 
 
-async def test_the_background_is_cancelled_and_deleted(waiting: Opened) -> None:
-    response = await waiting.client.responses.create(**ASK, background=True)
-    assert (await waiting.client.responses.cancel(response.id)).status == "cancelled"
-    assert (await waiting.client.responses.cancel(response.id)).status == "cancelled"
-    await waiting.client.responses.delete(response.id)
+async def test_the_background_is_cancelled_and_deleted(idle_gateway: OpenAIGateway) -> None:
+    response = await idle_gateway.client.responses.create(**ASK, background=True)
+    assert (await idle_gateway.client.responses.cancel(response.id)).status == "cancelled"
+    assert (await idle_gateway.client.responses.cancel(response.id)).status == "cancelled"
+    await idle_gateway.client.responses.delete(response.id)
     with pytest.raises(openai.NotFoundError):
-        await waiting.client.responses.retrieve(response.id)
+        await idle_gateway.client.responses.retrieve(response.id)
 
 
-async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(waiting: Opened) -> None:
+async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(idle_gateway: OpenAIGateway) -> None:
     for background in (True, False):
-        stream = await waiting.client.responses.create(**ASK, stream=True, background=background)
+        stream = await idle_gateway.client.responses.create(**ASK, stream=True, background=background)
         await stream.close()
-        run = await waiting.orchestrator.arrivals.get()
+        run = await idle_gateway.orchestrator.arrivals.get()
         async with asyncio.timeout(5):
             await run.left.wait()
             if not background:
-                await waiting.orchestrator.told_to_stop.wait()
-        assert (waiting.orchestrator.cancelled == []) is background
+                await idle_gateway.orchestrator.told_to_stop.wait()
+        assert (idle_gateway.orchestrator.cancelled == []) is background
         if background:
-            run.tell(said("Done."), over())
-        found = await waiting.client.responses.retrieve(f"resp_{run.run_id.removeprefix('run_')}")
+            run.tell(answer_chunk("Done."), run_ended())
+        found = await idle_gateway.client.responses.retrieve(f"resp_{run.run_id.removeprefix('run_')}")
         assert found.status == ("completed" if background else "cancelled")
 
 
-async def test_who_returns_after_any_event_sees_every_other_once(waiting: Opened) -> None:
-    stream = await waiting.client.responses.create(**ASK, background=True, stream=True)
-    run = await waiting.orchestrator.arrivals.get()
-    for event in WORK[:-1]:
+async def test_who_returns_after_any_event_sees_every_other_once(idle_gateway: OpenAIGateway) -> None:
+    stream = await idle_gateway.client.responses.create(**ASK, background=True, stream=True)
+    run = await idle_gateway.orchestrator.arrivals.get()
+    for event in EVENTS[:-1]:
         run.tell(event)
     seen = []
     async for each in stream:
@@ -194,31 +194,33 @@ async def test_who_returns_after_any_event_sees_every_other_once(waiting: Opened
         if each.type == "response.output_text.delta" and each.delta == "good news.":
             break
     await stream.close()
-    run.tell(WORK[-1])
+    run.tell(EVENTS[-1])
     while seen[-1].type != "response.completed":
-        rest = await waiting.client.responses.retrieve("resp_1", stream=True, starting_after=seen[-1].sequence_number)
+        rest = await idle_gateway.client.responses.retrieve(
+            "resp_1", stream=True, starting_after=seen[-1].sequence_number
+        )
         seen.append(await anext(rest))
         await rest.close()
-    whole = [event async for event in await waiting.client.responses.retrieve("resp_1", stream=True)]
+    whole = [event async for event in await idle_gateway.client.responses.retrieve("resp_1", stream=True)]
     assert [each.sequence_number for each in seen] == list(range(len(whole)))
     assert seen == whole
     for number in range(len(whole)):
-        rest = await waiting.client.responses.retrieve("resp_1", stream=True, starting_after=number)
+        rest = await idle_gateway.client.responses.retrieve("resp_1", stream=True, starting_after=number)
         assert [event async for event in rest] == whole[number + 1 :]
 
 
 async def test_events_are_the_same_where_the_orchestrator_was_lost(tmp_path: Path) -> None:
-    async with opened(tmp_path, WORK, breaks=(2, 5, 8)) as house:
-        broken = [event async for event in await house.client.responses.create(**ASK, stream=True)]
-        again = [event async for event in await house.client.responses.retrieve("resp_1", stream=True)]
+    async with start_openai_gateway(tmp_path, EVENTS, breaks=(2, 5, 8)) as openai_gateway:
+        broken = [event async for event in await openai_gateway.client.responses.create(**ASK, stream=True)]
+        again = [event async for event in await openai_gateway.client.responses.retrieve("resp_1", stream=True)]
         assert broken == again
 
 
-async def test_browsers_resume_by_last_event_id(house: Opened) -> None:
-    await house.client.responses.create(**ASK)
+async def test_browsers_resume_by_last_event_id(openai_gateway: OpenAIGateway) -> None:
+    await openai_gateway.client.responses.create(**ASK)
     path = "/v1/responses/resp_1?stream=true"
-    whole = (await house.doors.http.get(path)).text
-    rest = (await house.doors.http.get(path, headers={"last-event-id": "3"})).text
+    whole = (await openai_gateway.gateway.http.get(path)).text
+    rest = (await openai_gateway.gateway.http.get(path, headers={"last-event-id": "3"})).text
     assert whole.endswith(rest.removeprefix(": accepted\n"))
     assert rest.startswith(": accepted\nid: 4\n")
 
@@ -226,14 +228,14 @@ async def test_browsers_resume_by_last_event_id(house: Opened) -> None:
 @pytest.mark.parametrize(
     ("end", "status", "detail"),
     [
-        (over(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE")), "incomplete", "max_output_tokens"),
-        (over(state=RUN_STATE_FAILED, failure=Failure(message="no way")), "failed", "no way"),
-        (over(state=RUN_STATE_CANCELLED, failure=Failure(reason="CANCELLED")), "cancelled", None),
+        (run_ended(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE")), "incomplete", "max_output_tokens"),
+        (run_ended(state=RUN_STATE_FAILED, failure=Failure(message="no way")), "failed", "no way"),
+        (run_ended(state=RUN_STATE_CANCELLED, failure=Failure(reason="CANCELLED")), "cancelled", None),
     ],
 )
 async def test_every_end_has_its_status(tmp_path: Path, end: Any, status: str, detail: str | None) -> None:
-    async with opened(tmp_path, (said("Half."), end)) as house:
-        events: Any = [event async for event in await house.client.responses.create(**ASK, stream=True)]
+    async with start_openai_gateway(tmp_path, (answer_chunk("Half."), end)) as openai_gateway:
+        events: Any = [event async for event in await openai_gateway.client.responses.create(**ASK, stream=True)]
         last = events[-1]
         assert last.type == ("response.failed" if status == "failed" else "response.incomplete")
         assert last.response.status == status
@@ -252,7 +254,9 @@ async def test_every_end_has_its_status(tmp_path: Path, end: Any, status: str, d
         ({"previous_response_id": "chatcmpl-1"}, None),
     ],
 )
-async def test_what_cannot_be_done_is_said(house: Opened, change: dict[str, Any], param: str | None) -> None:
+async def test_what_cannot_be_done_is_said(
+    openai_gateway: OpenAIGateway, change: dict[str, Any], param: str | None
+) -> None:
     with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as raised:
-        await house.client.responses.create(**ASK | change)
+        await openai_gateway.client.responses.create(**ASK | change)
     assert raised.value.param == param

@@ -16,9 +16,9 @@ from gateway.openai.streams import CompletionStream
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ModelFailed, Overloaded
 from tests.fakes import ScriptedOrchestrator
-from tests.support.api_keys import Keyholders, opened_keyholders
-from tests.support.gateway import Doors, opened_doors
-from tests.support.openai_clients import WORK, Opened, opened
+from tests.support.api_keys import KeyedGateway, start_keyed_gateway
+from tests.support.gateway import GatewayUnderTest, start_gateway
+from tests.support.openai_clients import EVENTS, OpenAIGateway, start_openai_gateway
 
 RESPOND: Any = {"model": "hugginggpt", "input": "Is this good news?"}
 CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news?"}]}
@@ -34,28 +34,28 @@ ASSISTANT: Done.
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Opened]:
-    async with opened(tmp_path, WORK) as house:
-        yield house
+async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
+    async with start_openai_gateway(tmp_path, EVENTS) as openai_gateway:
+        yield openai_gateway
 
 
 @pytest.fixture
-async def holders(tmp_path: Path) -> AsyncIterator[Keyholders]:
-    async with opened_keyholders(tmp_path) as holders:
-        yield holders
+async def keyed_gateway(tmp_path: Path) -> AsyncIterator[KeyedGateway]:
+    async with start_keyed_gateway(tmp_path) as keyed_gateway:
+        yield keyed_gateway
 
 
-def client(doors: Doors, token: str) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"http://127.0.0.1:{doors.http_port}/v1", api_key=token, max_retries=0, timeout=15)
+def client(gateway: GatewayUnderTest, token: str) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.http_port}/v1", api_key=token, max_retries=0, timeout=15)
 
 
-async def test_tenants_cannot_reach_each_others_files_and_pictures(holders: Keyholders) -> None:
+async def test_tenants_cannot_reach_each_others_files_and_pictures(keyed_gateway: KeyedGateway) -> None:
     async with (
-        client(holders.doors, await holders.token("a")) as one,
-        client(holders.doors, await holders.token("b")) as other,
+        client(keyed_gateway.gateway, await keyed_gateway.token("a")) as one,
+        client(keyed_gateway.gateway, await keyed_gateway.token("b")) as other,
     ):
         file = await one.files.create(file=("a.txt", b"secret"), purpose="user_data")
-        made = await holders.doors.store.put("a", b"secret", media_type="text/plain", name="a.txt")
+        made = await keyed_gateway.gateway.store.put("a", b"secret", media_type="text/plain", name="a.txt")
         part = {"type": "file", "file": {"file_id": file.id}}
         messages: Any = [{"role": "user", "content": [{"type": "text", "text": "Read it"}, part]}]
         await one.chat.completions.create(model="hugginggpt", messages=messages)
@@ -64,23 +64,23 @@ async def test_tenants_cannot_reach_each_others_files_and_pictures(holders: Keyh
         link: Any = [{"role": "user", "content": f"Read /v1/artifacts/{made.sha256}"}]
         for each in (one, other):
             await each.chat.completions.create(model="hugginggpt", messages=link)
-    runs = list(holders.doors.orchestrator.runs.values())
+    runs = list(keyed_gateway.gateway.orchestrator.runs.values())
     assert [(run.caller.tenant, len(run.spec.inputs)) for run in runs] == [("a", 1), ("a", 1), ("b", 0)]
 
 
-async def test_who_asks_for_a_response_asks_as_their_tenant(holders: Keyholders) -> None:
-    async with client(holders.doors, await holders.token("a")) as one:
+async def test_who_asks_for_a_response_asks_as_their_tenant(keyed_gateway: KeyedGateway) -> None:
+    async with client(keyed_gateway.gateway, await keyed_gateway.token("a")) as one:
         await one.responses.create(**RESPOND)
-    assert [each.tenant for each in holders.doors.orchestrator.callers] == ["a"]
+    assert [each.tenant for each in keyed_gateway.gateway.orchestrator.callers] == ["a"]
 
 
-async def test_without_a_key_or_beyond_a_limit_clients_raise_their_own_errors(holders: Keyholders) -> None:
-    async with client(holders.doors, "wrong") as stranger:
+async def test_without_a_key_or_beyond_a_limit_clients_raise_their_own_errors(keyed_gateway: KeyedGateway) -> None:
+    async with client(keyed_gateway.gateway, "wrong") as stranger:
         with pytest.raises(openai.AuthenticationError) as unknown:
             await stranger.chat.completions.create(**CHAT)
         assert unknown.value.body
-    token = await holders.token("a", limits={"requests_per_minute": 1})
-    async with client(holders.doors, token) as keen:
+    token = await keyed_gateway.token("a", limits={"requests_per_minute": 1})
+    async with client(keyed_gateway.gateway, token) as keen:
         await keen.models.list()
         with pytest.raises(openai.RateLimitError) as raised:
             await keen.responses.create(**RESPOND)
@@ -90,41 +90,44 @@ async def test_without_a_key_or_beyond_a_limit_clients_raise_their_own_errors(ho
 
 async def test_a_house_that_is_full_says_so(tmp_path: Path) -> None:
     orchestrator = ScriptedOrchestrator(refusal=Overloaded("too many runs", remedy="come back"))
-    async with opened_doors(tmp_path, orchestrator) as doors, client(doors, "none") as asking:
+    async with start_gateway(tmp_path, orchestrator) as gateway, client(gateway, "none") as asking:
         with pytest.raises(openai.RateLimitError, match="too many runs"):
             await asking.chat.completions.create(**CHAT, stream=True)
 
 
-async def test_titles_are_answered_without_a_run(house: Opened) -> None:
+async def test_titles_are_answered_without_a_run(openai_gateway: OpenAIGateway) -> None:
     messages: Any = [{"role": "user", "content": TITLE}]
-    whole = await house.client.chat.completions.create(model="hugginggpt", messages=messages)
+    whole = await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
     assert json.loads(whole.choices[0].message.content or "") == {"title": "Read this aloud"}
-    chunks = await house.client.chat.completions.create(model="hugginggpt", messages=messages, stream=True)
+    chunks = await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages, stream=True)
     text = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
     assert json.loads(text) == {"title": "Read this aloud"}
-    assert json.loads((await house.client.responses.create(model="hugginggpt", input=TITLE)).output_text)
-    assert not house.orchestrator.runs
+    assert json.loads((await openai_gateway.client.responses.create(model="hugginggpt", input=TITLE)).output_text)
+    assert not openai_gateway.orchestrator.runs
 
 
-async def test_a_conversation_goes_on(house: Opened) -> None:
-    first = await house.client.responses.create(**RESPOND)
+async def test_a_conversation_goes_on(openai_gateway: OpenAIGateway) -> None:
+    first = await openai_gateway.client.responses.create(**RESPOND)
     assert first.conversation
-    await house.client.responses.create(**RESPOND, conversation=first.conversation.id)
-    assert house.last().spec.parent_run_id == "run_1"
+    await openai_gateway.client.responses.create(**RESPOND, conversation=first.conversation.id)
+    assert openai_gateway.last().spec.parent_run_id == "run_1"
     with pytest.raises(openai.BadRequestError):
-        await house.client.responses.create(**RESPOND, conversation="run_1", previous_response_id="resp_1")
+        await openai_gateway.client.responses.create(**RESPOND, conversation="run_1", previous_response_id="resp_1")
 
 
-async def test_the_same_key_is_the_same_run(house: Opened) -> None:
+async def test_the_same_key_is_the_same_run(openai_gateway: OpenAIGateway) -> None:
     for _ in range(2):
-        await house.client.responses.create(**RESPOND, extra_headers={"Idempotency-Key": "k"})
-    assert len(house.orchestrator.runs) == 1
+        await openai_gateway.client.responses.create(**RESPOND, extra_headers={"Idempotency-Key": "k"})
+    assert len(openai_gateway.orchestrator.runs) == 1
 
 
 async def test_any_gateway_tells_of_any_response(tmp_path: Path) -> None:
     """Two gateways over one orchestrator: what one began the other goes on with."""
     (tmp_path / "other").mkdir()
-    async with opened(tmp_path, WORK) as first, opened_doors(tmp_path / "other", first.orchestrator) as second:
+    async with (
+        start_openai_gateway(tmp_path, EVENTS) as first,
+        start_gateway(tmp_path / "other", first.orchestrator) as second,
+    ):
         stream = await first.client.responses.create(**RESPOND, background=True, stream=True)
         begun = [await anext(stream) for _ in range(4)]
         await stream.close()
@@ -180,8 +183,8 @@ async def test_comments_keep_a_silent_stream_alive_and_end_no_event() -> None:
 
 
 async def test_chunks_end_with_done() -> None:
-    events = [RunEvent(run_id="run_1", sequence=number) for number in range(1, len(WORK) + 1)]
-    for event, told in zip(events, WORK, strict=True):
+    events = [RunEvent(run_id="run_1", sequence=number) for number in range(1, len(EVENTS) + 1)]
+    for event, told in zip(events, EVENTS, strict=True):
         event.MergeFrom(told)
     content = await sent(Recited(events))
     assert content.endswith(b"\n\ndata: [DONE]\n\n")

@@ -11,43 +11,43 @@ from openai import AsyncOpenAI
 
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.api_keys import Keyholders, opened_keyholders
-from tests.support.orchestrator import END, Cast, task
+from tests.support.api_keys import KeyedGateway, start_keyed_gateway
+from tests.support.orchestrator import END, ScriptedPeers, task
 
 ASK: Any = {"model": "hugginggpt", "input": "Summarise it."}
 CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Summarise it."}]}
 
 
 @pytest.fixture
-async def holders(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keyholders]:
-    cast.plan(task(1), END)
-    async with orchestrator(settings) as running:
+async def keyed_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[KeyedGateway]:
+    peers.plan(task(1), END)
+    async with serve_orchestrator(settings) as running:
         own = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with opened_keyholders(tmp_path, own) as holders:
-            yield holders
+        async with start_keyed_gateway(tmp_path, own) as keyed_gateway:
+            yield keyed_gateway
 
 
 @pytest.fixture
-async def one(holders: Keyholders) -> AsyncIterator[AsyncOpenAI]:
-    async with await client(holders, "a") as client_:
+async def one(keyed_gateway: KeyedGateway) -> AsyncIterator[AsyncOpenAI]:
+    async with await client(keyed_gateway, "a") as client_:
         yield client_
 
 
 @pytest.fixture
-async def other(holders: Keyholders) -> AsyncIterator[AsyncOpenAI]:
-    async with await client(holders, "b") as client_:
+async def other(keyed_gateway: KeyedGateway) -> AsyncIterator[AsyncOpenAI]:
+    async with await client(keyed_gateway, "b") as client_:
         yield client_
 
 
-async def client(holders: Keyholders, tenant: str) -> AsyncOpenAI:
-    base = f"http://127.0.0.1:{holders.doors.http_port}/v1"
-    return AsyncOpenAI(base_url=base, api_key=await holders.token(tenant), max_retries=0, timeout=20)
+async def client(keyed_gateway: KeyedGateway, tenant: str) -> AsyncOpenAI:
+    base = f"http://127.0.0.1:{keyed_gateway.gateway.http_port}/v1"
+    return AsyncOpenAI(base_url=base, api_key=await keyed_gateway.token(tenant), max_retries=0, timeout=20)
 
 
 @pytest.fixture
-def endless(cast: Cast) -> asyncio.Event:
+def endless(peers: ScriptedPeers) -> asyncio.Event:
     """The model works until it is told to stop; set once it has begun."""
     begun = asyncio.Event()
 
@@ -56,7 +56,7 @@ def endless(cast: Cast) -> asyncio.Event:
         await asyncio.Event().wait()
         return {}
 
-    cast.infer["model"] = forever
+    peers.infer["model"] = forever
     return begun
 
 
@@ -81,15 +81,15 @@ async def test_no_route_tells_of_another_tenants_response(one: AsyncOpenAI, othe
     assert (await one.responses.retrieve(response.id)).output == response.output
 
 
-async def test_turns_follow_each_other(one: AsyncOpenAI, cast: Cast) -> None:
+async def test_turns_follow_each_other(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
     first = await one.responses.create(**ASK)
     second = await one.responses.create(model="hugginggpt", input="And now in French", previous_response_id=first.id)
-    assert [turn.text for turn in cast.planned[-1].conversation] == ["Summarise it.", "so it is", "And now in French"]
+    assert [turn.text for turn in peers.planned[-1].conversation] == ["Summarise it.", "so it is", "And now in French"]
     third = await one.responses.create(**ASK, conversation=first.conversation.id if first.conversation else "")
     assert third.previous_response_id == second.id
 
 
-async def test_chats_bring_their_history(one: AsyncOpenAI, cast: Cast) -> None:
+async def test_chats_bring_their_history(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
     messages: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hello"},
@@ -98,7 +98,7 @@ async def test_chats_bring_their_history(one: AsyncOpenAI, cast: Cast) -> None:
     ]
     completion = await one.chat.completions.create(model="hugginggpt", messages=messages)
     assert completion.choices[0].message.content == "so it is"
-    assert [turn.text for turn in cast.planned[-1].conversation] == ["Be brief.", "Hello", "Hello!", "Summarise it."]
+    assert [turn.text for turn in peers.planned[-1].conversation] == ["Be brief.", "Hello", "Hello!", "Summarise it."]
 
 
 @pytest.mark.parametrize("background", [True, False])

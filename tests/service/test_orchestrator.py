@@ -21,24 +21,36 @@ from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_LLM
 from services.common import call_context
 from services.common.errors import InvalidRequest, ModelFailed, Unavailable
 from services.orchestrator.runs.selection import AT_ONCE, BACKGROUND_AT_ONCE
-from tests.support.orchestrator import END, House, candidate, echo, ended, kinds, note, ref, states, task, text
+from tests.support.orchestrator import (
+    END,
+    OrchestratorUnderTest,
+    candidate,
+    echo,
+    event_kinds,
+    note,
+    ref,
+    run_ended,
+    task,
+    task_states,
+    text,
+)
 
 
-async def test_a_request_becomes_tasks_results_and_an_answer(house: House) -> None:
-    house.cast.plan(task(1), task(2, text=ref(1)), END)
-    events = await house.run()
+async def test_a_request_becomes_tasks_results_and_an_answer(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), task(2, text=ref(1)), END)
+    events = await orchestrator.run()
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-    assert kinds(events)[0] == "run_accepted"
-    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert event_kinds(events)[0] == "run_accepted"
+    assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     results = {event.task_id: event.task_ended.result for event in events if event.HasField("task_ended")}
     assert results[2].outputs["text"].text == "hello!!"
     assert (results[2].by.model_id, results[2].by.revision, results[2].attempt) == ("model", "1", 1)
     assert len(results[2].input_digest) == 64
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert "".join(event.answer_chunk.text for event in events) == "so it is"
 
 
-async def test_a_task_starts_while_the_planner_still_plans(house: House) -> None:
+async def test_a_task_starts_while_the_planner_still_plans(orchestrator: OrchestratorUnderTest) -> None:
     inferred = asyncio.Event()
 
     async def slowly(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -50,27 +62,27 @@ async def test_a_task_starts_while_the_planner_still_plans(house: House) -> None
         inferred.set()
         return await echo(request)
 
-    house.cast.plans.append(slowly)
-    house.cast.infer["model"] = infer
+    orchestrator.peers.plans.append(slowly)
+    orchestrator.peers.infer["model"] = infer
     async with asyncio.timeout(5):
-        events = await house.run()
-    assert kinds(events).index("task_started") < kinds(events).index("plan_completed")
+        events = await orchestrator.run()
+    assert event_kinds(events).index("task_started") < event_kinds(events).index("plan_completed")
 
 
-async def test_independent_tasks_run_side_by_side(house: House) -> None:
+async def test_independent_tasks_run_side_by_side(orchestrator: OrchestratorUnderTest) -> None:
     together = asyncio.Barrier(3)
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await together.wait()
         return await echo(request)
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1), task(2), task(3), END)
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1), task(2), task(3), END)
     async with asyncio.timeout(5):
-        assert ended(await house.run()).state == run_pb2.RUN_STATE_COMPLETED
+        assert run_ended(await orchestrator.run()).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_large_plan_does_not_flood_the_selector(house: House) -> None:
+async def test_a_large_plan_does_not_flood_the_selector(orchestrator: OrchestratorUnderTest) -> None:
     full, planned, there, most = asyncio.Event(), asyncio.Event(), 0, 0
     people = AT_ONCE - BACKGROUND_AT_ONCE
 
@@ -83,11 +95,11 @@ async def test_a_large_plan_does_not_flood_the_selector(house: House) -> None:
         await planned.wait()
         there -= 1
 
-    house.cast.select = select
-    house.cast.plan(*(task(number) for number in range(1, 401)), END)
+    orchestrator.peers.select = select
+    orchestrator.peers.plan(*(task(number) for number in range(1, 401)), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="all of it"))
     async with asyncio.timeout(20):
-        async for event in house.stub.CreateRun(request, timeout=20):
+        async for event in orchestrator.stub.CreateRun(request, timeout=20):
             if event.HasField("plan_completed"):
                 await full.wait()
                 planned.set()
@@ -95,40 +107,42 @@ async def test_a_large_plan_does_not_flood_the_selector(house: House) -> None:
     assert most == people
 
 
-async def test_a_failed_task_costs_its_dependents_not_the_answer(house: House) -> None:
+async def test_a_failed_task_costs_its_dependents_not_the_answer(orchestrator: OrchestratorUnderTest) -> None:
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "bad":
             raise InvalidRequest("this text is bad", remedy="send a good one", port="text")
         return await echo(request)
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1, text=text("bad")), task(2, text=ref(1)), task(3), END)
-    events = await house.run()
-    assert states(events) == {1: "FAILED", 2: "SKIPPED", 3: "SUCCEEDED"}
-    assert ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
-    assert ended(events).failure == failure_pb2.Failure(
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1, text=text("bad")), task(2, text=ref(1)), task(3), END)
+    events = await orchestrator.run()
+    assert task_states(events) == {1: "FAILED", 2: "SKIPPED", 3: "SUCCEEDED"}
+    assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+    assert run_ended(events).failure == failure_pb2.Failure(
         reason="INVALID", code="INVALID_ARGUMENT", message="this text is bad", remedy="send a good one", port="text"
     )
-    assert "answer_chunk" in kinds(events)
+    assert "answer_chunk" in event_kinds(events)
 
 
-async def test_nothing_usable_is_a_failed_run(house: House) -> None:
+async def test_nothing_usable_is_a_failed_run(orchestrator: OrchestratorUnderTest) -> None:
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise InvalidRequest("no")
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1), END)
-    assert ended(await house.run()).state == run_pb2.RUN_STATE_FAILED
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1), END)
+    assert run_ended(await orchestrator.run()).state == run_pb2.RUN_STATE_FAILED
 
 
-async def test_the_next_candidate_takes_over_from_a_broken_model(house: House, peers: dict[str, str]) -> None:
+async def test_the_next_candidate_takes_over_from_a_broken_model(
+    orchestrator: OrchestratorUnderTest, peer_addresses: dict[str, str]
+) -> None:
     async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise ModelFailed("nan")
 
-    house.cast.infer = {"broken": broken, "model": echo}
-    house.cast.candidates.insert(0, candidate("broken", peers["expert"]))
-    house.cast.plan(task(1), END)
-    events = await house.run()
+    orchestrator.peers.infer = {"broken": broken, "model": echo}
+    orchestrator.peers.candidates.insert(0, candidate("broken", peer_addresses["expert"]))
+    orchestrator.peers.plan(task(1), END)
+    events = await orchestrator.run()
     failed = next(event.attempt_failed for event in events if event.HasField("attempt_failed"))
     assert (failed.by.model_id, failed.failure.reason, failed.next) == (
         "broken",
@@ -137,10 +151,10 @@ async def test_the_next_candidate_takes_over_from_a_broken_model(house: House, p
     )
     result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
     assert (result.by.model_id, result.attempt) == ("model", 2)
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_an_expert_that_is_away_for_a_moment_is_asked_again(house: House) -> None:
+async def test_an_expert_that_is_away_for_a_moment_is_asked_again(orchestrator: OrchestratorUnderTest) -> None:
     calls = 0
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -150,14 +164,14 @@ async def test_an_expert_that_is_away_for_a_moment_is_asked_again(house: House) 
             raise Unavailable("starting")
         return await echo(request)
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1), END)
-    events = await house.run()
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1), END)
+    events = await orchestrator.run()
     assert [event.attempt_failed.next for event in events if event.HasField("attempt_failed")] == [
         event_pb2.NEXT_STEP_RETRY,
         event_pb2.NEXT_STEP_RETRY,
     ]
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -165,25 +179,27 @@ async def test_an_expert_that_is_away_for_a_moment_is_asked_again(house: House) 
     [{}, {"txt": artifact_pb2.Value(text="x")}, {"text": artifact_pb2.Value(json="{}")}],
     ids=["missing", "unknown", "wrong kind"],
 )
-async def test_a_reply_that_breaks_the_ports_is_no_result(house: House, outputs: dict[str, artifact_pb2.Value]) -> None:
+async def test_a_reply_that_breaks_the_ports_is_no_result(
+    orchestrator: OrchestratorUnderTest, outputs: dict[str, artifact_pb2.Value]
+) -> None:
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         return outputs
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1), END)
-    assert ended(await house.run()).failure.code == "DATA_LOSS"
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1), END)
+    assert run_ended(await orchestrator.run()).failure.code == "DATA_LOSS"
 
 
-async def test_a_reference_to_an_output_that_was_not_given_fails_its_task(house: House) -> None:
-    house.cast.plan(task(1), task(2, text=ref(1, "sound")), END)
-    events = await house.run()
-    assert states(events) == {1: "SUCCEEDED", 2: "FAILED"}
-    assert "gave no sound" in ended(events).failure.message
+async def test_a_reference_to_an_output_that_was_not_given_fails_its_task(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), task(2, text=ref(1, "sound")), END)
+    events = await orchestrator.run()
+    assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED"}
+    assert "gave no sound" in run_ended(events).failure.message
 
 
-async def test_a_task_nobody_offers_fails_with_the_remedy(house: House) -> None:
-    house.cast.plan(task(1, "time-travel"), END)
-    failure = ended(await house.run()).failure
+async def test_a_task_nobody_offers_fails_with_the_remedy(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1, "time-travel"), END)
+    failure = run_ended(await orchestrator.run()).failure
     assert (failure.code, failure.reason, failure.remedy) == ("NOT_FOUND", "TASK", "add an expert")
 
 
@@ -198,103 +214,108 @@ async def test_a_task_nobody_offers_fails_with_the_remedy(house: House) -> None:
     ],
 )
 async def test_how_a_run_ends_follows_from_the_plan(
-    house: House, events: list[planner_pb2.PlanEvent], state: run_pb2.RunState.ValueType, reason: str
+    orchestrator: OrchestratorUnderTest,
+    events: list[planner_pb2.PlanEvent],
+    state: run_pb2.RunState.ValueType,
+    reason: str,
 ) -> None:
-    house.cast.plan(*events, END)
-    ending = ended(await house.run())
+    orchestrator.peers.plan(*events, END)
+    ending = run_ended(await orchestrator.run())
     assert (ending.state, ending.failure.reason) == (state, reason)
-    assert len(house.cast.answered) == 1
+    assert len(orchestrator.peers.answered) == 1
 
 
-async def test_a_plan_whose_stream_broke_is_continued(house: House) -> None:
-    house.cast.plan(task(1))
-    house.cast.plan(task(2, text=ref(1)), END)
-    events = await house.run()
-    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert house.cast.planned[1].goal.HasField("continuation")
-    assert [prior.task.id for prior in house.cast.planned[1].prior] == [1]
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+async def test_a_plan_whose_stream_broke_is_continued(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1))
+    orchestrator.peers.plan(task(2, text=ref(1)), END)
+    events = await orchestrator.run()
+    assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert orchestrator.peers.planned[1].goal.HasField("continuation")
+    assert [prior.task.id for prior in orchestrator.peers.planned[1].prior] == [1]
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(house: House) -> None:
+async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(orchestrator: OrchestratorUnderTest) -> None:
     failed = asyncio.Event()
 
     async def breaking(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
         yield task(1, "unheard-of")
         await failed.wait()
 
-    house.cast.plans.append(breaking)
-    house.cast.plan(task(2), END)
+    orchestrator.peers.plans.append(breaking)
+    orchestrator.peers.plan(task(2), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
-    async for event in house.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
+    async for event in orchestrator.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
         if event.HasField("task_ended"):
             failed.set()
-    (prior,) = house.cast.planned[1].prior
+    (prior,) = orchestrator.peers.planned[1].prior
     assert (prior.state, prior.summary) == (run_pb2.TASK_STATE_FAILED, "nobody offers unheard-of")
 
 
-async def test_what_deciding_took_counts_as_the_runs(house: House) -> None:
+async def test_what_deciding_took_counts_as_the_runs(orchestrator: OrchestratorUnderTest) -> None:
     took = usage_pb2.Usage(input_tokens=10, output_tokens=2, cost=0.5)
     took.busy.FromSeconds(1)
-    house.cast.usage = took
+    orchestrator.peers.usage = took
     end = planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller=CONTROLLER_LLM, usage=took))
-    house.cast.plan(task(1), task(2), planner_pb2.PlanEvent(end=end))
-    usage = ended(await house.run()).usage
+    orchestrator.peers.plan(task(1), task(2), planner_pb2.PlanEvent(end=end))
+    usage = run_ended(await orchestrator.run()).usage
     assert (usage.input_tokens, usage.output_tokens, usage.cost) == (40, 8, 2.0)
     assert usage.busy.ToTimedelta().total_seconds() >= 4
 
 
-async def test_a_plan_that_never_ends_well_runs_with_what_there_is(house: House) -> None:
-    house.cast.plan(task(1))
-    house.cast.plan()
-    events = await house.run()
-    assert len(house.cast.planned) == 3
-    assert states(events) == {1: "SUCCEEDED"}
-    assert ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+async def test_a_plan_that_never_ends_well_runs_with_what_there_is(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1))
+    orchestrator.peers.plan()
+    events = await orchestrator.run()
+    assert len(orchestrator.peers.planned) == 3
+    assert task_states(events) == {1: "SUCCEEDED"}
+    assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
 
 
-async def test_a_planner_that_refuses_fails_the_run_with_its_reason(house: House) -> None:
+async def test_a_planner_that_refuses_fails_the_run_with_its_reason(orchestrator: OrchestratorUnderTest) -> None:
     async def refusing(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
         raise InvalidRequest("too long", reason="TOO_LONG", remedy="shorten it")
         yield
 
-    house.cast.plans.append(refusing)
-    ending = ended(await house.run())
+    orchestrator.peers.plans.append(refusing)
+    ending = run_ended(await orchestrator.run())
     assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_FAILED, "TOO_LONG")
-    assert len(house.cast.planned) == 1
+    assert len(orchestrator.peers.planned) == 1
 
 
-async def test_a_supplied_plan_runs_without_planning(house: House) -> None:
+async def test_a_supplied_plan_runs_without_planning(orchestrator: OrchestratorUnderTest) -> None:
     plan = plan_pb2.Plan(tasks=[task(1).task, task(2, text=ref(1)).task])
-    events = await house.run(plan=plan, request="")
-    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert [request.goal.WhichOneof("kind") for request in house.cast.planned] == ["check"]
+    events = await orchestrator.run(plan=plan, request="")
+    assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert [request.goal.WhichOneof("kind") for request in orchestrator.peers.planned] == ["check"]
     completed = next(event.plan_completed for event in events if event.HasField("plan_completed"))
     assert completed.decision.controller == plan_pb2.CONTROLLER_SUPPLIED
 
 
-async def test_a_supplied_plan_that_is_not_valid_is_refused_before_acceptance(house: House) -> None:
+async def test_a_supplied_plan_that_is_not_valid_is_refused_before_acceptance(
+    orchestrator: OrchestratorUnderTest,
+) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await house.run(plan=plan_pb2.Plan(tasks=[task_pb2.Task(id=1)]), request="")
+        await orchestrator.run(plan=plan_pb2.Plan(tasks=[task_pb2.Task(id=1)]), request="")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "task 2 needs task 9" in (caught.value.details() or "")
 
 
-async def test_planning_only_runs_nothing(house: House) -> None:
-    house.cast.plan(task(1), END)
-    events = await house.run(mode=run_pb2.RUN_MODE_PLAN)
-    assert kinds(events) == ["run_accepted", "task_planned", "plan_completed", "run_ended"]
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+async def test_planning_only_runs_nothing(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    events = await orchestrator.run(mode=run_pb2.RUN_MODE_PLAN)
+    assert event_kinds(events) == ["run_accepted", "task_planned", "plan_completed", "run_ended"]
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_plan_of_a_part_of_the_request_is_usable(house: House) -> None:
-    house.cast.plan(task(1), note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"), END)
-    ending = ended(await house.run(mode=run_pb2.RUN_MODE_PLAN))
+async def test_a_plan_of_a_part_of_the_request_is_usable(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"), END)
+    ending = run_ended(await orchestrator.run(mode=run_pb2.RUN_MODE_PLAN))
     assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "UNPLANNABLE")
 
 
-async def test_results_only_gives_no_answer(house: House) -> None:
-    house.cast.plan(task(1), END)
-    events = await house.run(mode=run_pb2.RUN_MODE_RESULTS)
-    assert "answer_chunk" not in kinds(events)
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+async def test_results_only_gives_no_answer(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    events = await orchestrator.run(mode=run_pb2.RUN_MODE_RESULTS)
+    assert "answer_chunk" not in event_kinds(events)
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED

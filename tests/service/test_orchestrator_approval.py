@@ -19,9 +19,21 @@ from protos.hugginggpt.v1 import (
 )
 from services.common import call_context
 from services.common.errors import InvalidRequest, from_rpc
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.orchestrator import END, Cast, House, connected, echo, ended, kinds, note, states, task, text
+from tests.support.orchestrator import (
+    END,
+    OrchestratorUnderTest,
+    ScriptedPeers,
+    connected,
+    echo,
+    event_kinds,
+    note,
+    run_ended,
+    task,
+    task_states,
+    text,
+)
 
 APPROVE = run_pb2.RUN_MODE_APPROVE
 
@@ -29,8 +41,8 @@ APPROVE = run_pb2.RUN_MODE_APPROVE
 class Asked:
     """A run whose plan waits."""
 
-    def __init__(self, house: House, **spec: Any) -> None:
-        self._house = house
+    def __init__(self, orchestrator: OrchestratorUnderTest, **spec: Any) -> None:
+        self._house = orchestrator
         self._spec = run_pb2.RunSpec(request="do it", mode=APPROVE, **spec)
         self.events: list[event_pb2.RunEvent] = []
         self.waits = asyncio.Event()
@@ -54,53 +66,57 @@ class Asked:
 
 
 @pytest.fixture
-async def asked(house: House) -> Asked:
-    house.cast.plan(task(1), task(2), END)
-    return Asked(house)
+async def asked(orchestrator: OrchestratorUnderTest) -> Asked:
+    orchestrator.peers.plan(task(1), task(2), END)
+    return Asked(orchestrator)
 
 
-async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(house: House, asked: Asked) -> None:
+async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(
+    orchestrator: OrchestratorUnderTest, asked: Asked
+) -> None:
     async with asyncio.timeout(10):
         await asked.waits.wait()
-        assert kinds(asked.events)[-1] == "approval_requested"
-        assert "task_selected" not in kinds(asked.events)
-        assert (await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)).state == (
+        assert event_kinds(asked.events)[-1] == "approval_requested"
+        assert "task_selected" not in event_kinds(asked.events)
+        assert (await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)).state == (
             run_pb2.RUN_STATE_AWAITING_APPROVAL
         )
-        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
         events = await asked.end()
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
-    assert "taken_over" not in kinds(events)
+    assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert "taken_over" not in event_kinds(events)
 
 
-async def test_the_plan_may_be_edited_when_it_is_approved(house: House, asked: Asked) -> None:
+async def test_the_plan_may_be_edited_when_it_is_approved(orchestrator: OrchestratorUnderTest, asked: Asked) -> None:
     edited = plan_pb2.Plan(
         tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": text("something else")})]
     )
     async with asyncio.timeout(10):
         await asked.waits.wait()
-        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=edited), timeout=5)
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=edited), timeout=5)
         events = await asked.end()
-    assert states(events) == {1: "SUCCEEDED"}
+    assert task_states(events) == {1: "SUCCEEDED"}
     results = [event.task_ended.result for event in events if event.HasField("task_ended")]
     assert results[0].outputs["text"].text == "something else!"
-    run = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+    run = await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
     assert [status.task for status in run.tasks] == list(edited.tasks)
 
 
-async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(house: House, asked: Asked) -> None:
+async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(
+    orchestrator: OrchestratorUnderTest, asked: Asked
+) -> None:
     async with asyncio.timeout(10):
         await asked.waits.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             bad = plan_pb2.Plan(tasks=[task_pb2.Task(id=1)])
-            await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=bad), timeout=5)
+            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=bad), timeout=5)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert run_ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
         with pytest.raises(grpc.aio.AioRpcError) as again:
-            await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
     assert again.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
@@ -113,73 +129,75 @@ async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(house: Ho
     ids=["5 MB inline", "more tasks than the budget has"],
 )
 async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(
-    house: House, plan: plan_pb2.Plan, reason: str
+    orchestrator: OrchestratorUnderTest, plan: plan_pb2.Plan, reason: str
 ) -> None:
-    house.cast.plan(task(1), END)
-    asked = Asked(house, budget=usage_pb2.Budget(tasks=3))
+    orchestrator.peers.plan(task(1), END)
+    asked = Asked(orchestrator, budget=usage_pb2.Budget(tasks=3))
     async with asyncio.timeout(10):
         await asked.waits.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=plan), timeout=5)
+            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=plan), timeout=5)
         error = from_rpc(caught.value)
         assert (type(error), error.reason) == (InvalidRequest, reason)
-        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert run_ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_waiting_run_can_be_cancelled(house: House, asked: Asked) -> None:
+async def test_a_waiting_run_can_be_cancelled(orchestrator: OrchestratorUnderTest, asked: Asked) -> None:
     async with asyncio.timeout(10):
         await asked.waits.wait()
-        await house.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=asked.run_id), timeout=5)
+        await orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=asked.run_id), timeout=5)
         events = await asked.end()
-    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
-    assert set(states(events).values()) == {"CANCELLED"}
+    assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
+    assert set(task_states(events).values()) == {"CANCELLED"}
 
 
 async def test_a_plan_that_nobody_approves_is_cancelled(
-    house: House, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    orchestrator: OrchestratorUnderTest, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.runs.approval.WAITING_SECONDS", 0.01)
     async with asyncio.timeout(20):
         events = await asked.end()
-    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
-    assert ended(events).failure.reason == "EXPIRED"
+    assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
+    assert run_ended(events).failure.reason == "EXPIRED"
 
 
-async def test_the_deadline_stands_still_while_the_plan_waits(house: House, asked: Asked) -> None:
+async def test_the_deadline_stands_still_while_the_plan_waits(
+    orchestrator: OrchestratorUnderTest, asked: Asked
+) -> None:
     async with asyncio.timeout(10):
         await asked.waits.wait()
         before = (
-            await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+            await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
         ).deadline.ToNanoseconds()
-        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
         events = await asked.end()
     times = {event.WhichOneof("event"): event.time.ToNanoseconds() for event in events}
     approved = next(event.plan_approved for event in events if event.HasField("plan_approved"))
     waited = times["plan_approved"] - times["approval_requested"]
     assert abs(approved.deadline.ToNanoseconds() - before - waited) < 50e6
-    row = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs[0]
+    row = (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs[0]
     assert abs(row.deadline.ToNanoseconds() - approved.deadline.ToNanoseconds()) < 1e6
 
 
 async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_there(
-    cast: Cast, settings: Settings
+    peers: ScriptedPeers, settings: Settings
 ) -> None:
-    cast.plan(task(1), END)
+    peers.plan(task(1), END)
     async with asyncio.timeout(15):
-        async with orchestrator(settings) as running, connected(running) as stub:
-            asked = Asked(House(cast, stub, settings))
+        async with serve_orchestrator(settings) as running, connected(running) as stub:
+            asked = Asked(OrchestratorUnderTest(peers, stub, settings))
             await asked.waits.wait()
             asked._watching.cancel()
-        async with orchestrator(settings) as running, connected(running) as stub:
+        async with serve_orchestrator(settings) as running, connected(running) as stub:
             await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
             watching = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=asked.run_id), timeout=10)
             events = [event async for event in watching]
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_room_for_it(
-    cast: Cast, settings: Settings
+    peers: ScriptedPeers, settings: Settings
 ) -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
@@ -188,30 +206,30 @@ async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_
         await release.wait()
         return await echo(request)
 
-    cast.infer["model"] = held
+    peers.infer["model"] = held
     for _ in range(2):
-        cast.plan(task(1), END)
+        peers.plan(task(1), END)
     async with (
         asyncio.timeout(20),
-        orchestrator(settings.model_copy(update={"max_runs": 1})) as running,
+        serve_orchestrator(settings.model_copy(update={"max_runs": 1})) as running,
         connected(running) as stub,
     ):
-        house = House(cast, stub, settings)
-        asked = Asked(house)
+        orchestrator = OrchestratorUnderTest(peers, stub, settings)
+        asked = Asked(orchestrator)
         await asked.waits.wait()
-        other = asyncio.create_task(house.run())
+        other = asyncio.create_task(orchestrator.run())
         await entered.wait()
         await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert "plan_approved" not in kinds(asked.events)
+        assert "plan_approved" not in event_kinds(asked.events)
         assert (
             await stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
         ).state == run_pb2.RUN_STATE_QUEUED
         release.set()
-        assert ended(await asked.end()).state == ended(await other).state == run_pb2.RUN_STATE_COMPLETED
+        assert run_ended(await asked.end()).state == run_ended(await other).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_request_that_needs_no_task_is_answered_without_asking(house: House) -> None:
-    house.cast.plan(note(plan_pb2.NOTE_KIND_CHAT, "hello"), END)
-    events = await house.run(mode=APPROVE)
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
-    assert "approval_requested" not in kinds(events)
+async def test_a_request_that_needs_no_task_is_answered_without_asking(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(note(plan_pb2.NOTE_KIND_CHAT, "hello"), END)
+    events = await orchestrator.run(mode=APPROVE)
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert "approval_requested" not in event_kinds(events)

@@ -13,13 +13,13 @@ from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, 
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.database import open_database
 from services.common.errors import InvalidRequest, from_rpc
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.batches import slots
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.settings import Settings
-from tests.support.batches import PINNED, PLAN, Asking, note, notes, state, step
-from tests.support.orchestrator import END, Cast, connected, echo, ended
+from tests.support.batches import PINNED, PLAN, OrchestratorClient, note, notes, state, step
+from tests.support.orchestrator import END, ScriptedPeers, connected, echo, run_ended
 from tests.support.postgres import emptied
 
 pytestmark = pytest.mark.slow
@@ -36,12 +36,12 @@ async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settin
 class Counted:
     """An expert that counts what it is asked, and can be held up or fail."""
 
-    def __init__(self, cast: Cast) -> None:
+    def __init__(self, peers: ScriptedPeers) -> None:
         self.asked: Counter[str] = Counter()
         self.broken: set[str] = set()
         self.some = asyncio.Event()
         self.go_on = asyncio.Event()
-        cast.infer["model"] = self._infer
+        peers.infer["model"] = self._infer
 
     async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         text = request.inputs["text"].text
@@ -55,15 +55,15 @@ class Counted:
 
 
 @pytest.fixture
-def expert(cast: Cast) -> Counted:
-    return Counted(cast)
+def expert(peers: ScriptedPeers) -> Counted:
+    return Counted(peers)
 
 
 async def test_a_cancelled_batch_keeps_what_has_ended_and_goes_on_when_asked(
     expert: Counted, settings: Settings
 ) -> None:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batch = await asking.start(notes(40), max_at_once=4)
         await expert.some.wait()
         await asking.cancel(batch.batch_id)
@@ -85,8 +85,8 @@ async def test_a_cancelled_batch_keeps_what_has_ended_and_goes_on_when_asked(
 async def test_the_failed_ones_alone_run_again(expert: Counted, settings: Settings) -> None:
     expert.go_on.set()
     expert.broken = {"note 3", "note 7"}
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batch = await asking.ended((await asking.start(notes(9))).batch_id)
         assert (state(batch), batch.counts.failed) == ("INCOMPLETE", 2)
         assert state(await asking.resume(batch.batch_id)) == "INCOMPLETE"
@@ -101,8 +101,8 @@ async def test_the_failed_ones_alone_run_again(expert: Counted, settings: Settin
 
 
 async def test_the_failed_ones_wait_for_the_end_of_their_batch(expert: Counted, settings: Settings) -> None:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batch = await asking.start(notes(20))
         await expert.some.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -114,8 +114,8 @@ async def test_the_failed_ones_wait_for_the_end_of_their_batch(expert: Counted, 
 
 
 async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(expert: Counted, settings: Settings) -> None:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking, reasons, resumed = Asking(stub), set(), batch_pb2.Batch()
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking, reasons, resumed = OrchestratorClient(stub), set(), batch_pb2.Batch()
         batch_id = (await asking.start(notes(20))).batch_id
         await expert.some.wait()
         await asking.cancel(batch_id)
@@ -130,12 +130,12 @@ async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(exper
 
 
 async def test_another_orchestrator_goes_on_where_one_stops(expert: Counted, settings: Settings) -> None:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        batch = await Asking(stub).start(notes(60), plan=PINNED, max_at_once=5)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        batch = await OrchestratorClient(stub).start(notes(60), plan=PINNED, max_at_once=5)
         await expert.some.wait()
     expert.go_on.set()
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         ended_batch = await asking.ended(batch.batch_id)
         assert (state(ended_batch), ended_batch.counts.completed) == ("COMPLETED", 60)
         assert all(count == 1 for text, count in expert.asked.items() if int(text.split()[1]) <= 5)
@@ -146,54 +146,56 @@ async def test_of_two_orchestrators_one_drives_and_both_tell(expert: Counted, se
     expert.go_on.set()
     settings = settings.model_copy(update={"lease_seconds": 30.0})  # a lost lease would repeat calls
     async with (
-        orchestrator(settings) as first,
-        orchestrator(settings) as second,
+        serve_orchestrator(settings) as first,
+        serve_orchestrator(settings) as second,
         connected(first) as one,
         connected(second) as other,
     ):
-        batches = [await Asking(stub).start(notes(20)) for stub in (one, other, one)]
+        batches = [await OrchestratorClient(stub).start(notes(20)) for stub in (one, other, one)]
         for batch in batches:
-            told = await asyncio.gather(*(Asking(stub).ended(batch.batch_id) for stub in (one, other)))
+            told = await asyncio.gather(*(OrchestratorClient(stub).ended(batch.batch_id) for stub in (one, other)))
             assert [each.counts.completed for each in told] == [20, 20]
     assert set(expert.asked.values()) == {3}
 
 
 async def test_a_batch_at_another_orchestrator_is_cancelled(expert: Counted, settings: Settings) -> None:
-    async with orchestrator(settings) as first, connected(first) as one:
-        batch = await Asking(one).start(notes(40), max_at_once=10)
+    async with serve_orchestrator(settings) as first, connected(first) as one:
+        batch = await OrchestratorClient(one).start(notes(40), max_at_once=10)
         await expert.some.wait()
-        async with orchestrator(settings) as second, connected(second) as other:
-            await Asking(other).cancel(batch.batch_id)
-            assert state(await Asking(other).ended(batch.batch_id)) == "CANCELLED"
+        async with serve_orchestrator(settings) as second, connected(second) as other:
+            await OrchestratorClient(other).cancel(batch.batch_id)
+            assert state(await OrchestratorClient(other).ended(batch.batch_id)) == "CANCELLED"
 
 
 async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(expert: Counted, settings: Settings) -> None:
     async with (
-        orchestrator(settings) as first,
-        orchestrator(settings) as second,
+        serve_orchestrator(settings) as first,
+        serve_orchestrator(settings) as second,
         connected(first) as one,
         connected(second) as other,
     ):
-        batch_id = (await Asking(one).start(notes(40), max_at_once=4)).batch_id
+        batch_id = (await OrchestratorClient(one).start(notes(40), max_at_once=4)).batch_id
         await expert.some.wait()
         removal = pb.DeleteBatchRequest(batch_id=batch_id)
         for stub in (one, other):
-            assert await refused(stub.DeleteBatch(removal, **Asking(stub).means)) == "RUNNING"
-        await Asking(other).cancel(batch_id)
-        batch = await Asking(one).ended(batch_id)
+            assert await refused(stub.DeleteBatch(removal, **OrchestratorClient(stub).call_options)) == "RUNNING"
+        await OrchestratorClient(other).cancel(batch_id)
+        batch = await OrchestratorClient(one).ended(batch_id)
         assert state(batch) == "CANCELLED"
-        done = {item.name for item in await Asking(one).items(batch_id, states=[run_pb2.RUN_STATE_COMPLETED])}
+        done = {
+            item.name for item in await OrchestratorClient(one).items(batch_id, states=[run_pb2.RUN_STATE_COMPLETED])
+        }
         expert.go_on.set()
         expert.asked.clear()
-        await Asking(other).resume(batch_id)
-        told = await asyncio.gather(*(Asking(stub).ended(batch_id) for stub in (one, other)))
+        await OrchestratorClient(other).resume(batch_id)
+        told = await asyncio.gather(*(OrchestratorClient(stub).ended(batch_id) for stub in (one, other)))
         assert [(state(each), each.counts.completed) for each in told] == [("COMPLETED", 40)] * 2
         assert not done & expert.asked.keys()
-        await other.DeleteBatch(removal, **Asking(other).means)
+        await other.DeleteBatch(removal, **OrchestratorClient(other).call_options)
         for stub in (one, other):
-            assert await refused(Asking(stub).get(batch_id)) == "BATCH"
-            assert await refused(Asking(stub).resume(batch_id)) == "BATCH"
-            assert await refused(stub.DeleteBatch(removal, **Asking(stub).means)) == "BATCH"
+            assert await refused(OrchestratorClient(stub).get(batch_id)) == "BATCH"
+            assert await refused(OrchestratorClient(stub).resume(batch_id)) == "BATCH"
+            assert await refused(stub.DeleteBatch(removal, **OrchestratorClient(stub).call_options)) == "BATCH"
 
 
 async def refused(call: Awaitable[Any]) -> str:
@@ -203,7 +205,7 @@ async def refused(call: Awaitable[Any]) -> str:
 
 
 async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may_have_one_later(
-    expert: Counted, settings: Settings, cast: Cast
+    expert: Counted, settings: Settings, peers: ScriptedPeers
 ) -> None:
     planning = asyncio.Event()
 
@@ -212,11 +214,11 @@ async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may
         await asyncio.Event().wait()
         yield END
 
-    cast.plans.append(pondering)
-    cast.plan(type(END)(task=PLAN.tasks[0]), END)
+    peers.plans.append(pondering)
+    peers.plan(type(END)(task=PLAN.tasks[0]), END)
     expert.go_on.set()
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batch = await asking.start(notes(3), request="shorten it")
         await planning.wait()
         await asking.cancel(batch.batch_id)
@@ -227,7 +229,7 @@ async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may
 
 
 async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
-    expert: Counted, settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
+    expert: Counted, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning, ending = asyncio.Event(), asyncio.Event()
 
@@ -247,13 +249,13 @@ async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
 
     stored = Journal.append
     monkeypatch.setattr(Journal, "append", append)
-    cast.plans.append(pondering)
+    peers.plans.append(pondering)
     async with (
         open_database(settings.journal, SCHEMA, MIGRATIONS) as database,
-        orchestrator(settings) as running,
+        serve_orchestrator(settings) as running,
         connected(running) as stub,
     ):
-        asking, commands = Asking(stub), 0
+        asking, commands = OrchestratorClient(stub), 0
         batch = await asking.start(notes(3), request="shorten it")
         await planning.wait()
         await asking.cancel(batch.batch_id)
@@ -277,8 +279,8 @@ async def test_batch_says_that_the_orchestrator_is_overloaded(
     monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.5)
     monkeypatch.setattr(slots, "REPORT_SECONDS", 0.1)
     expert.go_on.set()
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batch = await asking.start(notes(20))
         assert await asking.waiting_for(batch.batch_id) == slots.BUSY
         batch = await asking.ended(batch.batch_id)
@@ -289,8 +291,8 @@ async def test_batch_says_that_the_orchestrator_is_overloaded(
 async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(expert: Counted, settings: Settings) -> None:
     expert.asked["warm"] = 10
     full = settings.model_copy(update={"max_runs": 1})
-    async with orchestrator(full) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(full) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         busy = asyncio.create_task(asking.run(plan=PLAN, inputs=note("mine").inputs))
         await expert.some.wait()
         batch = await asking.start(notes(3), request="shorten it")
@@ -298,71 +300,73 @@ async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(expert: Co
         assert state(await asking.ended(batch.batch_id)) == "CANCELLED"
         assert not busy.done()
         expert.go_on.set()
-        assert ended(await busy).state == run_pb2.RUN_STATE_COMPLETED
+        assert run_ended(await busy).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_batch_whose_task_vanishes_waits_and_says_so(expert: Counted, settings: Settings, cast: Cast) -> None:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+async def test_a_batch_whose_task_vanishes_waits_and_says_so(
+    expert: Counted, settings: Settings, peers: ScriptedPeers
+) -> None:
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batch = await asking.start(notes(30), max_at_once=5)
         await expert.some.wait()
-        cast.vanished.add("summarization")
-        cast.changed.set()
+        peers.vanished.add("summarization")
+        peers.changed.set()
         expert.go_on.set()
         assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
-        cast.vanished.clear()
-        cast.changed.set()
+        peers.vanished.clear()
+        peers.changed.set()
         batch = await asking.ended(batch.batch_id)
         assert (batch.waiting_for, batch.counts.completed) == ("", 30)
 
 
 async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
-    expert: Counted, settings: Settings, cast: Cast
+    expert: Counted, settings: Settings, peers: ScriptedPeers
 ) -> None:
-    async with orchestrator(settings) as running, connected(running) as stub:
-        batch = await Asking(stub).start(notes(30), max_at_once=5)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        batch = await OrchestratorClient(stub).start(notes(30), max_at_once=5)
         await expert.some.wait()
-    cast.vanished.add("summarization")
+    peers.vanished.add("summarization")
     expert.go_on.set()
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
-        cast.vanished.clear()
-        cast.changed.set()
+        peers.vanished.clear()
+        peers.changed.set()
         assert (await asking.ended(batch.batch_id)).counts.completed == 30
 
 
 async def test_a_batch_that_waits_keeps_no_other_from_running(
-    expert: Counted, settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
+    expert: Counted, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 1)
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         stuck = await asking.start(notes(30), max_at_once=5)
         await expert.some.wait()
-        cast.vanished.add("summarization")
-        cast.changed.set()
+        peers.vanished.add("summarization")
+        peers.changed.set()
         expert.go_on.set()
         assert "nobody offers summarization" in await asking.waiting_for(stuck.batch_id)
         other = plan_pb2.Plan(tasks=[step(1, "translation")])
         batches = [await asking.start(notes(3), plan=other) for _ in range(2)]
         for batch in batches:
             assert (await asking.ended(batch.batch_id)).counts.completed == 3
-        cast.vanished.clear()
-        cast.changed.set()
+        peers.vanished.clear()
+        peers.changed.set()
         assert (await asking.ended(stuck.batch_id)).counts.completed == 30
 
 
 async def test_people_are_served_while_batches_have_all_their_places(expert: Counted, settings: Settings) -> None:
     crowded = settings.model_copy(update={"max_runs": 2, "batch_items": 4})
-    async with orchestrator(crowded) as running, connected(running) as stub:
-        asking = Asking(stub)
+    async with serve_orchestrator(crowded) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub)
         batches = [await asking.start(notes(20), PLAN_ITEMS) for _ in range(3)]
         expert.asked["warm"] = 10
         await expert.some.wait()
         expert.go_on.set()
         events = await asking.run(plan=PLAN, inputs=note("mine").inputs)
-        assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+        assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
         for batch in batches:
             assert (await asking.ended(batch.batch_id)).counts.completed == 20
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from protos.hugginggpt.v1 import artifact_pb2, expert_pb2
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.batches import PINNED, Asking, note, notes
-from tests.support.orchestrator import Cast, connected, echo
+from tests.support.batches import PINNED, OrchestratorClient, note, notes
+from tests.support.orchestrator import ScriptedPeers, connected, echo
 from tests.support.postgres import emptied
 
 PLACES = 4
@@ -25,11 +25,11 @@ async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settin
 class Hanging:
     """An expert that does not end with notes that hang, until it may."""
 
-    def __init__(self, cast: Cast, enough: int) -> None:
+    def __init__(self, peers: ScriptedPeers, enough: int) -> None:
         self._enough = enough
         self.now = self.most = 0
         self.full, self.go_on = asyncio.Event(), asyncio.Event()
-        cast.infer["model"] = self._infer
+        peers.infer["model"] = self._infer
 
     async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text.startswith("hang"):
@@ -43,12 +43,12 @@ class Hanging:
 
 
 async def test_a_tenant_whose_items_hang_stops_no_other(
-    settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 2)
-    expert = Hanging(cast, PLACES)
-    async with orchestrator(settings) as running, connected(running) as stub:
-        many, few = Asking(stub, "many"), Asking(stub, "few")
+    expert = Hanging(peers, PLACES)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        many, few = OrchestratorClient(stub, "many"), OrchestratorClient(stub, "few")
         stuck = [await many.start([note(f"hang {n} {m}") for m in range(PLACES)], plan=PINNED) for n in range(3)]
         await expert.full.wait()
         batch = await few.start(notes(5), plan=PINNED)
@@ -59,14 +59,16 @@ async def test_a_tenant_whose_items_hang_stops_no_other(
             assert (await many.ended(each.batch_id)).counts.completed == PLACES
 
 
-async def test_all_batches_of_a_key_have_no_more_items_at_once_than_it_may(settings: Settings, cast: Cast) -> None:
-    expert = Hanging(cast, 2)
-    async with orchestrator(settings) as running, connected(running) as stub:
-        asking = Asking(stub, key_id="key", items_at_once=2)
+async def test_all_batches_of_a_key_have_no_more_items_at_once_than_it_may(
+    settings: Settings, peers: ScriptedPeers
+) -> None:
+    expert = Hanging(peers, 2)
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
+        asking = OrchestratorClient(stub, key_id="key", items_at_once=2)
         batches = [await asking.start([note(f"hang {n} {m}") for m in range(3)], plan=PINNED) for n in range(3)]
         await expert.full.wait()
-        other = await Asking(stub).start(notes(3), plan=PINNED)
-        assert (await Asking(stub).ended(other.batch_id)).counts.completed == 3
+        other = await OrchestratorClient(stub).start(notes(3), plan=PINNED)
+        assert (await OrchestratorClient(stub).ended(other.batch_id)).counts.completed == 3
         expert.go_on.set()
         for batch in batches:
             assert (await asking.ended(batch.batch_id)).counts.completed == 3

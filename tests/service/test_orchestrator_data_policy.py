@@ -21,8 +21,8 @@ from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL
 from services.common import call_context
 from services.common.errors import ServiceError, from_rpc
-from tests.support.batches import PLAN, Asking, note, notes, state
-from tests.support.orchestrator import END, House, echo
+from tests.support.batches import PLAN, OrchestratorClient, note, notes, state
+from tests.support.orchestrator import END, OrchestratorUnderTest, echo
 
 HELD = task_pb2.Task(
     id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.InputRef(name="note"))}
@@ -30,9 +30,9 @@ HELD = task_pb2.Task(
 
 
 @pytest.fixture
-def asking(house: House) -> Asking:
+def orchestrator_client(orchestrator: OrchestratorUnderTest) -> OrchestratorClient:
     """On behalf of somebody whose data may leave."""
-    return Asking(house.stub)
+    return OrchestratorClient(orchestrator.stub)
 
 
 async def refused(call: Any) -> ServiceError:
@@ -41,40 +41,48 @@ async def refused(call: Any) -> ServiceError:
     return from_rpc(caught.value)
 
 
-async def ran_inside(house: House) -> str:
+async def ran_inside(orchestrator: OrchestratorUnderTest) -> str:
     """A run of the same tenant that keeps its data in."""
     spec = run_pb2.RunSpec(plan=PLAN, inputs=note("a secret").inputs)
     local = call_context.METADATA_KEY, caller_pb2.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
     events = [
         each
-        async for each in house.stub.CreateRun(
+        async for each in orchestrator.stub.CreateRun(
             orchestrator_pb2.CreateRunRequest(spec=spec), timeout=20, metadata=(local,)
         )
     ]
     return str(events[0].run_id)
 
 
-async def test_planner_selector_and_experts_hear_of_it(house: House, asking: Asking) -> None:
+async def test_planner_selector_and_experts_hear_of_it(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
     heard: list[caller_pb2.Caller] = []
 
     async def listening(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         heard.append(call_context.current())
         return await echo(request)
 
-    house.cast.infer["model"] = listening
-    house.cast.plan(type(END)(task=HELD), END)
-    await asking.ended((await asking.start(notes(3), request="shorten it", policy=DATA_POLICY_LOCAL)).batch_id)
+    orchestrator.peers.infer["model"] = listening
+    orchestrator.peers.plan(type(END)(task=HELD), END)
+    await orchestrator_client.ended(
+        (await orchestrator_client.start(notes(3), request="shorten it", policy=DATA_POLICY_LOCAL)).batch_id
+    )
     assert len(heard) == 3
-    assert {each.policy for each in (*heard, *house.cast.callers)} == {DATA_POLICY_LOCAL}
+    assert {each.policy for each in (*heard, *orchestrator.peers.callers)} == {DATA_POLICY_LOCAL}
 
 
-async def test_whoever_is_outside_is_asked_for_no_item_however_good(house: House, asking: Asking) -> None:
+async def test_whoever_is_outside_is_asked_for_no_item_however_good(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
     better = model_pb2.Candidate()
-    better.CopyFrom(house.cast.candidates[0])
+    better.CopyFrom(orchestrator.peers.candidates[0])
     better.model_id, better.location = "better", MODEL_LOCATION_EXTERNAL
-    house.cast.candidates.insert(0, better)
-    house.cast.infer["better"] = never
-    batch = await asking.ended((await asking.start(notes(3), policy=DATA_POLICY_LOCAL)).batch_id)
+    orchestrator.peers.candidates.insert(0, better)
+    orchestrator.peers.infer["better"] = never
+    batch = await orchestrator_client.ended(
+        (await orchestrator_client.start(notes(3), policy=DATA_POLICY_LOCAL)).batch_id
+    )
     assert state(batch) == "COMPLETED"
 
 
@@ -82,52 +90,68 @@ async def never(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
     raise AssertionError("an expert outside was asked")
 
 
-async def nobody_left_inside(house: House, asking: Asking) -> None:
+async def nobody_left_inside(orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient) -> None:
     """Once the orchestrator has had word of it."""
-    house.cast.candidates[0].location = MODEL_LOCATION_EXTERNAL
-    house.cast.changed.set()
+    orchestrator.peers.candidates[0].location = MODEL_LOCATION_EXTERNAL
+    orchestrator.peers.changed.set()
     while True:
         try:
-            await asking.save("any", plan=PLAN, policy=DATA_POLICY_LOCAL)
+            await orchestrator_client.save("any", plan=PLAN, policy=DATA_POLICY_LOCAL)
         except grpc.aio.AioRpcError:
             return
 
 
 @pytest.mark.parametrize("source", ["plan", "pipeline", "run", "local pipeline"])
-async def test_a_batch_that_only_others_can_do_is_refused_at_once(house: House, asking: Asking, source: str) -> None:
-    await asking.save(plan=PLAN)
-    await asking.save("inside", plan=PLAN, policy=DATA_POLICY_LOCAL)
-    events = await asking.run(plan=PLAN, inputs=note("open").inputs)
-    await nobody_left_inside(house, asking)
+async def test_a_batch_that_only_others_can_do_is_refused_at_once(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient, source: str
+) -> None:
+    await orchestrator_client.save(plan=PLAN)
+    await orchestrator_client.save("inside", plan=PLAN, policy=DATA_POLICY_LOCAL)
+    events = await orchestrator_client.run(plan=PLAN, inputs=note("open").inputs)
+    await nobody_left_inside(orchestrator, orchestrator_client)
     sources: Mapping[str, dict[str, Any]] = {
         "plan": {"plan": PLAN, "policy": DATA_POLICY_LOCAL},
         "pipeline": {"pipeline": pipeline_pb2.PipelineRef(name="short"), "policy": DATA_POLICY_LOCAL},
         "run": {"run_id": events[0].run_id, "policy": DATA_POLICY_LOCAL},
         "local pipeline": {"pipeline": pipeline_pb2.PipelineRef(name="inside")},
     }
-    error = await refused(asking.start(notes(2), **sources[source]))
+    error = await refused(orchestrator_client.start(notes(2), **sources[source]))
     assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
     assert error.remedy
-    assert (await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **asking.means)).batches == []
+    assert (
+        await orchestrator.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **orchestrator_client.call_options)
+    ).batches == []
 
 
-async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(house: House, asking: Asking) -> None:
-    house.cast.candidates[0].location = MODEL_LOCATION_EXTERNAL
-    assert (await refused(asking.save(plan=PLAN, policy=DATA_POLICY_LOCAL))).reason == "POLICY"
-    assert (await asking.save(plan=PLAN)).policy != DATA_POLICY_LOCAL
+async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
+    orchestrator.peers.candidates[0].location = MODEL_LOCATION_EXTERNAL
+    assert (await refused(orchestrator_client.save(plan=PLAN, policy=DATA_POLICY_LOCAL))).reason == "POLICY"
+    assert (await orchestrator_client.save(plan=PLAN)).policy != DATA_POLICY_LOCAL
 
 
-async def test_what_is_kept_of_a_run_that_stays_in_stays_in(house: House, asking: Asking) -> None:
-    run_id = await ran_inside(house)
+async def test_what_is_kept_of_a_run_that_stays_in_stays_in(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
+    run_id = await ran_inside(orchestrator)
     for said in (caller_pb2.DATA_POLICY_UNSPECIFIED, DATA_POLICY_OPEN):
-        assert (await asking.save(run_id=run_id, policy=said)).policy == DATA_POLICY_LOCAL
-    batch = await asking.ended((await asking.start(notes(1), run_id=run_id, policy=DATA_POLICY_OPEN)).batch_id)
+        assert (await orchestrator_client.save(run_id=run_id, policy=said)).policy == DATA_POLICY_LOCAL
+    batch = await orchestrator_client.ended(
+        (await orchestrator_client.start(notes(1), run_id=run_id, policy=DATA_POLICY_OPEN)).batch_id
+    )
     assert batch.pipeline.policy == DATA_POLICY_LOCAL
-    ended = await house.stub.ListEndedBatches(orchestrator_pb2.ListEndedBatchesRequest(), **asking.means)
+    ended = await orchestrator.stub.ListEndedBatches(
+        orchestrator_pb2.ListEndedBatchesRequest(), **orchestrator_client.call_options
+    )
     assert [each.caller.policy for each in ended.batches] == [DATA_POLICY_LOCAL]
 
 
-async def test_what_is_kept_of_a_run_that_may_leave_may_leave(house: House, asking: Asking) -> None:
-    events = await asking.run(plan=PLAN, inputs=note("open").inputs)
-    assert (await asking.save(run_id=events[0].run_id)).policy != DATA_POLICY_LOCAL
-    assert (await asking.save(run_id=events[0].run_id, policy=DATA_POLICY_LOCAL)).policy == DATA_POLICY_LOCAL
+async def test_what_is_kept_of_a_run_that_may_leave_may_leave(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
+    events = await orchestrator_client.run(plan=PLAN, inputs=note("open").inputs)
+    assert (await orchestrator_client.save(run_id=events[0].run_id)).policy != DATA_POLICY_LOCAL
+    assert (
+        await orchestrator_client.save(run_id=events[0].run_id, policy=DATA_POLICY_LOCAL)
+    ).policy == DATA_POLICY_LOCAL

@@ -30,7 +30,7 @@ from services.orchestrator.runs.selection import Selections
 from tests.conftest import Serve
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, Asker, asking, candidate
-from tests.support.orchestrator import END, House, states, task
+from tests.support.orchestrator import END, OrchestratorUnderTest, task, task_states
 
 HOUR = 3600.0
 
@@ -75,15 +75,17 @@ async def test_attempts_keep_their_time_when_the_wall_clock_jumps(wall_clock: Wa
     assert asked.result.outputs["text"].text == "hello"
 
 
-async def test_run_completes_when_the_wall_clock_jumps_while_it_is_planned(house: House, wall_clock: WallClock) -> None:
+async def test_run_completes_when_the_wall_clock_jumps_while_it_is_planned(
+    orchestrator: OrchestratorUnderTest, wall_clock: WallClock
+) -> None:
     async def script(_: PlanRequest) -> AsyncIterator[PlanEvent]:
         wall_clock.jump(HOUR)
         yield task(1)
         yield END
 
-    house.cast.plans.append(script)
-    events = await house.run()
-    assert states(events) == {1: "SUCCEEDED"}
+    orchestrator.peers.plans.append(script)
+    events = await orchestrator.run()
+    assert task_states(events) == {1: "SUCCEEDED"}
 
 
 # ---------------------------------------------------------------- permits

@@ -24,7 +24,7 @@ from services.orchestrator.experts.client import Attempts
 from services.orchestrator.experts.dormant import Sleepers
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
-from tests.support.orchestrator import END, House, states, task
+from tests.support.orchestrator import END, OrchestratorUnderTest, task, task_states
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -254,21 +254,23 @@ async def test_who_stops_waiting_closes_the_stream(attempts: Attempts, catalogue
     assert task.cancelled()
 
 
-async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_there(house: House) -> None:
-    (there,) = house.cast.candidates
+async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_there(
+    orchestrator: OrchestratorUnderTest,
+) -> None:
+    (there,) = orchestrator.peers.candidates
     asleep = candidate(model="model", expert=EXPERT, dormant=True)
     asleep.start_duration.FromSeconds(42)
-    house.cast.candidates[:] = [asleep]
-    house.cast.plan(task(1), END)
+    orchestrator.peers.candidates[:] = [asleep]
+    orchestrator.peers.plan(task(1), END)
     request = CreateRunRequest(spec=RunSpec(request="do it"))
     events = []
     async with asyncio.timeout(10):
-        async for event in house.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
+        async for event in orchestrator.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
             events.append(event)
             if event.HasField("task_waiting"):
                 there.expert = EXPERT
-                house.cast.candidates[:] = [there]
-                house.cast.changed.set()
+                orchestrator.peers.candidates[:] = [there]
+                orchestrator.peers.changed.set()
     (waiting,) = [event.task_waiting for event in events if event.HasField("task_waiting")]
     assert (waiting.expert, waiting.start_duration.seconds) == (EXPERT, 42)
-    assert states(events) == {1: "SUCCEEDED"}
+    assert task_states(events) == {1: "SUCCEEDED"}

@@ -9,16 +9,16 @@ from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
 from services.orchestrator.runs.selection import BACKGROUND_AT_ONCE
 from services.orchestrator.settings import Settings
-from tests.support.batches import PINNED, PLAN, Asking, note, notes, step
-from tests.support.orchestrator import Cast, House, echo, ended
+from tests.support.batches import PINNED, PLAN, OrchestratorClient, note, notes, step
+from tests.support.orchestrator import OrchestratorUnderTest, ScriptedPeers, echo, run_ended
 
 TASKS = 8
 LARGE = plan_pb2.Plan(tasks=[step(number) for number in range(1, TASKS + 1)])
 
 
 @pytest.fixture
-def asking(house: House) -> Asking:
-    return Asking(house.stub)
+def orchestrator_client(orchestrator: OrchestratorUnderTest) -> OrchestratorClient:
+    return OrchestratorClient(orchestrator.stub)
 
 
 class Held:
@@ -38,39 +38,43 @@ class Held:
             await self.go_on.wait()
 
 
-def expert(cast: Cast, held: Held) -> None:
+def expert(peers: ScriptedPeers, held: Held) -> None:
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await held()
         return await echo(request)
 
-    cast.infer["model"] = infer
+    peers.infer["model"] = infer
 
 
-async def is_served(asking: Asking) -> None:
+async def is_served(orchestrator_client: OrchestratorClient) -> None:
     async with asyncio.timeout(20):
-        events = await asking.run(plan=PLAN, inputs=note("mine").inputs, mode=run_pb2.RUN_MODE_RESULTS)
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+        events = await orchestrator_client.run(plan=PLAN, inputs=note("mine").inputs, mode=run_pb2.RUN_MODE_RESULTS)
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_an_expert_that_items_fill_has_a_place_for_a_person(house: House, asking: Asking) -> None:
+async def test_an_expert_that_items_fill_has_a_place_for_a_person(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
     settings = Settings()
     held = Held(min(settings.batch_items, settings.calls_per_expert * 3 // 4))
-    expert(house.cast, held)
-    batch = await asking.start(notes(settings.batch_items * 2), plan=PINNED)
+    expert(orchestrator.peers, held)
+    batch = await orchestrator_client.start(notes(settings.batch_items * 2), plan=PINNED)
     await held.full.wait()
     for _ in range(3):
-        await is_served(asking)
-    assert (await asking.get(batch.batch_id)).counts.completed == 0
+        await is_served(orchestrator_client)
+    assert (await orchestrator_client.get(batch.batch_id)).counts.completed == 0
     held.go_on.set()
-    assert (await asking.ended(batch.batch_id)).counts.completed == settings.batch_items * 2
+    assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == settings.batch_items * 2
 
 
-async def test_a_choice_for_a_person_stands_behind_none_for_items(house: House, asking: Asking) -> None:
-    await asking.save(plan=PLAN)  # so that the catalogue is known before the selector is held up
+async def test_a_choice_for_a_person_stands_behind_none_for_items(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
+    await orchestrator_client.save(plan=PLAN)  # so that the catalogue is known before the selector is held up
     held = Held(BACKGROUND_AT_ONCE)
-    batch = await asking.start(notes(40), plan=LARGE)
-    house.cast.select = held
+    batch = await orchestrator_client.start(notes(40), plan=LARGE)
+    orchestrator.peers.select = held
     await held.full.wait()
-    await is_served(asking)
+    await is_served(orchestrator_client)
     held.go_on.set()
-    assert (await asking.ended(batch.batch_id)).counts.completed == 40
+    assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 40

@@ -9,9 +9,19 @@ import pytest
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, gateway_pb2, run_pb2
 from services.common import call_context
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.orchestrator import END, Cast, connected, echo, ended, hanging, ref, states, task
+from tests.support.orchestrator import (
+    END,
+    ScriptedPeers,
+    connected,
+    echo,
+    ref,
+    run_ended,
+    task,
+    task_states,
+    wait_until_cancelled,
+)
 
 
 @pytest.fixture
@@ -22,7 +32,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, settings: Settings) -> None:
+async def test_nothing_new_begins_while_the_journal_takes_nothing(peers: ScriptedPeers, settings: Settings) -> None:
     first, go, second = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -33,9 +43,9 @@ async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, se
             second.set()
         return await echo(request)
 
-    cast.infer["model"] = infer
-    cast.plan(task(1), task(2, text=ref(1)), END)
-    async with asyncio.timeout(20), orchestrator(settings) as running, connected(running) as stub:
+    peers.infer["model"] = infer
+    peers.plan(task(1), task(2, text=ref(1)), END)
+    async with asyncio.timeout(20), serve_orchestrator(settings) as running, connected(running) as stub:
         call = stub.CreateRun(orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it")), timeout=20)
         events = aiter(call)
         (await anext(events))
@@ -52,23 +62,23 @@ async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, se
                 async with asyncio.timeout(0.3):
                     await second.wait()
         seen = [event async for event in events]
-    assert states(seen) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert ended(seen).state == run_pb2.RUN_STATE_COMPLETED
+    assert task_states(seen) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert run_ended(seen).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(cast: Cast, settings: Settings) -> None:
+async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(peers: ScriptedPeers, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-        return await hanging(inferring, cancelled)
+        return await wait_until_cancelled(inferring, cancelled)
 
-    cast.infer["model"] = infer
-    cast.plan(task(1), END)
+    peers.infer["model"] = infer
+    peers.plan(task(1), END)
     async with (
         asyncio.timeout(20),
-        orchestrator(settings) as owner,
+        serve_orchestrator(settings) as owner,
         connected(owner) as stub,
-        orchestrator(settings) as other,
+        serve_orchestrator(settings) as other,
         connected(other) as beside,
     ):
         call = stub.CreateRun(
@@ -82,5 +92,5 @@ async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(cast: Cast, s
         await cancelled.wait()
         watching = beside.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=10)
         events = [event async for event in watching]
-    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
+    assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))

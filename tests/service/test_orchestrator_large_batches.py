@@ -9,8 +9,8 @@ import pytest
 
 from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from tests.support.batches import PINNED, Asking, note, state
-from tests.support.orchestrator import House
+from tests.support.batches import PINNED, OrchestratorClient, note, state
+from tests.support.orchestrator import OrchestratorUnderTest
 
 pytestmark = pytest.mark.slow
 
@@ -44,13 +44,13 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-async def test_a_hundred_thousand_items_are_taken_in_without_being_held(house: House) -> None:
+async def test_a_hundred_thousand_items_are_taken_in_without_being_held(orchestrator: OrchestratorUnderTest) -> None:
     async def hanging(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await asyncio.Event().wait()
         return {}
 
-    house.cast.infer["model"] = hanging
-    asking, measured = Asking(house.stub), Measured()
+    orchestrator.peers.infer["model"] = hanging
+    asking, measured = OrchestratorClient(orchestrator.stub), Measured()
     batch = await asking.send(measured.requests())
     assert batch.counts.total == ITEMS
     assert measured.grown < ITEMS * CONTENT // 2
@@ -59,5 +59,5 @@ async def test_a_hundred_thousand_items_are_taken_in_without_being_held(house: H
     assert (state(batch), batch.counts.completed) == ("CANCELLED", 0)
     assert batch.counts.waiting + batch.counts.cancelled == ITEMS
     page = pb.ListBatchItemsRequest(batch_id=batch.batch_id, after_index=ITEMS - 3)
-    last = (await house.stub.ListBatchItems(page, **asking.means)).items
+    last = (await orchestrator.stub.ListBatchItems(page, **asking.call_options)).items
     assert [item.name for item in last] == [f"note {number}" for number in range(ITEMS - 2, ITEMS + 1)]

@@ -16,7 +16,7 @@ from services.common.errors import ServiceError, Unavailable
 from services.orchestrator.experts.backoff import EARNED, RESERVE
 from services.orchestrator.experts.circuit_breaker import Key
 from tests.fakes import FakeExpert, card
-from tests.fakes.tracing import kept_traces
+from tests.fakes.tracing import record_traces
 from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(30)]
@@ -60,7 +60,7 @@ def quick(name: str = "fake") -> FakeExpert:
 @pytest.mark.parametrize("traced", [False, True], ids=["untraced", "traced"])
 async def test_cancel_reaches_the_running_expert(*, traced: bool) -> None:
     expert = Held()
-    with kept_traces() if traced else nullcontext():
+    with record_traces() if traced else nullcontext():
         async with asking() as attempts, expert.serving() as address:
             for _ in range(3):
                 expert.left.clear()
@@ -81,7 +81,7 @@ async def test_a_traced_call_tells_how_its_expert_is() -> None:
             return await super().Infer(request, context)
 
     expert = Telling("fake", [card("model", SPEC.name)])
-    with kept_traces():
+    with record_traces():
         async with asking() as attempts, expert.serving() as address, quick().serving() as other:
             both = candidate(address, other)
             first = await Asker(attempts).infer(candidate(address))

@@ -8,9 +8,9 @@ import pytest
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, gateway_pb2, run_pb2
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.orchestrator import END, Cast, connected, echo, ended, ref, states, task
+from tests.support.orchestrator import END, ScriptedPeers, connected, echo, ref, run_ended, task, task_states
 from tests.support.postgres import Server, serving
 from tests.support.required_programs import require
 
@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("lease_seconds", [10.0, 2.0], ids=["shorter than a lease", "longer than a lease"])
 async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_away(
-    cast: Cast, settings: Settings, server: Server, lease_seconds: float
+    peers: ScriptedPeers, settings: Settings, server: Server, lease_seconds: float
 ) -> None:
     full, go, further = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
@@ -42,7 +42,7 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
             further.set()
         return await echo(request)
 
-    cast.infer["model"] = infer
+    peers.infer["model"] = infer
 
     async def planned(request: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
         kept = {prior.task.id for prior in request.prior}
@@ -51,9 +51,9 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
                 yield event
         yield END
 
-    cast.plans.append(planned)
+    peers.plans.append(planned)
     settings = settings.model_copy(update={"journal": server.url, "lease_seconds": lease_seconds, "calls_per_run": 99})
-    async with asyncio.timeout(60), orchestrator(settings) as running, connected(running) as stub:
+    async with asyncio.timeout(60), serve_orchestrator(settings) as running, connected(running) as stub:
         calls = [stub.CreateRun(RUN, timeout=60) for _ in range(RUNS)]
         run_ids = [(await anext(aiter(call))).run_id for call in calls]
         for _ in run_ids:
@@ -71,7 +71,7 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
             watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=30)
             events = [event async for event in watch]
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-            assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-            assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+            assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+            assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
         listed = await stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)
         assert {run.run_id for run in listed.runs} == set(run_ids)

@@ -15,7 +15,7 @@ from services.common.call_context import METADATA_KEY
 from services.common.channel import connect
 from services.common.errors import InvalidRequest
 from tests.support.logs import logged
-from tests.support.orchestrator import END, Cast, apart, echo, task
+from tests.support.orchestrator import END, ScriptedPeers, echo, process_settings, task
 from tests.support.processes import processes
 
 pytestmark = pytest.mark.slow
@@ -72,11 +72,11 @@ async def series(port: int) -> tuple[set[str], set[str]]:
 
 @pytest.mark.timeout(SECONDS)
 async def test_ten_thousand_runs_by_five_hundred_keys_leave_as_many_series_as_ten(
-    cast: Cast, peers: dict[str, str], tmp_path: Path
+    peers: ScriptedPeers, peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
-    cast.plan(task(1), END)
-    cast.infer["model"] = moody
-    settings = {**apart(peers, tmp_path / "journal.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
+    peers.plan(task(1), END)
+    peers.infer["model"] = moody
+    settings = {**process_settings(peer_addresses, tmp_path / "journal.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
     async with processes(SECONDS) as start:
         process = await start("-m", "services.orchestrator", **settings)
         port, served = [(await logged(process, event))["port"] for event in ("metrics", "serving")]

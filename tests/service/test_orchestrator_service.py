@@ -19,9 +19,22 @@ from protos.hugginggpt.v1 import (
     usage_pb2,
 )
 from services.common import call_context
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.orchestrator import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
+from tests.support.orchestrator import (
+    END,
+    OrchestratorUnderTest,
+    ScriptedPeers,
+    connected,
+    echo,
+    event_kinds,
+    ref,
+    run_ended,
+    task,
+    task_states,
+    text,
+    wait_until_cancelled,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +67,15 @@ from tests.support.orchestrator import END, Cast, House, connected, echo, ended,
         ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
     ],
 )
-async def test_what_cannot_be_a_run_is_refused(house: House, spec: dict[str, Any], code: grpc.StatusCode) -> None:
+async def test_what_cannot_be_a_run_is_refused(
+    orchestrator: OrchestratorUnderTest, spec: dict[str, Any], code: grpc.StatusCode
+) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await house.run(**spec)
+        await orchestrator.run(**spec)
     assert caught.value.code() is code
 
 
-async def test_a_run_outlives_the_call_that_started_it(house: House) -> None:
+async def test_a_run_outlives_the_call_that_started_it(orchestrator: OrchestratorUnderTest) -> None:
     go, inferring = asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -68,79 +83,79 @@ async def test_a_run_outlives_the_call_that_started_it(house: House) -> None:
         await go.wait()
         return await echo(request)
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1), END)
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
-    call = house.stub.CreateRun(request, timeout=20)
+    call = orchestrator.stub.CreateRun(request, timeout=20)
     first = await anext(aiter(call))
     await inferring.wait()
     call.cancel()
     go.set()
-    watch = house.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=first.run_id, after_sequence=1), timeout=20)
+    watch = orchestrator.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=first.run_id, after_sequence=1), timeout=20)
     events = [event async for event in watch]
     assert events[0].sequence == 2
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_cancel_stops_the_expert_and_ends_the_run(house: House) -> None:
+async def test_cancel_stops_the_expert_and_ends_the_run(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
-    house.cast.infer["model"] = lambda _: hanging(inferring, cancelled)
-    house.cast.plan(task(1), END)
-    running = asyncio.create_task(house.run())
+    orchestrator.peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
+    orchestrator.peers.plan(task(1), END)
+    running = asyncio.create_task(orchestrator.run())
     await inferring.wait()
-    (run,) = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
-    await house.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run.run_id), timeout=5)
+    (run,) = (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
+    await orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run.run_id), timeout=5)
     async with asyncio.timeout(5):
         await cancelled.wait()
         events = await running
-    assert states(events) == {1: "CANCELLED"}
-    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
+    assert task_states(events) == {1: "CANCELLED"}
+    assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
 
 
-async def test_a_run_may_ask_to_end_with_its_call(house: House) -> None:
+async def test_a_run_may_ask_to_end_with_its_call(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
-    house.cast.infer["model"] = lambda _: hanging(inferring, cancelled)
-    house.cast.plan(task(1), END)
-    running = asyncio.create_task(house.run(on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
+    orchestrator.peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
+    orchestrator.peers.plan(task(1), END)
+    running = asyncio.create_task(orchestrator.run(on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
     await inferring.wait()
     running.cancel()
     async with asyncio.timeout(5):
         await cancelled.wait()
 
 
-async def test_a_deadline_ends_the_run_with_what_there_is(house: House) -> None:
+async def test_a_deadline_ends_the_run_with_what_there_is(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "slow":
-            return await hanging(inferring, cancelled)
+            return await wait_until_cancelled(inferring, cancelled)
         return await echo(request)
 
-    house.cast.infer["model"] = infer
-    house.cast.plan(task(1), task(2, text=text("slow")), END)
+    orchestrator.peers.infer["model"] = infer
+    orchestrator.peers.plan(task(1), task(2, text=text("slow")), END)
     budget = usage_pb2.Budget()
     budget.wall_time.FromMilliseconds(500)
-    events = await house.run(budget=budget)
-    assert states(events) == {1: "SUCCEEDED", 2: "FAILED"}
-    ending = ended(events)
+    events = await orchestrator.run(budget=budget)
+    assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED"}
+    ending = run_ended(events)
     assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "DEADLINE")
-    assert "answer_chunk" in kinds(events)
+    assert "answer_chunk" in event_kinds(events)
 
 
-async def test_the_same_idempotency_key_gives_the_same_run(house: House) -> None:
-    house.cast.plan(task(1), END)
-    first = await house.run(idempotency_key="k")
-    again = await house.run(idempotency_key="k")
+async def test_the_same_idempotency_key_gives_the_same_run(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    first = await orchestrator.run(idempotency_key="k")
+    again = await orchestrator.run(idempotency_key="k")
     assert first == again
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await house.run(idempotency_key="k", request="something else")
+        await orchestrator.run(idempotency_key="k", request="something else")
     assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
 
 
-async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
-    house.cast.plan(task(1), END)
-    events = await house.run()
-    run = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
+async def test_get_shows_the_run_as_its_events_have_it(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    events = await orchestrator.run()
+    run = await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
     assert (run.state, run.answer, run.last_sequence) == (run_pb2.RUN_STATE_COMPLETED, "so it is", events[-1].sequence)
     assert run.tasks[0].result.outputs["text"].text == "hello!"
     assert not run.HasField("failure")
@@ -148,50 +163,56 @@ async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 3, 8, 1000, 2**63 - 1])
-async def test_watching_an_ended_run_ends(house: House, after: int) -> None:
-    house.cast.plan(task(1), END)
-    events = await house.run()
-    watch = house.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=events[0].run_id, after_sequence=after), timeout=5)
+async def test_watching_an_ended_run_ends(orchestrator: OrchestratorUnderTest, after: int) -> None:
+    orchestrator.peers.plan(task(1), END)
+    events = await orchestrator.run()
+    watch = orchestrator.stub.WatchRun(
+        gateway_pb2.WatchRunRequest(run_id=events[0].run_id, after_sequence=after), timeout=5
+    )
     assert [event.sequence async for event in watch] == list(range(after + 1, len(events) + 1))
 
 
-async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
-    house.cast.plan(END)
-    ids = [(await house.run(request=f"run {number}"))[0].run_id for number in range(5)]
+async def test_runs_are_listed_in_pages_newest_first(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(END)
+    ids = [(await orchestrator.run(request=f"run {number}"))[0].run_id for number in range(5)]
     listed, token = [], ""
     for _ in range(3):
-        page = await house.stub.ListRuns(gateway_pb2.ListRunsRequest(page_size=2, page_token=token), timeout=5)
+        page = await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(page_size=2, page_token=token), timeout=5)
         listed += [run.run_id for run in page.runs]
         token = page.next_page_token
     assert listed == ids[::-1]
     assert token == ""
 
 
-async def test_basic_view_of_run_equals_the_listed_run(house: House) -> None:
-    house.cast.plan(task(1), END)
-    run_id = (await house.run())[0].run_id
-    brief = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id, view=run_pb2.RUN_VIEW_BASIC), timeout=5)
-    (listed,) = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
+async def test_basic_view_of_run_equals_the_listed_run(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    run_id = (await orchestrator.run())[0].run_id
+    brief = await orchestrator.stub.GetRun(
+        gateway_pb2.GetRunRequest(run_id=run_id, view=run_pb2.RUN_VIEW_BASIC), timeout=5
+    )
+    (listed,) = (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
     assert brief == listed
     assert (brief.state, brief.last_sequence > 1, len(brief.tasks)) == (run_pb2.RUN_STATE_COMPLETED, True, 0)
 
 
-async def test_runs_that_began_a_conversation_are_listed_alone(house: House) -> None:
-    house.cast.plan(END)
-    first = (await house.run())[0].run_id
-    await house.run(parent_run_id=first)
-    page = await house.stub.ListRuns(gateway_pb2.ListRunsRequest(first_turns=True), timeout=5)
+async def test_runs_that_began_a_conversation_are_listed_alone(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(END)
+    first = (await orchestrator.run())[0].run_id
+    await orchestrator.run(parent_run_id=first)
+    page = await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(first_turns=True), timeout=5)
     assert [run.run_id for run in page.runs] == [first]
 
 
-async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(house: House) -> None:
-    house.cast.plan(END)
+async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(
+    orchestrator: OrchestratorUnderTest,
+) -> None:
+    orchestrator.peers.plan(END)
     told = []
     for tenant in ("acme", "other", "acme"):
         with call_context.use_caller(caller_pb2.Caller(tenant=tenant, key_id=f"key of {tenant}")):
-            told.append((await house.run())[0].run_id)
+            told.append((await orchestrator.run())[0].run_id)
     listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRunsRequest(page_size=2)
-    while page := await house.stub.ListEndedRuns(request, timeout=5):
+    while page := await orchestrator.stub.ListEndedRuns(request, timeout=5):
         listed += page.runs
         request.page_token = page.next_page_token
         if not page.next_page_token:
@@ -200,74 +221,78 @@ async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(ho
     assert [run.caller.key_id for run in listed] == ["key of acme", "key of other", "key of acme"]
     assert all(run.state == run_pb2.RUN_STATE_FAILED and run.HasField("usage") for run in listed)  # nothing was planned
     request = orchestrator_pb2.ListEndedRunsRequest(ended_after=listed[1].end_time)
-    later = await house.stub.ListEndedRuns(request, timeout=5)
+    later = await orchestrator.stub.ListEndedRuns(request, timeout=5)
     assert [run.run_id for run in later.runs] == told[1:]
 
 
-async def test_a_page_of_negative_size_is_refused(house: House) -> None:
-    house.cast.plan(task(1), END)
-    await house.run()
+async def test_a_page_of_negative_size_is_refused(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    await orchestrator.run()
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await house.stub.ListRuns(gateway_pb2.ListRunsRequest(page_size=-2), timeout=5)
+        await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(page_size=-2), timeout=5)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_moment_that_is_none_is_refused(house: House) -> None:
+async def test_a_moment_that_is_none_is_refused(orchestrator: OrchestratorUnderTest) -> None:
     never = Timestamp(seconds=-(2**63))
     for call in (
-        house.stub.ListRuns(gateway_pb2.ListRunsRequest(created_after=never), timeout=5),
-        house.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(ended_after=never), timeout=5),
+        orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(created_after=never), timeout=5),
+        orchestrator.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(ended_after=never), timeout=5),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_another_tenant_sees_nothing(house: House) -> None:
-    house.cast.plan(task(1), END)
-    run_id = (await house.run())[0].run_id
+async def test_another_tenant_sees_nothing(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    run_id = (await orchestrator.run())[0].run_id
     with call_context.use_caller(caller_pb2.Caller(tenant="other")):
         who = call_context.metadata()
     calls: list[Any] = [
-        house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
-        house.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
-        house.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=who),
-        anext(aiter(house.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=who))),
+        orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
+        orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
+        orchestrator.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=who),
+        anext(aiter(orchestrator.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=who))),
     ]
     for call in calls:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    assert not (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5, metadata=who)).runs
+    assert not (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5, metadata=who)).runs
 
 
-async def test_the_caller_travels_with_policy_run_and_deadline(house: House) -> None:
-    house.cast.plan(END)
+async def test_the_caller_travels_with_policy_run_and_deadline(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(END)
     with call_context.use_caller(caller_pb2.Caller(tenant="acme", policy=caller_pb2.DATA_POLICY_OPEN)):
-        events = await house.run()
-    (seen,) = house.cast.callers
+        events = await orchestrator.run()
+    (seen,) = orchestrator.peers.callers
     assert (seen.tenant, seen.policy, seen.run_id) == ("acme", caller_pb2.DATA_POLICY_OPEN, events[0].run_id)
     assert seen.deadline == events[0].run_accepted.deadline
 
 
-async def test_a_later_turn_sees_the_earlier_one(house: House) -> None:
-    house.cast.plan(task(1), END)
-    first = await house.run(request="read this")
-    second = await house.run(request="and now that", parent_run_id=first[0].run_id)
-    assert [turn.text for turn in house.cast.planned[1].conversation] == ["read this", "so it is", "and now that"]
+async def test_a_later_turn_sees_the_earlier_one(orchestrator: OrchestratorUnderTest) -> None:
+    orchestrator.peers.plan(task(1), END)
+    first = await orchestrator.run(request="read this")
+    second = await orchestrator.run(request="and now that", parent_run_id=first[0].run_id)
+    assert [turn.text for turn in orchestrator.peers.planned[1].conversation] == [
+        "read this",
+        "so it is",
+        "and now that",
+    ]
     assert second[0].run_accepted.conversation_id == first[0].run_id
 
 
 @pytest.mark.parametrize("kept_in", [caller_pb2.DATA_POLICY_LOCAL, caller_pb2.DATA_POLICY_UNSPECIFIED])
 async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
-    house: House, kept_in: caller_pb2.DataPolicy.ValueType
+    orchestrator: OrchestratorUnderTest, kept_in: caller_pb2.DataPolicy.ValueType
 ) -> None:
-    house.cast.plan(END)
+    orchestrator.peers.plan(END)
     parent = ""
     for policy in (caller_pb2.DATA_POLICY_OPEN, kept_in, caller_pb2.DATA_POLICY_OPEN, caller_pb2.DATA_POLICY_OPEN):
         with call_context.use_caller(caller_pb2.Caller(tenant="acme", policy=policy)):
-            parent = (await house.run(parent_run_id=parent))[0].run_id
-    policies = [seen.policy for seen in house.cast.callers]
+            parent = (await orchestrator.run(parent_run_id=parent))[0].run_id
+    policies = [seen.policy for seen in orchestrator.peers.callers]
     assert policies == [
         caller_pb2.DATA_POLICY_OPEN,
         kept_in,
@@ -276,7 +301,7 @@ async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
     ]
 
 
-async def test_a_run_whose_orchestrator_died_is_finished_by_another(cast: Cast, settings: Settings) -> None:
+async def test_a_run_whose_orchestrator_died_is_finished_by_another(peers: ScriptedPeers, settings: Settings) -> None:
     calls: list[str] = []
     hang = asyncio.Event()
 
@@ -287,31 +312,33 @@ async def test_a_run_whose_orchestrator_died_is_finished_by_another(cast: Cast, 
             await asyncio.Event().wait()
         return await echo(request)
 
-    cast.infer["model"] = infer
-    cast.plan(task(1), task(2, text=ref(1)), END)
+    peers.infer["model"] = infer
+    peers.plan(task(1), task(2, text=ref(1)), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
-    async with orchestrator(settings) as running, connected(running) as stub:
+    async with serve_orchestrator(settings) as running, connected(running) as stub:
         call = stub.CreateRun(request, timeout=20)
         run_id = (await anext(aiter(call))).run_id
         await hang.wait()
-    async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
+    async with serve_orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
         watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=20)
         events = [event async for event in watch]
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-    assert "taken_over" in kinds(events)
+    assert "taken_over" in event_kinds(events)
     assert calls == ["hello", "hello!", "hello!"]
-    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+    assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(cast: Cast, settings: Settings) -> None:
+async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(
+    peers: ScriptedPeers, settings: Settings
+) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
-    cast.infer["model"] = lambda _: hanging(inferring, cancelled)
-    cast.plan(task(1), END)
+    peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
+    peers.plan(task(1), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with (
-        orchestrator(settings) as here,
+        serve_orchestrator(settings) as here,
         connected(here) as mine,
-        orchestrator(settings) as there,
+        serve_orchestrator(settings) as there,
         connected(there) as theirs,
         asyncio.timeout(10),
     ):
@@ -323,15 +350,15 @@ async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(cast:
         await theirs.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
         await cancelled.wait()
         events = [event async for event in watch]
-    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
+    assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
 
 
-async def test_more_runs_than_fit_are_refused_at_once(cast: Cast, settings: Settings) -> None:
+async def test_more_runs_than_fit_are_refused_at_once(peers: ScriptedPeers, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
-    cast.infer["model"] = lambda _: hanging(inferring, cancelled)
-    cast.plan(task(1), END)
+    peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
+    peers.plan(task(1), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
-    async with orchestrator(settings.model_copy(update={"max_runs": 1})) as running, connected(running) as stub:
+    async with serve_orchestrator(settings.model_copy(update={"max_runs": 1})) as running, connected(running) as stub:
         call = stub.CreateRun(request, timeout=20)
         await anext(aiter(call))
         with pytest.raises(grpc.aio.AioRpcError) as caught:

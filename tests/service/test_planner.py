@@ -23,7 +23,7 @@ from services.planner.__main__ import planner
 from services.planner.settings import Settings
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.plans import LITE
-from tests.support.selector import selectors
+from tests.support.selector import selector_starter
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
@@ -115,7 +115,7 @@ async def test_a_task_whose_expert_is_failing_is_not_called_unoffered(tmp_path: 
     failed = card("painter", "text-to-image", state=model_pb2.MODEL_STATE_FAILED, failure="it broke off")
     async with (
         FakeExpert("diffusion", [failed]).serving() as address,
-        selectors(tmp_path)(experts=address) as room,
+        selector_starter(tmp_path)(experts=address) as room,
         planner(Settings(listen="127.0.0.1:0", selector=room.address)) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
     ):

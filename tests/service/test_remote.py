@@ -21,7 +21,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.providers import providers
 from tests.fakes.web import Answer, Web
 from tests.support.expert_host import NOT_SERVING, SERVING
-from tests.support.served_expert import ServedExpert, serving
+from tests.support.served_expert import ServedExpert, serve_expert
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
 
@@ -49,7 +49,7 @@ def configured(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm
 
 @pytest.fixture
 async def expert(configured: None, tmp_path: Path) -> AsyncIterator[ServedExpert]:
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         yield expert
 
 
@@ -317,7 +317,7 @@ async def test_expert_without_a_token_starts_with_failed_models(
     configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         described = await expert.describe()
         assert described.models
         assert {card.state for card in described.models} == {MODEL_STATE_FAILED}
@@ -329,18 +329,18 @@ async def test_expert_without_a_token_starts_with_failed_models(
 
 
 async def test_cached_cards_are_used_when_the_hub_is_down(configured: None, web: Web, tmp_path: Path) -> None:
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         before = [card.id for card in (await expert.describe()).models]
     asked = len(web.requests)
     await web.stop()
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert [card.id for card in (await expert.describe()).models] == before
     assert len(web.requests) == asked
 
 
 async def test_bundled_cards_are_used_without_hub_and_cache(configured: None, web: Web, tmp_path: Path) -> None:
     web.says("/api/models", status=500)
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.card("fill-mask")).id == "google-bert/bert-base-uncased"
 
 
@@ -358,7 +358,7 @@ async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
 
     web.answers["/api/models"] = hub
     web.says("/chat/completions", {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "index": 0}]})
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         for _ in range(2):
             assert (await expert.call("conversational", text="hello"))["text"] == "Hi."
         web.answers["/api/models"] = lambda _: Answer({"id": "x"})
@@ -375,7 +375,7 @@ async def test_configured_endpoint_precedes_providers(
     own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
     monkeypatch.setenv("REMOTE_ENDPOINTS", own)
     web.says("/mine", MOOD)
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.call("text-classification", text="x"))["text"] == "glad"
         web.says("/mine", status=402)
         await expert.call_error("text-classification", text="x")
@@ -389,7 +389,7 @@ async def test_configured_llm_runs_text_tasks(
     async with ScriptedLLM.serving([Says("Kurz."), quoted, Says('{"answer": "never said"}')]) as llm:
         monkeypatch.setenv("LLM_BASE_URL", llm.base_url)
         monkeypatch.setenv("LLM_MODEL", "little:7b")
-        async with serving("experts.remote", tmp_path) as expert:
+        async with serve_expert("experts.remote", tmp_path) as expert:
             assert (await expert.call("summarization", model="llm/little-7b", text="Lang."))["text"] == "Kurz."
             asked: dict[str, Any] = {"model": "llm/little-7b", "question": "When?", "context": "It began in 1998."}
             found = await expert.call("question-answering", **asked)

@@ -13,7 +13,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
 from tests.service.test_remote import MOOD, configured, web
 from tests.support.expert_host import NOT_SERVING, SERVING
-from tests.support.served_expert import ServedExpert, serving
+from tests.support.served_expert import ServedExpert, serve_expert
 
 __all__ = ["configured", "web"]
 
@@ -33,7 +33,7 @@ async def elsewhere() -> AsyncIterator[Web]:
 async def expert(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ServedExpert]:
     monkeypatch.setenv("REMOTE_REPLY_BYTES", str(broken_answers.LIMIT))
     monkeypatch.setenv("REMOTE_TIMEOUT_SECONDS", "1")
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         yield expert
 
 
@@ -92,7 +92,7 @@ async def test_cancelled_call_ends_its_request_to_the_provider(
 
     web.answers[MODEL] = never
     monkeypatch.setenv("REMOTE_TIMEOUT_SECONDS", "600")
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         call = asyncio.ensure_future(expert.call("text-classification", text="x"))
         while MODEL not in (await web.arrived.get()).path:
             pass
@@ -122,7 +122,7 @@ async def test_key_in_a_providers_error_is_removed(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_x/y+strange=")
     web.says(MODEL, {"error": "bad hf_x/y+strange= given"}, status=400)
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert "strange" not in (await expert.call_error("text-classification", text="x")).message
 
 
@@ -131,7 +131,7 @@ async def test_any_answer_of_the_hub_leaves_cards(
     configured: None, web: Web, elsewhere: Web, tmp_path: Path, fault: str
 ) -> None:
     web.answers["/api/models"] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.card("fill-mask")).id == "google-bert/bert-base-uncased"
         assert (await expert.call_error("conversational", text="x")).remedy  # the Hub is asked who runs it
     assert not elsewhere.connections
@@ -144,7 +144,7 @@ async def test_offline_expert_calls_only_configured_endpoints(
     own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
     monkeypatch.setenv("REMOTE_ENDPOINTS", own)
     web.says("/mine", MOOD)
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert "offline" in (await expert.call_error("fill-mask", text="[MASK]")).message
         assert (await expert.call("text-classification", text="x"))["text"] == "glad"
         assert await expert.health("readiness") == [SERVING]
@@ -155,6 +155,6 @@ async def test_expert_without_providers_is_alive_but_not_ready(
     configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         assert await expert.health("readiness", "startup", "liveness") == [NOT_SERVING, SERVING, SERVING]
         assert {card.state for card in (await expert.describe()).models} == {MODEL_STATE_FAILED}

@@ -12,7 +12,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.providers import MODELS
 from tests.fakes.web import Answer, Web
 from tests.service.test_remote import configured, web
-from tests.support.served_expert import ServedExpert, serving
+from tests.support.served_expert import ServedExpert, serve_expert
 
 __all__ = ["configured", "web"]
 
@@ -51,7 +51,7 @@ def provider(web: Web) -> Queueing:
 @pytest.fixture
 async def expert(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ServedExpert]:
     monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         yield expert
 
 
@@ -102,7 +102,7 @@ async def test_fetched_result_has_a_size_limit(
     monkeypatch.setenv("REMOTE_REPLY_BYTES", "4096")
     provider.ready.set()
     provider.result = Answer(FILM + b" " * 8192, media_type="video/mp4")
-    async with serving("experts.remote", tmp_path) as expert:
+    async with serve_expert("experts.remote", tmp_path) as expert:
         error = await expert.call_error("text-to-video", text="a lawn")
     assert error.code.name == "DATA_LOSS"
     assert "more than 4,096 bytes" in error.message

@@ -15,9 +15,9 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import CorruptData
 from tests.fakes.collector import collecting
-from tests.fakes.tracing import kept_traces
+from tests.fakes.tracing import record_traces
 from tests.support.logs import logged
-from tests.support.orchestrator import END, Cast, apart, echo, ref, task
+from tests.support.orchestrator import END, ScriptedPeers, echo, process_settings, ref, task
 from tests.support.processes import processes
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
@@ -42,11 +42,13 @@ async def planned(call: Any) -> str:
 
 
 @pytest.fixture
-def settings(peers: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    return {**apart(peers, tmp_path / "journal.sqlite"), "ORCHESTRATOR_LEASE_SECONDS": "3"}
+def settings(peer_addresses: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    return {**process_settings(peer_addresses, tmp_path / "journal.sqlite"), "ORCHESTRATOR_LEASE_SECONDS": "3"}
 
 
-async def test_events_of_a_run_have_both_ids_also_after_a_takeover(cast: Cast, settings: dict[str, str]) -> None:
+async def test_events_of_a_run_have_both_ids_also_after_a_takeover(
+    peers: ScriptedPeers, settings: dict[str, str]
+) -> None:
     started, may_continue = asyncio.Event(), asyncio.Event()
     calls = 0
 
@@ -60,12 +62,12 @@ async def test_events_of_a_run_have_both_ids_also_after_a_takeover(cast: Cast, s
             raise CorruptData("it broke")
         return await echo(request)
 
-    cast.infer["model"] = slow_then_well_then_bad
-    cast.plan(task(1), *(task(number, text=ref(1)) for number in range(2, 6)), END)
+    peers.infer["model"] = slow_then_well_then_bad
+    peers.plan(task(1), *(task(number, text=ref(1)) for number in range(2, 6)), END)
     async with asyncio.timeout(60), collecting() as collected, processes(60) as start:
         environment = {**settings, **collected.settings}
         first = await start("-m", "services.orchestrator", **environment)
-        with kept_traces(), trace.use_span(trace.NonRecordingSpan(ABOVE)):
+        with record_traces(), trace.use_span(trace.NonRecordingSpan(ABOVE)):
             async with connect(f"127.0.0.1:{(await logged(first, 'serving'))['port']}") as channel:
                 stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
                 request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))

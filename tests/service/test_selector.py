@@ -34,7 +34,7 @@ from services.selector.address_sources import Listing, parse
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery
 from tests.fakes import FakeExpert, card
-from tests.support.selector import QUICK, Open, Room, selectors
+from tests.support.selector import FAST, SelectorUnderTest, StartSelector, selector_starter
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification", "Sentiment: happy or sad.")
@@ -44,19 +44,19 @@ GREETING = TaskSpec(name="greeting", description="Greets.", inputs=[TEXT], outpu
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Open:
-    return selectors(tmp_path)
+def start_selector(tmp_path: Path) -> StartSelector:
+    return selector_starter(tmp_path)
 
 
 @pytest.fixture
-async def room(opened: Open) -> AsyncIterator[Room]:
-    async with opened() as found:
+async def selector(start_selector: StartSelector) -> AsyncIterator[SelectorUnderTest]:
+    async with start_selector() as found:
         yield found
 
 
-async def test_an_expert_that_is_there_at_the_start_is_known_from_the_first_call(opened: Open) -> None:
-    async with FakeExpert("vision", [OCR]).serving() as address, opened(experts=address) as room:
-        assert list((await room.tasks())["image-to-text"].experts) == ["vision"]
+async def test_an_expert_that_is_there_at_the_start_is_known_from_the_first_call(start_selector: StartSelector) -> None:
+    async with FakeExpert("vision", [OCR]).serving() as address, start_selector(experts=address) as selector:
+        assert list((await selector.tasks())["image-to-text"].experts) == ["vision"]
 
 
 class Shy(FakeExpert):
@@ -75,7 +75,7 @@ class Shy(FakeExpert):
 async def test_nothing_is_answered_before_the_experts_have_been_asked() -> None:
     shy, catalog = Shy(), Catalog(standard_tasks())
     async with shy.serving() as address, AsyncExitStack() as stack, asyncio.timeout(10):
-        discovery = Discovery(parse(address), catalog, QUICK)
+        discovery = Discovery(parse(address), catalog, FAST)
         entering = asyncio.create_task(stack.enter_async_context(discovery.running()))
         await shy.was_asked.wait()
         assert not entering.done()
@@ -84,20 +84,20 @@ async def test_nothing_is_answered_before_the_experts_have_been_asked() -> None:
         assert "image-to-text" in catalog.view.tasks
 
 
-async def test_a_new_address_file_makes_its_tasks_plannable(room: Room) -> None:
-    assert await room.tasks() == {}
+async def test_a_new_address_file_makes_its_tasks_plannable(selector: SelectorUnderTest) -> None:
+    assert await selector.tasks() == {}
     async with FakeExpert("polite", [card("hello", "greeting")], specs=[GREETING]).serving() as address:
-        room.add("polite", address)
-        await room.until_planned("greeting")
-        assert (await room.tasks())["greeting"].spec == GREETING
+        selector.add("polite", address)
+        await selector.until_planned("greeting")
+        assert (await selector.tasks())["greeting"].spec == GREETING
 
 
-async def test_a_name_in_the_dns_is_resolved(opened: Open) -> None:
+async def test_a_name_in_the_dns_is_resolved(start_selector: StartSelector) -> None:
     async with FakeExpert("vision", [OCR]).serving() as address:
         port = address.rpartition(":")[2]
-        async with opened(experts=f"dns:///localhost:{port}") as room:
-            await room.until_planned("image-to-text")
-            assert address in (await room.experts())["vision"].addresses
+        async with start_selector(experts=f"dns:///localhost:{port}") as selector:
+            await selector.until_planned("image-to-text")
+            assert address in (await selector.experts())["vision"].addresses
 
 
 class FailingOnce:
@@ -119,7 +119,7 @@ class FailingOnce:
 async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = Catalog(standard_tasks())
     async with FakeExpert("vision", [OCR]).serving() as one, FakeExpert("mood", [MOOD]).serving() as two:
-        discovery = Discovery([FailingOnce(one), *parse(two)], catalog, QUICK)
+        discovery = Discovery([FailingOnce(one), *parse(two)], catalog, FAST)
         async with asyncio.timeout(10), discovery.running():
             revision = ""
             while "image-to-text" not in catalog.view.tasks:
@@ -127,137 +127,137 @@ async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatc
             assert "text-classification" in catalog.view.tasks
 
 
-async def test_an_expert_that_dies_leaves_after_a_while(opened: Open) -> None:
-    async with opened(forget_seconds=0.2) as room:
+async def test_an_expert_that_dies_leaves_after_a_while(start_selector: StartSelector) -> None:
+    async with start_selector(forget_seconds=0.2) as selector:
         async with FakeExpert("vision", [OCR]).serving() as address:
-            room.add("vision", address)
-            await room.until_planned("image-to-text")
-        await room.until_planned()
-        assert f"{address} does not answer" in (await room.experts())["vision"].problems[0]
+            selector.add("vision", address)
+            await selector.until_planned("image-to-text")
+        await selector.until_planned()
+        assert f"{address} does not answer" in (await selector.experts())["vision"].problems[0]
 
 
-async def test_an_expert_that_restarts_is_waited_for(room: Room) -> None:
+async def test_an_expert_that_restarts_is_waited_for(selector: SelectorUnderTest) -> None:
     async def is_silent() -> bool:
-        return bool((await room.experts())["vision"].problems)
+        return bool((await selector.experts())["vision"].problems)
 
     async def answers() -> bool:
         return not await is_silent()
 
     async with FakeExpert("vision", [OCR]).serving() as address:
-        room.add("vision", address)
-        await room.until_planned("image-to-text")
-    await room.until(is_silent)
-    assert "image-to-text" in await room.tasks()
-    (candidate,) = (await room.select(Task(task="image-to-text"))).candidates
+        selector.add("vision", address)
+        await selector.until_planned("image-to-text")
+    await selector.until(is_silent)
+    assert "image-to-text" in await selector.tasks()
+    (candidate,) = (await selector.select(Task(task="image-to-text"))).candidates
     assert [endpoint.address for endpoint in candidate.endpoints] == [address]
     async with FakeExpert("vision", [OCR, MOOD]).serving(listen=address):
-        await room.until_planned("image-to-text", "text-classification")
-        await room.until(answers)
+        await selector.until_planned("image-to-text", "text-classification")
+        await selector.until(answers)
 
 
-async def test_an_expert_that_may_sleep_outlives_the_selector(opened: Open) -> None:
-    async with opened(forget_seconds=0) as room:
+async def test_an_expert_that_may_sleep_outlives_the_selector(start_selector: StartSelector) -> None:
+    async with start_selector(forget_seconds=0) as selector:
         async with FakeExpert("vision", [OCR], may_sleep=True).serving() as address:
-            room.add("vision", address)
-            await room.until_planned("image-to-text")
+            selector.add("vision", address)
+            await selector.until_planned("image-to-text")
 
         async def sleeps() -> bool:
-            return (await room.tasks())["image-to-text"].dormant
+            return (await selector.tasks())["image-to-text"].dormant
 
-        await room.until(sleeps)
-        room.remove("vision")
-    async with opened() as room:
-        assert (await room.experts())["vision"].dormant
-        (candidate,) = (await room.select(Task(task="image-to-text"))).candidates
+        await selector.until(sleeps)
+        selector.remove("vision")
+    async with start_selector() as selector:
+        assert (await selector.experts())["vision"].dormant
+        (candidate,) = (await selector.select(Task(task="image-to-text"))).candidates
         assert candidate.dormant
         assert not candidate.endpoints
-        await room.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name="vision"), timeout=5)
-        assert await room.tasks() == {}
-    async with opened() as room:
-        assert await room.experts() == {}
+        await selector.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name="vision"), timeout=5)
+        assert await selector.tasks() == {}
+    async with start_selector() as selector:
+        assert await selector.experts() == {}
 
 
-async def test_one_that_may_sleep_is_taken_to_sleep_when_its_address_is_taken_away(room: Room) -> None:
+async def test_one_that_may_sleep_is_taken_to_sleep_when_its_address_is_taken_away(selector: SelectorUnderTest) -> None:
     async with FakeExpert("vision", [OCR], may_sleep=True).serving() as address:
-        room.add("vision", address)
-        await room.until_planned("image-to-text")
-        room.remove("vision")
+        selector.add("vision", address)
+        await selector.until_planned("image-to-text")
+        selector.remove("vision")
 
         async def sleeps() -> bool:
-            return (await room.experts())["vision"].dormant
+            return (await selector.experts())["vision"].dormant
 
-        await room.until(sleeps)
+        await selector.until(sleeps)
 
 
-async def test_a_sleeper_wakes(opened: Open) -> None:
+async def test_a_sleeper_wakes(start_selector: StartSelector) -> None:
     vision = FakeExpert("vision", [OCR], may_sleep=True)
-    async with vision.serving() as address, opened(experts=address) as room:
-        await room.until_planned("image-to-text")
-    async with opened() as room:
-        assert (await room.tasks())["image-to-text"].dormant
+    async with vision.serving() as address, start_selector(experts=address) as selector:
+        await selector.until_planned("image-to-text")
+    async with start_selector() as selector:
+        assert (await selector.tasks())["image-to-text"].dormant
         async with vision.serving() as elsewhere:
-            room.add("vision", elsewhere)
+            selector.add("vision", elsewhere)
 
             async def awake() -> bool:
-                return not (await room.tasks())["image-to-text"].dormant
+                return not (await selector.tasks())["image-to-text"].dormant
 
-            await room.until(awake)
-            (candidate,) = (await room.select(Task(task="image-to-text"))).candidates
+            await selector.until(awake)
+            (candidate,) = (await selector.select(Task(task="image-to-text"))).candidates
             assert [endpoint.address for endpoint in candidate.endpoints] == [elsewhere]
 
 
-async def test_a_spec_that_disagrees_is_left_out_and_reported(opened: Open) -> None:
+async def test_a_spec_that_disagrees_is_left_out_and_reported(start_selector: StartSelector) -> None:
     wrong = TaskSpec(name="image-to-text", inputs=[TEXT], outputs=[TEXT])
     expert = FakeExpert("odd", [OCR, MOOD], specs=[wrong])
-    async with expert.serving() as address, opened(experts=address) as room:
-        assert list(await room.tasks()) == ["text-classification"]
-        assert "disagrees with the standard" in (await room.experts())["odd"].problems[0]
+    async with expert.serving() as address, start_selector(experts=address) as selector:
+        assert list(await selector.tasks()) == ["text-classification"]
+        assert "disagrees with the standard" in (await selector.experts())["odd"].problems[0]
 
 
-async def test_replicas_are_endpoints_of_one_candidate(opened: Open) -> None:
+async def test_replicas_are_endpoints_of_one_candidate(start_selector: StartSelector) -> None:
     one, two = FakeExpert("lite", [MOOD]), FakeExpert("lite", [MOOD])
     one.load, two.load = ExpertLoad(waiting=1, running=2, loaded=["mood"], free_bytes=5), ExpertLoad()
-    async with one.serving() as first, two.serving() as second, opened(experts=f"{first},{second}") as room:
-        (candidate,) = (await room.select(Task(task="text-classification"))).candidates
+    async with one.serving() as first, two.serving() as second, start_selector(experts=f"{first},{second}") as selector:
+        (candidate,) = (await selector.select(Task(task="text-classification"))).candidates
         by_address = {endpoint.address: endpoint for endpoint in candidate.endpoints}
         assert set(by_address) == {first, second}
         assert (by_address[first].loaded, by_address[first].queue, by_address[first].free_bytes) == (True, 3, 5)
         assert (by_address[second].loaded, by_address[second].queue) == (False, 0)
 
 
-async def test_the_answer_is_ranked_and_explained(opened: Open) -> None:
-    async with FakeExpert("lite", [TONGUE, MOOD]).serving() as address, opened(experts=address) as room:
+async def test_the_answer_is_ranked_and_explained(start_selector: StartSelector) -> None:
+    async with FakeExpert("lite", [TONGUE, MOOD]).serving() as address, start_selector(experts=address) as selector:
         task = Task(task="text-classification", source="do", parameters_json='{"top_k":1}')
-        answer = await room.select(task, request="is it happy or sad", selection_policy=SELECTION_POLICY_LLM)
+        answer = await selector.select(task, request="is it happy or sad", selection_policy=SELECTION_POLICY_LLM)
         assert [(found.model_id, found.role) for found in answer.candidates] == [("mood", CANDIDATE_ROLE_PRIMARY)]
         assert "happy" in answer.candidates[0].reason
         assert (answer.decision.controller, bool(answer.decision.fell_back_because)) == (CONTROLLER_RANK, True)
         assert answer.spec.name == "text-classification"
-        answer = await room.select(Task(task="text-classification"))
+        answer = await selector.select(Task(task="text-classification"))
         roles = [found.role for found in answer.candidates]
         assert roles == [CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_FALLBACK]
-        answer = await room.select(Task(task="text-classification", pinned_model="mood"))
+        answer = await selector.select(Task(task="text-classification", pinned_model="mood"))
         assert answer.decision.controller == CONTROLLER_PINNED
 
 
-async def test_an_instruction_is_weighed_as_words_of_the_task(opened: Open) -> None:
+async def test_an_instruction_is_weighed_as_words_of_the_task(start_selector: StartSelector) -> None:
     artist = card("artist", "image-to-image", "Paints in any style.")
     editor = card("editor", "image-to-image", "Turns pictures grey, blurs and sharpens them.")
     task = Task(task="image-to-image", arguments={"instruction": Argument(value=Value(text="make it grey"))})
-    async with FakeExpert("vision", [artist, editor]).serving() as address, opened(experts=address) as room:
-        assert (await room.select(task)).candidates[0].model_id == "editor"
+    async with FakeExpert("vision", [artist, editor]).serving() as address, start_selector(experts=address) as selector:
+        assert (await selector.select(task)).candidates[0].model_id == "editor"
 
 
-async def test_who_says_nothing_of_policy_gets_nothing_external(opened: Open) -> None:
+async def test_who_says_nothing_of_policy_gets_nothing_external(start_selector: StartSelector) -> None:
     outside = card("cloud", "text-classification", location=MODEL_LOCATION_EXTERNAL)
-    async with FakeExpert("remote", [outside]).serving() as address, opened(experts=address) as room:
+    async with FakeExpert("remote", [outside]).serving() as address, start_selector(experts=address) as selector:
         task = Task(task="text-classification")
         for who in (None, Caller(tenant="default")):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await room.select(task, who)
+                await selector.select(task, who)
             error = errors.from_rpc(refused.value)
             assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
-        answer = await room.select(task, Caller(policy=DATA_POLICY_OPEN), inference_mode=INFERENCE_MODE_REMOTE)
+        answer = await selector.select(task, Caller(policy=DATA_POLICY_OPEN), inference_mode=INFERENCE_MODE_REMOTE)
         assert answer.candidates[0].location == MODEL_LOCATION_EXTERNAL
 
 
@@ -272,109 +272,109 @@ async def test_who_says_nothing_of_policy_gets_nothing_external(opened: Open) ->
     ],
 )
 async def test_a_refusal_has_code_reason_and_remedy(
-    opened: Open, task: Task, code: grpc.StatusCode, reason: str
+    start_selector: StartSelector, task: Task, code: grpc.StatusCode, reason: str
 ) -> None:
-    async with FakeExpert("lite", [MOOD]).serving() as address, opened(experts=address) as room:
+    async with FakeExpert("lite", [MOOD]).serving() as address, start_selector(experts=address) as selector:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await room.select(task)
+            await selector.select(task)
         error = errors.from_rpc(refused.value)
         assert (error.code, error.reason, bool(error.remedy)) == (code, reason, True)
 
 
-async def test_who_is_awake_or_unknown_cannot_be_forgotten(opened: Open) -> None:
-    async with FakeExpert("lite", [MOOD]).serving() as address, opened(experts=address) as room:
+async def test_who_is_awake_or_unknown_cannot_be_forgotten(start_selector: StartSelector) -> None:
+    async with FakeExpert("lite", [MOOD]).serving() as address, start_selector(experts=address) as selector:
         for name, reason in (("lite", "AWAKE"), ("nobody", "EXPERT")):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await room.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
+                await selector.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
             assert errors.from_rpc(refused.value).reason == reason
 
 
-async def test_what_the_caller_knows_is_not_sent_again(opened: Open) -> None:
+async def test_what_the_caller_knows_is_not_sent_again(start_selector: StartSelector) -> None:
     lite = FakeExpert("lite", [MOOD])
-    async with lite.serving() as address, opened(experts=address) as room:
-        known = (await room.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
-        tasks = await room.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)
-        models = await room.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
+    async with lite.serving() as address, start_selector(experts=address) as selector:
+        known = (await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
+        tasks = await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)
+        models = await selector.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
         assert (tasks.unchanged, len(tasks.tasks), tasks.revision) == (True, 0, known)
         assert (models.unchanged, len(models.models), models.revision) == (True, 0, known)
 
         async def changed() -> bool:
             return not (
-                await room.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
+                await selector.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
             ).unchanged
 
         lite.offer([card("mood", "text-classification", state=MODEL_STATE_LOADABLE)])
-        await room.until(changed)
-        assert (await room.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)).unchanged
+        await selector.until(changed)
+        assert (await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)).unchanged
 
 
-async def test_models_come_page_by_page(opened: Open) -> None:
+async def test_models_come_page_by_page(start_selector: StartSelector) -> None:
     cards = [card(f"m{number}", "text-classification") for number in range(5)]
-    async with FakeExpert("lite", [*cards, OCR]).serving() as address, opened(experts=address) as room:
+    async with FakeExpert("lite", [*cards, OCR]).serving() as address, start_selector(experts=address) as selector:
         seen: list[str] = []
         token = known = ""
         while token or not seen:
             request = gateway_pb2.ListModelsRequest(
                 task="text-classification", page_size=2, page_token=token, known_revision=known if token else ""
             )
-            reply = await room.stub.ListModels(request, timeout=5)
+            reply = await selector.stub.ListModels(request, timeout=5)
             known = reply.revision
             assert 0 < len(reply.models) <= 2
             seen += [model.id for model in reply.models]
             token = reply.next_page_token
         assert seen == ["m0", "m1", "m2", "m3", "m4"]
-        everything = await room.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
+        everything = await selector.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
         assert (everything.models[0].task, everything.models[0].expert) == ("image-to-text", "lite")
         assert (len(everything.models), everything.next_page_token) == (6, "")
 
 
-async def test_tasks_are_listed_in_pages(opened: Open) -> None:
+async def test_tasks_are_listed_in_pages(start_selector: StartSelector) -> None:
     cards = [OCR, card("mood", "text-classification"), card("short", "summarization")]
-    async with FakeExpert("lite", cards).serving() as address, opened(experts=address) as room:
-        first = await room.stub.ListTasks(gateway_pb2.ListTasksRequest(page_size=1), timeout=5)
+    async with FakeExpert("lite", cards).serving() as address, start_selector(experts=address) as selector:
+        first = await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(page_size=1), timeout=5)
         rest = gateway_pb2.ListTasksRequest(page_token=first.next_page_token, known_revision=first.revision)
-        second = await room.stub.ListTasks(rest, timeout=5)
+        second = await selector.stub.ListTasks(rest, timeout=5)
     assert [task.spec.name for task in first.tasks] == ["image-to-text"]
     assert [task.spec.name for task in second.tasks] == ["summarization", "text-classification"]
     assert not second.next_page_token
 
 
-async def test_experts_are_listed_in_pages(opened: Open) -> None:
+async def test_experts_are_listed_in_pages(start_selector: StartSelector) -> None:
     a, b = FakeExpert("a", [OCR]), FakeExpert("b", [OCR])
-    async with a.serving() as one, b.serving() as other, opened(experts=f"{one},{other}") as room:
-        first = await room.stub.ListExperts(selector_pb2.ListExpertsRequest(page_size=1), timeout=5)
+    async with a.serving() as one, b.serving() as other, start_selector(experts=f"{one},{other}") as selector:
+        first = await selector.stub.ListExperts(selector_pb2.ListExpertsRequest(page_size=1), timeout=5)
         rest = selector_pb2.ListExpertsRequest(page_token=first.next_page_token)
-        second = await room.stub.ListExperts(rest, timeout=5)
+        second = await selector.stub.ListExperts(rest, timeout=5)
     assert [expert.name for expert in first.experts] == ["a"]
     assert [expert.name for expert in second.experts] == ["b"]
     assert not second.next_page_token
 
 
 @pytest.mark.parametrize("wrong", [{"page_token": "!"}, {"page_token": "e30="}, {"page_size": -1}])
-async def test_a_page_that_cannot_be_is_refused(room: Room, wrong: dict[str, object]) -> None:
+async def test_a_page_that_cannot_be_is_refused(selector: SelectorUnderTest, wrong: dict[str, object]) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await room.stub.ListModels(gateway_pb2.ListModelsRequest(**wrong), timeout=5)  # type: ignore[arg-type]  # fields of the message
+        await selector.stub.ListModels(gateway_pb2.ListModelsRequest(**wrong), timeout=5)  # type: ignore[arg-type]  # fields of the message
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_every_watcher_hears_of_every_change(room: Room) -> None:
+async def test_every_watcher_hears_of_every_change(selector: SelectorUnderTest) -> None:
     async with AsyncExitStack() as stack:
-        watches = [room.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20) for _ in range(20)]
+        watches = [selector.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20) for _ in range(20)]
         streams = [aiter(watch) for watch in watches]
         async with asyncio.timeout(10):
             first = {(await anext(stream)).revision for stream in streams}
             address = await stack.enter_async_context(FakeExpert("lite", [MOOD]).serving())
-            room.add("lite", address)
+            selector.add("lite", address)
             second = {(await anext(stream)).revision for stream in streams}
         assert (len(first), len(second), len(first | second)) == (1, 1, 2)
         for watch in watches:
             watch.cancel()
 
 
-async def test_a_watch_ends_when_the_selector_stops(opened: Open) -> None:
+async def test_a_watch_ends_when_the_selector_stops(start_selector: StartSelector) -> None:
     async with AsyncExitStack() as clients:
-        async with asyncio.timeout(4), opened() as room:  # less than it may drain
-            channel = await clients.enter_async_context(connect(room.address))
+        async with asyncio.timeout(4), start_selector() as selector:  # less than it may drain
+            channel = await clients.enter_async_context(connect(selector.address))
             stub = rpc.SelectorServiceStub(channel)
             stream = aiter(stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20))
             await anext(stream)
@@ -383,16 +383,16 @@ async def test_a_watch_ends_when_the_selector_stops(opened: Open) -> None:
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_addresses_without_an_expert_are_named(opened: Open) -> None:
+async def test_addresses_without_an_expert_are_named(start_selector: StartSelector) -> None:
     async with serving(lambda _: None, SERVICE) as other:
         mistaken, empty = f"127.0.0.1:{other.port}", "127.0.0.1:1"
-        async with opened(experts=f"{mistaken},{empty}") as room:
-            experts = await room.experts()
+        async with start_selector(experts=f"{mistaken},{empty}") as selector:
+            experts = await selector.experts()
             assert f"{mistaken} answers, but is no expert" in experts[mistaken].problems[0]
             assert f"{empty} does not answer" in experts[empty].problems[0]
 
 
-async def test_a_setting_that_names_no_address_stops_the_start(opened: Open) -> None:
+async def test_a_setting_that_names_no_address_stops_the_start(start_selector: StartSelector) -> None:
     with pytest.raises(errors.InvalidRequest, match="nonsense is no host:port"):
-        async with opened(experts="nonsense"):
+        async with start_selector(experts="nonsense"):
             pass

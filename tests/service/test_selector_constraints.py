@@ -7,27 +7,27 @@ import pytest
 
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.model_pb2 import Constraints
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from services.selector.__main__ import selector
+from services.selector.__main__ import selector as serve_selector
 from services.selector.settings import Settings as SelectorSettings
 from tests.fakes import FakeExpert, card
-from tests.support.orchestrator import END, Cast, House, connected, task
+from tests.support.orchestrator import END, OrchestratorUnderTest, ScriptedPeers, connected, task
 
 TASK = "summarization"
 
 
 @pytest.fixture
-async def choosing(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[House]:
+async def choosing(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[OrchestratorUnderTest]:
     """A house whose selector is the real one."""
     models = [card("near", TASK, region="eu-west-1", license="mit"), card("far", TASK, region="us-east-1")]
-    cast.plan(task(1), END)
+    peers.plan(task(1), END)
     async with FakeExpert("text", models).serving() as address:
         told = SelectorSettings(listen="127.0.0.1:0", experts=address, artifacts_url=(tmp_path / "store").as_uri())
-        async with selector(told) as running:
+        async with serve_selector(told) as running:
             ours = settings.model_copy(update={"selector": f"127.0.0.1:{running.port}"})
-            async with orchestrator(ours) as orchestrating, connected(orchestrating) as stub:
-                yield House(cast, stub, ours)
+            async with serve_orchestrator(ours) as orchestrating, connected(orchestrating) as stub:
+                yield OrchestratorUnderTest(peers, stub, ours)
 
 
 def first(events: list[RunEvent]) -> str:
@@ -43,11 +43,13 @@ def first(events: list[RunEvent]) -> str:
         (Constraints(allowed=["far"]), "far"),
     ],
 )
-async def test_a_run_s_constraints_hold_for_its_tasks(choosing: House, constraints: Constraints, model: str) -> None:
+async def test_a_run_s_constraints_hold_for_its_tasks(
+    choosing: OrchestratorUnderTest, constraints: Constraints, model: str
+) -> None:
     assert first(await choosing.run(constraints=constraints)) == model
 
 
-async def test_constraints_that_no_model_satisfies_are_named(choosing: House) -> None:
+async def test_constraints_that_no_model_satisfies_are_named(choosing: OrchestratorUnderTest) -> None:
     events = await choosing.run(constraints=Constraints(regions=["jp"]))
     failures = [event.task_ended.result.failure for event in events if event.HasField("task_ended")]
     assert [(failure.reason, "region jp" in failure.message) for failure in failures] == [("MODEL", True)]

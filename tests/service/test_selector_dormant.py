@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_DORMANT, ModelCard
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import errors
 from tests.fakes import FakeExpert, card
-from tests.support.selector import Open, Room, selectors
+from tests.support.selector import SelectorUnderTest, StartSelector, selector_starter
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification")
@@ -32,8 +32,8 @@ def asleep(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Open:
-    return selectors(tmp_path)
+def start_selector(tmp_path: Path) -> StartSelector:
+    return selector_starter(tmp_path)
 
 
 def foretell(folder: Path, expert: str, *cards: ModelCard, may_sleep: bool = True) -> None:
@@ -44,89 +44,95 @@ def foretell(folder: Path, expert: str, *cards: ModelCard, may_sleep: bool = Tru
     written.replace(folder / f"{expert}.json")
 
 
-async def foretold(room: Room, *models: str) -> None:
+async def foretold(selector: SelectorUnderTest, *models: str) -> None:
     """Waits until these are the models there are, all of them asleep."""
 
     async def are() -> bool:
-        reply = await room.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
+        reply = await selector.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
         dormant = all(model.state == MODEL_STATE_DORMANT for model in reply.models)
         return dormant and {model.id for model in reply.models} == set(models)
 
-    await room.until(are)
+    await selector.until(are)
 
 
-async def test_what_an_expert_prints_of_itself_is_enough_to_plan_with_it(opened: Open, asleep: Path) -> None:
+async def test_what_an_expert_prints_of_itself_is_enough_to_plan_with_it(
+    start_selector: StartSelector, asleep: Path
+) -> None:
     printed = describe(read_expert("experts.lite"), Settings(may_sleep=True))
     (asleep / "lite.json").write_text(printed)
-    async with opened(asleep=str(asleep)) as room:
-        assert (await room.tasks())["text-to-speech"].dormant
-        (candidate, *_) = (await room.select(Task(task="text-to-speech"))).candidates
+    async with start_selector(asleep=str(asleep)) as selector:
+        assert (await selector.tasks())["text-to-speech"].dormant
+        (candidate, *_) = (await selector.select(Task(task="text-to-speech"))).candidates
         assert (candidate.expert, candidate.dormant, list(candidate.endpoints)) == ("lite", True, [])
 
 
-async def test_the_folder_may_come_later_and_change(opened: Open, asleep: Path) -> None:
+async def test_the_folder_may_come_later_and_change(start_selector: StartSelector, asleep: Path) -> None:
     later = asleep / "later"
-    async with opened(asleep=str(later)) as room:
-        assert await room.experts() == {}
+    async with start_selector(asleep=str(later)) as selector:
+        assert await selector.experts() == {}
         foretell(later, "vision", OCR)
-        await foretold(room, "ocr")
+        await foretold(selector, "ocr")
         foretell(later, "text", MOOD)
-        await foretold(room, "ocr", "mood")
+        await foretold(selector, "ocr", "mood")
         foretell(later, "vision", card("better", "image-to-text"))
-        await foretold(room, "better", "mood")
+        await foretold(selector, "better", "mood")
 
 
-async def test_whoever_was_met_is_known_better_than_the_folder_knows_it(opened: Open, asleep: Path) -> None:
+async def test_whoever_was_met_is_known_better_than_the_folder_knows_it(
+    start_selector: StartSelector, asleep: Path
+) -> None:
     foretell(asleep, "vision", OCR)
     better = FakeExpert("vision", [card("better", "image-to-text")], may_sleep=True, start_seconds=3)
-    async with opened(asleep=str(asleep), forget_seconds=0) as room:
+    async with start_selector(asleep=str(asleep), forget_seconds=0) as selector:
         async with better.serving() as address:
-            room.add("vision", address)
+            selector.add("vision", address)
 
             async def awake() -> bool:
-                return not (await room.experts())["vision"].dormant
+                return not (await selector.experts())["vision"].dormant
 
-            await room.until(awake)
-        room.remove("vision")
-        await foretold(room, "better")
+            await selector.until(awake)
+        selector.remove("vision")
+        await foretold(selector, "better")
         foretell(asleep, "text", MOOD)
-        await foretold(room, "better", "mood")
-    async with opened(asleep=str(asleep)) as room:
-        await foretold(room, "better", "mood")
+        await foretold(selector, "better", "mood")
+    async with start_selector(asleep=str(asleep)) as selector:
+        await foretold(selector, "better", "mood")
 
 
-async def test_a_file_that_describes_no_sleeper_is_named_and_the_others_count(opened: Open, asleep: Path) -> None:
+async def test_a_file_that_describes_no_sleeper_is_named_and_the_others_count(
+    start_selector: StartSelector, asleep: Path
+) -> None:
     foretell(asleep, "vision", OCR)
     foretell(asleep, "lite", MOOD, may_sleep=False)
     (asleep / "broken.json").write_text('{"expert": ')
     (asleep / "nobody.json").write_text("{}")
     (asleep / "notes.txt").write_text("not looked at")
-    async with opened(asleep=str(asleep)) as room:
-        assert set(await room.tasks()) == {"image-to-text"}
-        (problem,) = (await room.experts())[str(asleep)].problems
+    async with start_selector(asleep=str(asleep)) as selector:
+        assert set(await selector.tasks()) == {"image-to-text"}
+        (problem,) = (await selector.experts())[str(asleep)].problems
         for name in ("broken.json", "nobody.json", "lite.json (lite does not say may_sleep)"):
             assert name in problem
         assert "notes.txt" not in problem
 
 
-async def test_whoever_stands_in_the_folder_cannot_be_forgotten(opened: Open, asleep: Path) -> None:
+async def test_whoever_stands_in_the_folder_cannot_be_forgotten(start_selector: StartSelector, asleep: Path) -> None:
     foretell(asleep, "vision", OCR)
-    async with opened(asleep=str(asleep)) as room:
+    async with start_selector(asleep=str(asleep)) as selector:
         request = selector_pb2.ForgetExpertRequest(name="vision")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await room.stub.ForgetExpert(request, timeout=5)
+            await selector.stub.ForgetExpert(request, timeout=5)
         refused = errors.from_rpc(caught.value)
         assert (refused.reason, "SELECTOR_ASLEEP" in refused.remedy) == ("FORETOLD", True)
         (asleep / "vision.json").unlink()
         async with asyncio.timeout(10):
-            while not await forgotten(room, request):
+            while not await forgotten(selector, request):
                 pass
-        assert await room.experts() == {}
+        assert await selector.experts() == {}
 
 
-async def forgotten(room: Room, request: selector_pb2.ForgetExpertRequest) -> bool:
+async def forgotten(selector: SelectorUnderTest, request: selector_pb2.ForgetExpertRequest) -> bool:
     try:
-        await room.stub.ForgetExpert(request, timeout=5)
+        await selector.stub.ForgetExpert(request, timeout=5)
     except grpc.aio.AioRpcError:
         return False
     return True

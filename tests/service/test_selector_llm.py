@@ -32,7 +32,7 @@ from services.common import call_context
 from services.common.channel import connect
 from services.llm.client import LLM
 from services.llm.settings import LlmSettings, Price
-from services.selector.__main__ import selector
+from services.selector.__main__ import selector as serve_selector
 from services.selector.catalog import Catalog
 from services.selector.discovery import Pace
 from services.selector.llm_ranker import Judge
@@ -97,7 +97,9 @@ def opened(tmp_path: Path) -> Opened:
                 artifacts_url=(tmp_path / "artifacts").as_uri(),
                 llm=LlmSettings(**endpoint),
             )
-            running = await stack.enter_async_context(selector(settings, Pace(between=0.05, again=0.02, deadline=5)))
+            running = await stack.enter_async_context(
+                serve_selector(settings, Pace(between=0.05, again=0.02, deadline=5))
+            )
             channel = await stack.enter_async_context(connect(f"127.0.0.1:{running.port}"))
             yield Room(rpc.SelectorServiceStub(channel), scripted, expert)
 

@@ -29,7 +29,7 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import FailedPrecondition
 from services.llm.settings import LlmSettings
-from services.selector.__main__ import selector
+from services.selector.__main__ import selector as serve_selector
 from services.selector.catalog import Catalog
 from services.selector.routing_status import watching
 from services.selector.routing_table import Route, Table
@@ -63,7 +63,7 @@ async def opened(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any
     }
     async with (
         FakeExpert("vision", CARDS).serving() as address,
-        selector(Settings(**{**told, "experts": address, **settings})) as running,
+        serve_selector(Settings(**{**told, "experts": address, **settings})) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
     ):
         yield rpc.SelectorServiceStub(channel)

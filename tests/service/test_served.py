@@ -27,7 +27,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
 from tests.fakes.web import Answer, Web
 from tests.support.expert_host import NOT_SERVING, SERVING
-from tests.support.served_expert import serving
+from tests.support.served_expert import serve_expert
 
 Write = Callable[[str], Path]
 
@@ -127,7 +127,7 @@ async def test_chat_model_reads_images_and_writes_text(write: Write, web: Web, t
         return Answer(said(next((text for key, text in replies.items() if key in asked), "A field.")))
 
     web.answers["/chat/completions"] = reply
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("image-to-text", image=png()))["text"] == "A field."
         found = await expert.call("visual-question-answering", image=png(), question="What colour?")
         assert found == {"text": "Red.", "answers": [{"answer": "Red.", "score": 1.0}]}
@@ -150,7 +150,7 @@ async def test_media_tasks_use_their_own_methods(write: Write, web: Web, tmp_pat
         return Answer({"data": data[::-1], "model": "media", "object": "list"})
 
     web.answers["/embeddings"] = embed
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         audio = Media(b"RIFF....WAVE", "audio/wav", "a.wav")
         assert (await expert.call("automatic-speech-recognition", audio=audio))["text"] == "hello"
         speech = await expert.call("text-to-speech", text="hello", parameters={"voice": "nova", "speed": 1.5})
@@ -177,7 +177,7 @@ async def test_ports_are_converted_to_tensors_and_back(write: Write, triton: Ten
         "echo": lambda given: {"OUT": given["TEXT"][: int(given["MOST"][0]) if "MOST" in given else None]},
         "twice": lambda given: {"OUT": np.array([[len(given["TEXT"]), 0.5]], dtype=np.float32)},
     }
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         found = await expert.call("image-classification", image=png("blue"), parameters={"top_k": 1})
         share = np.exp(1) / (np.exp(1) + 2)
         assert found == {"labels": [{"label": "blue", "score": round(float(share), 4)}], "text": "blue"}
@@ -197,11 +197,11 @@ async def test_local_policy_allows_only_internal_servers(
 ) -> None:
     write(openai(web))
     web.says("/chat/completions", said("Short."))
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("summarization", text="x", local=True))["text"] == "Short."
     both = json.loads(openai(web, reach="external"))["servers"]
     write(json.dumps({"servers": both}))
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert {card.location for card in (await expert.describe()).models} == {MODEL_LOCATION_EXTERNAL}
         before = len(web.requests)
         for task in ("summarization", "feature-extraction", "text-to-speech"):
@@ -210,7 +210,7 @@ async def test_local_policy_allows_only_internal_servers(
             assert error.reason == "POLICY"
         assert [request.path for request in web.requests[before:]] == []
     write(triton_yaml(triton, "external"))
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call_error("feature-extraction", text="x", local=True)).reason == "POLICY"
         assert triton.calls == []
 
@@ -233,7 +233,7 @@ async def test_http_error_of_a_server_is_translated(
 ) -> None:
     write(openai(web))
     web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
         assert error.code.name == code
         assert recovery_action(error) == next_one
@@ -260,7 +260,7 @@ async def test_grpc_error_of_triton_is_translated(
 ) -> None:
     write(triton_yaml(triton))
     triton.fails = failure
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("feature-extraction", text="x")
         assert error.code.name == code
         assert recovery_action(error) == next_one
@@ -278,7 +278,7 @@ async def test_answer_that_does_not_match_the_configuration_selects_the_next_can
     }
     web.says("/chat/completions", {"choices": []})
     web.says("/audio/speech", b"<html>", media_type="audio/wav")
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         asked: dict[str, dict[str, Any]] = {
             "image-classification": {"image": png()},
             "feature-extraction": {"text": "x"},
@@ -295,7 +295,7 @@ async def test_cards_and_health_follow_the_servers(
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     write(triton_yaml(triton))
     triton.ready = {"echo"}
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.card("text2text-generation")).state == MODEL_STATE_READY
         card = await expert.card("image-classification")
         assert card.state == MODEL_STATE_FAILED
@@ -308,7 +308,7 @@ async def test_cards_and_health_follow_the_servers(
         await expert.until(NOT_SERVING, "triton/echo")
     write(openai(web))
     web.says("/v1/models", {"object": "list", "data": [{"id": "eyes"}]})
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         card = await expert.card("text-to-speech")
         assert card.state == MODEL_STATE_FAILED
         assert "it has eyes" in card.failure
@@ -320,7 +320,7 @@ async def test_cards_and_health_follow_the_servers(
 async def test_server_without_a_model_list_counts_as_ready(write: Write, web: Web, tmp_path: Path) -> None:
     write(openai(web))
     del web.answers["/v1/models"]
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.card("summarization")).state == MODEL_STATE_READY
 
 
@@ -337,7 +337,7 @@ async def test_server_concurrency_is_limited(write: Write, web: Web, tmp_path: P
         return Answer(said("Short."))
 
     web.answers["/chat/completions"] = reply
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         await asyncio.gather(*(expert.call("summarization", text="x") for _ in range(6)))
     assert most == 2
 
@@ -348,7 +348,7 @@ async def test_key_is_read_from_the_named_variable(
     monkeypatch.setenv("BOX_KEY", "sk-secret")
     write(openai(web, key_variable="BOX_KEY"))
     web.says("/chat/completions", {"error": {"message": "bad key sk-secret"}}, status=400)
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
         assert "sk-secret" not in error.message
     assert web.requests[-1].headers["authorization"] == "Bearer sk-secret"
@@ -356,7 +356,7 @@ async def test_key_is_read_from_the_named_variable(
 
 async def test_expert_without_a_file_starts_without_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EXPERT_SERVED", raising=False)
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert not (await expert.describe()).models
 
 

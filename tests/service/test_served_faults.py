@@ -17,7 +17,7 @@ from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
 from tests.fakes.web import Answer, Web
 from tests.support.expert_host import NOT_SERVING, SERVING
-from tests.support.served_expert import ServedExpert, serving
+from tests.support.served_expert import ServedExpert, serve_expert
 
 CHAT = "/chat/completions"
 TASKS = ["summarization", "text-to-speech", "text-to-image", "feature-extraction"]
@@ -86,7 +86,7 @@ async def web() -> AsyncIterator[Web]:
 @pytest.fixture
 async def expert(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterator[ServedExpert]:
     configure(box(web))
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         yield expert
 
 
@@ -132,7 +132,7 @@ async def test_cancelled_call_ends_its_http_request(configure: Configure, web: W
 
     configure(box(web, timeout_seconds=60))
     web.answers[CHAT] = never
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         call = asyncio.ensure_future(expert.call("summarization", text="x"))
         while CHAT not in (await web.arrived.get()).path:
             pass
@@ -145,7 +145,7 @@ async def test_cancelled_call_ends_its_grpc_call(configure: Configure, tmp_path:
     async with tensors() as fake:
         fake.models, fake.holds = {"twice": lambda _: {}}, True
         configure(triton(fake))
-        async with serving("experts.served", tmp_path) as expert:
+        async with serve_expert("experts.served", tmp_path) as expert:
             call = asyncio.ensure_future(expert.call("feature-extraction", text="x"))
             async with asyncio.timeout(5):
                 await fake.entered.wait()
@@ -180,7 +180,7 @@ async def test_malformed_tensor_is_an_error(configure: Configure, tmp_path: Path
     async with tensors() as fake:
         fake.reply = NO_TENSORS[fault]
         configure(triton(fake))
-        async with serving("experts.served", tmp_path) as expert:
+        async with serve_expert("experts.served", tmp_path) as expert:
             error = await expert.call_error("feature-extraction", text="my secret words")
             assert recovery_action(error) is RecoveryAction.NEXT_CANDIDATE
             assert error.remedy
@@ -190,7 +190,7 @@ async def test_malformed_tensor_is_an_error(configure: Configure, tmp_path: Path
 async def test_call_without_a_policy_reaches_no_external_server(configure: Configure, web: Web, tmp_path: Path) -> None:
     async with tensors() as fake:
         configure(box(web, reach="external"), triton(fake, reach="external"))
-        async with serving("experts.served", tmp_path) as expert:
+        async with serve_expert("experts.served", tmp_path) as expert:
             asked = len(web.requests)
             for model in ("box/all", "triton/twice"):
                 assert (await expert.refusal(task="feature-extraction", model=model)).reason == "POLICY"
@@ -202,7 +202,7 @@ async def test_tensor_reply_has_a_size_limit(configure: Configure, tmp_path: Pat
     async with tensors() as fake:
         fake.models = {"twice": lambda _: {"OUT": np.zeros((1, 4096), dtype=np.float32)}}
         configure(triton(fake, reply_bytes=4096))
-        async with serving("experts.served", tmp_path) as expert:
+        async with serve_expert("experts.served", tmp_path) as expert:
             error = await expert.call_error("feature-extraction", text="x")
             assert error.code.name == "DATA_LOSS"
             assert "more than 4,096 bytes" in error.message
@@ -216,7 +216,7 @@ async def test_expert_is_ready_while_any_server_answers(
     async with tensors() as fake:
         configure(box(web), triton(fake))
         fake.ready = {"twice"}
-        async with serving("experts.served", tmp_path) as expert:
+        async with serve_expert("experts.served", tmp_path) as expert:
             names = ("readiness", "box/all", "triton/twice", "liveness")
             assert await expert.health(*names) == [SERVING] * 4
             await web.stop()
@@ -239,7 +239,7 @@ async def test_expert_becomes_ready_when_a_server_starts(
     port = int(web.url.rpartition(":")[2])
     configure(box(web))
     await web.stop()
-    async with serving("experts.served", tmp_path) as expert:
+    async with serve_expert("experts.served", tmp_path) as expert:
         assert await expert.health("startup", "readiness") == [SERVING, NOT_SERVING]
         assert "cannot be reached" in (await expert.card("summarization")).failure
         await web.start(port)
@@ -253,7 +253,7 @@ async def test_external_server_is_checked_only_after_a_failed_call(
     port = int(web.url.rpartition(":")[2])
     async with tensors() as fake:
         configure(box(web, reach="external"), triton(fake, reach="external"))
-        async with serving("experts.served", tmp_path) as expert:
+        async with serve_expert("experts.served", tmp_path) as expert:
             assert await expert.health("readiness", "box/all", "triton/twice") == [SERVING] * 3
             await expert.describe()
             assert web.connections == 0

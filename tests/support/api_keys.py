@@ -9,7 +9,7 @@ from gateway.auth.api_keys import Key, Keys, Terms
 from gateway.auth.audit import Actor, Audit
 from gateway.database import gateway_store
 from services.common.database import Database
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 OPERATOR = Actor("default", "operator:test")
 
@@ -24,7 +24,7 @@ def metadata(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
 
 
-class Keyholders:
+class KeyedGateway:
     """A gateway that asks for keys, and the keys.
 
     Args:
@@ -32,8 +32,8 @@ class Keyholders:
         database: the gateway's, over a connection of the test's own.
     """
 
-    def __init__(self, doors: Doors, database: Database) -> None:
-        self.doors = doors
+    def __init__(self, gateway: GatewayUnderTest, database: Database) -> None:
+        self.gateway = gateway
         self.keys = Keys(database)
         self.audit = Audit(database)
 
@@ -49,13 +49,13 @@ class Keyholders:
 
 
 @asynccontextmanager
-async def opened_keyholders(
+async def start_keyed_gateway(
     folder: Path, settings: Mapping[str, Any] | None = None, **given: Any
-) -> AsyncIterator[Keyholders]:
+) -> AsyncIterator[KeyedGateway]:
     """Opens a gateway that asks for keys; the rest is as opened_doors has it."""
     own = {"authentication": "keys", **(settings or {})}
     async with (
-        opened_doors(folder, settings=own, **given) as doors,
+        start_gateway(folder, settings=own, **given) as gateway,
         gateway_store(own.get("database", str(folder / "gateway.sqlite"))) as database,
     ):
-        yield Keyholders(doors, database)
+        yield KeyedGateway(gateway, database)

@@ -60,29 +60,29 @@ def parts(
 SOURCES = {"plan", "pipeline", "request", "run_id"}
 
 
-class Asking:
+class OrchestratorClient:
     """An orchestrator, asked on behalf of a tenant."""
 
     def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **who: Any) -> None:
         self.stub = stub
         with call_context.use_caller(caller_pb2.Caller(tenant=tenant, policy=caller_pb2.DATA_POLICY_OPEN, **who)):
-            self.means: dict[str, Any] = {"timeout": SECONDS, "metadata": call_context.metadata()}
+            self.call_options: dict[str, Any] = {"timeout": SECONDS, "metadata": call_context.metadata()}
 
     async def save(self, name: str = "short", **wanted: Any) -> pipeline_pb2.Pipeline:
-        return await self.stub.SavePipeline(gateway_pb2.SavePipelineRequest(name=name, **wanted), **self.means)
+        return await self.stub.SavePipeline(gateway_pb2.SavePipelineRequest(name=name, **wanted), **self.call_options)
 
     async def start(self, items: Sequence[batch_pb2.NewItem], page: int = 100, /, **spec: Any) -> batch_pb2.Batch:
         return await self.send(parts(items, page, **spec))
 
     async def send(self, requests: Iterable[gateway_pb2.CreateBatchRequest]) -> batch_pb2.Batch:
-        return await self.stub.CreateBatch(iter(requests), **self.means)
+        return await self.stub.CreateBatch(iter(requests), **self.call_options)
 
     async def get(self, batch_id: str) -> batch_pb2.Batch:
-        return await self.stub.GetBatch(gateway_pb2.GetBatchRequest(batch_id=batch_id), **self.means)
+        return await self.stub.GetBatch(gateway_pb2.GetBatchRequest(batch_id=batch_id), **self.call_options)
 
     async def watch(self, batch_id: str) -> AsyncIterator[batch_pb2.Batch]:
         """The batch whenever it has changed, to its end."""
-        async for batch in self.stub.WatchBatch(gateway_pb2.WatchBatchRequest(batch_id=batch_id), **self.means):
+        async for batch in self.stub.WatchBatch(gateway_pb2.WatchBatchRequest(batch_id=batch_id), **self.call_options):
             yield batch
 
     async def ended(self, batch_id: str) -> batch_pb2.Batch:
@@ -101,23 +101,23 @@ class Asking:
         token = ""
         while True:
             request = gateway_pb2.ListBatchItemsRequest(batch_id=batch_id, page_token=token, page_size=page, **wanted)
-            reply = await self.stub.ListBatchItems(request, **self.means)
+            reply = await self.stub.ListBatchItems(request, **self.call_options)
             found += reply.items
             if not (token := reply.next_page_token):
                 return found
 
     async def cancel(self, batch_id: str) -> None:
-        await self.stub.CancelBatch(gateway_pb2.CancelBatchRequest(batch_id=batch_id), **self.means)
+        await self.stub.CancelBatch(gateway_pb2.CancelBatchRequest(batch_id=batch_id), **self.call_options)
 
     async def resume(self, batch_id: str, *, failed_only: bool = False) -> batch_pb2.Batch:
         request = gateway_pb2.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only)
-        return await self.stub.ResumeBatch(request, **self.means)
+        return await self.stub.ResumeBatch(request, **self.call_options)
 
     async def run(self, **spec: Any) -> list[event_pb2.RunEvent]:
         return [
             event
             async for event in self.stub.CreateRun(
-                orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(**spec)), **self.means
+                orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(**spec)), **self.call_options
             )
         ]
 

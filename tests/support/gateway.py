@@ -11,7 +11,7 @@ import grpc
 import httpx
 from fastapi import FastAPI
 
-from gateway.__main__ import gateway
+from gateway.__main__ import gateway as serve_gateway
 from gateway.settings import Settings
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc, selector_pb2, selector_pb2_grpc
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
@@ -22,7 +22,7 @@ from tests.fakes import ScriptedOrchestrator, ScriptedSelector
 
 
 @dataclass(frozen=True)
-class Doors:
+class GatewayUnderTest:
     """Both ways in, and what stands behind them."""
 
     app: FastAPI
@@ -41,12 +41,12 @@ class Doors:
 
 
 @asynccontextmanager
-async def opened_doors(
+async def start_gateway(
     folder: Path,
     orchestrator: ScriptedOrchestrator | None = None,
     selector: ScriptedSelector | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> AsyncIterator[Doors]:
+) -> AsyncIterator[GatewayUnderTest]:
     """Opens all of it; settings are the gateway's, over those that make it small and local."""
     orchestrator, selector = orchestrator or ScriptedOrchestrator(), selector or ScriptedSelector()
     async with AsyncExitStack() as stack:
@@ -72,11 +72,11 @@ async def opened_doors(
             "DRAIN_SECONDS": 1.0,
             **(settings or {}),
         }
-        running = await stack.enter_async_context(gateway(Settings.model_validate(given)))
+        running = await stack.enter_async_context(serve_gateway(Settings.model_validate(given)))
         base = f"http://127.0.0.1:{running.http_port}"
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=base, timeout=10, trust_env=False))
         channel = await stack.enter_async_context(dial(f"127.0.0.1:{running.grpc.port}"))
-        yield Doors(
+        yield GatewayUnderTest(
             running.app,
             http,
             GatewayServiceStub(channel),
@@ -88,7 +88,7 @@ async def opened_doors(
         )
 
 
-async def refusal(call: Any) -> grpc.aio.AioRpcError:
+async def rpc_error(call: Any) -> grpc.aio.AioRpcError:
     """The error a call ends with."""
     try:
         if hasattr(call, "__aiter__"):

@@ -17,10 +17,10 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_CANCELLED, RUN_STATE_COMPLETE
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from tests.fakes import ScriptedOrchestrator, ScriptedRun
-from tests.support.gateway import Doors, opened_doors
+from tests.support.gateway import GatewayUnderTest, start_gateway
 
 
-class ObedientOrchestrator(ScriptedOrchestrator):
+class CancellableOrchestrator(ScriptedOrchestrator):
     """Its runs end when they are told to."""
 
     def __init__(self, script: Sequence[RunEvent], breaks: Iterable[int] = ()) -> None:
@@ -37,13 +37,13 @@ class ObedientOrchestrator(ScriptedOrchestrator):
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenAIGateway:
     """A gateway and its clients."""
 
-    doors: Doors
+    gateway: GatewayUnderTest
     client: AsyncOpenAI
     sync: OpenAI
-    orchestrator: ObedientOrchestrator
+    orchestrator: CancellableOrchestrator
 
     def last(self) -> ScriptedRun:
         """The run accepted last."""
@@ -51,38 +51,38 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(
+async def start_openai_gateway(
     folder: Path, script: Sequence[RunEvent], *, breaks: Iterable[int] = (), settings: Mapping[str, Any] | None = None
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[OpenAIGateway]:
     """Opens all of it; every run goes as the script says."""
-    orchestrator = ObedientOrchestrator(script, breaks)
-    async with opened_doors(folder, orchestrator, settings=settings) as doors:
-        given: Any = {"base_url": f"http://127.0.0.1:{doors.http_port}/v1", "api_key": "none", "max_retries": 0}
+    orchestrator = CancellableOrchestrator(script, breaks)
+    async with start_gateway(folder, orchestrator, settings=settings) as gateway:
+        given: Any = {"base_url": f"http://127.0.0.1:{gateway.http_port}/v1", "api_key": "none", "max_retries": 0}
         async with AsyncOpenAI(timeout=15, **given) as client:
             with OpenAI(timeout=15, **given) as sync:
-                yield Opened(doors, client, sync, orchestrator)
+                yield OpenAIGateway(gateway, client, sync, orchestrator)
 
 
-def task(number: int, kind: str, **arguments: Argument) -> RunEvent:
+def task_planned(number: int, kind: str, **arguments: Argument) -> RunEvent:
     """It is planned."""
     return RunEvent(task_id=number, task_planned=TaskPlanned(task=Task(id=number, task=kind, arguments=arguments)))
 
 
-def begun(number: int, model: str = "a/b") -> RunEvent:
+def task_started(number: int, model: str = "a/b") -> RunEvent:
     return RunEvent(task_id=number, task_started=TaskStarted(by=Candidate(model_id=model)))
 
 
-def done(number: int, **outputs: Value) -> RunEvent:
+def task_succeeded(number: int, **outputs: Value) -> RunEvent:
     """It gave these."""
     result = TaskResult(task_id=number, attempt=1, outputs=outputs)
     return RunEvent(task_id=number, task_ended=TaskEnded(state=TASK_STATE_SUCCEEDED, result=result))
 
 
-def said(text: str) -> RunEvent:
+def answer_chunk(text: str) -> RunEvent:
     return RunEvent(answer_chunk=AnswerChunk(text=text))
 
 
-def over(**fields: Any) -> RunEvent:
+def run_ended(**fields: Any) -> RunEvent:
     """The run's end, a good one unless the fields say otherwise."""
     given: dict[str, Any] = {"state": RUN_STATE_COMPLETED, "usage": Usage(input_tokens=7, output_tokens=5)} | fields
     return RunEvent(run_ended=RunEnded(**given))
@@ -93,15 +93,15 @@ SOUND = Artifact(sha256="b" * 64, media_type="audio/wav", size_bytes=3, name="sp
 
 LABELS = Value(json='[{"label":"POSITIVE","score":0.98},{"label":"NEGATIVE","score":0.02}]')
 
-WORK = (
-    task(1, "text-classification"),
-    begun(1),
-    done(1, labels=LABELS, text=Value(text="POSITIVE (98 %)")),
-    task(2, "text-to-speech"),
-    begun(2, "espeak"),
-    done(2, audio=Value(artifact=SOUND), image=Value(artifact=PICTURE)),
-    said("It is "),
-    said("good news."),
-    over(),
+EVENTS = (
+    task_planned(1, "text-classification"),
+    task_started(1),
+    task_succeeded(1, labels=LABELS, text=Value(text="POSITIVE (98 %)")),
+    task_planned(2, "text-to-speech"),
+    task_started(2, "espeak"),
+    task_succeeded(2, audio=Value(artifact=SOUND), image=Value(artifact=PICTURE)),
+    answer_chunk("It is "),
+    answer_chunk("good news."),
+    run_ended(),
 )
 """A run with two tasks and an answer in two pieces."""

@@ -70,7 +70,7 @@ async def echo(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value
 
 
 @dataclass
-class Cast:
+class ScriptedPeers:
     """What the peers of the orchestrator do; each test sets what it needs."""
 
     plans: list[Callable[[planner_pb2.PlanRequest], AsyncIterator[planner_pb2.PlanEvent]]] = field(default_factory=list)
@@ -104,12 +104,12 @@ class Cast:
 
 
 class Planner(planner_pb2_grpc.PlannerServiceServicer):
-    def __init__(self, cast: Cast) -> None:
-        self.cast = cast
+    def __init__(self, peers: ScriptedPeers) -> None:
+        self.peers = peers
 
     async def Plan(self, request: planner_pb2.PlanRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        self.cast.planned.append(request)
-        self.cast.callers.append(call_context.current())
+        self.peers.planned.append(request)
+        self.peers.callers.append(call_context.current())
         if request.goal.HasField("check"):
             drafts = request.goal.check.draft.tasks
             if not drafts or not drafts[0].task:
@@ -119,76 +119,76 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
             await context.write(END)
             return
         if request.goal.HasField("replan"):
-            self.cast.given_up.append(list(request.goal.replan.failed))
-            for event in self.cast.another_way:
+            self.peers.given_up.append(list(request.goal.replan.failed))
+            for event in self.peers.another_way:
                 await context.write(event)
-            if self.cast.halfway:
-                await self.cast.halfway()
+            if self.peers.halfway:
+                await self.peers.halfway()
             await context.write(END)
             return
-        script = self.cast.plans[min(len(self.cast.planned), len(self.cast.plans)) - 1]
+        script = self.peers.plans[min(len(self.peers.planned), len(self.peers.plans)) - 1]
         async for event in script(request):
             await context.write(event)
 
 
 class Selector(selector_pb2_grpc.SelectorServiceServicer):
-    def __init__(self, cast: Cast) -> None:
-        self.cast = cast
+    def __init__(self, peers: ScriptedPeers) -> None:
+        self.peers = peers
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
-        if self.cast.select:
-            await self.cast.select()
-        self.cast.selected.append(request)
-        if request.task.task not in standard_tasks() or request.task.task in self.cast.vanished:
+        if self.peers.select:
+            await self.peers.select()
+        self.peers.selected.append(request)
+        if request.task.task not in standard_tasks() or request.task.task in self.peers.vanished:
             raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
         pinned = request.task.pinned_model
-        if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
+        if pinned and pinned not in {candidate.model_id for candidate in self.peers.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
-        outside = self.cast.candidates and all(
-            each.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.cast.candidates
+        outside = self.peers.candidates and all(
+            each.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.peers.candidates
         )
         if outside and not call_context.allows_external_endpoints():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
-            candidates=self.cast.candidates,
-            decision=plan_pb2.Decision(controller=CONTROLLER_RANK, usage=self.cast.usage),
+            candidates=self.peers.candidates,
+            decision=plan_pb2.Decision(controller=CONTROLLER_RANK, usage=self.peers.usage),
             spec=standard_tasks()[request.task.task],
         )
 
     async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         while True:
             await context.write(selector_pb2.WatchCatalogueResponse(revision="any"))
-            await self.cast.changed.wait()
-            self.cast.changed.clear()
+            await self.peers.changed.wait()
+            self.peers.changed.clear()
 
 
 class Responder(responder_pb2_grpc.ResponderServiceServicer):
-    def __init__(self, cast: Cast) -> None:
-        self.cast = cast
+    def __init__(self, peers: ScriptedPeers) -> None:
+        self.peers = peers
 
     async def Respond(self, request: responder_pb2.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        self.cast.answered.append(request)
-        if self.cast.answer:
-            async for words in self.cast.answer():
+        self.peers.answered.append(request)
+        if self.peers.answer:
+            async for words in self.peers.answer():
                 await context.write(responder_pb2.RespondEvent(text=words))
         else:
             await context.write(responder_pb2.RespondEvent(text="so it is"))
-        decision = plan_pb2.Decision(controller=CONTROLLER_COMPOSED, usage=self.cast.usage)
+        decision = plan_pb2.Decision(controller=CONTROLLER_COMPOSED, usage=self.peers.usage)
         await context.write(responder_pb2.RespondEvent(decision=decision))
 
 
 class Expert(expert_pb2_grpc.ExpertServiceServicer):
-    def __init__(self, cast: Cast) -> None:
-        self.cast = cast
+    def __init__(self, peers: ScriptedPeers) -> None:
+        self.peers = peers
 
     async def Infer(self, request: expert_pb2.InferRequest, context: Any) -> expert_pb2.InferResponse:
-        outputs = await self.cast.infer[request.model](request)
+        outputs = await self.peers.infer[request.model](request)
         return expert_pb2.InferResponse(outputs=outputs, revision="1")
 
 
 @dataclass
-class House:
-    cast: Cast
+class OrchestratorUnderTest:
+    peers: ScriptedPeers
     stub: "orchestrator_pb2_grpc.OrchestratorServiceAsyncStub"
     settings: Settings
 
@@ -197,7 +197,7 @@ class House:
         return [event async for event in self.stub.CreateRun(request, timeout=20, metadata=call_context.metadata())]
 
 
-def registered(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
+def registration(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
     return partial(add, servicer)
 
 
@@ -208,13 +208,13 @@ def candidate(model: str, address: str) -> model_pb2.Candidate:
     )
 
 
-def apart(peers: Mapping[str, str], journal: Path) -> dict[str, str]:
+def process_settings(peer_addresses: Mapping[str, str], journal: Path) -> dict[str, str]:
     """Settings of an orchestrator among its cast that is a process of its own."""
     return {
         "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
         "ORCHESTRATOR_JOURNAL": str(journal),
         "ARTIFACTS_URL": (journal.parent / "artifacts").as_uri(),
-        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
+        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peer_addresses.items() if name != "expert"},
     }
 
 
@@ -231,15 +231,15 @@ class connected:  # noqa: N801  # reads as a function
         await self._channel.close()
 
 
-def kinds(events: list[event_pb2.RunEvent]) -> list[str]:
+def event_kinds(events: list[event_pb2.RunEvent]) -> list[str]:
     return [event.WhichOneof("event") or "" for event in events]
 
 
-def ended(events: list[event_pb2.RunEvent]) -> event_pb2.RunEnded:
+def run_ended(events: list[event_pb2.RunEvent]) -> event_pb2.RunEnded:
     return events[-1].run_ended
 
 
-def states(events: list[event_pb2.RunEvent]) -> dict[int, str]:
+def task_states(events: list[event_pb2.RunEvent]) -> dict[int, str]:
     return {
         event.task_id: run_pb2.TaskState.Name(event.task_ended.state).removeprefix("TASK_STATE_")
         for event in events
@@ -247,7 +247,7 @@ def states(events: list[event_pb2.RunEvent]) -> dict[int, str]:
     }
 
 
-async def hanging(inferring: asyncio.Event, cancelled: asyncio.Event) -> dict[str, artifact_pb2.Value]:
+async def wait_until_cancelled(inferring: asyncio.Event, cancelled: asyncio.Event) -> dict[str, artifact_pb2.Value]:
     inferring.set()
     try:
         await asyncio.Event().wait()

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.support.gateway import Doors, opened_doors
-from tests.support.orchestrator import Cast
+from tests.support.gateway import GatewayUnderTest, start_gateway
+from tests.support.orchestrator import ScriptedPeers
 
 PLAN = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
 PINNED = [{**PLAN[0], "model": "model"}]
@@ -33,15 +33,15 @@ def lines(*documents: Any) -> bytes:
 
 
 @dataclass
-class Keeping:
+class PipelineGateway:
     """The gateway, and who stands around its orchestrator."""
 
-    doors: Doors
-    cast: Cast
+    gateway: GatewayUnderTest
+    peers: ScriptedPeers
 
     @property
     def http(self) -> httpx.AsyncClient:
-        return self.doors.http
+        return self.gateway.http
 
     async def save(self, name: str = "short", **body: Any) -> httpx.Response:
         return await self.http.put(f"/v1/pipelines/{name}", json=body or {"plan": PINNED})
@@ -75,9 +75,11 @@ class Keeping:
 
 
 @asynccontextmanager
-async def opened_keeping(cast: Cast, settings: Settings, folder: Path, **given: Any) -> AsyncIterator[Keeping]:
+async def start_pipeline_gateway(
+    peers: ScriptedPeers, settings: Settings, folder: Path, **given: Any
+) -> AsyncIterator[PipelineGateway]:
     """Opens both; what is given are the gateway's settings."""
-    async with orchestrator(settings) as running:
+    async with serve_orchestrator(settings) as running:
         own = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url, **given}
-        async with opened_doors(folder, settings=own) as doors:
-            yield Keeping(doors, cast)
+        async with start_gateway(folder, settings=own) as gateway:
+            yield PipelineGateway(gateway, peers)

@@ -14,14 +14,14 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
-from services.selector.__main__ import selector
+from services.selector.__main__ import selector as serve_selector
 from services.selector.discovery import Pace
 from services.selector.settings import Settings
 
-QUICK = Pace(between=0.05, again=0.02, deadline=5)
+FAST = Pace(between=0.05, again=0.02, deadline=5)
 
 
-class Room:
+class SelectorUnderTest:
     """A running selector, the folder it finds experts in, and a client."""
 
     def __init__(self, address: str, channel: grpc.aio.Channel, folder: Path) -> None:
@@ -62,16 +62,18 @@ class Room:
         await self.until(planned)
 
 
-Open = Callable[..., AbstractAsyncContextManager[Room]]
+StartSelector = Callable[..., AbstractAsyncContextManager[SelectorUnderTest]]
 
 
-def selectors(where: Path) -> Open:
+def selector_starter(where: Path) -> StartSelector:
     """Opens selectors, one after the other, that share a store and a folder."""
     folder = where / "experts"
     folder.mkdir(exist_ok=True)
 
     @asynccontextmanager
-    async def start(experts: str = "", forget_seconds: float = 60, asleep: str = "") -> AsyncIterator[Room]:
+    async def start(
+        experts: str = "", forget_seconds: float = 60, asleep: str = ""
+    ) -> AsyncIterator[SelectorUnderTest]:
         settings = Settings(
             listen="127.0.0.1:0",
             drain_seconds=5,
@@ -80,9 +82,9 @@ def selectors(where: Path) -> Open:
             forget_seconds=forget_seconds,
             asleep=asleep,
         )
-        async with selector(settings, QUICK) as running:
+        async with serve_selector(settings, FAST) as running:
             address = f"127.0.0.1:{running.port}"
             async with connect(address) as channel:
-                yield Room(address, channel, folder)
+                yield SelectorUnderTest(address, channel, folder)
 
     return start

@@ -74,7 +74,7 @@ class ServedExpert(Host):
 
 
 @asynccontextmanager
-async def serving(package: str, folder: Path) -> AsyncIterator[ServedExpert]:
+async def serve_expert(package: str, folder: Path) -> AsyncIterator[ServedExpert]:
     """Serves the expert of a package, configured by the environment, until it is ready."""
     settings: dict[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri()}
     expert = await asyncio.to_thread(read_expert, package)  # it may call servers that run on this loop

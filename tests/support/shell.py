@@ -13,8 +13,8 @@ from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest
 from services.orchestrator.settings import Settings
 from tests.service.test_cli_runs import Shell
-from tests.support.orchestrator import Cast
-from tests.support.pipeline_gateway import Keeping, opened_keeping
+from tests.support.orchestrator import ScriptedPeers
+from tests.support.pipeline_gateway import PipelineGateway, start_pipeline_gateway
 
 PLAN = [
     {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "picture"}}},
@@ -67,10 +67,10 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Speaking:
+class ReadAloud:
     """All of it."""
 
-    keeping: Keeping
+    keeping: PipelineGateway
     reader: Reader
     shell: Shell
 
@@ -86,12 +86,14 @@ class Speaking:
 
 
 @asynccontextmanager
-async def opened_speaking(cast: Cast, settings: Settings, folder: Path, **given: Any) -> AsyncIterator[Speaking]:
+async def start_read_aloud(
+    peers: ScriptedPeers, settings: Settings, folder: Path, **given: Any
+) -> AsyncIterator[ReadAloud]:
     """Opens the doors, and keeps both plans as pipelines: aloud and asking."""
-    async with opened_keeping(cast, settings, folder, **given) as keeping:
-        reader = Reader(keeping.doors.store)
-        cast.infer["model"] = reader
+    async with start_pipeline_gateway(peers, settings, folder, **given) as keeping:
+        reader = Reader(keeping.gateway.store)
+        peers.infer["model"] = reader
         for name, plan in (("aloud", PLAN), ("asking", ASKING)):
             saved = await keeping.save(name, plan=plan)
             assert saved.is_success, saved.text
-        yield Speaking(keeping, reader, Shell(keeping.doors, folder))
+        yield ReadAloud(keeping, reader, Shell(keeping.gateway, folder))

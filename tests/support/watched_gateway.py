@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.__main__ import gateway
+from gateway.__main__ import gateway as serve_gateway
 from gateway.http import protocol
 from gateway.settings import Settings
 from services.common import logging
@@ -101,7 +101,7 @@ async def _serve() -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
     settings = Settings()
     logging.setup("gateway", level=settings.log_level)
-    async with gateway(settings) as running:
+    async with serve_gateway(settings) as running:
         print(json.dumps({"http_port": running.http_port, "grpc_port": running.grpc.port}), flush=True)
         while await asked.readline():
             print(json.dumps(vars(_held())), flush=True)

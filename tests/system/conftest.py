@@ -19,9 +19,9 @@ import pytest
 
 from services.common.channel import dial
 from services.local.ports import Ports
-from tests.service.conftest import cast, peers
+from tests.service.conftest import peer_addresses, peers
 
-__all__ = ["cast", "peers"]
+__all__ = ["peer_addresses", "peers"]
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0

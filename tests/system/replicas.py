@@ -25,19 +25,25 @@ class Replica:
 
 @asynccontextmanager
 async def replicas(
-    folder: Path, journal: str, peers: Mapping[str, str], *, lease_seconds: float, count: int = 2, ready: bool = True
+    folder: Path,
+    journal: str,
+    peer_addresses: Mapping[str, str],
+    *,
+    lease_seconds: float,
+    count: int = 2,
+    ready: bool = True,
 ) -> AsyncIterator[Sequence[Replica]]:
     """Starts replicas; what is left of them is killed when the block exits.
 
     Args:
         folder: for their logs and what else they keep.
         journal: a path or URL.
-        peers: addresses of planner, selector and responder.
+        peer_addresses: of planner, selector and responder.
         lease_seconds: the journal's.
         count: how many.
         ready: wait until they serve.
     """
-    told = {f"ORCHESTRATOR_{name.upper()}": peers[name] for name in ("planner", "selector", "responder")}
+    told = {f"ORCHESTRATOR_{name.upper()}": peer_addresses[name] for name in ("planner", "selector", "responder")}
     told |= {
         "ORCHESTRATOR_JOURNAL": journal,
         "ORCHESTRATOR_LEASE_SECONDS": str(lease_seconds),

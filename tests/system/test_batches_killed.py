@@ -12,8 +12,8 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.common.errors import InvalidRequest
 from tests.support import postgres as servers
-from tests.support.batches import PINNED, Asking, notes, state
-from tests.support.orchestrator import Cast
+from tests.support.batches import PINNED, OrchestratorClient, notes, state
+from tests.support.orchestrator import ScriptedPeers
 from tests.system.conftest import eventually
 from tests.system.replicas import Replica, replicas
 from tests.system.test_takeover import pause
@@ -35,10 +35,10 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 class Expert:
     """Counts its calls, and every seventeenth note is beyond it."""
 
-    def __init__(self, cast: Cast) -> None:
+    def __init__(self, peers: ScriptedPeers) -> None:
         self.calls: Counter[int] = Counter()
         self.half = asyncio.Event()
-        cast.infer["model"] = self._infer
+        peers.infer["model"] = self._infer
 
     async def _infer(self, request: InferRequest) -> dict[str, Value]:
         number = int(request.inputs["text"].text.split()[1])
@@ -50,41 +50,43 @@ class Expert:
         return {"text": Value(text=f"short {number}")}
 
 
-async def test_whoever_is_left_ends_the_batch(peers: dict[str, str], cast: Cast, journal: str, tmp_path: Path) -> None:
-    expert = Expert(cast)
-    async with replicas(tmp_path, journal, peers, lease_seconds=2.0) as standing:
-        batch = await Asking(standing[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+async def test_whoever_is_left_ends_the_batch(
+    peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
+) -> None:
+    expert = Expert(peers)
+    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0) as standing:
+        batch = await OrchestratorClient(standing[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
         await expert.half.wait()
         owner, other = _owner_first(standing)
         await owner.process.kill()
-        await _ended_whole(Asking(other.stub), batch.batch_id, expert)
+        await _ended_whole(OrchestratorClient(other.stub), batch.batch_id, expert)
 
 
 async def test_all_that_were_killed_go_on_once_they_are_back(
-    peers: dict[str, str], cast: Cast, journal: str, tmp_path: Path
+    peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
-    expert = Expert(cast)
-    async with replicas(tmp_path, journal, peers, lease_seconds=2.0, count=1) as (only,):
-        batch = await Asking(only.stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+    expert = Expert(peers)
+    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0, count=1) as (only,):
+        batch = await OrchestratorClient(only.stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
         await expert.half.wait()
         await only.process.kill()
         await only.process.start()
-        await _ended_whole(Asking(only.stub), batch.batch_id, expert)
+        await _ended_whole(OrchestratorClient(only.stub), batch.batch_id, expert)
 
 
 async def test_an_owner_that_was_paused_past_its_lease_begins_nothing_when_it_wakes_up(
-    peers: dict[str, str], cast: Cast, journal: str, tmp_path: Path
+    peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
-    expert = Expert(cast)
-    async with replicas(tmp_path, journal, peers, lease_seconds=2.0) as standing:
-        batch = await Asking(standing[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+    expert = Expert(peers)
+    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0) as standing:
+        batch = await OrchestratorClient(standing[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
         await expert.half.wait()
         owner, other = _owner_first(standing)
         await pause(owner, journal)
-        await _ended_whole(Asking(other.stub), batch.batch_id, expert)
+        await _ended_whole(OrchestratorClient(other.stub), batch.batch_id, expert)
         owner.process.resume()
         await asyncio.to_thread(eventually, lambda: _was_lost(owner.process.log.read_text()))
-        await _ended_whole(Asking(owner.stub), batch.batch_id, expert)
+        await _ended_whole(OrchestratorClient(owner.stub), batch.batch_id, expert)
 
 
 def _owner_first(standing: Sequence[Replica]) -> Sequence[Replica]:
@@ -96,7 +98,7 @@ def _was_lost(log: str) -> bool:
     return "batch lost to another orchestrator" in log or "batch let go" in log
 
 
-async def _ended_whole(asking: Asking, batch_id: str, expert: Expert) -> None:
+async def _ended_whole(asking: OrchestratorClient, batch_id: str, expert: Expert) -> None:
     """Every item has ended as it would have, and only what was under way was done again."""
     batch = await asking.ended(batch_id)
     assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 189, 11)

@@ -21,7 +21,7 @@ from tests.observability.promql import Known, complaints
 from tests.observability.queries import Query, of_dashboards, of_rules, of_scalers
 from tests.observability.server import Prometheus, reading
 from tests.support.logs import logged
-from tests.support.orchestrator import END, Cast, apart, task
+from tests.support.orchestrator import END, ScriptedPeers, process_settings, task
 from tests.support.processes import Start, processes
 from tests.system.conftest import ROOT, House, standing
 
@@ -75,11 +75,13 @@ async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
 
 
 @asynccontextmanager
-async def failing(start: Start, cast: Cast, peers: dict[str, str], folder: Path) -> AsyncIterator[str]:
+async def failing(
+    start: Start, peers: ScriptedPeers, peer_addresses: dict[str, str], folder: Path
+) -> AsyncIterator[str]:
     """An orchestrator whose one model fails until it is left alone; gives where its metrics are."""
-    cast.plan(task(1), END)
-    cast.infer["model"] = broken
-    settings = {**apart(peers, folder / "failing.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
+    peers.plan(task(1), END)
+    peers.infer["model"] = broken
+    settings = {**process_settings(peer_addresses, folder / "failing.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
     process = await start("-m", "services.orchestrator", **settings)
     metrics, served = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
     assert process.stderr
@@ -117,14 +119,14 @@ async def asked(house: House) -> None:
 
 
 @asynccontextmanager
-async def watched(cast: Cast, peers: dict[str, str], folder: Path) -> AsyncIterator[Prometheus]:
+async def watched(peers: ScriptedPeers, peer_addresses: dict[str, str], folder: Path) -> AsyncIterator[Prometheus]:
     """What has read a house before and after something was asked of it."""
     first = neighbours(3)
     async with (
         ScriptedLLM.serving(moody := Moody()) as llm,
         processes(300) as start,
         busy(folder / "home", llm.base_url, f"127.0.0.1:{first}") as house,
-        failing(start, cast, peers, folder) as orchestrator,
+        failing(start, peers, peer_addresses, folder) as orchestrator,
     ):
         own = [f"127.0.0.1:{first + number}" for number in range(len(house.children))]
         await asked(house)
@@ -137,9 +139,9 @@ async def watched(cast: Cast, peers: dict[str, str], folder: Path) -> AsyncItera
 
 
 async def test_every_query_asks_for_what_there_is_and_dashboards_are_not_empty(
-    cast: Cast, peers: dict[str, str], tmp_path: Path
+    peers: ScriptedPeers, peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
-    async with watched(cast, peers, tmp_path) as prometheus:
+    async with watched(peers, peer_addresses, tmp_path) as prometheus:
         known = {**await prometheus.known(), **FOREIGN}
         queries = [*of_dashboards(), *of_rules(), *of_scalers()]
         wrong = [f"{query.place}: {complaint}" for query in queries for complaint in complaints(query.text, known)]

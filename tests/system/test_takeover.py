@@ -24,7 +24,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 )
 from services.common import call_context
 from tests.support import postgres as servers
-from tests.support.orchestrator import END, Cast, ref, states, task
+from tests.support.orchestrator import END, ScriptedPeers, ref, task, task_states
 from tests.system.conftest import eventually
 from tests.system.replicas import Replica, replicas
 
@@ -41,11 +41,11 @@ LONG_LEASE_SECONDS = 600.0
 class Calls:
     """The expert's calls of the second task, each held until the test answers it."""
 
-    def __init__(self, cast: Cast) -> None:
+    def __init__(self, peers: ScriptedPeers) -> None:
         self.arrived: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
         self.firsts = 0
-        cast.plan(task(1), task(2, text=ref(1)), END)
-        cast.infer["model"] = self._infer
+        peers.plan(task(1), task(2, text=ref(1)), END)
+        peers.infer["model"] = self._infer
 
     async def next(self) -> "asyncio.Future[str]":
         async with asyncio.timeout(SECONDS):
@@ -61,8 +61,8 @@ class Calls:
 
 
 @pytest.fixture
-async def calls(cast: Cast) -> Calls:
-    return Calls(cast)
+async def calls(peers: ScriptedPeers) -> Calls:
+    return Calls(peers)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -78,12 +78,12 @@ Standing = Callable[[float], Coroutine[Any, Any, tuple[Replica, Replica]]]
 
 
 @pytest.fixture
-async def standing(peers: dict[str, str], journal: str, tmp_path: Path) -> AsyncIterator[Standing]:
+async def standing(peer_addresses: dict[str, str], journal: str, tmp_path: Path) -> AsyncIterator[Standing]:
     """Starts two replicas with a lease."""
     async with AsyncExitStack() as stack:
 
         async def start(lease_seconds: float) -> tuple[Replica, Replica]:
-            opened = replicas(tmp_path, journal, peers, lease_seconds=lease_seconds)
+            opened = replicas(tmp_path, journal, peer_addresses, lease_seconds=lease_seconds)
             one, other = await stack.enter_async_context(opened)
             return one, other
 
@@ -149,7 +149,7 @@ def whole(events: list[RunEvent]) -> None:
     """The run is complete, its second task is what the second owner made of it, and nothing was done twice."""
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert events[-1].run_ended.state == RUN_STATE_COMPLETED
-    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     ends = [event.task_ended.result.outputs["text"].text for event in events if event.HasField("task_ended")]
     assert ends == ["first", "of the second owner"]
 
@@ -204,7 +204,7 @@ async def test_stop_hands_runs_over_before_the_lease_ends_and_cancels_none(
 
 
 async def test_one_that_is_stopped_while_it_starts_has_closed_what_it_opened(
-    peers: dict[str, str], tmp_path: Path
+    peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
     """The journal it is given accepts connections and says nothing."""
     connected = asyncio.Event()
@@ -217,7 +217,7 @@ async def test_one_that_is_stopped_while_it_starts_has_closed_what_it_opened(
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as database:
         host, port = database.sockets[0].getsockname()
         journal = f"postgresql://me@{host}:{port}/journal"
-        async with replicas(tmp_path, journal, peers, lease_seconds=1.0, count=1, ready=False) as (one,):
+        async with replicas(tmp_path, journal, peer_addresses, lease_seconds=1.0, count=1, ready=False) as (one,):
             async with asyncio.timeout(SECONDS):
                 await connected.wait()
             await one.process.stop()

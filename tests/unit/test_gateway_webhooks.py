@@ -50,7 +50,7 @@ async def web() -> AsyncIterator[Web]:
         yield web
 
 
-class Told:
+class WebhookHarness:
     """A tenant's webhook at a server, and those who tell it."""
 
     def __init__(self, store: Database, web: Web) -> None:
@@ -92,15 +92,15 @@ async def never(_request: object) -> Answer:
 
 
 @pytest.fixture
-def house(store: Database, web: Web) -> Told:
-    return Told(store, web)
+def harness(store: Database, web: Web) -> WebhookHarness:
+    return WebhookHarness(store, web)
 
 
-async def test_notification_is_signed_and_has_no_content(house: Told) -> None:
-    webhook = await house.webhook()
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(3)
-    (request,) = house.web.requests
+async def test_notification_is_signed_and_has_no_content(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell(3)
+    (request,) = harness.web.requests
     said = told(request, webhook.secret)
     assert said["type"] == "run.ended"
     assert said["data"]["run_id"] == "run_1"
@@ -108,7 +108,7 @@ async def test_notification_is_signed_and_has_no_content(house: Told) -> None:
     assert said["data"].keys() == {"run_id", "state", "end_time", "usage", "links"}
     assert said["data"]["usage"]["input_tokens"] == 7
     assert said["data"]["links"] == {"run": "/v1/runs/run_1", "events": "/v1/runs/run_1/events"}
-    delivery = await house.only(webhook)
+    delivery = await harness.only(webhook)
     assert delivery.state == "delivered"
     assert delivery.attempts == 1
     assert delivery.outcome == "answered 204"
@@ -116,28 +116,30 @@ async def test_notification_is_signed_and_has_no_content(house: Told) -> None:
     assert request.headers["webhook-id"] == delivery.id
 
 
-async def test_only_existing_webhooks_of_the_tenant_are_notified(house: Told) -> None:
-    one, other = await house.webhook("a", "/hooks/a"), await house.webhook("b", "/hooks/b")
+async def test_only_existing_webhooks_of_the_tenant_are_notified(harness: WebhookHarness) -> None:
+    one, other = await harness.webhook("a", "/hooks/a"), await harness.webhook("b", "/hooks/b")
     now = time.time() + 1
-    await house.ended(
+    await harness.ended(
         ended_run("run_1", now),
         ended_run("run_2", now, tenant="b"),
         ended_run("run_3", one.created - 60),
         ended_run("run_4", now, priority=PRIORITY_BATCH),
         ended_run("run_5", now, tenant="c"),
     )
-    await house.tell()
-    found = {request.path: told(request, secret)["data"]["run_id"] for request, secret in _with(house.web, one, other)}
+    await harness.tell()
+    found = {
+        request.path: told(request, secret)["data"]["run_id"] for request, secret in _with(harness.web, one, other)
+    }
     assert found == {"/hooks/a": "run_1", "/hooks/b": "run_2"}
-    assert len(house.web.requests) == 2
+    assert len(harness.web.requests) == 2
 
 
-async def test_batch_notification_has_counts(house: Told) -> None:
-    webhook = await house.webhook()
+async def test_batch_notification_has_counts(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
     now = time.time() + 1
-    await house.ended(ended_batch("batch_1", now, 2), ended_batch("batch_2", now, tenant="b"))
-    await house.tell(2)
-    (request,) = house.web.requests
+    await harness.ended(ended_batch("batch_1", now, 2), ended_batch("batch_2", now, tenant="b"))
+    await harness.tell(2)
+    (request,) = harness.web.requests
     said = told(request, webhook.secret)
     assert said["type"] == "batch.ended"
     assert said["data"]["batch_id"] == "batch_1"
@@ -162,63 +164,63 @@ async def test_batch_notification_has_counts(house: Told) -> None:
     }
     at = "/v1/batches/batch_1"
     assert said["data"]["links"] == {"batch": at, "results": f"{at}/results", "summary": f"{at}/summary"}
-    delivery = await house.only(webhook)
+    delivery = await harness.only(webhook)
     assert delivery.batch_id == "batch_1"
     assert delivery.run_id == ""
     assert delivery.state == "delivered"
 
 
-async def test_several_gateways_deliver_each_notification_once(house: Told) -> None:
-    await house.webhook()
-    await house.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(40)))
-    tellers = [house.delivering() for _ in range(3)]
+async def test_several_gateways_deliver_each_notification_once(harness: WebhookHarness) -> None:
+    await harness.webhook()
+    await harness.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(40)))
+    tellers = [harness.delivering() for _ in range(3)]
     async with asyncio.timeout(30):
-        while len(house.web.requests) < 40:
+        while len(harness.web.requests) < 40:
             await asyncio.gather(*(teller.deliver_due() for teller in tellers))
             await asyncio.gather(*(teller.drain() for teller in tellers))
-    assert len({request.headers["webhook-id"] for request in house.web.requests}) == 40
+    assert len({request.headers["webhook-id"] for request in harness.web.requests}) == 40
     await asyncio.gather(*(teller.deliver_due() for teller in tellers))
     await asyncio.gather(*(teller.drain() for teller in tellers))
-    assert len(house.web.requests) == 40
+    assert len(harness.web.requests) == 40
 
 
-async def test_failed_delivery_is_retried_with_the_same_id(house: Told) -> None:
-    webhook = await house.webhook()
-    house.web.says(PATH, {"secret": "of the receiver"}, status=500)
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(10)
-    assert len(house.web.requests) == len(NO_TIME) + 1
-    assert len({request.headers["webhook-id"] for request in house.web.requests}) == 1
-    delivery = await house.only(webhook)
+async def test_failed_delivery_is_retried_with_the_same_id(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
+    harness.web.says(PATH, {"secret": "of the receiver"}, status=500)
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell(10)
+    assert len(harness.web.requests) == len(NO_TIME) + 1
+    assert len({request.headers["webhook-id"] for request in harness.web.requests}) == 1
+    delivery = await harness.only(webhook)
     assert delivery.state == "failed"
     assert delivery.attempts == len(NO_TIME) + 1
     assert delivery.outcome == "answered 500"
 
 
-async def test_delivery_succeeds_when_receiver_recovers(house: Told) -> None:
-    webhook = await house.webhook()
-    house.web.says(PATH, status=503)
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell()
-    assert (await house.only(webhook)).state == "waiting"
-    house.web.says(PATH)
-    await house.tell(3)
-    assert (await house.only(webhook)).state == "delivered"
-    assert len(house.web.requests) == 2
+async def test_delivery_succeeds_when_receiver_recovers(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
+    harness.web.says(PATH, status=503)
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell()
+    assert (await harness.only(webhook)).state == "waiting"
+    harness.web.says(PATH)
+    await harness.tell(3)
+    assert (await harness.only(webhook)).state == "delivered"
+    assert len(harness.web.requests) == 2
 
 
-async def test_retry_delays_grow_with_jitter_and_respect_retry_after(house: Told) -> None:
-    webhook = await house.webhook()
-    house.web.says(PATH, status=429, headers={"Retry-After": "900"})
-    await house.ended(ended_run("run_1", time.time() + 1))
-    teller = house.delivering(retry_delays=(300.0,))
+async def test_retry_delays_grow_with_jitter_and_respect_retry_after(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
+    harness.web.says(PATH, status=429, headers={"Retry-After": "900"})
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    teller = harness.delivering(retry_delays=(300.0,))
     await teller.deliver_due()
     await teller.drain()
-    due = (await house.only(webhook)).due
+    due = (await harness.only(webhook)).due
     assert due
     assert 890 < due - time.time() < 910
     await teller.deliver_due()
-    assert len(house.web.requests) == 1
+    assert len(harness.web.requests) == 1
     assert tuple(sorted(delivery_module.RETRY_DELAYS)) == delivery_module.RETRY_DELAYS
     assert 3600 < sum(delivery_module.RETRY_DELAYS) < 24 * 3600
 
@@ -227,41 +229,41 @@ async def test_retry_delays_grow_with_jitter_and_respect_retry_after(house: Told
     ("location", "message"),
     [("http://169.254.169.254/", "redirects are not followed"), ("/other", "redirects are not followed")],
 )
-async def test_a_redirect_is_not_followed(house: Told, location: str, message: str) -> None:
-    webhook = await house.webhook()
-    house.web.says(PATH, status=302, headers={"Location": location})
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell()
-    assert message in (await house.only(webhook)).outcome
-    assert [request.path for request in house.web.requests] == [PATH]
+async def test_a_redirect_is_not_followed(harness: WebhookHarness, location: str, message: str) -> None:
+    webhook = await harness.webhook()
+    harness.web.says(PATH, status=302, headers={"Location": location})
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell()
+    assert message in (await harness.only(webhook)).outcome
+    assert [request.path for request in harness.web.requests] == [PATH]
 
 
-async def test_webhook_that_answered_410_gets_no_deliveries(house: Told) -> None:
-    webhook = await house.webhook()
-    house.web.says(PATH, status=410)
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell()
-    await house.ended(ended_run("run_2", time.time() + 1))
-    await house.tell(3)
-    assert len(house.web.requests) == 1
-    assert (await house.webhooks.get(webhook.id)).ended
-    assert "410 Gone" in (await house.only(webhook)).outcome
-    assert await Outbox(house.store).earliest_webhook() is None
+async def test_webhook_that_answered_410_gets_no_deliveries(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
+    harness.web.says(PATH, status=410)
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell()
+    await harness.ended(ended_run("run_2", time.time() + 1))
+    await harness.tell(3)
+    assert len(harness.web.requests) == 1
+    assert (await harness.webhooks.get(webhook.id)).ended
+    assert "410 Gone" in (await harness.only(webhook)).outcome
+    assert await Outbox(harness.store).earliest_webhook() is None
 
 
-async def test_slow_receiver_does_not_block_others(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_receiver_does_not_block_others(harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "ATTEMPT_SECONDS", 1.0)
-    slow, quick = await house.webhook(path="/slow"), await house.webhook()
-    house.web.answers["/slow"] = never
-    await house.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(8)))
-    teller = house.delivering(retry_delays=(600.0,))
+    slow, quick = await harness.webhook(path="/slow"), await harness.webhook()
+    harness.web.answers["/slow"] = never
+    await harness.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(8)))
+    teller = harness.delivering(retry_delays=(600.0,))
     async with asyncio.timeout(30):
-        while len([one for one in house.web.requests if one.path == PATH]) < 8:
+        while len([one for one in harness.web.requests if one.path == PATH]) < 8:
             await teller.deliver_due()
             await asyncio.sleep(0)
         await teller.drain()
-    assert {delivery.state for delivery in await house.webhooks.deliveries(quick.id)} == {"delivered"}
-    first = [delivery for delivery in await house.webhooks.deliveries(slow.id) if delivery.attempts]
+    assert {delivery.state for delivery in await harness.webhooks.deliveries(quick.id)} == {"delivered"}
+    first = [delivery for delivery in await harness.webhooks.deliveries(slow.id) if delivery.attempts]
     assert len(first) <= 2 * delivery_module.MAX_CONCURRENT_PER_WEBHOOK
     assert {delivery.outcome for delivery in first if delivery.outcome} == {"no response within 1 s"}
 
@@ -269,40 +271,44 @@ async def test_slow_receiver_does_not_block_others(house: Told, monkeypatch: pyt
 @pytest.mark.parametrize("end", [ended_run, ended_batch])
 @pytest.mark.parametrize("policy", [DATA_POLICY_LOCAL, DATA_POLICY_UNSPECIFIED])
 async def test_local_policy_is_delivered_to_deployment_hosts_only(
-    house: Told, policy: "DataPolicy.ValueType", end: Callable[..., EndedRun | EndedBatch]
+    harness: WebhookHarness, policy: "DataPolicy.ValueType", end: Callable[..., EndedRun | EndedBatch]
 ) -> None:
-    inside, outside = await house.webhook(), await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
-    await house.ended(end("it", time.time() + 1, policy=policy))
+    inside, outside = await harness.webhook(), await Webhooks(harness.store).create("a", "https://hooks.test/", "", BY)
+    await harness.ended(end("it", time.time() + 1, policy=policy))
 
     async def unasked(host: str, _port: int) -> Sequence[Address]:
         raise AssertionError(f"{host} was looked up")
 
-    await house.tell(3, SsrfGuard(house.guard.allowed, unasked))
-    assert (await house.only(inside)).state == "delivered"
-    delivery = await house.only(outside)
+    await harness.tell(3, SsrfGuard(harness.guard.allowed, unasked))
+    assert (await harness.only(inside)).state == "delivered"
+    delivery = await harness.only(outside)
     assert delivery.state == "withheld"
     assert delivery.attempts == 1
     assert "data policy of this request is local, and hooks.test is an external host" in delivery.outcome
 
 
-async def test_interrupted_delivery_is_retried_by_another_gateway(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    webhook = await house.webhook()
-    await house.ended(ended_run("run_1", time.time() + 1))
+async def test_interrupted_delivery_is_retried_by_another_gateway(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = await harness.webhook()
+    await harness.ended(ended_run("run_1", time.time() + 1))
     monkeypatch.setattr(delivery_module, "LEASE_SECONDS", 1.0)
-    house.web.answers[PATH] = never
-    async with asyncio.timeout(20), house.delivering().running():
-        await house.web.arrived.get()
-    house.web.says(PATH)
+    harness.web.answers[PATH] = never
+    async with asyncio.timeout(20), harness.delivering().running():
+        await harness.web.arrived.get()
+    harness.web.says(PATH)
     async with asyncio.timeout(20):
-        while (delivery := await house.only(webhook)).state == "waiting":
-            await house.tell()
+        while (delivery := await harness.only(webhook)).state == "waiting":
+            await harness.tell()
     assert delivery.state == "delivered"
     assert delivery.attempts == 2
 
 
-async def test_deliveries_continue_after_an_unexpected_exception(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deliveries_continue_after_an_unexpected_exception(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0)
-    teller, looks = house.delivering(), 0
+    teller, looks = harness.delivering(), 0
     real_look = teller.deliver_due
 
     async def failing_once() -> None:
@@ -313,34 +319,36 @@ async def test_deliveries_continue_after_an_unexpected_exception(house: Told, mo
         await real_look()
 
     monkeypatch.setattr(teller, "deliver_due", failing_once)
-    webhook = await house.webhook()
-    await house.ended(ended_run("run_1", time.time() + 1))
+    webhook = await harness.webhook()
+    await harness.ended(ended_run("run_1", time.time() + 1))
     async with asyncio.timeout(20), teller.running():
-        while (await house.only(webhook)).state != "delivered":
+        while (await harness.only(webhook)).state != "delivered":
             pass
     assert looks > 1
 
 
-async def test_attempts_with_unexpected_errors_are_limited(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attempts_with_unexpected_errors_are_limited(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("an error that nobody expects")
 
     monkeypatch.setattr(delivery_module, "send", broken)
-    webhook = await house.webhook()
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(len(NO_TIME) + 2)
-    delivery = await house.only(webhook)
+    webhook = await harness.webhook()
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell(len(NO_TIME) + 2)
+    delivery = await harness.only(webhook)
     assert delivery.attempts == len(NO_TIME) + 1
     assert delivery.state == "failed"
 
 
-async def test_deleting_a_webhook_deletes_its_deliveries(house: Told) -> None:
-    webhook = await house.webhook()
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.webhooks.delete(webhook.id, BY)
-    await house.tell()
-    assert house.web.requests == []
-    assert not await house.webhooks.deliveries(webhook.id)
+async def test_deleting_a_webhook_deletes_its_deliveries(harness: WebhookHarness) -> None:
+    webhook = await harness.webhook()
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.webhooks.delete(webhook.id, BY)
+    await harness.tell()
+    assert harness.web.requests == []
+    assert not await harness.webhooks.deliveries(webhook.id)
 
 
 @pytest.mark.parametrize(
@@ -355,9 +363,9 @@ async def test_deleting_a_webhook_deletes_its_deliveries(house: Told) -> None:
         ("https://example.org/\n", "URL"),
     ],
 )
-async def test_invalid_webhook_url_is_rejected(house: Told, url: str, reason: str) -> None:
+async def test_invalid_webhook_url_is_rejected(harness: WebhookHarness, url: str, reason: str) -> None:
     with pytest.raises(ServiceError) as refused:
-        await house.webhooks.create("a", url, "", BY)
+        await harness.webhooks.create("a", url, "", BY)
     assert refused.value.reason == reason
     assert bool(refused.value.remedy)
     assert "secret" not in refused.value.message
@@ -403,31 +411,31 @@ async def test_webhook_host_name_is_not_resolved_at_creation(store: Database, po
     assert made.url == "https://hooks.test/"
 
 
-async def test_delivery_to_forbidden_address_fails_after_one_attempt(house: Told) -> None:
-    webhook = await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(3, SsrfGuard(resolve=leading_to("10.0.0.5")))
-    delivery = await house.only(webhook)
+async def test_delivery_to_forbidden_address_fails_after_one_attempt(harness: WebhookHarness) -> None:
+    webhook = await Webhooks(harness.store).create("a", "https://hooks.test/", "", BY)
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell(3, SsrfGuard(resolve=leading_to("10.0.0.5")))
+    delivery = await harness.only(webhook)
     assert delivery.state == "failed"
     assert delivery.attempts == 1
     assert delivery.outcome == "hooks.test cannot be reached from here; not retried"
 
 
-async def test_delivery_to_unresolved_host_is_retried(house: Told) -> None:
-    webhook = await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
-    await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(2, SsrfGuard(resolve=leading_to()))
-    delivery = await house.only(webhook)
+async def test_delivery_to_unresolved_host_is_retried(harness: WebhookHarness) -> None:
+    webhook = await Webhooks(harness.store).create("a", "https://hooks.test/", "", BY)
+    await harness.ended(ended_run("run_1", time.time() + 1))
+    await harness.tell(2, SsrfGuard(resolve=leading_to()))
+    delivery = await harness.only(webhook)
     assert delivery.state == "waiting"
     assert delivery.attempts == 2
 
 
-async def test_number_of_webhooks_is_limited(house: Told) -> None:
+async def test_number_of_webhooks_is_limited(harness: WebhookHarness) -> None:
     for _ in range(MAX_WEBHOOKS):
-        await house.webhook()
+        await harness.webhook()
     with pytest.raises(FailedPrecondition, match="already has 20 webhooks, the maximum"):
-        await house.webhook()
-    await house.webhook("b")
+        await harness.webhook()
+    await harness.webhook("b")
 
 
 def _with(web: Web, *webhooks: Webhook) -> list[tuple[Request, str]]:

@@ -11,7 +11,7 @@ from services.llm.settings import LlmSettings, Price
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def llm_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An endpoint for all roles, inside the house."""
     monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:8000/v1/")
     monkeypatch.setenv("LLM_MODEL", "small")
@@ -20,9 +20,9 @@ def house(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_role_has_what_all_have_and_what_is_its_own(house: pytest.MonkeyPatch) -> None:
-    house.setenv("PLANNER_LLM_MODEL", "large")
-    house.setenv("PLANNER_LLM_PRICES", '{"large": {"input": 0.15, "output": 0.6}}')
+def test_a_role_has_what_all_have_and_what_is_its_own(llm_environment: pytest.MonkeyPatch) -> None:
+    llm_environment.setenv("PLANNER_LLM_MODEL", "large")
+    llm_environment.setenv("PLANNER_LLM_PRICES", '{"large": {"input": 0.15, "output": 0.6}}')
     planner, responder = LlmSettings.of("planner"), LlmSettings.of("responder")
     assert (planner.model, responder.model) == ("large", "small")
     assert planner.base_url == responder.base_url == "http://127.0.0.1:8000/v1"
@@ -31,24 +31,26 @@ def test_a_role_has_what_all_have_and_what_is_its_own(house: pytest.MonkeyPatch)
     assert responder.api_key.get_secret_value() == "of-the-house"
 
 
-def test_an_endpoint_elsewhere_is_neither_internal_nor_shown_the_key_of_another(house: pytest.MonkeyPatch) -> None:
-    house.setenv("PLANNER_LLM_BASE_URL", "https://llm.example/v1")
+def test_an_endpoint_elsewhere_is_neither_internal_nor_shown_the_key_of_another(
+    llm_environment: pytest.MonkeyPatch,
+) -> None:
+    llm_environment.setenv("PLANNER_LLM_BASE_URL", "https://llm.example/v1")
     planner = LlmSettings.of("planner")
     assert not planner.internal
     assert planner.api_key.get_secret_value() == ""
-    house.setenv("PLANNER_LLM_INTERNAL", "true")
+    llm_environment.setenv("PLANNER_LLM_INTERNAL", "true")
     assert LlmSettings.of("planner").internal
 
 
-def test_another_path_of_the_same_endpoint_is_the_same_endpoint(house: pytest.MonkeyPatch) -> None:
-    house.setenv("PLANNER_LLM_BASE_URL", "http://127.0.0.1:8000/large/v1")
+def test_another_path_of_the_same_endpoint_is_the_same_endpoint(llm_environment: pytest.MonkeyPatch) -> None:
+    llm_environment.setenv("PLANNER_LLM_BASE_URL", "http://127.0.0.1:8000/large/v1")
     assert LlmSettings.of("planner").internal
 
 
-def test_what_is_set_to_nothing_is_not_set(house: pytest.MonkeyPatch) -> None:
-    house.setenv("PLANNER_LLM_MODEL", "")
+def test_what_is_set_to_nothing_is_not_set(llm_environment: pytest.MonkeyPatch) -> None:
+    llm_environment.setenv("PLANNER_LLM_MODEL", "")
     assert LlmSettings.of("planner").model == "small"
-    house.setenv("LLM_BASE_URL", "")
+    llm_environment.setenv("LLM_BASE_URL", "")
     assert LlmSettings.of("planner").base_url is None
 
 

@@ -25,7 +25,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunSpec,
     TaskResult,
 )
-from tests.support.openai_clients import WORK, done, over, said, task
+from tests.support.openai_clients import EVENTS, answer_chunk, run_ended, task_planned, task_succeeded
 
 SCHEMA = {"type": "object", "properties": {"sentiment": {"enum": ["positive"]}}, "required": ["sentiment"]}
 NEVER = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
@@ -38,7 +38,7 @@ FORMS: Sequence[dict[str, Any]] = (
 
 HAPPENING = st.sampled_from(
     [
-        task(1, "image-to-text"),
+        task_planned(1, "image-to-text"),
         RunEvent(task_id=1, task_waiting=TaskWaiting(expert="e", reason="it sleeps")),
         RunEvent(task_id=1, task_progress=TaskProgress(fraction=0.5)),
         RunEvent(plan_note=Note(kind=NOTE_KIND_UNMAPPED, text="no task for that")),
@@ -46,7 +46,7 @@ HAPPENING = st.sampled_from(
             task_id=1,
             task_ended=TaskEnded(state=TASK_STATE_FAILED, result=TaskResult(failure=Failure(message="it broke"))),
         ),
-        *WORK[:-1],
+        *EVENTS[:-1],
     ]
 )
 STATES = (RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED)
@@ -137,8 +137,8 @@ def test_completions_are_what_openais_types_say_and_chunks_make_them_up(events: 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_words_come_once_and_thoughts_before_them(form: dict[str, Any]) -> None:
-    late = (said("Once."), task(9, "translation"), done(9), over())
-    told, made = projected(run(form, [*WORK[:-1], *late]))
+    late = (answer_chunk("Once."), task_planned(9, "translation"), task_succeeded(9), run_ended())
+    told, made = projected(run(form, [*EVENTS[:-1], *late]))
     kinds = [each["item"]["type"] for each in told if each["type"] == "response.output_item.added"]
     assert kinds == ["reasoning", "message"]
     assert made.response()["text"] == {"format": form}

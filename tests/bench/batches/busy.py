@@ -23,7 +23,7 @@ from tests.bench.host import CALLERS, ONE_CORE
 from tests.bench.load import per_second
 from tests.bench.processes import service, start_testbed
 from tests.bench.rows import Row
-from tests.support.batches import Asking, note, step
+from tests.support.batches import OrchestratorClient, note, step
 
 ITEMS, ROUNDS = 256, 5
 BACKGROUND_CALLS = CALLERS * 3 // 4
@@ -51,7 +51,7 @@ async def rows() -> list[Row]:
     return [*measured, Row("batches.background_share", round(rate / reference, 3), "", 0.9, at_least=True, note=note)]
 
 
-async def _compared(client: Asking, caller: ExpertCaller) -> tuple[list[Row], float]:
+async def _compared(client: OrchestratorClient, caller: ExpertCaller) -> tuple[list[Row], float]:
     """The rows, and the items per second of direct calls."""
     shares, rates, busy, first = list[float](), list[float](), list[float](), 0.0
     for number in range(ROUNDS):
@@ -75,20 +75,20 @@ async def _compared(client: Asking, caller: ExpertCaller) -> tuple[list[Row], fl
     ], direct
 
 
-async def _run(client: Asking, items: list[NewItem]) -> tuple[float, float]:
+async def _run(client: OrchestratorClient, items: list[NewItem]) -> tuple[float, float]:
     """Seconds of a batch, and seconds in which its model was busy."""
     batch = await client.start(items, plan=PLAN)
     taken = seconds(await client.ended(batch.batch_id))
     return taken, sum(item.usage.busy.ToNanoseconds() for item in await client.items(batch.batch_id)) / 1e9
 
 
-async def _repeat(client: Asking) -> tuple[float, float]:
+async def _repeat(client: OrchestratorClient) -> tuple[float, float]:
     """Repeats the last batch; returns its seconds, and the share of its items whose results were reused."""
     batch = await client.start(_items(ROUNDS - 1), plan=PLAN)
     taken = seconds(await client.ended(batch.batch_id))
     reused = 0
     for item in await client.items(batch.batch_id):
-        run = await client.stub.GetRun(GetRunRequest(run_id=item.run_id), **client.means)
+        run = await client.stub.GetRun(GetRunRequest(run_id=item.run_id), **client.call_options)
         reused += run.tasks[0].state == TASK_STATE_REUSED
     return taken, reused / ITEMS
 

@@ -9,16 +9,16 @@ from protos.hugginggpt.v1.batch_pb2 import Batch
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.channel import connect
 from tests.bench.load import TIMEOUT_SECONDS
-from tests.support.batches import Asking
+from tests.support.batches import OrchestratorClient
 
 LONGEST_SECONDS = 5 * TIMEOUT_SECONDS
 
 
 @asynccontextmanager
-async def batch_client(address: str) -> AsyncIterator[Asking]:
+async def batch_client(address: str) -> AsyncIterator[OrchestratorClient]:
     async with connect(address) as channel:
-        client = Asking(OrchestratorServiceStub(channel))
-        client.means["timeout"] = LONGEST_SECONDS
+        client = OrchestratorClient(OrchestratorServiceStub(channel))
+        client.call_options["timeout"] = LONGEST_SECONDS
         yield client
 
 

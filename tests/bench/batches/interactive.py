@@ -14,7 +14,7 @@ from tests.bench.batches.client import batch_client, machine_load
 from tests.bench.processes import start_testbed
 from tests.bench.rows import Row
 from tests.bench.shapes import INPUTS, TASK
-from tests.support.batches import Asking, given, note, notes
+from tests.support.batches import OrchestratorClient, given, note, notes
 
 ITEMS, ROUNDS, RUNS = 20_000, 5, 30
 PAUSE_SECONDS = 0.02
@@ -44,7 +44,7 @@ async def rows() -> list[Row]:
     return [Row("batches.interactive_wait", round(loaded / idle, 2), "x", GROWTH, note=about)]
 
 
-async def _waits(client: Asking) -> list[float]:
+async def _waits(client: OrchestratorClient) -> list[float]:
     """Waiting seconds of interactive runs, made one after the other."""
     waits = []
     for _ in range(RUNS):

@@ -19,7 +19,7 @@ from tests.bench.processes import Testbed, start_testbed
 from tests.bench.rows import Row
 from tests.bench.scripted_services import TALLY
 from tests.bench.shapes import NAMED, Script
-from tests.support.batches import Asking
+from tests.support.batches import OrchestratorClient
 
 ITEMS, FEW = 10_000, 1_000
 CPU_MS, RESUME_SECONDS, GROWTH_MB = 2.0, 2.0, 15
@@ -36,7 +36,7 @@ async def rows() -> list[Row]:
 
 
 class _LargeBatch:
-    def __init__(self, testbed: Testbed, client: Asking, channel: grpc.aio.Channel) -> None:
+    def __init__(self, testbed: Testbed, client: OrchestratorClient, channel: grpc.aio.Channel) -> None:
         self._process, self._client = testbed.orchestrator, client
         self._tally: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(TALLY)
         self._resident: list[float] = []
