@@ -28,7 +28,7 @@ Start = Callable[[str, str, str], Awaitable[Process]]
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
+async def start_expert(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts the expert of a modality, with one tiny model under the id of one of its cards."""
     own = {
         "EXPERT_LISTEN": "127.0.0.1:0",
@@ -38,7 +38,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     }
     started: list[Process] = []
 
-    async def start(modality: str, tiny: str, card: str) -> Process:
+    async def start_expert(modality: str, tiny: str, card: str) -> Process:
         folder = tmp_path / "models" / card
         folder.mkdir(parents=True)
         models(modality)[tiny].build(folder)
@@ -47,7 +47,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         started.append(process)
         return process
 
-    yield start
+    yield start_expert
     for process in started:
         if process.returncode is None:
             process.kill()
@@ -90,10 +90,10 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.modality)
 async def test_it_starts_describes_itself_serves_names_what_is_not_here_and_ends_when_told(
-    start: Start, tmp_path: Path, case: Case
+    start_expert: Start, tmp_path: Path, case: Case
 ) -> None:
     inputs = {case.modality: case.media}
-    process = await start(case.modality, case.tiny, case.card)
+    process = await start_expert(case.modality, case.tiny, case.card)
     async with asyncio.timeout(90):
         listening = (await logged(process, "serving"))["port"]
         await logged(process, "ready")

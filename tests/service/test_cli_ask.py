@@ -41,10 +41,10 @@ def ended(number: int, state: str, **result: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def gateway() -> Iterator[ScriptedGateway]:
-    gateway = ScriptedGateway()
-    speech = gateway.keep(b"RIFF", "../speech.wav", "audio/wav")
-    gateway.events = [
+def scripted_gateway() -> Iterator[ScriptedGateway]:
+    scripted_gateway = ScriptedGateway()
+    speech = scripted_gateway.keep(b"RIFF", "../speech.wav", "audio/wav")
+    scripted_gateway.events = [
         {"run_accepted": {"spec": {"request": "read it"}}},
         planned(1, "image-to-text", {"image": {"input": "file1"}}, parameters={"language": "en"}),
         planned(2, "text-to-speech", {"text": {"task_id": 1, "output": "text"}}),
@@ -66,8 +66,8 @@ def gateway() -> Iterator[ScriptedGateway]:
         {"answer_chunk": {"text": "**OPEN**.", "decision": COMPOSED}},
         {"run_ended": {"state": "completed", "usage": USAGE}},
     ]
-    with gateway.running():
-        yield gateway
+    with scripted_gateway.running():
+        yield scripted_gateway
 
 
 @pytest.fixture
@@ -90,8 +90,10 @@ def told_to(out: Any, *arguments: str, **environment: str) -> "subprocess.Comple
     return subprocess.run(command, env=known, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
 
 
-def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: ScriptedGateway, folder: Path) -> None:
-    result = ask("read it", "--file", "sign.png", "--url", gateway.url, "--json")
+def test_the_json_is_one_object_with_plan_results_answer_and_files(
+    scripted_gateway: ScriptedGateway, folder: Path
+) -> None:
+    result = ask("read it", "--file", "sign.png", "--url", scripted_gateway.url, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     told = json.loads(result.stdout)
     assert told == {
@@ -147,23 +149,25 @@ def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: Scri
     assert (folder / "out" / "speech.wav").read_bytes() == b"RIFF"
 
 
-def test_what_was_sent_is_the_request_and_the_files(gateway: ScriptedGateway, folder: Path) -> None:
+def test_what_was_sent_is_the_request_and_the_files(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     also = ("--policy", "local", "--mode", "hybrid", "--timeout", "9", "--fresh")
-    ask("read it", "-f", "sign.png", "--url", gateway.url, *also)
-    assert gateway.spec() == {
+    ask("read it", "-f", "sign.png", "--url", scripted_gateway.url, *also)
+    assert scripted_gateway.spec() == {
         "request": "read it",
         "policy": "local",
         "inference_mode": "hybrid",
         "budget": {"wall_time": 9.0},
         "bypass_memo": True,
     }
-    (body,) = [body for _, path, body in gateway.asked if path == "/v1/runs"]
+    (body,) = [body for _, path, body in scripted_gateway.asked if path == "/v1/runs"]
     assert b'name="file"; filename="sign.png"' in body
     assert b"a picture" in body
 
 
-def test_without_a_terminal_steps_go_to_stderr_and_the_answer_to_stdout(gateway: ScriptedGateway, folder: Path) -> None:
-    result = ask("read it", "--file", "sign.png", "--url", gateway.url)
+def test_without_a_terminal_steps_go_to_stderr_and_the_answer_to_stdout(
+    scripted_gateway: ScriptedGateway, folder: Path
+) -> None:
+    result = ask("read it", "--file", "sign.png", "--url", scripted_gateway.url)
     assert (result.exit_code, result.stdout) == (0, "It says **OPEN**.\n")
     assert result.stderr.splitlines() == [
         "planning",
@@ -184,67 +188,73 @@ def test_without_a_terminal_steps_go_to_stderr_and_the_answer_to_stdout(gateway:
 
 
 @pytest.mark.parametrize(("state", "status"), [("completed", 0), ("incomplete", 1), ("failed", 1), ("cancelled", 1)])
-def test_only_a_completed_run_exits_with_zero(gateway: ScriptedGateway, folder: Path, state: str, status: int) -> None:
+def test_only_a_completed_run_exits_with_zero(
+    scripted_gateway: ScriptedGateway, folder: Path, state: str, status: int
+) -> None:
     failure = {} if state == "completed" else {"failure": FAILURE}
-    gateway.events[-1] = {"run_ended": {"state": state, **failure}}
-    result = ask("read it", "--url", gateway.url, "--json")
+    scripted_gateway.events[-1] = {"run_ended": {"state": state, **failure}}
+    result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert (result.exit_code, json.loads(result.stdout)["status"]) == (status, state)
     assert ("send another picture" in result.stderr) is bool(failure)
 
 
-def test_a_plan_that_was_printed_is_sent_back(gateway: ScriptedGateway, folder: Path) -> None:
-    first = ask("read it", "--file", "sign.png", "--url", gateway.url, "--json")
+def test_a_plan_that_was_printed_is_sent_back(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    first = ask("read it", "--file", "sign.png", "--url", scripted_gateway.url, "--json")
     (folder / "run.json").write_text(first.stdout)
-    assert ask("--plan", "run.json", "--file", "sign.png", "--url", gateway.url).exit_code == 0
-    assert gateway.spec() == {"request": "", "plan": json.loads(first.stdout)["plan"]}
+    assert ask("--plan", "run.json", "--file", "sign.png", "--url", scripted_gateway.url).exit_code == 0
+    assert scripted_gateway.spec() == {"request": "", "plan": json.loads(first.stdout)["plan"]}
 
 
-def test_a_broken_stream_is_taken_up_where_it_broke(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.break_after = 6
-    result = ask("read it", "--url", gateway.url, "--json")
+def test_a_broken_stream_is_taken_up_where_it_broke(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.break_after = 6
+    result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert (result.exit_code, json.loads(result.stdout)["answer"]) == (0, "It says **OPEN**.")
-    assert [path for _, path, _ in gateway.asked if path.startswith("/v1/runs")] == [
+    assert [path for _, path, _ in scripted_gateway.asked if path.startswith("/v1/runs")] == [
         "/v1/runs",
         "/v1/runs/run-1/events",
     ]
 
 
-def test_a_gateway_that_cannot_go_on_says_why(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.break_after, gateway.last_words = 6, b'event: problem\ndata: {"detail": "all is lost", "status": 500}\n\n'
-    result = ask("read it", "--url", gateway.url)
+def test_a_gateway_that_cannot_go_on_says_why(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.break_after, scripted_gateway.last_words = (
+        6,
+        b'event: problem\ndata: {"detail": "all is lost", "status": 500}\n\n',
+    )
+    result = ask("read it", "--url", scripted_gateway.url)
     assert (result.exit_code, "error: all is lost" in result.stderr) == (1, True)
 
 
-def test_a_gateway_that_stops_is_asked_again(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.break_after, gateway.last_words = 6, b": going away\n\n"
-    result = ask("read it", "--url", gateway.url, "--json")
+def test_a_gateway_that_stops_is_asked_again(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.break_after, scripted_gateway.last_words = 6, b": going away\n\n"
+    result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert (result.exit_code, json.loads(result.stdout)["answer"]) == (0, "It says **OPEN**.")
 
 
-def test_a_file_of_the_same_name_is_never_written_over(gateway: ScriptedGateway, folder: Path) -> None:
+def test_a_file_of_the_same_name_is_never_written_over(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "speech.wav").write_bytes(b"mine")
     paths = [
-        json.loads(ask("read it", "--url", gateway.url, "--json").stdout)["artifacts"][0]["path"] for _ in range(2)
+        json.loads(ask("read it", "--url", scripted_gateway.url, "--json").stdout)["artifacts"][0]["path"]
+        for _ in range(2)
     ]
     assert paths == ["out/speech-2.wav"] * 2
     assert (folder / "out" / "speech.wav").read_bytes() == b"mine"
     assert (folder / "out" / "speech-2.wav").read_bytes() == b"RIFF"
 
 
-def test_an_artifact_that_arrives_damaged_is_no_file(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.artifacts = dict.fromkeys(gateway.artifacts, b"RIFX")
-    result = ask("read it", "--url", gateway.url)
+def test_an_artifact_that_arrives_damaged_is_no_file(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.artifacts = dict.fromkeys(scripted_gateway.artifacts, b"RIFX")
+    result = ask("read it", "--url", scripted_gateway.url)
     assert (result.exit_code, "arrived damaged" in result.stderr) == (1, True)
     assert "It says **OPEN**." in result.stdout
     assert list((folder / "out").iterdir()) == []
-    told = json.loads(ask("read it", "--url", gateway.url, "--json").stdout)
+    told = json.loads(ask("read it", "--url", scripted_gateway.url, "--json").stdout)
     assert (told["answer"], told["artifacts"]) == ("It says **OPEN**.", [])
 
 
-def test_letters_the_output_does_not_know_are_no_error(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.events[-2] = {"answer_chunk": {"text": "größer 😀"}}
-    command = ("read it", "--url", gateway.url)
+def test_letters_the_output_does_not_know_are_no_error(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.events[-2] = {"answer_chunk": {"text": "größer 😀"}}
+    command = ("read it", "--url", scripted_gateway.url)
     told = told_to(subprocess.PIPE, *command, PYTHONIOENCODING="ascii")
     assert (told.returncode, told.stdout) == (0, "It says gr??er ?\n")
     told = told_to(subprocess.PIPE, *command, "--json", PYTHONIOENCODING="ascii")
@@ -252,9 +262,9 @@ def test_letters_the_output_does_not_know_are_no_error(gateway: ScriptedGateway,
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
-def test_a_disk_that_is_full_is_said_without_a_trace(gateway: ScriptedGateway, folder: Path) -> None:
+def test_a_disk_that_is_full_is_said_without_a_trace(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        result = told_to(full, "read it", "--url", gateway.url)
+        result = told_to(full, "read it", "--url", scripted_gateway.url)
     assert result.returncode != 0
     assert "No space left" in result.stderr
     assert "Traceback" not in result.stderr
@@ -289,37 +299,39 @@ def test_a_disk_that_is_full_is_said_without_a_trace(gateway: ScriptedGateway, f
     ],
 )
 def test_what_is_asked_wrongly_is_said_before_anything_is_sent(
-    gateway: ScriptedGateway, folder: Path, arguments: list[str], said: str
+    scripted_gateway: ScriptedGateway, folder: Path, arguments: list[str], said: str
 ) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "nothing.txt").touch()
     (folder / "empty.json").write_text("{}")
     (folder / "latin.json").write_bytes(b'["\xff"]')
-    where = [] if "--url" in arguments else ["--url", gateway.url]
+    where = [] if "--url" in arguments else ["--url", scripted_gateway.url]
     result = ask(*arguments, *where)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
-    assert not gateway.asked
+    assert not scripted_gateway.asked
 
 
 @pytest.mark.parametrize(("status", "exit_status"), [(400, 2), (413, 2), (415, 2), (403, 1), (429, 1), (503, 1)])
 def test_a_refusal_is_told_with_its_remedy(
-    gateway: ScriptedGateway, folder: Path, status: int, exit_status: int
+    scripted_gateway: ScriptedGateway, folder: Path, status: int, exit_status: int
 ) -> None:
-    gateway.refuse = (status, {"detail": "no such task", "code": "TASK", "remedy": "use another"})
-    result = ask("read it", "--url", gateway.url, "--json")
+    scripted_gateway.refuse = (status, {"detail": "no such task", "code": "TASK", "remedy": "use another"})
+    result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert (result.exit_code, result.stdout) == (exit_status, "")
     assert result.stderr == "error: no such task\n  use another\n"
 
 
 @pytest.mark.parametrize("health", [{"status": "ok"}, ["hugginggpt"], {"service": "something"}])
-def test_another_server_at_the_address_is_not_talked_to(gateway: ScriptedGateway, folder: Path, health: Any) -> None:
-    gateway.health = health
-    result = ask("read it", "--url", gateway.url)
+def test_another_server_at_the_address_is_not_talked_to(
+    scripted_gateway: ScriptedGateway, folder: Path, health: Any
+) -> None:
+    scripted_gateway.health = health
+    result = ask("read it", "--url", scripted_gateway.url)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is no HuggingGPT gateway" in result.stderr
     assert "--url" in result.stderr
-    assert [path for _, path, _ in gateway.asked] == ["/healthz"]
+    assert [path for _, path, _ in scripted_gateway.asked] == ["/healthz"]
 
 
 def test_a_wanted_gateway_that_is_not_there_is_an_error(folder: Path) -> None:
@@ -328,17 +340,17 @@ def test_a_wanted_gateway_that_is_not_there_is_an_error(folder: Path) -> None:
     assert "no gateway answers at http://127.0.0.1:9" in result.stderr
 
 
-def test_control_characters_do_not_reach_the_terminal(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.events[-2] = {"answer_chunk": {"text": "\x1b]0;owned\x07"}}
-    gateway.events[3] = {"plan_note": {"text": "\x1b[2J"}}
-    result = ask("read it", "--url", gateway.url)
+def test_control_characters_do_not_reach_the_terminal(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.events[-2] = {"answer_chunk": {"text": "\x1b]0;owned\x07"}}
+    scripted_gateway.events[3] = {"plan_note": {"text": "\x1b[2J"}}
+    result = ask("read it", "--url", scripted_gateway.url)
     assert "\x1b" not in result.stdout + result.stderr
 
 
-def test_ctrl_c_cancels_the_run_and_exits_with_130(gateway: ScriptedGateway, folder: Path) -> None:
-    gateway.hold = threading.Event()
+def test_ctrl_c_cancels_the_run_and_exits_with_130(scripted_gateway: ScriptedGateway, folder: Path) -> None:
+    scripted_gateway.hold = threading.Event()
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "gateway.cli", "ask", "read it", "--url", gateway.url]
+    command = [sys.executable, "-m", "gateway.cli", "ask", "read it", "--url", scripted_gateway.url]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -349,4 +361,4 @@ def test_ctrl_c_cancels_the_run_and_exits_with_130(gateway: ScriptedGateway, fol
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "error: cancelled")
-    assert ("POST", "/v1/runs/run-1/cancel", b"") in gateway.asked
+    assert ("POST", "/v1/runs/run-1/cancel", b"") in scripted_gateway.asked

@@ -52,7 +52,7 @@ Checks = dict[str, dict[str, str]]
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARTIFACTS_URL", tmp_path.as_uri())
     monkeypatch.setattr("gateway.cli.check_expert.check.CONNECT_SECONDS", 1.0)
     monkeypatch.setattr("gateway.cli.check_expert.endurance.CROWD_SECONDS", 5.0)
@@ -72,8 +72,8 @@ def slowly(inputs: Inputs, parameters: Parameters) -> Outputs:
 
 
 async def test_an_expert_of_our_host_keeps_every_promise(tmp_path: Path) -> None:
-    async with hosts(tmp_path) as start:
-        host = await start(does(slowly), does(slowly), max_waiting=4)
+    async with hosts(tmp_path) as start_host:
+        host = await start_host(does(slowly), does(slowly), max_waiting=4)
         await host.until(SERVING)
         status, found = await examined(host.address, "--every-model")
     assert {check: each for check, each in found.items() if each["level"] == "wrong"} == {}
@@ -93,10 +93,10 @@ Start = Callable[[Sound], Awaitable[str]]
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
+async def start_host() -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
-        async def start(expert: Sound) -> str:
+        async def start_host(expert: Sound) -> str:
             def register(server: grpc.aio.Server) -> None:
                 rpc.add_ExpertServiceServicer_to_server(expert, server)
 
@@ -104,7 +104,7 @@ async def start() -> AsyncIterator[Start]:
             await running.set_ready(*expert.names)
             return f"127.0.0.1:{running.port}"
 
-        yield start
+        yield start_host
 
 
 @pytest.mark.parametrize(
@@ -132,48 +132,50 @@ async def start() -> AsyncIterator[Start]:
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-async def test_a_promise_that_is_broken_is_named(start: Start, expert: type[Sound], check: str, found: str) -> None:
-    status, checks = await examined(await start(expert()))
+async def test_a_promise_that_is_broken_is_named(
+    start_host: Start, expert: type[Sound], check: str, found: str
+) -> None:
+    status, checks = await examined(await start_host(expert()))
     assert status == 1
     assert checks[check]["level"] == "wrong"
     assert found in checks[check]["found"]
     assert checks[check]["remedy"]
 
 
-async def test_an_expert_without_a_task_that_works_is_not_tried_further(start: Start) -> None:
-    _, checks = await examined(await start(Failing()))
+async def test_an_expert_without_a_task_that_works_is_not_tried_further(start_host: Start) -> None:
+    _, checks = await examined(await start_host(Failing()))
     assert checks["the rest"]["level"] == "not_tried"
     assert "no task could be done" in checks["the rest"]["found"]
 
 
-async def test_drain_is_not_tried_without_the_process(start: Start) -> None:
-    _, checks = await examined(await start(Sound()))
+async def test_drain_is_not_tried_without_the_process(start_host: Start) -> None:
+    _, checks = await examined(await start_host(Sound()))
     assert checks["drain"]["level"] == "not_tried"
     assert "--pid" in checks["drain"]["found"]
 
 
-async def test_call_that_hangs_is_broken_within_the_limit_of_a_check(start: Start) -> None:
-    status, checks = await examined(await start(Hanging()), "--timeout", "0.3", "--load-timeout", "30")
+async def test_call_that_hangs_is_broken_within_the_limit_of_a_check(start_host: Start) -> None:
+    status, checks = await examined(await start_host(Hanging()), "--timeout", "0.3", "--load-timeout", "30")
     assert status == 1
     assert checks["saying (m)"]["level"] == "wrong"
     assert checks["saying (m)"]["found"] == "no answer within 0.3 s"
 
 
-async def test_model_that_does_not_load_is_broken_within_the_limit_of_loading(start: Start) -> None:
-    status, checks = await examined(await start(NeverLoaded()), "--timeout", "30", "--load-timeout", "0.3")
+async def test_model_that_does_not_load_is_broken_within_the_limit_of_loading(start_host: Start) -> None:
+    status, checks = await examined(await start_host(NeverLoaded()), "--timeout", "30", "--load-timeout", "0.3")
     assert status == 1
     assert checks["saying (m)"]["found"] == "the model is not loaded within 0.3 s"
 
 
-async def test_loading_does_not_count_against_the_limit_of_a_check(start: Start) -> None:
+async def test_loading_does_not_count_against_the_limit_of_a_check(start_host: Start) -> None:
     expert = SlowlyLoaded(looks=3)
-    _, checks = await examined(await start(expert), "--timeout", "1", "--load-timeout", "60")
+    _, checks = await examined(await start_host(expert), "--timeout", "1", "--load-timeout", "60")
     assert checks["saying (m)"]["level"] == "ok"
 
 
-async def test_hang_after_loading_is_broken_before_the_limit_of_loading(start: Start) -> None:
+async def test_hang_after_loading_is_broken_before_the_limit_of_loading(start_host: Start) -> None:
     expert = SlowlyLoaded(looks=3, answers=False)
-    _, checks = await examined(await start(expert), "--timeout", "0.3", "--load-timeout", "600")
+    _, checks = await examined(await start_host(expert), "--timeout", "0.3", "--load-timeout", "600")
     assert checks["saying (m)"]["found"] == "no answer within 0.3 s"
 
 
@@ -195,21 +197,21 @@ async def test_process_that_dies_in_a_call_is_reported_so(tmp_path: Path) -> Non
     assert not any("UNAVAILABLE" in check["found"] for check in checks.values())
 
 
-async def test_progress_is_shown_on_standard_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_progress_is_shown_on_standard_error(start_host: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.check_expert.progress.SECONDS_BETWEEN_LINES", 0.1)
-    arguments = ["check-expert", await start(Hanging()), "--json", "--timeout", "1"]
+    arguments = ["check-expert", await start_host(Hanging()), "--json", "--timeout", "1"]
     result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
     assert "saying (m): waiting for" in result.stderr
     json.loads(result.stdout)
 
 
-async def test_error_codes_are_explained_in_words(start: Start) -> None:
-    _, checks = await examined(await start(Failing()))
+async def test_error_codes_are_explained_in_words(start_host: Start) -> None:
+    _, checks = await examined(await start_host(Failing()))
     assert checks["saying (m)"]["found"] == "failed inside the expert (INTERNAL/MODEL_FAILED): no"
 
 
-async def test_what_is_outside_the_house_is_asked_only_if_told_so(start: Start) -> None:
-    address = await start(Outside())
+async def test_what_is_outside_the_house_is_asked_only_if_told_so(start_host: Start) -> None:
+    address = await start_host(Outside())
     status, checks = await examined(address)
     assert status == 1  # no task could be tried
     assert checks["policy"]["level"] == "ok"

@@ -15,7 +15,7 @@ from tests.support.gateway import start_gateway
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def gateway_database_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = str(tmp_path / "gateway.sqlite")
     monkeypatch.setenv("GATEWAY_DATABASE", path)
     return path
@@ -31,14 +31,14 @@ def told(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_key_is_printed_alone_so_that_a_shell_can_take_it(place: str) -> None:
+def test_a_key_is_printed_alone_so_that_a_shell_can_take_it(gateway_database_path: str) -> None:
     result = keys("create", "--tenant", "shop", "--name", "bot")
     assert result.exit_code == 0
     assert parts(result.stdout.strip())
     assert "shown only now" in result.stderr
 
 
-def test_keys_are_listed_changed_and_revoked(place: str) -> None:
+def test_keys_are_listed_changed_and_revoked(gateway_database_path: str) -> None:
     made = told("create", "--tenant", "shop", "--policy", "local", "--expires", "30d", "--json")
     assert made["key"].startswith(f"hgpt_{made['id']}_")
     assert (made["policy"], made["state"]) == ("local", "active")
@@ -54,7 +54,7 @@ def test_keys_are_listed_changed_and_revoked(place: str) -> None:
         assert word in keys("list").stdout
 
 
-def test_what_was_done_is_exported(place: str) -> None:
+def test_what_was_done_is_exported(gateway_database_path: str) -> None:
     made = told("create", "--json")
     keys("revoke", made["id"])
     entries = [json.loads(line) for line in keys("audit", "--export").stdout.splitlines()]
@@ -80,20 +80,24 @@ def test_what_was_done_is_exported(place: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_a_remedy(place: str, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_what_is_wrong_is_said_with_a_remedy(
+    gateway_database_path: str, arguments: tuple[str, ...], status: int, said: str
+) -> None:
     result = keys(*arguments)
     assert result.exit_code == status
     assert said in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_help_teaches(place: str) -> None:
+def test_help_teaches(gateway_database_path: str) -> None:
     assert "kubectl exec" in keys("--help").stdout
     for command in ("create", "list", "change", "revoke", "audit"):
         assert keys(command, "--help").exit_code == 0
 
 
-async def test_a_key_made_while_the_gateway_runs_is_taken(tmp_path: Path, place: str) -> None:
-    async with start_gateway(tmp_path, settings={"authentication": "keys", "database": place}) as gateway:
+async def test_a_key_made_while_the_gateway_runs_is_taken(tmp_path: Path, gateway_database_path: str) -> None:
+    async with start_gateway(
+        tmp_path, settings={"authentication": "keys", "database": gateway_database_path}
+    ) as gateway:
         made = await asyncio.to_thread(told, "create", "--json")
         assert (await gateway.http.get("/v1/tasks", headers=bearer(made["key"]))).status_code == 200

@@ -51,12 +51,12 @@ PAGES: dict[str, Any] = {
 
 
 @pytest.fixture
-def gateway(no_llm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedGateway]:
+def scripted_gateway(no_llm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedGateway]:
     monkeypatch.setenv("HUGGINGGPT_HOME", str(tmp_path))
     monkeypatch.delenv("ARTIFACTS_URL", raising=False)
-    with ScriptedGateway(pages=dict(PAGES)).running() as gateway:
-        monkeypatch.setenv("HUGGINGGPT_URL", gateway.url)
-        yield gateway
+    with ScriptedGateway(pages=dict(PAGES)).running() as scripted_gateway:
+        monkeypatch.setenv("HUGGINGGPT_URL", scripted_gateway.url)
+        yield scripted_gateway
 
 
 def run(*arguments: str) -> Result:
@@ -81,7 +81,7 @@ def lines(result: Result) -> list[str]:
     ],
 )
 def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
-    gateway: ScriptedGateway, command: list[str], path: str, row: str
+    scripted_gateway: ScriptedGateway, command: list[str], path: str, row: str
 ) -> None:
     assert row in lines(run(*command))
     assert json.loads(run(*command, "--json").stdout) == PAGES[path]
@@ -89,24 +89,26 @@ def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
 
 @pytest.mark.parametrize(("command", "names"), [("tasks", standard_tasks()), ("experts", ("lite", "vision"))])
 def test_each_entry_begins_a_line_of_80_columns_and_the_rest_is_indented(
-    gateway: ScriptedGateway, command: str, names: Collection[str]
+    scripted_gateway: ScriptedGateway, command: str, names: Collection[str]
 ) -> None:
     specs = [{**encode(spec), "experts": ["lite", "vision", "remote"]} for spec in standard_tasks().values()]
-    gateway.pages["/v1/tasks"] = {"data": specs}
+    scripted_gateway.pages["/v1/tasks"] = {"data": specs}
     addresses = [f"127.0.0.1:{port}" for port in range(40001, 40008)]
     told = [{"name": name, "addresses": addresses, "tasks": list(standard_tasks())} for name in ("lite", "vision")]
-    gateway.pages["/v1/experts"] = {"data": told}
+    scripted_gateway.pages["/v1/experts"] = {"data": told}
     shown = CliRunner().invoke(app, [command], env={"COLUMNS": "80", "NO_COLOR": "1"}).stdout.splitlines()
     assert max(map(len, shown)) <= 80
     assert [line.split()[0] for line in shown if not line.startswith(" ")] == list(names)
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.expert_addresses.ANSWER_SECONDS", 0.1)
 
 
-def test_a_silent_address_is_added_under_the_address(gateway: ScriptedGateway, tmp_path: Path, impatient: None) -> None:
+def test_a_silent_address_is_added_under_the_address(
+    scripted_gateway: ScriptedGateway, tmp_path: Path, short_answer_timeout: None
+) -> None:
     result = run("experts", "add", "127.0.0.1:9")
     assert result.stdout == "added 127.0.0.1:9: 127.0.0.1:9\n"
     assert "nothing answers at 127.0.0.1:9 yet" in result.stderr
@@ -114,7 +116,7 @@ def test_a_silent_address_is_added_under_the_address(gateway: ScriptedGateway, t
 
 
 def test_an_address_that_is_added_twice_is_listed_once(
-    gateway: ScriptedGateway, tmp_path: Path, impatient: None
+    scripted_gateway: ScriptedGateway, tmp_path: Path, short_answer_timeout: None
 ) -> None:
     folder = tmp_path / "experts"
     folder.mkdir()
@@ -125,9 +127,9 @@ def test_an_address_that_is_added_twice_is_listed_once(
 
 
 @pytest.mark.parametrize("name", ["text", "127.0.0.1:5060", "../mine"])
-def test_the_services_are_asked_to_forget(gateway: ScriptedGateway, name: str) -> None:
+def test_the_services_are_asked_to_forget(scripted_gateway: ScriptedGateway, name: str) -> None:
     assert run("experts", "forget", name).exit_code == 0
-    assert ("DELETE", f"/v1/experts/{quote(name, safe='')}", b"") in gateway.asked
+    assert ("DELETE", f"/v1/experts/{quote(name, safe='')}", b"") in scripted_gateway.asked
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,9 @@ def test_the_services_are_asked_to_forget(gateway: ScriptedGateway, name: str) -
         ["experts", "remove", "text"],
     ],
 )
-def test_what_cannot_be_an_expert_is_refused(gateway: ScriptedGateway, tmp_path: Path, arguments: list[str]) -> None:
+def test_what_cannot_be_an_expert_is_refused(
+    scripted_gateway: ScriptedGateway, tmp_path: Path, arguments: list[str]
+) -> None:
     assert run(*arguments).exit_code == 2
     assert not list(tmp_path.glob("**/*.address"))
 
@@ -151,7 +155,7 @@ def findings(result: Result) -> dict[str, Any]:
     return {finding["check"]: finding for finding in json.loads(result.stdout)["checks"]}
 
 
-def test_the_doctor_names_what_is_wrong_and_what_helps(gateway: ScriptedGateway) -> None:
+def test_the_doctor_names_what_is_wrong_and_what_helps(scripted_gateway: ScriptedGateway) -> None:
     result = run("doctor", "--json")
     found = findings(result)
     assert (result.exit_code, json.loads(result.stdout)["ok"]) == (1, False)
@@ -166,29 +170,29 @@ def test_the_doctor_names_what_is_wrong_and_what_helps(gateway: ScriptedGateway)
     assert found["expert text"]["remedy"]
 
 
-def test_the_doctor_is_content_with_a_house_that_is_well(gateway: ScriptedGateway) -> None:
-    gateway.pages["/v1/experts"] = {"data": PAGES["/v1/experts"]["data"][:1]}
+def test_the_doctor_is_content_with_a_house_that_is_well(scripted_gateway: ScriptedGateway) -> None:
+    scripted_gateway.pages["/v1/experts"] = {"data": PAGES["/v1/experts"]["data"][:1]}
     result = run("doctor")
     assert result.exit_code == 0
-    assert f"ok gateway answers at {gateway.url}" in lines(result)
+    assert f"ok gateway answers at {scripted_gateway.url}" in lines(result)
 
 
 def test_the_doctor_looks_for_engines_only_where_their_expert_is(
-    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+    scripted_gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "rapidocr" in findings(run("doctor", "--json"))
     monkeypatch.setattr("gateway.cli.doctor.find_spec", lambda name: None)
     assert not doctor.ENGINES.keys() & findings(run("doctor", "--json")).keys()
 
 
-def test_the_doctor_says_when_another_server_answers(gateway: ScriptedGateway) -> None:
-    gateway.health = {"status": "fine"}
+def test_the_doctor_says_when_another_server_answers(scripted_gateway: ScriptedGateway) -> None:
+    scripted_gateway.health = {"status": "fine"}
     result = run("doctor", "--json")
     assert (result.exit_code, findings(result)["gateway"]["level"]) == (1, "wrong")
 
 
 def test_the_doctor_says_when_nothing_can_be_kept(
-    gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scripted_gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("HUGGINGGPT_HOME", str(tmp_path / "file"))
@@ -197,7 +201,7 @@ def test_the_doctor_says_when_nothing_can_be_kept(
 
 
 def test_the_doctor_says_when_the_port_for_grpc_is_taken(
-    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+    scripted_gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HUGGINGGPT_URL")
     monkeypatch.setattr("gateway.cli.doctor.DEFAULT_URL", "http://127.0.0.1:9")

@@ -45,7 +45,7 @@ plan:
 
 
 @dataclass(frozen=True)
-class Desk:
+class CommandLine:
     """Where commands are typed, and who answers them."""
 
     shell: Shell
@@ -78,78 +78,80 @@ async def reads(request: InferRequest) -> dict[str, Value]:
 
 
 @pytest.fixture
-async def desk(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[Desk]:
+async def command_line(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[CommandLine]:
     peers.infer["model"] = reads
     async with start_pipeline_gateway(peers, settings, tmp_path) as keeping:
         (tmp_path / "sign.png").write_bytes(PIXEL)
-        yield Desk(Shell(keeping.gateway, tmp_path), keeping)
+        yield CommandLine(Shell(keeping.gateway, tmp_path), keeping)
 
 
 @pytest.fixture
-def aloud(peers: ScriptedPeers) -> None:
+def plan_reading(peers: ScriptedPeers) -> None:
     """The next request is planned as reading a picture."""
     peers.plan(PlanEvent(task=step(1, "image-to-text", image=given("file1"))), END)
 
 
-@pytest.mark.usefixtures("aloud")
-async def test_a_plan_is_kept_as_it_is_made_and_run_on_other_files(desk: Desk) -> None:
-    said = await desk.type("ask", "Read this", "--file", "sign.png", "--save", "read")
+@pytest.mark.usefixtures("plan_reading")
+async def test_a_plan_is_kept_as_it_is_made_and_run_on_other_files(command_line: CommandLine) -> None:
+    said = await command_line.type("ask", "Read this", "--file", "sign.png", "--save", "read")
     assert (said.status, "kept as read, version 1: hugginggpt run read --file FILE" in said.err) == (0, True), said.err
-    desk.keeping.peers.planned.clear()
-    (desk.folder / "other.png").write_bytes(PIXEL + b"!")
-    assert "planned before: read@1" in (await desk.type("run", "read", "--file", "other.png")).err
-    ran = await desk.told("run", "read", "--file", "other.png")
+    command_line.keeping.peers.planned.clear()
+    (command_line.folder / "other.png").write_bytes(PIXEL + b"!")
+    assert "planned before: read@1" in (await command_line.type("run", "read", "--file", "other.png")).err
+    ran = await command_line.told("run", "read", "--file", "other.png")
     assert (ran["status"], ran["results"][0]["outputs"]["text"]) == ("completed", "other.png")
-    assert desk.keeping.peers.planned == []
-    listed = await desk.type("pipelines")
+    assert command_line.keeping.peers.planned == []
+    listed = await command_line.type("pipelines")
     assert listed.out.split()[0] == "read@1"
     assert listed.out.rstrip().endswith("Read this")
 
 
-@pytest.mark.usefixtures("aloud")
-async def test_what_is_kept_can_be_pinned_and_is_shown_with_its_graph(desk: Desk) -> None:
-    run = await desk.told("ask", "Read this", "--file", "sign.png", "--save", "read", "--pin", "--policy", "local")
+@pytest.mark.usefixtures("plan_reading")
+async def test_what_is_kept_can_be_pinned_and_is_shown_with_its_graph(command_line: CommandLine) -> None:
+    run = await command_line.told(
+        "ask", "Read this", "--file", "sign.png", "--save", "read", "--pin", "--policy", "local"
+    )
     assert run["pipeline"] == {"name": "read", "version": 1}
-    shown = (await desk.type("show", "read@1")).out
+    shown = (await command_line.type("show", "read@1")).out
     head, said, _, root, leaf, *rest = shown.splitlines()
     assert head.startswith("read  version 1, kept 20")
     assert head.endswith(f" from {run['run_id']}, policy local")
     assert (said, root.split()[:2]) == ("Read this", ["file1", "image"])
     assert leaf.split()[1:] == ["1", "image-to-text", "image", "←", "file1", "model@1"]
     assert any(line.startswith("gives text  text") for line in rest)
-    assert (await desk.told("show", "read"))["plan"][0]["pinned_model"] == "model"
+    assert (await command_line.told("show", "read"))["plan"][0]["pinned_model"] == "model"
 
 
-async def test_a_run_that_fails_is_not_kept_and_says_how_it_could_be(desk: Desk) -> None:
-    desk.keeping.peers.plan(PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END)
-    desk.write("note.txt", "words")
-    said = await desk.type("ask", "Say this", "--file", "note.txt", "--save", "say")
+async def test_a_run_that_fails_is_not_kept_and_says_how_it_could_be(command_line: CommandLine) -> None:
+    command_line.keeping.peers.plan(PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END)
+    command_line.write("note.txt", "words")
+    said = await command_line.type("ask", "Say this", "--file", "note.txt", "--save", "say")
     assert (said.status, "the plan is not kept as say: the run is" in said.err) == (1, True)
     assert "hugginggpt save run_" in said.err
-    assert (await desk.keeping.http.get("/v1/pipelines")).json()["data"] == []
+    assert (await command_line.keeping.http.get("/v1/pipelines")).json()["data"] == []
 
 
-@pytest.mark.usefixtures("aloud")
-async def test_the_plan_that_ask_prints_is_taken_back_as_it_is(desk: Desk) -> None:
-    printed = await desk.type("ask", "Read this", "--file", "sign.png", "--json")
-    desk.write("run.json", printed.out)
-    unnamed = await desk.type("import", "run.json")
+@pytest.mark.usefixtures("plan_reading")
+async def test_the_plan_that_ask_prints_is_taken_back_as_it_is(command_line: CommandLine) -> None:
+    printed = await command_line.type("ask", "Read this", "--file", "sign.png", "--json")
+    command_line.write("run.json", printed.out)
+    unnamed = await command_line.type("import", "run.json")
     assert (unnamed.status, "add --name" in unnamed.err) == (2, True)
-    imported = await desk.told("import", "run.json", "--name", "read")
+    imported = await command_line.told("import", "run.json", "--name", "read")
     assert (imported["version"], imported["inputs"][0]["name"]) == (1, "file1")
-    kept = await desk.told("save", json.loads(printed.out)["run_id"], "read", "--pin")
+    kept = await command_line.told("save", json.loads(printed.out)["run_id"], "read", "--pin")
     assert kept["source_run_id"] == json.loads(printed.out)["run_id"]
-    assert (await desk.told("ask", "--plan", "run.json", "--file", "sign.png"))["status"] == "completed"
+    assert (await command_line.told("ask", "--plan", "run.json", "--file", "sign.png"))["status"] == "completed"
 
 
-async def test_what_is_exported_is_readable_fits_its_schema_and_comes_back_the_same(desk: Desk) -> None:
-    (desk.folder / "answer.yaml").write_text(ANSWER)
-    first = await desk.told("import", "answer.yaml")
-    exported = await desk.type("export", "answer")
-    assert (await desk.type("export", "answer", "--out", "answer.yaml")).status == 0
-    assert (desk.folder / "answer.yaml").read_text("utf-8") == exported.out
+async def test_what_is_exported_is_readable_fits_its_schema_and_comes_back_the_same(command_line: CommandLine) -> None:
+    (command_line.folder / "answer.yaml").write_text(ANSWER)
+    first = await command_line.told("import", "answer.yaml")
+    exported = await command_line.type("export", "answer")
+    assert (await command_line.type("export", "answer", "--out", "answer.yaml")).status == 0
+    assert (command_line.folder / "answer.yaml").read_text("utf-8") == exported.out
     schema, origin, *lines = exported.out.splitlines()
-    house = desk.shell.environment()["HUGGINGGPT_URL"]
+    house = command_line.shell.environment()["HUGGINGGPT_URL"]
     assert schema == f"# yaml-language-server: $schema={house}/v1/pipeline.schema.json"
     assert origin.startswith("# answer, version 1, kept 20")
     assert set(ANSWER.splitlines()) - set(lines) == {"  - {name: what, modality: text, description: The question.}"}
@@ -157,15 +159,15 @@ async def test_what_is_exported_is_readable_fits_its_schema_and_comes_back_the_s
     Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
         yaml.safe_load(exported.out)
     )
-    again = await desk.told("import", "-", stdin=exported.out.encode())
+    again = await command_line.told("import", "-", stdin=exported.out.encode())
     assert again == first
-    assert (await desk.told("import", "-", "--name", "other", stdin=exported.out.encode()))["name"] == "other"
+    assert (await command_line.told("import", "-", "--name", "other", stdin=exported.out.encode()))["name"] == "other"
 
 
-async def test_parameters_are_set_by_name_and_files_find_theirs(desk: Desk) -> None:
-    await desk.type("import", str(desk.write("answer.yaml", ANSWER)))
+async def test_parameters_are_set_by_name_and_files_find_theirs(command_line: CommandLine) -> None:
+    await command_line.type("import", str(command_line.write("answer.yaml", ANSWER)))
     for sent in (("--file", "sign.png"), ("--set", "page=sign.png")):
-        ran = await desk.told("run", "answer", *sent, "--set", "what=Due = when?")
+        ran = await command_line.told("run", "answer", *sent, "--set", "what=Due = when?")
         assert ran["results"][0]["outputs"]["text"] == "Due = when? sign.png"
     for arguments, words in (
         (["--file", "sign.png"], "what is missing"),
@@ -173,7 +175,7 @@ async def test_parameters_are_set_by_name_and_files_find_theirs(desk: Desk) -> N
         (["--set", "who=me"], "which answer@1 does not take"),
         (["--set", "page=gone.png", "--set", "what=x"], "No such file"),
     ):
-        said = await desk.type("run", "answer", *arguments)
+        said = await command_line.type("run", "answer", *arguments)
         assert (said.status, words in said.err) == (2, True), said.err
 
 
@@ -186,27 +188,32 @@ async def test_parameters_are_set_by_name_and_files_find_theirs(desk: Desk) -> N
         (("name: what,", "name: who,"), "task 1 takes what, which is not among the inputs (who)"),
     ],
 )
-async def test_a_file_that_is_wrong_says_so_and_is_not_kept(desk: Desk, change: tuple[str, str], words: str) -> None:
-    desk.write("wrong.yaml", ANSWER.replace(*change))
-    said = await desk.type("import", "wrong.yaml")
+async def test_a_file_that_is_wrong_says_so_and_is_not_kept(
+    command_line: CommandLine, change: tuple[str, str], words: str
+) -> None:
+    command_line.write("wrong.yaml", ANSWER.replace(*change))
+    said = await command_line.type("import", "wrong.yaml")
     assert (said.status in (1, 2), words in said.err, "Traceback" in said.err) == (True, True, False), said.err
     assert len(said.err.splitlines()) == 2, "what is wrong, and what helps"
-    assert (await desk.keeping.http.get("/v1/pipelines")).json()["data"] == []
+    assert (await command_line.keeping.http.get("/v1/pipelines")).json()["data"] == []
 
 
-async def test_pipelines_have_versions_that_are_listed_and_deleted(desk: Desk) -> None:
-    await desk.keeping.save("short", plan=PLAN)
-    await desk.keeping.save("short")
-    await desk.keeping.save("other")
-    assert [line.split()[0] for line in (await desk.type("pipelines")).out.splitlines()] == ["other@1", "short@2"]
-    page = await desk.type("pipelines", "short", "--limit", "1")
+async def test_pipelines_have_versions_that_are_listed_and_deleted(command_line: CommandLine) -> None:
+    await command_line.keeping.save("short", plan=PLAN)
+    await command_line.keeping.save("short")
+    await command_line.keeping.save("other")
+    assert [line.split()[0] for line in (await command_line.type("pipelines")).out.splitlines()] == [
+        "other@1",
+        "short@2",
+    ]
+    page = await command_line.type("pipelines", "short", "--limit", "1")
     assert page.out.split()[0] == "short@2"
     rest = page.err.strip().removeprefix("more: hugginggpt ").split()
-    assert (await desk.type(*rest)).out.split()[0] == "short@1"
-    assert (await desk.type("delete", "short@2")).out == "deleted short@2\n"
-    assert (await desk.told("delete", "short")) == {"pipeline": "short", "deleted": True}
+    assert (await command_line.type(*rest)).out.split()[0] == "short@1"
+    assert (await command_line.type("delete", "short@2")).out == "deleted short@2\n"
+    assert (await command_line.told("delete", "short")) == {"pipeline": "short", "deleted": True}
     for command in ("show", "export", "run", "delete", "pipelines"):
-        said = await desk.type(command, "short")
+        said = await command_line.type(command, "short")
         assert (said.status, "there is no pipeline short" in said.err) == (1, True), said.err
 
 
@@ -222,20 +229,20 @@ async def test_pipelines_have_versions_that_are_listed_and_deleted(desk: Desk) -
     ],
 )
 async def test_what_is_asked_wrongly_is_said_before_anything_is_done(
-    desk: Desk, arguments: list[str], words: str
+    command_line: CommandLine, arguments: list[str], words: str
 ) -> None:
-    said = await desk.type(*arguments)
+    said = await command_line.type(*arguments)
     assert (said.status, words in said.err) == (2, True), said.err
 
 
-async def test_a_shell_completes_the_names_of_pipelines(desk: Desk) -> None:
-    await desk.keeping.save("read-aloud", plan=PLAN, description="Reads\naloud")
+async def test_a_shell_completes_the_names_of_pipelines(command_line: CommandLine) -> None:
+    await command_line.keeping.save("read-aloud", plan=PLAN, description="Reads\naloud")
     program = "from gateway.cli import app; app(prog_name='hugginggpt')"
     asked = {"_HUGGINGGPT_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     for command in ("run", "show", "export", "delete"):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program),
-            env=desk.shell.environment(COMP_WORDS=f"hugginggpt {command} re", **asked),
+            env=command_line.shell.environment(COMP_WORDS=f"hugginggpt {command} re", **asked),
             stdout=subprocess.PIPE,
         )
         async with asyncio.timeout(60):

@@ -11,7 +11,7 @@ from gateway.cli import app
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def gateway_database_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = str(tmp_path / "gateway.sqlite")
     monkeypatch.setenv("GATEWAY_DATABASE", path)
     return path
@@ -27,7 +27,7 @@ def told(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_the_secret_is_printed_alone_so_that_a_shell_can_take_it(place: str) -> None:
+def test_the_secret_is_printed_alone_so_that_a_shell_can_take_it(gateway_database_path: str) -> None:
     result = webhooks("create", "https://example.org/hooks", "--tenant", "shop")
     assert result.exit_code == 0
     assert result.stdout.startswith("whsec_")
@@ -35,7 +35,7 @@ def test_the_secret_is_printed_alone_so_that_a_shell_can_take_it(place: str) -> 
     assert "shown only now" in result.stderr
 
 
-def test_webhooks_are_listed_and_deleted(place: str) -> None:
+def test_webhooks_are_listed_and_deleted(gateway_database_path: str) -> None:
     made = told("create", "https://example.org/hooks", "--tenant", "shop", "--name", "orders", "--json")
     (listed,) = told("list", "--json")["webhooks"]
     assert (listed["tenant"], listed["name"], listed["url"]) == ("shop", "orders", "https://example.org/hooks")
@@ -59,13 +59,17 @@ def test_webhooks_are_listed_and_deleted(place: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_a_remedy(place: str, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_what_is_wrong_is_said_with_a_remedy(
+    gateway_database_path: str, arguments: tuple[str, ...], status: int, said: str
+) -> None:
     result = webhooks(*arguments)
     assert result.exit_code == status
     assert said in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_create_accepts_private_address_that_gateway_setting_names(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_accepts_private_address_that_gateway_setting_names(
+    gateway_database_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GATEWAY_FETCH_ALLOW", "10.0.0.0/8")
     assert webhooks("create", "https://10.0.0.5/hooks").exit_code == 0

@@ -31,7 +31,7 @@ LARGE = 40_000_000
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HUGGINGGPT_URL", "HUGGINGGPT_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 

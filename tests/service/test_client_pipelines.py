@@ -35,7 +35,7 @@ PIXEL = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HUGGINGGPT_URL", "HUGGINGGPT_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 

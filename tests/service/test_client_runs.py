@@ -34,7 +34,7 @@ LONG = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HUGGINGGPT_URL", "HUGGINGGPT_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 

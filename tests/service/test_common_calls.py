@@ -62,14 +62,16 @@ class BlockingExpert(rpc.ExpertServiceServicer):
 
 
 @pytest.fixture
-async def expert() -> BlockingExpert:
+async def waiting_expert() -> BlockingExpert:
     return BlockingExpert()
 
 
 @pytest.fixture
-async def stub(traces: RecordedTraces, expert: BlockingExpert, serve: Serve) -> AsyncIterator[Any]:
+async def stub(traces: RecordedTraces, waiting_expert: BlockingExpert, serve: Serve) -> AsyncIterator[Any]:
     async with asyncio.timeout(20):
-        yield rpc.ExpertServiceStub(await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT))
+        yield rpc.ExpertServiceStub(
+            await serve(partial(rpc.add_ExpertServiceServicer_to_server, waiting_expert), EXPERT)
+        )
 
 
 def facts(span: ReadableSpan) -> tuple[trace.SpanKind, object, object]:
@@ -83,9 +85,9 @@ async def spans_by_kind(traces: RecordedTraces, name: str) -> dict[trace.SpanKin
 
 
 async def test_client_and_server_spans_of_a_call_are_in_one_trace(
-    stub: Any, expert: BlockingExpert, traces: RecordedTraces
+    stub: Any, waiting_expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
-    expert.answer.set()
+    waiting_expert.answer.set()
     with trace.get_tracer("test").start_as_current_span("above") as parent:
         await stub.Infer(pb.InferRequest(), timeout=5)
     spans = await spans_by_kind(traces, INFER)
@@ -94,7 +96,7 @@ async def test_client_and_server_spans_of_a_call_are_in_one_trace(
     assert client.context
     assert client.parent == parent.get_span_context()
     assert server.parent.span_id == client.context.span_id
-    assert server.context == expert.span_context
+    assert server.context == waiting_expert.span_context
     assert {span.context.trace_id for span in spans.values() if span.context} == {parent.get_span_context().trace_id}
     assert dict(server.attributes or {}) == {
         "rpc.system.name": "grpc",
@@ -104,8 +106,8 @@ async def test_client_and_server_spans_of_a_call_are_in_one_trace(
     assert (client.end_time or 0) >= (server.end_time or 0) > (server.start_time or 0) >= (client.start_time or 0)
 
 
-async def test_traced_call_has_trailing_metadata(stub: Any, expert: BlockingExpert) -> None:
-    expert.answer.set()
+async def test_traced_call_has_trailing_metadata(stub: Any, waiting_expert: BlockingExpert) -> None:
+    waiting_expert.answer.set()
     call = stub.Infer(pb.InferRequest(), timeout=5)
     await call
     assert ("queue", "3") in tuple(await call.trailing_metadata())
@@ -113,31 +115,31 @@ async def test_traced_call_has_trailing_metadata(stub: Any, expert: BlockingExpe
     assert call.done()
 
 
-async def awaiting_task_cancelled(call: Any, expert: BlockingExpert) -> None:
+async def awaiting_task_cancelled(call: Any, waiting_expert: BlockingExpert) -> None:
     task = asyncio.ensure_future(call)
-    await expert.started.wait()
+    await waiting_expert.started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def call_cancelled(call: Any, expert: BlockingExpert) -> None:
+async def call_cancelled(call: Any, waiting_expert: BlockingExpert) -> None:
     task = asyncio.ensure_future(call)
-    await expert.started.wait()
+    await waiting_expert.started.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def timeout_expired(call: Any, expert: BlockingExpert) -> None:
+async def timeout_expired(call: Any, waiting_expert: BlockingExpert) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(None) as limit:
-            task = asyncio.create_task(_after(expert.started, lambda: limit.reschedule(0)))
+            task = asyncio.create_task(_after(waiting_expert.started, lambda: limit.reschedule(0)))
             await call
     await task
 
 
-async def sibling_task_failed(call: Any, expert: BlockingExpert) -> None:
+async def sibling_task_failed(call: Any, waiting_expert: BlockingExpert) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -147,7 +149,7 @@ async def sibling_task_failed(call: Any, expert: BlockingExpert) -> None:
     with pytest.raises(ExceptionGroup):
         async with asyncio.TaskGroup() as group:
             group.create_task(await_call())
-            group.create_task(_after(expert.started, fail))
+            group.create_task(_after(waiting_expert.started, fail))
 
 
 async def _after(event: asyncio.Event, then: Callable[[], None]) -> None:
@@ -157,11 +159,14 @@ async def _after(event: asyncio.Event, then: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("leave", [awaiting_task_cancelled, call_cancelled, timeout_expired, sibling_task_failed])
 async def test_abandoned_call_is_cancelled_at_the_server(
-    leave: Callable[[Any, BlockingExpert], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: RecordedTraces
+    leave: Callable[[Any, BlockingExpert], Awaitable[None]],
+    stub: Any,
+    waiting_expert: BlockingExpert,
+    traces: RecordedTraces,
 ) -> None:
-    await leave(stub.Infer(pb.InferRequest(), timeout=3600), expert)
+    await leave(stub.Infer(pb.InferRequest(), timeout=3600), waiting_expert)
     async with asyncio.timeout(HANG_SECONDS):
-        await expert.cancelled_event.wait()
+        await waiting_expert.cancelled_event.wait()
     for span in (await spans_by_kind(traces, INFER)).values():
         assert facts(span)[1] == "CANCELLED"
 
@@ -203,13 +208,13 @@ async def call_dropped(stub: Any) -> None:
     "leave", [loop_left, iterator_closed, reading_task_cancelled, read_call_cancelled, call_dropped]
 )
 async def test_abandoned_stream_is_cancelled_at_the_server(
-    leave: Callable[[Any], Awaitable[None]], stub: Any, expert: BlockingExpert, traces: RecordedTraces
+    leave: Callable[[Any], Awaitable[None]], stub: Any, waiting_expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
     gc.disable()  # garbage collection must not be what ends the stream
     try:
         await leave(stub)
         async with asyncio.timeout(HANG_SECONDS):
-            await expert.cancelled_event.wait()
+            await waiting_expert.cancelled_event.wait()
     finally:
         gc.enable()
     for span in (await spans_by_kind(traces, PROGRESS)).values():
@@ -218,9 +223,9 @@ async def test_abandoned_stream_is_cancelled_at_the_server(
 
 @pytest.mark.parametrize("read", ["iterated", "read"])
 async def test_traced_stream_can_be_iterated_and_read(
-    stub: Any, expert: BlockingExpert, traces: RecordedTraces, read: str
+    stub: Any, waiting_expert: BlockingExpert, traces: RecordedTraces, read: str
 ) -> None:
-    expert.answer.set()
+    waiting_expert.answer.set()
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     if read == "iterated":
         assert await anext(aiter(call)) == STARTED
@@ -230,10 +235,10 @@ async def test_traced_stream_can_be_iterated_and_read(
     assert {facts(span)[1] for span in (await spans_by_kind(traces, PROGRESS)).values()} == {"OK"}
 
 
-async def test_deadline_ends_both_spans(stub: Any, expert: BlockingExpert, traces: RecordedTraces) -> None:
+async def test_deadline_ends_both_spans(stub: Any, waiting_expert: BlockingExpert, traces: RecordedTraces) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Infer(pb.InferRequest(), timeout=0.1)
-    await expert.cancelled_event.wait()
+    await waiting_expert.cancelled_event.wait()
     for span in (await spans_by_kind(traces, INFER)).values():
         assert facts(span)[1:] == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
         assert span.status.status_code is trace.StatusCode.ERROR
@@ -243,10 +248,14 @@ async def test_deadline_ends_both_spans(stub: Any, expert: BlockingExpert, trace
     ("error", "server_error_type"), [(errors.NotFound("no such model"), None), (errors.ModelFailed("nan"), "INTERNAL")]
 )
 async def test_spans_have_the_status_but_not_the_message_of_an_error(
-    error: errors.ServiceError, server_error_type: str | None, stub: Any, expert: BlockingExpert, traces: RecordedTraces
+    error: errors.ServiceError,
+    server_error_type: str | None,
+    stub: Any,
+    waiting_expert: BlockingExpert,
+    traces: RecordedTraces,
 ) -> None:
-    expert.error = error
-    expert.answer.set()
+    waiting_expert.error = error
+    waiting_expert.answer.set()
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Infer(pb.InferRequest(), timeout=5)
     spans = await spans_by_kind(traces, INFER)
@@ -257,34 +266,34 @@ async def test_spans_have_the_status_but_not_the_message_of_an_error(
 
 
 async def test_remote_trace_is_continued_and_sampled_like_its_parent(
-    stub: Any, expert: BlockingExpert, traces: RecordedTraces
+    stub: Any, waiting_expert: BlockingExpert, traces: RecordedTraces
 ) -> None:
-    expert.answer.set()
+    waiting_expert.answer.set()
     for number, flags in ((7, 0), (9, 1)):
         parent = trace.SpanContext(number, 8, is_remote=True, trace_flags=trace.TraceFlags(flags))
         with trace.use_span(trace.NonRecordingSpan(parent)):
             await stub.Infer(pb.InferRequest(), timeout=5)
-        assert expert.span_context.trace_id == number
+        assert waiting_expert.span_context.trace_id == number
     spans = await spans_by_kind(traces, INFER)
     assert [span.context.trace_id for span in spans.values() if span.context] == [9, 9]  # 7 was not sampled
 
 
 async def test_health_checks_are_not_traced(
-    stub: Any, expert: BlockingExpert, traces: RecordedTraces, serve: Serve
+    stub: Any, waiting_expert: BlockingExpert, traces: RecordedTraces, serve: Serve
 ) -> None:
-    channel = await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT)
+    channel = await serve(partial(rpc.add_ExpertServiceServicer_to_server, waiting_expert), EXPERT)
     health: Any = health_pb2_grpc.HealthStub(channel)
     await health.Check(health_pb2.HealthCheckRequest(), timeout=5)
     assert traces.get_finished_spans() == ()
 
 
-async def test_channel_and_server_are_plain_without_tracing(expert: BlockingExpert) -> None:
+async def test_channel_and_server_are_plain_without_tracing(waiting_expert: BlockingExpert) -> None:
     assert [type(interceptor) for interceptor in server_interceptors()] == [Boundary]
     async with (
-        serving(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT) as running,
+        serving(partial(rpc.add_ExpertServiceServicer_to_server, waiting_expert), EXPERT) as running,
         dial(f"127.0.0.1:{running.port}") as channel,
     ):
-        expert.answer.set()
+        waiting_expert.answer.set()
         call = rpc.ExpertServiceStub(channel).Infer(pb.InferRequest(), timeout=5, wait_for_ready=True)
         assert isinstance(call, grpc.aio.UnaryUnaryCall)
         await call

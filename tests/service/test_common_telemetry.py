@@ -41,9 +41,9 @@ asyncio.run(main())
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    async with processes(60) as start:
-        yield start
+async def start_process() -> AsyncIterator[Start]:
+    async with processes(60) as start_process:
+        yield start_process
 
 
 async def fetch(port: int, path: str = "/metrics") -> httpx.Response:
@@ -58,8 +58,8 @@ async def respond(port: int) -> None:
             pass
 
 
-async def test_instruments_are_served_under_their_prometheus_names(start: Start) -> None:
-    port = (await logged(await start("-c", METRICS_PROGRAM), "metrics"))["port"]
+async def test_instruments_are_served_under_their_prometheus_names(start_process: Start) -> None:
+    port = (await logged(await start_process("-c", METRICS_PROGRAM), "metrics"))["port"]
     lines = (await fetch(port)).text.splitlines()
     assert 'expert_queue_depth{expert="vision"} 2.0' in lines
     assert 'runs_ended_total{reason="",state="completed"} 1.0' in lines
@@ -70,8 +70,8 @@ async def test_instruments_are_served_under_their_prometheus_names(start: Start)
     assert (await fetch(port, "/other")).status_code == httpx.codes.NOT_FOUND
 
 
-async def test_server_records_the_duration_of_calls(start: Start) -> None:
-    process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN="127.0.0.1:0")
+async def test_server_records_the_duration_of_calls(start_process: Start) -> None:
+    process = await start_process("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN="127.0.0.1:0")
     port = (await logged(process, "metrics"))["port"]
     await respond((await logged(process, "serving"))["port"])
     (line,) = [
@@ -84,8 +84,8 @@ async def test_server_records_the_duration_of_calls(start: Start) -> None:
     assert line.endswith(" 1.0")
 
 
-async def test_aborted_request_does_not_affect_the_next(start: Start) -> None:
-    port = (await logged(await start("-c", METRICS_PROGRAM), "metrics"))["port"]
+async def test_aborted_request_does_not_affect_the_next(start_process: Start) -> None:
+    port = (await logged(await start_process("-c", METRICS_PROGRAM), "metrics"))["port"]
     for data in (b"", b"GET /metr", b"\r\n\r\n", b"\xff" * 100_000):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(data)
@@ -94,27 +94,27 @@ async def test_aborted_request_does_not_affect_the_next(start: Start) -> None:
 
 
 @pytest.mark.parametrize("listen", ["taken", "nowhere", "127.0.0.1:port", "127.0.0.1:99999"])
-async def test_unusable_metrics_address_is_reported(listen: str, start: Start) -> None:
+async def test_unusable_metrics_address_is_reported(listen: str, start_process: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}" if listen == "taken" else listen
-        process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN=listen)
+        process = await start_process("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN=listen)
         event = await logged(process, "cannot run")
         assert await process.wait() == 1
     assert listen in event["error"]
     assert "METRICS_LISTEN" in event["remedy"]
 
 
-async def test_spans_are_exported(start: Start) -> None:
+async def test_spans_are_exported(start_process: Start) -> None:
     async with collecting() as collected:
-        process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, **collected.settings)
+        process = await start_process("-m", "services.responder", RESPONDER_LISTEN=ANY, **collected.settings)
         await respond((await logged(process, "serving"))["port"])
         assert await collected.spans.get() == ("responder", "hugginggpt.internal.v1.ResponderService/Respond")
 
 
-async def test_metrics_are_exported_and_served(start: Start) -> None:
+async def test_metrics_are_exported_and_served(start_process: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, "METRICS_LISTEN": ANY, **collected.settings}
-        process = await start("-m", "services.responder", **settings)
+        process = await start_process("-m", "services.responder", **settings)
         metrics_port, serving_port = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
         await respond(serving_port)
         while await collected.metrics.get() != RESPOND_DURATION:
@@ -122,20 +122,20 @@ async def test_metrics_are_exported_and_served(start: Start) -> None:
         assert "rpc_server_call_duration_seconds_count" in (await fetch(metrics_port)).text
 
 
-async def test_last_measurements_are_exported_at_shutdown(start: Start) -> None:
+async def test_last_measurements_are_exported_at_shutdown(start_process: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, **collected.settings, "OTEL_METRIC_EXPORT_INTERVAL": "3600000"}
-        process = await start("-m", "services.responder", **settings)
+        process = await start_process("-m", "services.responder", **settings)
         await respond((await logged(process, "serving"))["port"])
         process.terminate()
         assert await collected.metrics.get() == RESPOND_DURATION
         assert await process.wait() == 0
 
 
-async def test_otel_metrics_exporter_none_exports_no_metrics(start: Start) -> None:
+async def test_otel_metrics_exporter_none_exports_no_metrics(start_process: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, **collected.settings, "OTEL_METRICS_EXPORTER": "none"}
-        process = await start("-m", "services.responder", **settings)
+        process = await start_process("-m", "services.responder", **settings)
         await respond((await logged(process, "serving"))["port"])
         await collected.spans.get()
         process.terminate()

@@ -25,7 +25,7 @@ async def gateway(bucket: Bucket, tmp_path: Path) -> AsyncIterator[GatewayUnderT
 
 
 @pytest.fixture
-async def unreachable(bucket: Bucket, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
+async def gateway_without_presigning(bucket: Bucket, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     """Clients cannot reach the store."""
     async with opened_on(bucket, tmp_path, presign=False) as opened:
         yield opened
@@ -66,8 +66,12 @@ async def test_page_requests_are_not_redirected(gateway: GatewayUnderTest, mode:
 
 
 @pytest.mark.parametrize(("wished", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
-async def test_ranges_are_proxied(unreachable: GatewayUnderTest, wished: str, status: int, expected: bytes) -> None:
-    response = await unreachable.http.get(await kept(unreachable), headers={"range": wished})
+async def test_ranges_are_proxied(
+    gateway_without_presigning: GatewayUnderTest, wished: str, status: int, expected: bytes
+) -> None:
+    response = await gateway_without_presigning.http.get(
+        await kept(gateway_without_presigning), headers={"range": wished}
+    )
     assert response.status_code == status
     assert response.content == expected
     assert response.headers["content-length"] == str(len(expected))
@@ -83,24 +87,30 @@ async def test_ranges_are_proxied(unreachable: GatewayUnderTest, wished: str, st
     ],
 )
 async def test_invalid_ranges_are_rejected_or_ignored(
-    unreachable: GatewayUnderTest, headers: Mapping[str, str], status: int
+    gateway_without_presigning: GatewayUnderTest, headers: Mapping[str, str], status: int
 ) -> None:
-    assert (await unreachable.http.get(await kept(unreachable), headers=headers)).status_code == status
+    assert (
+        await gateway_without_presigning.http.get(await kept(gateway_without_presigning), headers=headers)
+    ).status_code == status
 
 
-async def test_artifact_without_content_is_not_found(unreachable: GatewayUnderTest, bucket: Bucket) -> None:
-    path = await kept(unreachable)
+async def test_artifact_without_content_is_not_found(
+    gateway_without_presigning: GatewayUnderTest, bucket: Bucket
+) -> None:
+    path = await kept(gateway_without_presigning)
     bucket.remove(f"default/{path.rpartition('/')[2]}")
-    response = await unreachable.http.get(path)
+    response = await gateway_without_presigning.http.get(path)
     assert response.status_code == 404
     assert response.json()["code"] == "ARTIFACT"
 
 
-async def test_store_failure_interrupts_the_response(unreachable: GatewayUnderTest, bucket: Bucket) -> None:
+async def test_store_failure_interrupts_the_response(
+    gateway_without_presigning: GatewayUnderTest, bucket: Bucket
+) -> None:
     content = bytes(3 * READ_BYTES)
-    path = await kept(unreachable, content)
+    path = await kept(gateway_without_presigning, content)
     with pytest.raises(httpx.RemoteProtocolError):
-        async with unreachable.http.stream("GET", path) as response:
+        async with gateway_without_presigning.http.stream("GET", path) as response:
             pieces = response.aiter_bytes()
             await anext(pieces)
             bucket.remove(f"default/{path.rpartition('/')[2]}")

@@ -24,7 +24,7 @@ def token(**claims: Any) -> str:
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Web]:
+async def issuer_server() -> AsyncIterator[Web]:
     async with Web.serving() as web:
         public = jwt.algorithms.OKPAlgorithm.to_jwk(SECRET.public_key(), as_dict=True)
         web.says("/jwks", {"keys": [{**public, "kid": "k", "alg": "EdDSA"}]})
@@ -32,11 +32,11 @@ async def issuer() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-async def keyed_gateway(tmp_path: Path, issuer: Web) -> AsyncIterator[KeyedGateway]:
+async def keyed_gateway(tmp_path: Path, issuer_server: Web) -> AsyncIterator[KeyedGateway]:
     settings = {
         "jwt_issuer": "https://issuer",
         "jwt_audience": "us",
-        "jwt_jwks": f"{issuer.url}/jwks",
+        "jwt_jwks": f"{issuer_server.url}/jwks",
         "jwt_tenant_claim": "team",
         "requests_per_minute": 1000,
         "cors_origins": PAGE,
@@ -45,7 +45,7 @@ async def keyed_gateway(tmp_path: Path, issuer: Web) -> AsyncIterator[KeyedGatew
         yield opened
 
 
-async def test_jwts_and_api_keys_are_accepted(keyed_gateway: KeyedGateway, issuer: Web) -> None:
+async def test_jwts_and_api_keys_are_accepted(keyed_gateway: KeyedGateway, issuer_server: Web) -> None:
     response = await keyed_gateway.gateway.ask(headers=bearer(token()))
     assert response.status_code == 202
     assert response.headers["x-ratelimit-limit-requests"] == "1000"
@@ -56,7 +56,7 @@ async def test_jwts_and_api_keys_are_accepted(keyed_gateway: KeyedGateway, issue
     assert (
         await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(await keyed_gateway.token()))
     ).status_code == 200
-    assert len(issuer.requests) == 1
+    assert len(issuer_server.requests) == 1
 
 
 async def test_invalid_jwt_is_rejected(keyed_gateway: KeyedGateway) -> None:

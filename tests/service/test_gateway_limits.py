@@ -26,15 +26,15 @@ ENDED = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED, usage=Usage(input
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def keyed_gateway(tmp_path: Path, address: str) -> AsyncIterator[KeyedGateway]:
+async def keyed_gateway(tmp_path: Path, database_url: str) -> AsyncIterator[KeyedGateway]:
     """Runs start, and end when the test says so."""
     orchestrator = ScriptedOrchestrator(script=())
-    async with start_keyed_gateway(tmp_path, {"database": address}, orchestrator=orchestrator) as opened:
+    async with start_keyed_gateway(tmp_path, {"database": database_url}, orchestrator=orchestrator) as opened:
         yield opened
 
 
 @pytest.fixture
-async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.node.callspec.params["keyed_gateway"] == "sqlite":
         return str(tmp_path / "gateway.sqlite")
     return await emptied(request.getfixturevalue("postgres"))

@@ -97,7 +97,7 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-class Estate:
+class TenantObjects:
     """All that tenant a has, and a gateway to reach it; b has nothing but a key."""
 
     def __init__(self, keyed_gateway: KeyedGateway) -> None:
@@ -155,98 +155,108 @@ class Estate:
 
 
 @pytest.fixture
-async def estate(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[Estate]:
+async def tenant_objects(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[TenantObjects]:
     peers.plan(task(1), END)
     peers.candidates[0].revision = "1"
     async with serve_orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
         selector = ScriptedSelector(cards=[card("model", "summarization")])
         async with start_keyed_gateway(tmp_path, kept, selector=selector) as keyed_gateway:
-            estate = Estate(keyed_gateway)
-            await estate.furnish()
-            yield estate
+            tenant_objects = TenantObjects(keyed_gateway)
+            await tenant_objects.furnish()
+            yield tenant_objects
 
 
-async def test_routes_hide_objects_of_other_tenants(estate: Estate) -> None:
+async def test_routes_hide_objects_of_other_tenants(tenant_objects: TenantObjects) -> None:
     tried, own = 0, set()
-    for route in estate.routes():
+    for route in tenant_objects.routes():
         method, path = route.split(" ")
         if route in COMMON | LISTS | MAKE:
             continue
-        there = estate.filled(path)
+        there = tenant_objects.filled(path)
         assert "{" not in there, f"{route} is new: say in this test what it has of a tenant's"
         body = dict[str, str]() if method == "POST" else None
-        response = await estate.gateway.http.request(method, there, headers=bearer(estate.b), json=body)
+        response = await tenant_objects.gateway.http.request(method, there, headers=bearer(tenant_objects.b), json=body)
         assert response.status_code == 404, (route, response.text)
         if method == "GET" and not path.endswith("/batches/{batch_id}/events"):
             own.add(there)
         tried += 1
     assert tried >= 25
     for path in own:
-        response = await estate.gateway.http.get(path, headers=bearer(estate.a))
+        response = await tenant_objects.gateway.http.get(path, headers=bearer(tenant_objects.a))
         assert response.status_code == 200, (path, response.text)
 
 
-async def test_all_routes_are_covered(estate: Estate) -> None:
-    routes = set(estate.routes())
+async def test_all_routes_are_covered(tenant_objects: TenantObjects) -> None:
+    routes = set(tenant_objects.routes())
     assert routes >= COMMON | LISTS | MAKE
     without_ids = {route for route in routes if "{" not in route}
     assert without_ids <= COMMON | LISTS | MAKE
 
 
-async def test_lists_contain_only_own_objects(estate: Estate) -> None:
+async def test_lists_contain_only_own_objects(tenant_objects: TenantObjects) -> None:
     for route in LISTS:
         path = route.removeprefix("GET ")
-        assert (await estate.gateway.http.get(path, headers=bearer(estate.a))).json()["data"]
-        assert (await estate.gateway.http.get(path, headers=bearer(estate.b))).json()["data"] == []
-    found = await estate.gateway.http.get(
-        "/v1/runs", params={"conversation_id": estate.ids["conversation_id"]}, headers=bearer(estate.b)
+        assert (await tenant_objects.gateway.http.get(path, headers=bearer(tenant_objects.a))).json()["data"]
+        assert (await tenant_objects.gateway.http.get(path, headers=bearer(tenant_objects.b))).json()["data"] == []
+    found = await tenant_objects.gateway.http.get(
+        "/v1/runs", params={"conversation_id": tenant_objects.ids["conversation_id"]}, headers=bearer(tenant_objects.b)
     )
     assert found.json()["data"] == []
 
 
 @pytest.mark.parametrize(("path", "body"), NAMING, ids=lambda value: str(value)[:60])
-async def test_objects_of_other_tenants_cannot_be_used(estate: Estate, path: str, body: dict[str, Any]) -> None:
-    response = await estate.gateway.http.post(path, json=estate.filled(body), headers=bearer(estate.b))
+async def test_objects_of_other_tenants_cannot_be_used(
+    tenant_objects: TenantObjects, path: str, body: dict[str, Any]
+) -> None:
+    response = await tenant_objects.gateway.http.post(
+        path, json=tenant_objects.filled(body), headers=bearer(tenant_objects.b)
+    )
     assert response.status_code == 404, response.text
     for there in ("/v1/runs", "/v1/batches"):
-        assert (await estate.gateway.http.get(there, headers=bearer(estate.b))).json()["data"] == []
+        assert (await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))).json()["data"] == []
 
 
 @pytest.mark.parametrize("value", [{"file_id": "{file_id}"}, OF_A], ids=str)
-async def test_batch_item_cannot_use_files_of_other_tenants(estate: Estate, value: dict[str, Any]) -> None:
+async def test_batch_item_cannot_use_files_of_other_tenants(
+    tenant_objects: TenantObjects, value: dict[str, Any]
+) -> None:
     plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
-    items = [*NOTE, {"inputs": [{"name": "note", **estate.filled(value)}]}]
+    items = [*NOTE, {"inputs": [{"name": "note", **tenant_objects.filled(value)}]}]
     sent = {"plan": plan, "items": items}
-    batch = await estate.gateway.http.post("/v1/batches", json=sent, headers=bearer(estate.b))
+    batch = await tenant_objects.gateway.http.post("/v1/batches", json=sent, headers=bearer(tenant_objects.b))
     there = f"/v1/batches/{batch.json()['batch_id']}/items"
-    _, kept = (await estate.gateway.http.get(there, headers=bearer(estate.b))).json()["data"]
+    _, kept = (await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))).json()["data"]
     assert kept["state"] == "failed"
     assert kept["inputs"] == []
     assert kept["failure"]["code"] == "NOT_FOUND"
 
 
-async def test_idempotency_keys_are_separate_per_tenant(estate: Estate) -> None:
+async def test_idempotency_keys_are_separate_per_tenant(tenant_objects: TenantObjects) -> None:
     same = {"idempotency-key": "one"}
-    first = await estate.gateway.ask("x", headers={**bearer(estate.a), **same})
-    second = await estate.gateway.ask("y", headers={**bearer(estate.b), **same})
+    first = await tenant_objects.gateway.ask("x", headers={**bearer(tenant_objects.a), **same})
+    second = await tenant_objects.gateway.ask("y", headers={**bearer(tenant_objects.b), **same})
     assert first.status_code == 202
     assert second.status_code == 202
     assert first.json()["run_id"] != second.json()["run_id"]
 
 
-async def test_equal_content_is_stored_per_tenant(estate: Estate) -> None:
-    there = estate.filled("/v1/artifacts/{sha256}")
-    await estate.gateway.http.post(
-        "/v1/files", data={"purpose": "user_data"}, files={"file": ("b.txt", b"of a")}, headers=bearer(estate.b)
+async def test_equal_content_is_stored_per_tenant(tenant_objects: TenantObjects) -> None:
+    there = tenant_objects.filled("/v1/artifacts/{sha256}")
+    await tenant_objects.gateway.http.post(
+        "/v1/files", data={"purpose": "user_data"}, files={"file": ("b.txt", b"of a")}, headers=bearer(tenant_objects.b)
     )
-    response = await estate.gateway.http.get(there, headers=bearer(estate.b))
+    response = await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))
     assert response.status_code == 200
     assert "b.txt" in response.headers["content-disposition"]
 
 
-async def test_grpc_methods_hide_objects_of_other_tenants(estate: Estate) -> None:
-    run_id, sha256, batch_id = estate.ids["run_id"], estate.ids["sha256"], estate.ids["batch_id"]
+async def test_grpc_methods_hide_objects_of_other_tenants(tenant_objects: TenantObjects) -> None:
+    run_id, sha256, batch_id = (
+        tenant_objects.ids["run_id"],
+        tenant_objects.ids["sha256"],
+        tenant_objects.ids["batch_id"],
+    )
     of_a = NamedValue(value=Value(artifact=Artifact(sha256=sha256)))
     absent = {
         "CreateRun": pb.CreateRunRequest(spec=RunSpec(request="x", inputs=[of_a])),
@@ -275,27 +285,27 @@ async def test_grpc_methods_hide_objects_of_other_tenants(estate: Estate) -> Non
     assert {"UploadArtifact", "ListTasks", "ListModels", "SavePipeline", *listed, *absent} == {
         method.name for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods
     }
-    stub = estate.gateway.grpc
+    stub = tenant_objects.gateway.grpc
     for name, request in absent.items():
-        error = await rpc_error(getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10))
+        error = await rpc_error(getattr(stub, name)(request, metadata=metadata(tenant_objects.b), timeout=10))
         assert error.code() is StatusCode.NOT_FOUND, name
     continued = pb.CreateRunRequest(spec=RunSpec(request="x", parent_run_id=run_id))
     assert (
-        await rpc_error(stub.CreateRun(continued, metadata=metadata(estate.b), timeout=10))
+        await rpc_error(stub.CreateRun(continued, metadata=metadata(tenant_objects.b), timeout=10))
     ).code() is StatusCode.NOT_FOUND
     for name, request in listed.items():
-        assert not _data(await getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10)), name
-        assert _data(await getattr(stub, name)(request, metadata=metadata(estate.a), timeout=10)), name
-    assert (await stub.GetRun(absent["GetRun"], metadata=metadata(estate.a), timeout=10)).run_id == run_id
-    await stub.ListTasks(gateway_pb2.ListTasksRequest(), metadata=metadata(estate.b), timeout=10)
+        assert not _data(await getattr(stub, name)(request, metadata=metadata(tenant_objects.b), timeout=10)), name
+        assert _data(await getattr(stub, name)(request, metadata=metadata(tenant_objects.a), timeout=10)), name
+    assert (await stub.GetRun(absent["GetRun"], metadata=metadata(tenant_objects.a), timeout=10)).run_id == run_id
+    await stub.ListTasks(gateway_pb2.ListTasksRequest(), metadata=metadata(tenant_objects.b), timeout=10)
 
 
 def _data(page: Any) -> Any:
     return page.ListFields() and page.ListFields()[0][1]
 
 
-async def test_all_grpc_methods_require_a_key(estate: Estate) -> None:
-    stub = estate.gateway.grpc
+async def test_all_grpc_methods_require_a_key(tenant_objects: TenantObjects) -> None:
+    stub = tenant_objects.gateway.grpc
     for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods:
         message = GetMessageClass(method.input_type)()
         request = iter([message]) if method.client_streaming else message
@@ -303,23 +313,31 @@ async def test_all_grpc_methods_require_a_key(estate: Estate) -> None:
         assert error.code() is StatusCode.UNAUTHENTICATED, method.name
 
 
-async def test_all_routes_but_public_ones_require_a_key(estate: Estate) -> None:
+async def test_all_routes_but_public_ones_require_a_key(tenant_objects: TenantObjects) -> None:
     granted = {"PUT /mcp/uploads/{secret}", "POST /mcp/uploads/{secret}"}
     public = {route for route in COMMON if " /v1/" not in route} | granted
-    for route in estate.routes():
+    for route in tenant_objects.routes():
         method, path = route.split(" ")
-        response = await estate.gateway.http.request(method, estate.filled(path))
+        response = await tenant_objects.gateway.http.request(method, tenant_objects.filled(path))
         assert (response.status_code == 401) is (route not in public), route
 
 
-async def test_deletions_are_audited(estate: Estate) -> None:
-    await estate.gateway.http.delete(estate.filled("/v1/runs/{run_id}"), headers=bearer(estate.a))
-    await estate.gateway.http.delete(estate.filled("/v1/files/{file_id}"), headers=bearer(estate.a))
-    await estate.gateway.http.delete("/v1/pipelines/of-a", headers=bearer(estate.a))
-    await estate.gateway.http.delete(estate.filled("/v1/batches/{batch_id}"), headers=bearer(estate.a))
-    acts = [(entry["tenant"], entry["action"], entry["subject"]) async for entry in estate.house.audit.entries()]
-    assert ("a", "run.delete", estate.ids["run_id"]) in acts
-    assert ("a", "file.delete", estate.ids["file_id"]) in acts
+async def test_deletions_are_audited(tenant_objects: TenantObjects) -> None:
+    await tenant_objects.gateway.http.delete(
+        tenant_objects.filled("/v1/runs/{run_id}"), headers=bearer(tenant_objects.a)
+    )
+    await tenant_objects.gateway.http.delete(
+        tenant_objects.filled("/v1/files/{file_id}"), headers=bearer(tenant_objects.a)
+    )
+    await tenant_objects.gateway.http.delete("/v1/pipelines/of-a", headers=bearer(tenant_objects.a))
+    await tenant_objects.gateway.http.delete(
+        tenant_objects.filled("/v1/batches/{batch_id}"), headers=bearer(tenant_objects.a)
+    )
+    acts = [
+        (entry["tenant"], entry["action"], entry["subject"]) async for entry in tenant_objects.house.audit.entries()
+    ]
+    assert ("a", "run.delete", tenant_objects.ids["run_id"]) in acts
+    assert ("a", "file.delete", tenant_objects.ids["file_id"]) in acts
     assert ("a", "pipeline.save", "of-a") in acts
     assert ("a", "pipeline.delete", "of-a") in acts
-    assert ("a", "batch.delete", estate.ids["batch_id"]) in acts
+    assert ("a", "batch.delete", tenant_objects.ids["batch_id"]) in acts

@@ -19,15 +19,15 @@ from tests.support.gateway import GatewayUnderTest, start_gateway
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Authority:
+def public_authority(tmp_path: Path) -> Authority:
     """Whom the gateway's clients believe."""
     return Authority(tmp_path / "world")
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path, world: Authority) -> AsyncIterator[GatewayUnderTest]:
+async def gateway(tmp_path: Path, public_authority: Authority) -> AsyncIterator[GatewayUnderTest]:
     tls.set_process_identity(Authority(tmp_path / "house").identity("gateway"))
-    shown = world.certificate("gateway", "localhost", "127.0.0.1")
+    shown = public_authority.certificate("gateway", "localhost", "127.0.0.1")
     settings = {"certificate": shown.chain, "certificate_key": shown.key}
     try:
         async with start_gateway(tmp_path, settings=settings) as opened:
@@ -36,8 +36,10 @@ async def gateway(tmp_path: Path, world: Authority) -> AsyncIterator[GatewayUnde
         tls.set_process_identity(None)
 
 
-async def test_http_is_served_over_tls_only(gateway: GatewayUnderTest, world: Authority) -> None:
-    async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=world.file), trust_env=False) as client:
+async def test_http_is_served_over_tls_only(gateway: GatewayUnderTest, public_authority: Authority) -> None:
+    async with httpx.AsyncClient(
+        verify=ssl.create_default_context(cafile=public_authority.file), trust_env=False
+    ) as client:
         run = await client.post(
             f"https://127.0.0.1:{gateway.http_port}/v1/runs", json={"request": "hello"}, headers={"prefer": "wait=5"}
         )
@@ -46,8 +48,8 @@ async def test_http_is_served_over_tls_only(gateway: GatewayUnderTest, world: Au
         await gateway.http.get("/healthz")
 
 
-async def test_grpc_is_served_over_tls_only(gateway: GatewayUnderTest, world: Authority) -> None:
-    believed = grpc.ssl_channel_credentials(world.file.read_bytes())
+async def test_grpc_is_served_over_tls_only(gateway: GatewayUnderTest, public_authority: Authority) -> None:
+    believed = grpc.ssl_channel_credentials(public_authority.file.read_bytes())
     async with grpc.aio.secure_channel(f"localhost:{gateway.grpc_port}", believed) as channel:
         stub = GatewayServiceStub(channel)
         events = [
@@ -60,18 +62,18 @@ async def test_grpc_is_served_over_tls_only(gateway: GatewayUnderTest, world: Au
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_mismatched_private_key_is_reported(tmp_path: Path, world: Authority) -> None:
+async def test_mismatched_private_key_is_reported(tmp_path: Path, public_authority: Authority) -> None:
     settings = {
-        "certificate": world.certificate("gateway", "localhost").chain,
-        "certificate_key": world.certificate("other", "localhost").key,
+        "certificate": public_authority.certificate("gateway", "localhost").chain,
+        "certificate_key": public_authority.certificate("other", "localhost").key,
     }
     with pytest.raises(FailedPrecondition, match="not a certificate and its key"):
         async with start_gateway(tmp_path, settings=settings):
             pass
 
 
-async def test_certificate_without_private_key_is_rejected(tmp_path: Path, world: Authority) -> None:
-    settings = {"certificate": world.certificate("gateway", "localhost").chain}
+async def test_certificate_without_private_key_is_rejected(tmp_path: Path, public_authority: Authority) -> None:
+    settings = {"certificate": public_authority.certificate("gateway", "localhost").chain}
     with pytest.raises(FailedPrecondition, match="its private key"):
         async with start_gateway(tmp_path, settings=settings):
             pass

@@ -19,13 +19,13 @@ TOO_LARGE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", siz
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start:
-        yield start
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
+        yield start_host
 
 
-async def test_call_returns_outputs_and_usage(start: Start) -> None:
-    host = await start()
+async def test_call_returns_outputs_and_usage(start_host: Start) -> None:
+    host = await start_host()
     await host.until(SERVING)
     call = host.infer("ab", parameters_json='{"times":2}')
     reply = await call
@@ -38,8 +38,8 @@ async def test_call_returns_outputs_and_usage(start: Start) -> None:
     assert int(trailer["expert-free-bytes"]) > 0
 
 
-async def test_error_has_load_in_its_trailing_metadata(start: Start) -> None:
-    host = await start()
+async def test_error_has_load_in_its_trailing_metadata(start_host: Start) -> None:
+    host = await start_host()
     await host.until(SERVING)
     call = host.infer(task="singing")
     trailer = dict(await call.trailing_metadata())
@@ -71,9 +71,9 @@ async def test_error_has_load_in_its_trailing_metadata(start: Start) -> None:
     ids=range(16),
 )
 async def test_invalid_input_is_refused_and_the_next_call_succeeds(
-    start: Start, request_: dict[str, Any], code: str, reason: str, port: str
+    start_host: Start, request_: dict[str, Any], code: str, reason: str, port: str
 ) -> None:
-    host = await start()
+    host = await start_host()
     error = await host.refusal(**request_)
     assert error.code.name == code
     assert error.reason == reason
@@ -113,9 +113,9 @@ def giving(outputs: Outputs) -> Function:
     ids=range(11),
 )
 async def test_error_of_one_call_does_not_affect_others(
-    start: Start, function: Function, code: str, reason: str
+    start_host: Start, function: Function, code: str, reason: str
 ) -> None:
-    host = await start(does(function))
+    host = await start_host(does(function))
     error, *others = await asyncio.gather(host.refusal(text="poison"), *(host.infer(f"{n}") for n in range(4)))
     assert error.code.name == code
     assert error.reason == reason
@@ -124,8 +124,8 @@ async def test_error_of_one_call_does_not_affect_others(
     assert [reply.outputs["text"].text for reply in others] == ["0", "1", "2", "3"]
 
 
-async def test_model_error_that_quotes_the_input_is_not_logged(start: Start) -> None:
-    host = await start(does(raising(ValueError("could not parse 'poison'"))))
+async def test_model_error_that_quotes_the_input_is_not_logged(start_host: Start) -> None:
+    host = await start_host(does(raising(ValueError("could not parse 'poison'"))))
     with capture_logs() as logs:
         await host.refusal(text="poison")
     (entry,) = [entry for entry in logs if entry["event"] == "model failed"]
@@ -134,21 +134,21 @@ async def test_model_error_that_quotes_the_input_is_not_logged(start: Start) -> 
     assert "could not parse" not in str(logs)
 
 
-async def test_long_result_is_stored_as_an_artifact_of_the_caller(start: Start) -> None:
+async def test_long_result_is_stored_as_an_artifact_of_the_caller(start_host: Start) -> None:
     text = "x" * (INLINE_BYTES + 1)
-    host = await start(does(lambda inputs, parameters: {"text": text}))
+    host = await start_host(does(lambda inputs, parameters: {"text": text}))
     artifact = (await host.infer(tenant="acme")).outputs["text"].artifact
     assert artifact.media_type == "text/plain"
     assert artifact.size_bytes == len(text)
     assert await host.store.get("acme", artifact.sha256) == text.encode()
 
 
-async def test_media_are_read_from_and_written_to_the_store(start: Start) -> None:
+async def test_media_are_read_from_and_written_to_the_store(start_host: Start) -> None:
     def flipped(inputs: Inputs, parameters: Parameters) -> Outputs:
         image: Media = inputs["image"]
         return {"text": image.name, "image": Media(image.content[::-1], image.media_type, "flipped.png")}
 
-    host = await start(does(flipped))
+    host = await start_host(does(flipped))
     image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
     reply = await host.infer(tenant="acme", inputs={"image": Value(artifact=image)})
     assert reply.outputs["text"].text == "in.png"
@@ -156,14 +156,14 @@ async def test_media_are_read_from_and_written_to_the_store(start: Start) -> Non
     assert await host.store.get("acme", reply.outputs["image"].artifact.sha256) == b"cba"
 
 
-async def test_artifact_of_another_tenant_is_not_found(start: Start) -> None:
-    host = await start()
+async def test_artifact_of_another_tenant_is_not_found(start_host: Start) -> None:
+    host = await start_host()
     image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
     error = await host.refusal(tenant="rival", inputs={"image": Value(artifact=image)})
     assert error.code.name == "NOT_FOUND"
     assert error.reason == "ARTIFACT"
 
 
-async def test_a_region_is_said_of_every_model_that_runs_there(start: Start) -> None:
-    reported = await (await start(region="eu-central-1")).describe()
+async def test_a_region_is_said_of_every_model_that_runs_there(start_host: Start) -> None:
+    reported = await (await start_host(region="eu-central-1")).describe()
     assert {card.id: card.region for card in reported.models} == {"m": "eu-central-1", "other": "eu-central-1"}

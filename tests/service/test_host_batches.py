@@ -14,26 +14,26 @@ from tests.support.expert_host import Batches, Host, Start, hosts, reached
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start:
-        yield start
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
+        yield start_host
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[Batches]:
-    model = Batches()
-    yield model
-    model.release.set()
+async def batching_model() -> AsyncIterator[Batches]:
+    batching_model = Batches()
+    yield batching_model
+    batching_model.release.set()
 
 
-async def start_blocked(host: Host, model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":
+async def start_blocked(host: Host, batching_model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":
     """Starts a call that the model blocks, and others that wait behind it, in that order."""
     calls = [asyncio.ensure_future(host.infer("first"))]
-    await reached(model.entered)
-    await model.all_prepared(1)
+    await reached(batching_model.entered)
+    await batching_model.all_prepared(1)
     for text in texts:
         calls.append(asyncio.ensure_future(host.infer(text, **fields)))
-        await model.all_prepared(1)
+        await batching_model.all_prepared(1)
     await host.until_waiting(len(texts))
     return calls
 
@@ -42,88 +42,92 @@ def texts(replies: Sequence[Any]) -> list[Any]:
     return [type(reply) if isinstance(reply, BaseException) else reply.outputs["text"].text for reply in replies]
 
 
-async def test_waiting_calls_run_as_one_batch(start: Start, model: Batches) -> None:
-    host = await start(model)
-    calls = await start_blocked(host, model, "a", "b", "c")
-    model.release.set()
+async def test_waiting_calls_run_as_one_batch(start_host: Start, batching_model: Batches) -> None:
+    host = await start_host(batching_model)
+    calls = await start_blocked(host, batching_model, "a", "b", "c")
+    batching_model.release.set()
     replies = await asyncio.gather(*calls)
     assert texts(replies) == ["FIRST", "A", "B", "C"]
-    assert [sorted(batch) for batch in model.batches] == [["first"], ["a", "b", "c"]]
+    assert [sorted(batch) for batch in batching_model.batches] == [["first"], ["a", "b", "c"]]
     assert replies[1].usage.busy.ToTimedelta() < replies[1].usage.elapsed.ToTimedelta()
 
 
-async def test_calls_with_different_parameters_run_in_separate_batches(start: Start, model: Batches) -> None:
-    host = await start(model)
-    calls = await start_blocked(host, model, "a", "b")
+async def test_calls_with_different_parameters_run_in_separate_batches(
+    start_host: Start, batching_model: Batches
+) -> None:
+    host = await start_host(batching_model)
+    calls = await start_blocked(host, batching_model, "a", "b")
     calls += [asyncio.ensure_future(host.infer("other", parameters_json='{"times":2}'))]
     calls += [asyncio.ensure_future(host.infer("same", parameters_json='{"times":1}'))]
-    await model.all_prepared(2)
+    await batching_model.all_prepared(2)
     await host.until_waiting(4)
-    model.release.set()
+    batching_model.release.set()
     await asyncio.gather(*calls)
-    assert sorted(map(sorted, model.batches)) == [["a", "b", "same"], ["first"], ["other"]]
+    assert sorted(map(sorted, batching_model.batches)) == [["a", "b", "same"], ["first"], ["other"]]
 
 
 @pytest.mark.parametrize("cancelled", [[1], [3], [1, 2]])
 async def test_caller_that_leaves_during_a_batch_does_not_affect_peers(
-    start: Start, model: Batches, cancelled: list[int]
+    start_host: Start, batching_model: Batches, cancelled: list[int]
 ) -> None:
-    host = await start(model)
+    host = await start_host(batching_model)
     calls = [host.infer(text) for text in ("a", "b", "c", "d")]
-    await reached(model.entered)
-    await model.all_prepared(4)
+    await reached(batching_model.entered)
+    await batching_model.all_prepared(4)
     for number in cancelled:
         calls[number].cancel()
-    model.release.set()
+    batching_model.release.set()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     expected = [asyncio.CancelledError if n in cancelled else text for n, text in enumerate("ABCD")]
     assert texts(outcomes) == expected
     assert texts([await host.infer("next")]) == ["NEXT"]
 
 
-async def test_only_the_call_that_raises_fails(start: Start, model: Batches) -> None:
-    host = await start(model)
-    calls = await start_blocked(host, model, "a", "poison", "c")
-    model.release.set()
+async def test_only_the_call_that_raises_fails(start_host: Start, batching_model: Batches) -> None:
+    host = await start_host(batching_model)
+    calls = await start_blocked(host, batching_model, "a", "poison", "c")
+    batching_model.release.set()
     first, a, poison, c = await asyncio.gather(*calls, return_exceptions=True)
     assert texts([first, a, c]) == ["FIRST", "A", "C"]
     assert isinstance(poison, grpc.aio.AioRpcError)
     assert errors.from_rpc(poison).reason == "MODEL_FAILED"
 
 
-async def test_interactive_call_runs_before_background_calls(start: Start, model: Batches) -> None:
-    host = await start(model)
-    calls = await start_blocked(host, model, "b1", "b2", "b3", priority=PRIORITY_BATCH)
+async def test_interactive_call_runs_before_background_calls(start_host: Start, batching_model: Batches) -> None:
+    host = await start_host(batching_model)
+    calls = await start_blocked(host, batching_model, "b1", "b2", "b3", priority=PRIORITY_BATCH)
     calls += [asyncio.ensure_future(host.infer("now", priority=PRIORITY_INTERACTIVE))]
     await host.until_waiting(4)
-    await model.all_prepared(1)
-    model.release.set()
+    await batching_model.all_prepared(1)
+    batching_model.release.set()
     await asyncio.gather(*calls)
-    assert model.batches[1] == ["now"]
+    assert batching_model.batches[1] == ["now"]
 
 
-async def test_background_calls_leave_capacity_for_interactive_calls(start: Start, model: Batches) -> None:
-    host = await start(model, max_waiting=4)
-    calls = await start_blocked(host, model, "b1", "b2", priority=PRIORITY_BATCH)
+async def test_background_calls_leave_capacity_for_interactive_calls(
+    start_host: Start, batching_model: Batches
+) -> None:
+    host = await start_host(batching_model, max_waiting=4)
+    calls = await start_blocked(host, batching_model, "b1", "b2", priority=PRIORITY_BATCH)
     error = await host.refusal(text="b3", priority=PRIORITY_BATCH)
     assert error.code.name == "RESOURCE_EXHAUSTED"
     assert error.reason == "OVERLOADED"
     calls.append(asyncio.ensure_future(host.infer("now")))
-    await model.all_prepared(1)
-    model.release.set()
+    await batching_model.all_prepared(1)
+    batching_model.release.set()
     assert texts(await asyncio.gather(*calls)) == ["FIRST", "B1", "B2", "NOW"]
 
 
-async def test_call_past_its_deadline_does_not_run(start: Start, model: Batches) -> None:
-    host = await start(model)
-    calls = await start_blocked(host, model)
+async def test_call_past_its_deadline_does_not_run(start_host: Start, batching_model: Batches) -> None:
+    host = await start_host(batching_model)
+    calls = await start_blocked(host, batching_model)
     error = await host.refusal(text="late", timeout=0.2)
     assert error.code.name == "DEADLINE_EXCEEDED"
     calls.append(asyncio.ensure_future(host.infer("in time")))
-    await model.all_prepared(2)
-    model.release.set()
+    await batching_model.all_prepared(2)
+    batching_model.release.set()
     assert texts(await asyncio.gather(*calls)) == ["FIRST", "IN TIME"]
-    assert model.batches == [["first"], ["in time"]]
+    assert batching_model.batches == [["first"], ["in time"]]
 
 
 class Overlapping(Batches):
@@ -155,9 +159,9 @@ class Overlapping(Batches):
         return super().finish(raw)
 
 
-async def test_input_and_output_are_processed_while_the_device_runs_other_calls(start: Start) -> None:
-    model = Overlapping()
-    host = await start(model)
+async def test_input_and_output_are_processed_while_the_device_runs_other_calls(start_host: Start) -> None:
+    batching_model = Overlapping()
+    host = await start_host(batching_model)
     first = asyncio.ensure_future(host.infer("first"))
-    await reached(model.entered)
+    await reached(batching_model.entered)
     assert texts(await asyncio.gather(first, host.infer("second"))) == ["FIRST", "SECOND"]

@@ -10,9 +10,9 @@ from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, 
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start:
-        yield start
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
+        yield start_host
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ async def gate() -> AsyncIterator[Gate]:
     gate.release.set()
 
 
-async def test_call_over_the_limit_is_refused_and_other_models_answer(start: Start, gate: Gate) -> None:
-    host = await start(gate, max_waiting=1)
+async def test_call_over_the_limit_is_refused_and_other_models_answer(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate, max_waiting=1)
     first = host.infer("first")
     await reached(gate.entered)
     error = await host.refusal(text="second")
@@ -41,8 +41,8 @@ async def test_call_over_the_limit_is_refused_and_other_models_answer(start: Sta
     assert gate.texts == ["first", "third"]
 
 
-async def test_cancelled_call_frees_its_slot_and_notifies_the_model(start: Start, gate: Gate) -> None:
-    host = await start(gate, max_waiting=1)
+async def test_cancelled_call_frees_its_slot_and_notifies_the_model(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate, max_waiting=1)
     call = host.infer("first")
     await reached(gate.entered)
     call.cancel()
@@ -54,16 +54,16 @@ async def test_cancelled_call_frees_its_slot_and_notifies_the_model(start: Start
     assert (await following).outputs["text"].text == "second"
 
 
-async def test_call_over_the_time_limit_fails(start: Start, gate: Gate) -> None:
-    host = await start(gate, call_seconds=0.05)
+async def test_call_over_the_time_limit_fails(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate, call_seconds=0.05)
     error = await host.refusal()
     assert error.code.name == "DEADLINE_EXCEEDED"
     assert error.reason == "DEADLINE"
     await reached(gate.noticed)
 
 
-async def test_progress_is_streamed_until_the_call_ends(start: Start, gate: Gate) -> None:
-    host = await start(gate)
+async def test_progress_is_streamed_until_the_call_ends(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate)
     call = host.infer(call_id="c-1")
     await reached(gate.entered)
     request = ProgressRequest(call_ids=["c-1", "unknown"])
@@ -75,8 +75,8 @@ async def test_progress_is_streamed_until_the_call_ends(start: Start, gate: Gate
     assert (await call).outputs["text"].text == "hello"
 
 
-async def test_progress_of_another_tenant_is_hidden(start: Start, gate: Gate) -> None:
-    host = await start(gate)
+async def test_progress_of_another_tenant_is_hidden(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate)
     call = host.infer(tenant="acme", call_id="c-1")
     await reached(gate.entered)
     assert [step async for step in host.stub.Progress(ProgressRequest(call_ids=["c-1"]), timeout=10)] == []
@@ -84,8 +84,8 @@ async def test_progress_of_another_tenant_is_hidden(start: Start, gate: Gate) ->
     await call
 
 
-async def test_active_call_completes_before_the_server_stops(start: Start, gate: Gate) -> None:
-    host = await start(gate, DRAIN_SECONDS=10)
+async def test_active_call_completes_before_the_server_stops(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate, DRAIN_SECONDS=10)
     call = asyncio.ensure_future(host.infer("last"))
     await reached(gate.entered)
     watch = host.watch()

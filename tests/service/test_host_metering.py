@@ -14,9 +14,9 @@ ROUNDS = 300_000
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start:
-        yield start
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
+        yield start_host
 
 
 def _computed(inputs: Inputs, parameters: Parameters) -> Outputs:
@@ -27,24 +27,24 @@ def _broken(inputs: Inputs, parameters: Parameters) -> Outputs:
     raise RuntimeError(sum(range(ROUNDS)))
 
 
-async def test_usage_contains_cpu_seconds(start: Start) -> None:
-    host = await start(does(_computed))
+async def test_usage_contains_cpu_seconds(start_host: Start) -> None:
+    host = await start_host(does(_computed))
     await host.until(SERVING)
     usage = (await host.infer(model="m")).usage
     assert list(usage.pool_seconds) == ["cpu"]
     assert 0.001 < usage.pool_seconds["cpu"] < 10
 
 
-async def test_usage_includes_the_worker_process(start: Start) -> None:
-    host = await start(crashing, preload=["m"], workers="process")
+async def test_usage_includes_the_worker_process(start_host: Start) -> None:
+    host = await start_host(crashing, preload=["m"], workers="process")
     await host.until(SERVING, "m")
     usage = (await host.infer("hard", model="m")).usage
     assert list(usage.pool_seconds) == ["cpu"]
     assert usage.pool_seconds["cpu"] >= 0.9 * HARD_SECONDS
 
 
-async def test_failed_call_has_usage_in_its_trailing_metadata(start: Start) -> None:
-    host = await start(does(_broken))
+async def test_failed_call_has_usage_in_its_trailing_metadata(start_host: Start) -> None:
+    host = await start_host(does(_broken))
     await host.until(SERVING)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await host.infer(model="m")
@@ -55,8 +55,8 @@ async def test_failed_call_has_usage_in_its_trailing_metadata(start: Start) -> N
     assert float(seconds) > 0.001
 
 
-async def test_remote_model_is_charged_to_its_own_pool(start: Start) -> None:
-    host = await start(asking, pool="inference-endpoint")
+async def test_remote_model_is_charged_to_its_own_pool(start_host: Start) -> None:
+    host = await start_host(asking, pool="inference-endpoint")
     await host.until(SERVING)
     usage = (await host.infer(model="m")).usage
     assert set(usage.pool_seconds) == {"cpu", "inference-endpoint"}

@@ -16,19 +16,19 @@ from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, 
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start:
-        yield start
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
+        yield start_host
 
 
-async def test_failed_load_does_not_affect_other_models(start: Start) -> None:
+async def test_failed_load_does_not_affect_other_models(start_host: Start) -> None:
     loads = []
 
     def broken(model_id: str, device: str) -> Handler:
         loads.append(model_id)
         raise errors.FailedPrecondition("its licence is missing", remedy="get one")
 
-    host = await start(broken)
+    host = await start_host(broken)
     await host.until(SERVING)
     refusals = [await host.refusal() for _ in range(3)]
     assert {(e.code.name, e.reason, e.remedy) for e in refusals} == {("FAILED_PRECONDITION", "LOAD_FAILED", "get one")}
@@ -41,20 +41,20 @@ async def test_failed_load_does_not_affect_other_models(start: Start) -> None:
     assert await host.health("m", "other") == [NOT_SERVING, SERVING]
 
 
-async def test_expert_without_loaded_models_is_not_ready(start: Start) -> None:
+async def test_expert_without_loaded_models_is_not_ready(start_host: Start) -> None:
     tried = threading.Event()
 
     def broken(model_id: str, device: str) -> Handler:
         tried.set()
         raise ImportError("engine")
 
-    host = await start(broken, preload=["m"])
+    host = await start_host(broken, preload=["m"])
     await reached(tried)
     assert (await host.refusal()).reason == "LOAD_FAILED"
     assert await host.health("", "readiness", "liveness") == [NOT_SERVING, NOT_SERVING, SERVING]
 
 
-async def test_expert_is_ready_after_its_models_are_loaded(start: Start) -> None:
+async def test_expert_is_ready_after_its_models_are_loaded(start_host: Start) -> None:
     started, release = threading.Event(), threading.Event()
 
     def slow(model_id: str, device: str) -> Handler:
@@ -62,7 +62,7 @@ async def test_expert_is_ready_after_its_models_are_loaded(start: Start) -> None
         release.wait(5)
         return single(lambda inputs, parameters: {"text": "slow"})
 
-    host = await start(slow)
+    host = await start_host(slow)
     await reached(started)
     early = await host.describe()
     assert [card.state for card in early.models] == [MODEL_STATE_LOADABLE] * 2
@@ -76,8 +76,8 @@ async def test_expert_is_ready_after_its_models_are_loaded(start: Start) -> None
     assert ready.start_duration.ToTimedelta() > timedelta()
 
 
-async def test_description_changes_only_with_a_model(start: Start) -> None:
-    host = await start(preload=())
+async def test_description_changes_only_with_a_model(start_host: Start) -> None:
+    host = await start_host(preload=())
     await host.until(SERVING)
     before = await host.describe()
     assert before.expert == "test"
@@ -100,7 +100,7 @@ async def test_description_changes_only_with_a_model(start: Start) -> None:
     assert list(again.load.loaded) == ["m"]
 
 
-async def test_load_progress_is_described_and_streamed_to_waiting_calls(start: Start) -> None:
+async def test_load_progress_is_described_and_streamed_to_waiting_calls(start_host: Start) -> None:
     started, release = threading.Event(), threading.Event()
 
     def slow(model_id: str, device: str) -> Handler:
@@ -109,7 +109,7 @@ async def test_load_progress_is_described_and_streamed_to_waiting_calls(start: S
         release.wait(5)
         return single(lambda inputs, parameters: {"text": "slow"})
 
-    host = await start(slow, preload=())
+    host = await start_host(slow, preload=())
     before = await host.describe()
     call = host.infer(call_id="c")
     await reached(started)
@@ -126,8 +126,8 @@ async def test_load_progress_is_described_and_streamed_to_waiting_calls(start: S
     assert not (await host.describe()).load.loading
 
 
-async def test_evicted_model_is_reported_and_reloaded_on_demand(start: Start) -> None:
-    host = await start(takes(2), takes(2), preload=("m",), memory_bytes=3)
+async def test_evicted_model_is_reported_and_reloaded_on_demand(start_host: Start) -> None:
+    host = await start_host(takes(2), takes(2), preload=("m",), memory_bytes=3)
     await host.until(SERVING, "m")
     assert (await host.infer(model="other")).outputs["text"].text == "hello"
     assert list((await host.describe()).load.loaded) == ["other"]
@@ -138,9 +138,9 @@ async def test_evicted_model_is_reported_and_reloaded_on_demand(start: Start) ->
     assert {card.id: card.loaded_bytes for card in reported.models} == {"m": 2, "other": 2}
 
 
-async def test_expert_is_not_alive_while_a_batch_is_stuck(start: Start) -> None:
+async def test_expert_is_not_alive_while_a_batch_is_stuck(start_host: Start) -> None:
     gate = Gate()
-    host = await start(gate, device_seconds=0.1)
+    host = await start_host(gate, device_seconds=0.1)
     call = asyncio.ensure_future(host.infer())
     await host.until(NOT_SERVING, "liveness")
     assert (await host.infer(model="other")).outputs["text"].text == "hello"
@@ -149,14 +149,14 @@ async def test_expert_is_not_alive_while_a_batch_is_stuck(start: Start) -> None:
     await host.until(SERVING, "liveness")
 
 
-async def test_expert_is_not_alive_while_a_load_is_stuck(start: Start) -> None:
+async def test_expert_is_not_alive_while_a_load_is_stuck(start_host: Start) -> None:
     release = threading.Event()
 
     def stuck(model_id: str, device: str) -> Handler:
         release.wait(10)
         return single(lambda inputs, parameters: {"text": "late"})
 
-    host = await start(stuck, preload=["other"], device_seconds=0.1, load_seconds=0.1)
+    host = await start_host(stuck, preload=["other"], device_seconds=0.1, load_seconds=0.1)
     call = asyncio.ensure_future(host.infer())
     await host.until(NOT_SERVING, "liveness")
     assert (await host.infer(model="other")).outputs["text"].text == "hello"

@@ -17,9 +17,9 @@ SECRET = "must not appear in a trace"
 
 
 @pytest.fixture
-async def start(traces: RecordedTraces, tmp_path: Path) -> AsyncIterator[Start]:
-    async with asyncio.timeout(20), hosts(tmp_path) as start:
-        yield start
+async def start_host(traces: RecordedTraces, tmp_path: Path) -> AsyncIterator[Start]:
+    async with asyncio.timeout(20), hosts(tmp_path) as start_host:
+        yield start_host
 
 
 def ids(*spans: ReadableSpan) -> set[int]:
@@ -30,9 +30,9 @@ def batches(traces: RecordedTraces) -> list[ReadableSpan]:
     return [span for span in traces.get_finished_spans() if span.name.startswith("run_batch")]
 
 
-async def test_batch_has_one_span_linked_to_its_calls(start: Start, traces: RecordedTraces) -> None:
+async def test_batch_has_one_span_linked_to_its_calls(start_host: Start, traces: RecordedTraces) -> None:
     model = Batches()
-    host = await start(model)
+    host = await start_host(model)
     with trace.get_tracer("test").start_as_current_span("above"):
         calls = [asyncio.ensure_future(host.infer("first"))]
         await reached(model.entered)
@@ -57,8 +57,8 @@ async def test_batch_has_one_span_linked_to_its_calls(start: Start, traces: Reco
     assert not any(SECRET in span.to_json() for span in traces.get_finished_spans())
 
 
-async def test_load_span_belongs_to_the_call_that_waits_for_it(start: Start, traces: RecordedTraces) -> None:
-    host = await start(preload=())
+async def test_load_span_belongs_to_the_call_that_waits_for_it(start_host: Start, traces: RecordedTraces) -> None:
+    host = await start_host(preload=())
     await host.infer()
     (load,) = (span for span in traces.get_finished_spans() if span.name.startswith("load_model"))
     assert (load.attributes or {})["hugginggpt.device"] == "cpu"
@@ -66,10 +66,12 @@ async def test_load_span_belongs_to_the_call_that_waits_for_it(start: Start, tra
     assert load.parent.span_id in ids(*await traces.ended(INFER, 2))
 
 
-async def test_failed_batch_span_has_the_error_type_without_its_message(start: Start, traces: RecordedTraces) -> None:
+async def test_failed_batch_span_has_the_error_type_without_its_message(
+    start_host: Start, traces: RecordedTraces
+) -> None:
     model = Batches()
     model.release.set()
-    host = await start(model)
+    host = await start_host(model)
     with pytest.raises(grpc.aio.AioRpcError):
         await host.infer("poison")
     (batch,) = batches(traces)

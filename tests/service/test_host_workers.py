@@ -18,11 +18,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start:
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
 
         async def with_workers(*loaders: Any, **settings: Any) -> Host:
-            return await start(*loaders, **{"workers": "process", "preload": ["m"], **settings})
+            return await start_host(*loaders, **{"workers": "process", "preload": ["m"], **settings})
 
         yield with_workers
 
@@ -46,8 +46,8 @@ async def wait_until_dead(process: int) -> None:
             await asyncio.to_thread(lambda: None)
 
 
-async def test_model_runs_in_its_own_process(start: Start) -> None:
-    host = await start(crashing)
+async def test_model_runs_in_its_own_process(start_host: Start) -> None:
+    host = await start_host(crashing)
     await host.until(SERVING, "m")
     process = await worker_pid(host)
     assert process != os.getpid()
@@ -72,9 +72,9 @@ async def test_model_runs_in_its_own_process(start: Start) -> None:
     ],
 )
 async def test_dead_worker_fails_one_call_and_is_restarted(
-    start: Start, word: str, code: str, reason: str, message: str
+    start_host: Start, word: str, code: str, reason: str, message: str
 ) -> None:
-    host = await start(crashing, device_seconds=0.5 if word == "stuck" else 30.0)
+    host = await start_host(crashing, device_seconds=0.5 if word == "stuck" else 30.0)
     before = await worker_pid(host)
     error = await host.refusal(text=word)
     assert error.code.name == code
@@ -91,8 +91,8 @@ async def test_dead_worker_fails_one_call_and_is_restarted(
     ("word", "code", "reason"),
     [("dark", "INVALID_ARGUMENT", "INVALID"), ("bug", "INTERNAL", "MODEL_FAILED")],
 )
-async def test_model_error_is_returned_without_a_restart(start: Start, word: str, code: str, reason: str) -> None:
-    host = await start(crashing)
+async def test_model_error_is_returned_without_a_restart(start_host: Start, word: str, code: str, reason: str) -> None:
+    host = await start_host(crashing)
     before = await worker_pid(host)
     error = await host.refusal(text=word)
     assert error.code.name == code
@@ -101,8 +101,8 @@ async def test_model_error_is_returned_without_a_restart(start: Start, word: str
     assert await worker_pid(host) == before
 
 
-async def test_batch_peers_of_a_call_that_killed_the_worker_succeed(start: Start) -> None:
-    host = await start(crashing)
+async def test_batch_peers_of_a_call_that_killed_the_worker_succeed(start_host: Start) -> None:
+    host = await start_host(crashing)
     first = host.infer("long", call_id="long")
     while (await host.describe()).load.running == 0:
         pass
@@ -116,8 +116,8 @@ async def test_batch_peers_of_a_call_that_killed_the_worker_succeed(start: Start
     assert [reply.outputs["text"].text.split()[0] for reply in replies] == ["a", "b"]
 
 
-async def test_cancellation_reaches_the_model_in_a_worker(start: Start) -> None:
-    host = await start(crashing)
+async def test_cancellation_reaches_the_model_in_a_worker(start_host: Start) -> None:
+    host = await start_host(crashing)
     process = await worker_pid(host)
     call = host.infer("long")
     while (await host.describe()).load.running == 0:
@@ -126,8 +126,8 @@ async def test_cancellation_reaches_the_model_in_a_worker(start: Start) -> None:
     assert await worker_pid(host) == process
 
 
-async def test_other_models_answer_while_one_worker_dies(start: Start) -> None:
-    host = await start(crashing, crashing, preload=["m", "other"])
+async def test_other_models_answer_while_one_worker_dies(start_host: Start) -> None:
+    host = await start_host(crashing, crashing, preload=["m", "other"])
     dying_call = host.infer("segfault")
     reply = await host.infer("hello", model="other")
     assert reply.outputs["text"].text.startswith("hello ")
@@ -136,8 +136,8 @@ async def test_other_models_answer_while_one_worker_dies(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("loader", "message"), [(dying, "SIGSEGV"), (refusing, "no licence")])
-async def test_load_failure_in_a_worker_is_reported(start: Start, loader: Any, message: str) -> None:
-    host = await start(loader, preload=[])
+async def test_load_failure_in_a_worker_is_reported(start_host: Start, loader: Any, message: str) -> None:
+    host = await start_host(loader, preload=[])
     error = await host.refusal()
     assert error.code.name == "FAILED_PRECONDITION"
     assert error.reason == "LOAD_FAILED"
@@ -145,9 +145,9 @@ async def test_load_failure_in_a_worker_is_reported(start: Start, loader: Any, m
     assert (await host.describe()).models[0].state == MODEL_STATE_FAILED
 
 
-async def test_load_timeout_in_a_worker_keeps_the_expert_alive(start: Start) -> None:
+async def test_load_timeout_in_a_worker_keeps_the_expert_alive(start_host: Start) -> None:
     with capture_logs() as logs:
-        host = await start(hanging, preload=[], load_seconds=0.2, device_seconds=0.2)
+        host = await start_host(hanging, preload=[], load_seconds=0.2, device_seconds=0.2)
         error = await host.refusal()
     assert error.code.name == "FAILED_PRECONDITION"
     assert error.reason == "LOAD_FAILED"
@@ -157,20 +157,20 @@ async def test_load_timeout_in_a_worker_keeps_the_expert_alive(start: Start) -> 
     assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
-async def test_loader_that_cannot_be_pickled_is_refused(start: Start) -> None:
+async def test_loader_that_cannot_be_pickled_is_refused(start_host: Start) -> None:
     def local(model_id: str, device: str) -> Handler:
         return crashing(model_id, device)
 
-    error = await (await start(local, preload=[])).refusal()
+    error = await (await start_host(local, preload=[])).refusal()
     assert error.reason == "LOAD_FAILED"
     assert "cannot run in a worker process" in error.message
     assert "top level of a module" in error.remedy
 
 
-async def test_remote_model_runs_without_a_worker_process(start: Start) -> None:
+async def test_remote_model_runs_without_a_worker_process(start_host: Start) -> None:
     def local(model_id: str, device: str) -> Asking:
         return Asking()
 
-    host = await start(asking, local, preload=["other"])
+    host = await start_host(asking, local, preload=["other"])
     for model in ("m", "other"):
         assert (await host.infer("hello", model=model)).outputs["text"].text == f"hello {os.getpid()}"

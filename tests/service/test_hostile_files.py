@@ -84,7 +84,7 @@ def _limits() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lite(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
+async def lite_expert(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
     pytest.importorskip("rapidocr", reason="there is no wheel of its engine for this machine")
     async with serve_expert("experts.lite", tmp_path_factory.mktemp("store")) as expert:
         await expert.call("object-detection", model="opencv/haar-frontalface", image=FACE)
@@ -92,7 +92,7 @@ async def lite(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def reading(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
+async def reading_expert(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedExpert]:
     """An expert with one CPU thread, whose models decode in `prepare`."""
     pytest.importorskip("av", reason="videos need the extra video")
     folder = tmp_path_factory.mktemp("store")
@@ -191,15 +191,15 @@ async def test_hostile_pdfs_are_small() -> None:
     ids=["big-pdf-ocr", "big-pdf", "small-pdf", "png", "full-png", "gif", "full-gif", "wav"],
 )
 async def test_lite_answers_others_while_it_refuses_a_hostile_file(
-    lite: ServedExpert, task: str, make: Callable[[], Media], reasons: set[str | None]
+    lite_expert: ServedExpert, task: str, make: Callable[[], Media], reasons: set[str | None]
 ) -> None:
     hostile = make()
     port = "audio" if task == "audio-to-audio" else "image"
-    alone = await seconds_of(find_face(lite))
+    alone = await seconds_of(find_face(lite_expert))
     async with measured() as growth:
-        call = asyncio.create_task(call_error(lite, task, **{port: hostile}))
-        await until_decoding(lite)
-        waited = await seconds_of(find_face(lite)) - alone
+        call = asyncio.create_task(call_error(lite_expert, task, **{port: hostile}))
+        await until_decoding(lite_expert)
+        waited = await seconds_of(find_face(lite_expert)) - alone
         error = await call
     assert waited < WAIT_SECONDS
     assert growth[0] < GROWTH_BYTES
@@ -210,10 +210,10 @@ async def test_lite_answers_others_while_it_refuses_a_hostile_file(
         assert error.port == port
 
 
-async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite: ServedExpert) -> None:
-    calls = [asyncio.create_task(call_error(lite, "image-to-text", image=small_pdf())) for _ in range(4)]
-    await until_decoding(lite)
-    await find_face(lite)
+async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite_expert: ServedExpert) -> None:
+    calls = [asyncio.create_task(call_error(lite_expert, "image-to-text", image=small_pdf())) for _ in range(4)]
+    await until_decoding(lite_expert)
+    await find_face(lite_expert)
     assert not all(call.done() for call in calls)
     errors_found = await asyncio.gather(*calls)
     assert [error.reason if error else None for error in errors_found] == ["DECODE_LIMIT"] * 4
@@ -231,14 +231,14 @@ async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite: Ser
     ids=["big-pdf", "small-pdf", "mp4", "m4a", "wav"],
 )
 async def test_model_that_decodes_in_prepare_answers_others_meanwhile(
-    reading: ServedExpert, port: str, make: Callable[[], Media], reasons: set[str]
+    reading_expert: ServedExpert, port: str, make: Callable[[], Media], reasons: set[str]
 ) -> None:
     hostile = make()
-    alone = await seconds_of(reading.call("reading", image=FACE))
+    alone = await seconds_of(reading_expert.call("reading", image=FACE))
     async with measured() as growth:
-        call = asyncio.create_task(call_error(reading, "reading", **{port: hostile}))
-        await until_decoding(reading)
-        waited = await seconds_of(reading.call("reading", image=FACE)) - alone
+        call = asyncio.create_task(call_error(reading_expert, "reading", **{port: hostile}))
+        await until_decoding(reading_expert)
+        waited = await seconds_of(reading_expert.call("reading", image=FACE)) - alone
         error = await call
     assert waited < WAIT_SECONDS
     assert growth[0] < GROWTH_BYTES

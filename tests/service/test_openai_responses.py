@@ -31,7 +31,7 @@ async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
 
 
 @pytest.fixture
-async def idle_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
+async def idle_openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
     """Runs that do nothing until the test tells them to."""
     async with start_openai_gateway(tmp_path, ()) as openai_gateway:
         yield openai_gateway
@@ -144,48 +144,48 @@ async def test_a_response_continues_another(openai_gateway: OpenAIGateway) -> No
     assert (second.previous_response_id, openai_gateway.last().spec.parent_run_id) == (first.id, "run_1")
 
 
-async def test_the_background_is_queued_polled_and_completed(idle_gateway: OpenAIGateway) -> None:
-    response = await idle_gateway.client.responses.create(**ASK, background=True)
+async def test_the_background_is_queued_polled_and_completed(idle_openai_gateway: OpenAIGateway) -> None:
+    response = await idle_openai_gateway.client.responses.create(**ASK, background=True)
     assert (response.status, response.background) == ("queued", True)
-    run = await idle_gateway.orchestrator.arrivals.get()
+    run = await idle_openai_gateway.orchestrator.arrivals.get()
     assert run.spec.on_disconnect == ON_DISCONNECT_UNSPECIFIED
     run.tell(answer_chunk("So "))
-    going = await idle_gateway.client.responses.retrieve(response.id)
+    going = await idle_openai_gateway.client.responses.retrieve(response.id)
     assert (going.status, going.output_text) == ("in_progress", "So ")
     run.tell(answer_chunk("it is."), run_ended())
-    ended = await idle_gateway.client.responses.retrieve(response.id)
+    ended = await idle_openai_gateway.client.responses.retrieve(response.id)
     assert (ended.status, ended.output_text, ended.completed_at is not None) == ("completed", "So it is.", True)
-    assert not idle_gateway.orchestrator.cancelled
+    assert not idle_openai_gateway.orchestrator.cancelled
 
 
-async def test_the_background_is_cancelled_and_deleted(idle_gateway: OpenAIGateway) -> None:
-    response = await idle_gateway.client.responses.create(**ASK, background=True)
-    assert (await idle_gateway.client.responses.cancel(response.id)).status == "cancelled"
-    assert (await idle_gateway.client.responses.cancel(response.id)).status == "cancelled"
-    await idle_gateway.client.responses.delete(response.id)
+async def test_the_background_is_cancelled_and_deleted(idle_openai_gateway: OpenAIGateway) -> None:
+    response = await idle_openai_gateway.client.responses.create(**ASK, background=True)
+    assert (await idle_openai_gateway.client.responses.cancel(response.id)).status == "cancelled"
+    assert (await idle_openai_gateway.client.responses.cancel(response.id)).status == "cancelled"
+    await idle_openai_gateway.client.responses.delete(response.id)
     with pytest.raises(openai.NotFoundError):
-        await idle_gateway.client.responses.retrieve(response.id)
+        await idle_openai_gateway.client.responses.retrieve(response.id)
 
 
-async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(idle_gateway: OpenAIGateway) -> None:
+async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(idle_openai_gateway: OpenAIGateway) -> None:
     for background in (True, False):
-        stream = await idle_gateway.client.responses.create(**ASK, stream=True, background=background)
+        stream = await idle_openai_gateway.client.responses.create(**ASK, stream=True, background=background)
         await stream.close()
-        run = await idle_gateway.orchestrator.arrivals.get()
+        run = await idle_openai_gateway.orchestrator.arrivals.get()
         async with asyncio.timeout(5):
             await run.left.wait()
             if not background:
-                await idle_gateway.orchestrator.told_to_stop.wait()
-        assert (idle_gateway.orchestrator.cancelled == []) is background
+                await idle_openai_gateway.orchestrator.told_to_stop.wait()
+        assert (idle_openai_gateway.orchestrator.cancelled == []) is background
         if background:
             run.tell(answer_chunk("Done."), run_ended())
-        found = await idle_gateway.client.responses.retrieve(f"resp_{run.run_id.removeprefix('run_')}")
+        found = await idle_openai_gateway.client.responses.retrieve(f"resp_{run.run_id.removeprefix('run_')}")
         assert found.status == ("completed" if background else "cancelled")
 
 
-async def test_who_returns_after_any_event_sees_every_other_once(idle_gateway: OpenAIGateway) -> None:
-    stream = await idle_gateway.client.responses.create(**ASK, background=True, stream=True)
-    run = await idle_gateway.orchestrator.arrivals.get()
+async def test_who_returns_after_any_event_sees_every_other_once(idle_openai_gateway: OpenAIGateway) -> None:
+    stream = await idle_openai_gateway.client.responses.create(**ASK, background=True, stream=True)
+    run = await idle_openai_gateway.orchestrator.arrivals.get()
     for event in EVENTS[:-1]:
         run.tell(event)
     seen = []
@@ -196,16 +196,16 @@ async def test_who_returns_after_any_event_sees_every_other_once(idle_gateway: O
     await stream.close()
     run.tell(EVENTS[-1])
     while seen[-1].type != "response.completed":
-        rest = await idle_gateway.client.responses.retrieve(
+        rest = await idle_openai_gateway.client.responses.retrieve(
             "resp_1", stream=True, starting_after=seen[-1].sequence_number
         )
         seen.append(await anext(rest))
         await rest.close()
-    whole = [event async for event in await idle_gateway.client.responses.retrieve("resp_1", stream=True)]
+    whole = [event async for event in await idle_openai_gateway.client.responses.retrieve("resp_1", stream=True)]
     assert [each.sequence_number for each in seen] == list(range(len(whole)))
     assert seen == whole
     for number in range(len(whole)):
-        rest = await idle_gateway.client.responses.retrieve("resp_1", stream=True, starting_after=number)
+        rest = await idle_openai_gateway.client.responses.retrieve("resp_1", stream=True, starting_after=number)
         assert [event async for event in rest] == whole[number + 1 :]
 
 

@@ -38,7 +38,7 @@ from tests.support.orchestrator import (
 APPROVE = run_pb2.RUN_MODE_APPROVE
 
 
-class Asked:
+class AwaitingRun:
     """A run whose plan waits."""
 
     def __init__(self, orchestrator: OrchestratorUnderTest, **spec: Any) -> None:
@@ -66,57 +66,63 @@ class Asked:
 
 
 @pytest.fixture
-async def asked(orchestrator: OrchestratorUnderTest) -> Asked:
+async def awaiting_run(orchestrator: OrchestratorUnderTest) -> AwaitingRun:
     orchestrator.peers.plan(task(1), task(2), END)
-    return Asked(orchestrator)
+    return AwaitingRun(orchestrator)
 
 
 async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(
-    orchestrator: OrchestratorUnderTest, asked: Asked
+    orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     async with asyncio.timeout(10):
-        await asked.waits.wait()
-        assert event_kinds(asked.events)[-1] == "approval_requested"
-        assert "task_selected" not in event_kinds(asked.events)
-        assert (await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)).state == (
-            run_pb2.RUN_STATE_AWAITING_APPROVAL
-        )
-        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        events = await asked.end()
+        await awaiting_run.waits.wait()
+        assert event_kinds(awaiting_run.events)[-1] == "approval_requested"
+        assert "task_selected" not in event_kinds(awaiting_run.events)
+        assert (
+            await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        ).state == (run_pb2.RUN_STATE_AWAITING_APPROVAL)
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        events = await awaiting_run.end()
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert "taken_over" not in event_kinds(events)
 
 
-async def test_the_plan_may_be_edited_when_it_is_approved(orchestrator: OrchestratorUnderTest, asked: Asked) -> None:
+async def test_the_plan_may_be_edited_when_it_is_approved(
+    orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
+) -> None:
     edited = plan_pb2.Plan(
         tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": text("something else")})]
     )
     async with asyncio.timeout(10):
-        await asked.waits.wait()
-        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=edited), timeout=5)
-        events = await asked.end()
+        await awaiting_run.waits.wait()
+        await orchestrator.stub.ApproveRun(
+            gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id, plan=edited), timeout=5
+        )
+        events = await awaiting_run.end()
     assert task_states(events) == {1: "SUCCEEDED"}
     results = [event.task_ended.result for event in events if event.HasField("task_ended")]
     assert results[0].outputs["text"].text == "something else!"
-    run = await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+    run = await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=awaiting_run.run_id), timeout=5)
     assert [status.task for status in run.tasks] == list(edited.tasks)
 
 
 async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(
-    orchestrator: OrchestratorUnderTest, asked: Asked
+    orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     async with asyncio.timeout(10):
-        await asked.waits.wait()
+        await awaiting_run.waits.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             bad = plan_pb2.Plan(tasks=[task_pb2.Task(id=1)])
-            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=bad), timeout=5)
+            await orchestrator.stub.ApproveRun(
+                gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id, plan=bad), timeout=5
+            )
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert run_ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        assert run_ended(await awaiting_run.end()).state == run_pb2.RUN_STATE_COMPLETED
         with pytest.raises(grpc.aio.AioRpcError) as again:
-            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
     assert again.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
@@ -132,46 +138,48 @@ async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(
     orchestrator: OrchestratorUnderTest, plan: plan_pb2.Plan, reason: str
 ) -> None:
     orchestrator.peers.plan(task(1), END)
-    asked = Asked(orchestrator, budget=usage_pb2.Budget(tasks=3))
+    awaiting_run = AwaitingRun(orchestrator, budget=usage_pb2.Budget(tasks=3))
     async with asyncio.timeout(10):
-        await asked.waits.wait()
+        await awaiting_run.waits.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=plan), timeout=5)
+            await orchestrator.stub.ApproveRun(
+                gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id, plan=plan), timeout=5
+            )
         error = from_rpc(caught.value)
         assert (type(error), error.reason) == (InvalidRequest, reason)
-        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert run_ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        assert run_ended(await awaiting_run.end()).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_waiting_run_can_be_cancelled(orchestrator: OrchestratorUnderTest, asked: Asked) -> None:
+async def test_a_waiting_run_can_be_cancelled(orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun) -> None:
     async with asyncio.timeout(10):
-        await asked.waits.wait()
-        await orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=asked.run_id), timeout=5)
-        events = await asked.end()
+        await awaiting_run.waits.wait()
+        await orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        events = await awaiting_run.end()
     assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert set(task_states(events).values()) == {"CANCELLED"}
 
 
 async def test_a_plan_that_nobody_approves_is_cancelled(
-    orchestrator: OrchestratorUnderTest, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.runs.approval.WAITING_SECONDS", 0.01)
     async with asyncio.timeout(20):
-        events = await asked.end()
+        events = await awaiting_run.end()
     assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert run_ended(events).failure.reason == "EXPIRED"
 
 
 async def test_the_deadline_stands_still_while_the_plan_waits(
-    orchestrator: OrchestratorUnderTest, asked: Asked
+    orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     async with asyncio.timeout(10):
-        await asked.waits.wait()
+        await awaiting_run.waits.wait()
         before = (
-            await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+            await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=awaiting_run.run_id), timeout=5)
         ).deadline.ToNanoseconds()
-        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        events = await asked.end()
+        await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        events = await awaiting_run.end()
     times = {event.WhichOneof("event"): event.time.ToNanoseconds() for event in events}
     approved = next(event.plan_approved for event in events if event.HasField("plan_approved"))
     waited = times["plan_approved"] - times["approval_requested"]
@@ -186,12 +194,12 @@ async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_
     peers.plan(task(1), END)
     async with asyncio.timeout(15):
         async with serve_orchestrator(settings) as running, connected(running) as stub:
-            asked = Asked(OrchestratorUnderTest(peers, stub, settings))
-            await asked.waits.wait()
-            asked._watching.cancel()
+            awaiting_run = AwaitingRun(OrchestratorUnderTest(peers, stub, settings))
+            await awaiting_run.waits.wait()
+            awaiting_run._watching.cancel()
         async with serve_orchestrator(settings) as running, connected(running) as stub:
-            await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-            watching = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=asked.run_id), timeout=10)
+            await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
+            watching = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=awaiting_run.run_id), timeout=10)
             events = [event async for event in watching]
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
@@ -215,17 +223,17 @@ async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_
         connected(running) as stub,
     ):
         orchestrator = OrchestratorUnderTest(peers, stub, settings)
-        asked = Asked(orchestrator)
-        await asked.waits.wait()
+        awaiting_run = AwaitingRun(orchestrator)
+        await awaiting_run.waits.wait()
         other = asyncio.create_task(orchestrator.run())
         await entered.wait()
-        await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert "plan_approved" not in event_kinds(asked.events)
+        await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
+        assert "plan_approved" not in event_kinds(awaiting_run.events)
         assert (
-            await stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+            await stub.GetRun(gateway_pb2.GetRunRequest(run_id=awaiting_run.run_id), timeout=5)
         ).state == run_pb2.RUN_STATE_QUEUED
         release.set()
-        assert run_ended(await asked.end()).state == run_ended(await other).state == run_pb2.RUN_STATE_COMPLETED
+        assert run_ended(await awaiting_run.end()).state == run_ended(await other).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_request_that_needs_no_task_is_answered_without_asking(orchestrator: OrchestratorUnderTest) -> None:

@@ -33,7 +33,7 @@ async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settin
     return settings.model_copy(update={"journal": journal, "lease_seconds": 2.0})
 
 
-class Counted:
+class CountingExpert:
     """An expert that counts what it is asked, and can be held up or fail."""
 
     def __init__(self, peers: ScriptedPeers) -> None:
@@ -55,17 +55,17 @@ class Counted:
 
 
 @pytest.fixture
-def expert(peers: ScriptedPeers) -> Counted:
-    return Counted(peers)
+def counting_expert(peers: ScriptedPeers) -> CountingExpert:
+    return CountingExpert(peers)
 
 
 async def test_a_cancelled_batch_keeps_what_has_ended_and_goes_on_when_asked(
-    expert: Counted, settings: Settings
+    counting_expert: CountingExpert, settings: Settings
 ) -> None:
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.start(notes(40), max_at_once=4)
-        await expert.some.wait()
+        await counting_expert.some.wait()
         await asking.cancel(batch.batch_id)
         batch = await asking.ended(batch.batch_id)
         assert (state(batch), batch.counts.running) == ("CANCELLED", 0)
@@ -73,51 +73,55 @@ async def test_a_cancelled_batch_keeps_what_has_ended_and_goes_on_when_asked(
         assert batch.counts.cancelled + batch.counts.waiting == 40 - batch.counts.completed
         done = {item.name for item in await asking.items(batch.batch_id, states=[run_pb2.RUN_STATE_COMPLETED])}
         await asking.cancel(batch.batch_id)
-        expert.go_on.set()
-        expert.asked.clear()
+        counting_expert.go_on.set()
+        counting_expert.asked.clear()
         assert state(await asking.resume(batch.batch_id)) in {"QUEUED", "RUNNING"}
         batch = await asking.ended(batch.batch_id)
         assert (state(batch), batch.counts.completed) == ("COMPLETED", 40)
-        assert not done & expert.asked.keys()
+        assert not done & counting_expert.asked.keys()
         assert state(await asking.resume(batch.batch_id)) == "COMPLETED"
 
 
-async def test_the_failed_ones_alone_run_again(expert: Counted, settings: Settings) -> None:
-    expert.go_on.set()
-    expert.broken = {"note 3", "note 7"}
+async def test_the_failed_ones_alone_run_again(counting_expert: CountingExpert, settings: Settings) -> None:
+    counting_expert.go_on.set()
+    counting_expert.broken = {"note 3", "note 7"}
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.ended((await asking.start(notes(9))).batch_id)
         assert (state(batch), batch.counts.failed) == ("INCOMPLETE", 2)
         assert state(await asking.resume(batch.batch_id)) == "INCOMPLETE"
         before = [item.run_id for item in await asking.items(batch.batch_id)]
-        expert.broken, expert.asked = {"note 7"}, Counter()
+        counting_expert.broken, counting_expert.asked = {"note 7"}, Counter()
         await asking.resume(batch.batch_id, failed_only=True)
         batch = await asking.ended(batch.batch_id)
         assert (batch.counts.completed, batch.counts.failed) == (8, 1)
-        assert expert.asked == {"note 3": 1, "note 7": 1}
+        assert counting_expert.asked == {"note 3": 1, "note 7": 1}
         after = [item.run_id for item in await asking.items(batch.batch_id)]
         assert [index for index in range(9) if before[index] != after[index]] == [2, 6]
 
 
-async def test_the_failed_ones_wait_for_the_end_of_their_batch(expert: Counted, settings: Settings) -> None:
+async def test_the_failed_ones_wait_for_the_end_of_their_batch(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.start(notes(20))
-        await expert.some.wait()
+        await counting_expert.some.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await asking.resume(batch.batch_id, failed_only=True)
         assert from_rpc(caught.value).reason == "RUNNING"
         assert state(await asking.resume(batch.batch_id)) == "RUNNING"
-        expert.go_on.set()
+        counting_expert.go_on.set()
         assert (await asking.ended(batch.batch_id)).counts.completed == 20
 
 
-async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(expert: Counted, settings: Settings) -> None:
+async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking, reasons, resumed = OrchestratorClient(stub), set(), batch_pb2.Batch()
         batch_id = (await asking.start(notes(20))).batch_id
-        await expert.some.wait()
+        await counting_expert.some.wait()
         await asking.cancel(batch_id)
         while not resumed.batch_id:
             try:
@@ -125,25 +129,29 @@ async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(exper
             except grpc.aio.AioRpcError as error:
                 reasons.add(from_rpc(error).reason)
         assert reasons <= {"RUNNING"}
-        expert.go_on.set()
+        counting_expert.go_on.set()
         assert (await asking.ended(batch_id)).counts.completed == 20
 
 
-async def test_another_orchestrator_goes_on_where_one_stops(expert: Counted, settings: Settings) -> None:
+async def test_another_orchestrator_goes_on_where_one_stops(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         batch = await OrchestratorClient(stub).start(notes(60), plan=PINNED, max_at_once=5)
-        await expert.some.wait()
-    expert.go_on.set()
+        await counting_expert.some.wait()
+    counting_expert.go_on.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         ended_batch = await asking.ended(batch.batch_id)
         assert (state(ended_batch), ended_batch.counts.completed) == ("COMPLETED", 60)
-        assert all(count == 1 for text, count in expert.asked.items() if int(text.split()[1]) <= 5)
-        assert expert.asked.total() <= 65, "only what was under way is done again"
+        assert all(count == 1 for text, count in counting_expert.asked.items() if int(text.split()[1]) <= 5)
+        assert counting_expert.asked.total() <= 65, "only what was under way is done again"
 
 
-async def test_of_two_orchestrators_one_drives_and_both_tell(expert: Counted, settings: Settings) -> None:
-    expert.go_on.set()
+async def test_of_two_orchestrators_one_drives_and_both_tell(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
+    counting_expert.go_on.set()
     settings = settings.model_copy(update={"lease_seconds": 30.0})  # a lost lease would repeat calls
     async with (
         serve_orchestrator(settings) as first,
@@ -155,19 +163,23 @@ async def test_of_two_orchestrators_one_drives_and_both_tell(expert: Counted, se
         for batch in batches:
             told = await asyncio.gather(*(OrchestratorClient(stub).ended(batch.batch_id) for stub in (one, other)))
             assert [each.counts.completed for each in told] == [20, 20]
-    assert set(expert.asked.values()) == {3}
+    assert set(counting_expert.asked.values()) == {3}
 
 
-async def test_a_batch_at_another_orchestrator_is_cancelled(expert: Counted, settings: Settings) -> None:
+async def test_a_batch_at_another_orchestrator_is_cancelled(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
     async with serve_orchestrator(settings) as first, connected(first) as one:
         batch = await OrchestratorClient(one).start(notes(40), max_at_once=10)
-        await expert.some.wait()
+        await counting_expert.some.wait()
         async with serve_orchestrator(settings) as second, connected(second) as other:
             await OrchestratorClient(other).cancel(batch.batch_id)
             assert state(await OrchestratorClient(other).ended(batch.batch_id)) == "CANCELLED"
 
 
-async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(expert: Counted, settings: Settings) -> None:
+async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
     async with (
         serve_orchestrator(settings) as first,
         serve_orchestrator(settings) as second,
@@ -175,7 +187,7 @@ async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(expert: Co
         connected(second) as other,
     ):
         batch_id = (await OrchestratorClient(one).start(notes(40), max_at_once=4)).batch_id
-        await expert.some.wait()
+        await counting_expert.some.wait()
         removal = pb.DeleteBatchRequest(batch_id=batch_id)
         for stub in (one, other):
             assert await refused(stub.DeleteBatch(removal, **OrchestratorClient(stub).call_options)) == "RUNNING"
@@ -185,12 +197,12 @@ async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(expert: Co
         done = {
             item.name for item in await OrchestratorClient(one).items(batch_id, states=[run_pb2.RUN_STATE_COMPLETED])
         }
-        expert.go_on.set()
-        expert.asked.clear()
+        counting_expert.go_on.set()
+        counting_expert.asked.clear()
         await OrchestratorClient(other).resume(batch_id)
         told = await asyncio.gather(*(OrchestratorClient(stub).ended(batch_id) for stub in (one, other)))
         assert [(state(each), each.counts.completed) for each in told] == [("COMPLETED", 40)] * 2
-        assert not done & expert.asked.keys()
+        assert not done & counting_expert.asked.keys()
         await other.DeleteBatch(removal, **OrchestratorClient(other).call_options)
         for stub in (one, other):
             assert await refused(OrchestratorClient(stub).get(batch_id)) == "BATCH"
@@ -205,7 +217,7 @@ async def refused(call: Awaitable[Any]) -> str:
 
 
 async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may_have_one_later(
-    expert: Counted, settings: Settings, peers: ScriptedPeers
+    counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers
 ) -> None:
     planning = asyncio.Event()
 
@@ -216,7 +228,7 @@ async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may
 
     peers.plans.append(pondering)
     peers.plan(type(END)(task=PLAN.tasks[0]), END)
-    expert.go_on.set()
+    counting_expert.go_on.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.start(notes(3), request="shorten it")
@@ -229,7 +241,7 @@ async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may
 
 
 async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
-    expert: Counted, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
+    counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning, ending = asyncio.Event(), asyncio.Event()
 
@@ -273,12 +285,12 @@ def is_heeding(batch_id: str) -> bool:
 
 
 async def test_batch_says_that_the_orchestrator_is_overloaded(
-    expert: Counted, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    counting_expert: CountingExpert, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "CALM_SECONDS", 0.0)  # no round of the event loop is short enough
     monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.5)
     monkeypatch.setattr(slots, "REPORT_SECONDS", 0.1)
-    expert.go_on.set()
+    counting_expert.go_on.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.start(notes(20))
@@ -288,31 +300,33 @@ async def test_batch_says_that_the_orchestrator_is_overloaded(
     assert batch.waiting_for == ""
 
 
-async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(expert: Counted, settings: Settings) -> None:
-    expert.asked["warm"] = 10
+async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
+    counting_expert.asked["warm"] = 10
     full = settings.model_copy(update={"max_runs": 1})
     async with serve_orchestrator(full) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         busy = asyncio.create_task(asking.run(plan=PLAN, inputs=note("mine").inputs))
-        await expert.some.wait()
+        await counting_expert.some.wait()
         batch = await asking.start(notes(3), request="shorten it")
         await asking.cancel(batch.batch_id)
         assert state(await asking.ended(batch.batch_id)) == "CANCELLED"
         assert not busy.done()
-        expert.go_on.set()
+        counting_expert.go_on.set()
         assert run_ended(await busy).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_batch_whose_task_vanishes_waits_and_says_so(
-    expert: Counted, settings: Settings, peers: ScriptedPeers
+    counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers
 ) -> None:
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.start(notes(30), max_at_once=5)
-        await expert.some.wait()
+        await counting_expert.some.wait()
         peers.vanished.add("summarization")
         peers.changed.set()
-        expert.go_on.set()
+        counting_expert.go_on.set()
         assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
         peers.vanished.clear()
         peers.changed.set()
@@ -321,13 +335,13 @@ async def test_a_batch_whose_task_vanishes_waits_and_says_so(
 
 
 async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
-    expert: Counted, settings: Settings, peers: ScriptedPeers
+    counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers
 ) -> None:
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         batch = await OrchestratorClient(stub).start(notes(30), max_at_once=5)
-        await expert.some.wait()
+        await counting_expert.some.wait()
     peers.vanished.add("summarization")
-    expert.go_on.set()
+    counting_expert.go_on.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
@@ -337,16 +351,16 @@ async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
 
 
 async def test_a_batch_that_waits_keeps_no_other_from_running(
-    expert: Counted, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
+    counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 1)
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         stuck = await asking.start(notes(30), max_at_once=5)
-        await expert.some.wait()
+        await counting_expert.some.wait()
         peers.vanished.add("summarization")
         peers.changed.set()
-        expert.go_on.set()
+        counting_expert.go_on.set()
         assert "nobody offers summarization" in await asking.waiting_for(stuck.batch_id)
         other = plan_pb2.Plan(tasks=[step(1, "translation")])
         batches = [await asking.start(notes(3), plan=other) for _ in range(2)]
@@ -357,14 +371,16 @@ async def test_a_batch_that_waits_keeps_no_other_from_running(
         assert (await asking.ended(stuck.batch_id)).counts.completed == 30
 
 
-async def test_people_are_served_while_batches_have_all_their_places(expert: Counted, settings: Settings) -> None:
+async def test_people_are_served_while_batches_have_all_their_places(
+    counting_expert: CountingExpert, settings: Settings
+) -> None:
     crowded = settings.model_copy(update={"max_runs": 2, "batch_items": 4})
     async with serve_orchestrator(crowded) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batches = [await asking.start(notes(20), PLAN_ITEMS) for _ in range(3)]
-        expert.asked["warm"] = 10
-        await expert.some.wait()
-        expert.go_on.set()
+        counting_expert.asked["warm"] = 10
+        await counting_expert.some.wait()
+        counting_expert.go_on.set()
         events = await asking.run(plan=PLAN, inputs=note("mine").inputs)
         assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
         for batch in batches:

@@ -88,7 +88,7 @@ def catalogue() -> Catalogue:
 
 
 @pytest.fixture
-async def selector(catalogue: Catalogue) -> AsyncIterator[str]:
+async def selector_address(catalogue: Catalogue) -> AsyncIterator[str]:
     """Address of a server of the catalogue."""
     register, service = partial(rpc.add_SelectorServiceServicer_to_server, catalogue), "SelectorService"
     async with serving(register, pb.DESCRIPTOR.services_by_name[service]) as running:
@@ -96,8 +96,8 @@ async def selector(catalogue: Catalogue) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def attempts(selector: str) -> AsyncIterator[Attempts]:
-    async with asking(selector) as attempts:
+async def attempts(selector_address: str) -> AsyncIterator[Attempts]:
+    async with asking(selector_address) as attempts:
         yield attempts
 
 
@@ -175,8 +175,8 @@ async def test_a_stream_that_breaks_is_opened_anew_and_misses_nothing(attempts: 
 class FailingOnce:
     """A selector's stub whose first watch raises what no caller expects."""
 
-    def __init__(self, selector: rpc.SelectorServiceStub) -> None:
-        self._selector = selector
+    def __init__(self, selector_address: rpc.SelectorServiceStub) -> None:
+        self._selector = selector_address
         self._failed = False
 
     def WatchCatalogue(self, *given: Any, **named: Any) -> Any:
@@ -186,8 +186,10 @@ class FailingOnce:
         return self._selector.WatchCatalogue(*given, **named)
 
 
-async def test_catalogue_watch_restarts_after_an_unexpected_exception(selector: str, catalogue: Catalogue) -> None:
-    async with connect(selector) as channel, asyncio.timeout(10):
+async def test_catalogue_watch_restarts_after_an_unexpected_exception(
+    selector_address: str, catalogue: Catalogue
+) -> None:
+    async with connect(selector_address) as channel, asyncio.timeout(10):
         sleepers = Sleepers(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
         with sleepers.watched() as changed:
             await changed.wait()

@@ -25,13 +25,13 @@ from tests.support.orchestrator import (
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_journal_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for the journal gives up soon."""
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.02)
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.02)
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_journal_timeouts")
 async def test_nothing_new_begins_while_the_journal_takes_nothing(peers: ScriptedPeers, settings: Settings) -> None:
     first, go, second = asyncio.Event(), asyncio.Event(), asyncio.Event()
 

@@ -22,15 +22,15 @@ AWAY_SECONDS = 5.0
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def postgres_server() -> Iterator[Server]:
     require("postgres")
-    with serving() as server:
-        yield server
+    with serving() as postgres_server:
+        yield postgres_server
 
 
 @pytest.mark.parametrize("lease_seconds", [10.0, 2.0], ids=["shorter than a lease", "longer than a lease"])
 async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_away(
-    peers: ScriptedPeers, settings: Settings, server: Server, lease_seconds: float
+    peers: ScriptedPeers, settings: Settings, postgres_server: Server, lease_seconds: float
 ) -> None:
     full, go, further = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
@@ -52,13 +52,15 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
         yield END
 
     peers.plans.append(planned)
-    settings = settings.model_copy(update={"journal": server.url, "lease_seconds": lease_seconds, "calls_per_run": 99})
+    settings = settings.model_copy(
+        update={"journal": postgres_server.url, "lease_seconds": lease_seconds, "calls_per_run": 99}
+    )
     async with asyncio.timeout(60), serve_orchestrator(settings) as running, connected(running) as stub:
         calls = [stub.CreateRun(RUN, timeout=60) for _ in range(RUNS)]
         run_ids = [(await anext(aiter(call))).run_id for call in calls]
         for _ in run_ids:
             await full.acquire()
-        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(postgres_server.stop)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await anext(aiter(stub.CreateRun(RUN, timeout=20)))
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -66,7 +68,7 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(AWAY_SECONDS):
                 await further.wait()
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(postgres_server.start)
         for run_id in run_ids:
             watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=30)
             events = [event async for event in watch]

@@ -30,102 +30,102 @@ class Known:
 
 
 @pytest.fixture
-async def process() -> AsyncIterator[PlanningProcess]:
-    process = PlanningProcess(cpu_seconds=60)
-    yield process
-    await process.close()
+async def planning_process() -> AsyncIterator[PlanningProcess]:
+    planning_process = PlanningProcess(cpu_seconds=60)
+    yield planning_process
+    await planning_process.close()
 
 
-async def planned(words: str, process: PlanningProcess, files: int = 0) -> list[Step]:
+async def planned(words: str, planning_process: PlanningProcess, files: int = 0) -> list[Step]:
     steps: list[Step] = []
 
     async def emit(step: Step) -> None:
         steps.append(step)
 
     names = [f"photo{number}.png" for number in range(files)]
-    await Planner(cast("Catalog", Known()), EMBEDDED, process=process).plan(asked(words, names), emit)
+    await Planner(cast("Catalog", Known()), EMBEDDED, process=planning_process).plan(asked(words, names), emit)
     return steps
 
 
 async def test_requests_of_any_text_are_planned_or_declined() -> None:
-    process = PlanningProcess()
+    planning_process = PlanningProcess()
     try:
         for name, make in LONG_REQUESTS.items():
             words = make(MAX_REQUEST_BYTES)
             assert MAX_REQUEST_BYTES * 0.9 < len(words.encode()) <= MAX_REQUEST_BYTES, name
             async with asyncio.timeout(120):
-                steps = await planned(words, process)
+                steps = await planned(words, planning_process)
             assert any(isinstance(step, Task | Note) for step in steps), name
     finally:
-        await process.close()
+        await planning_process.close()
 
 
-async def test_long_pasted_text_is_planned_whole(process: PlanningProcess) -> None:
+async def test_long_pasted_text_is_planned_whole(planning_process: PlanningProcess) -> None:
     content = " ".join(f"word{number}" for number in range(100_000))
-    steps = await planned(f"Summarize the following text: {content}", process)
+    steps = await planned(f"Summarize the following text: {content}", planning_process)
     tasks = [step for step in steps if isinstance(step, Task)]
     assert [task.task for task in tasks] == ["summarization"]
     assert tasks[0].arguments["text"] == Text(content)
-    assert process.pid is None
+    assert planning_process.pid is None
 
 
-async def test_two_long_quotations_are_planned_whole(process: PlanningProcess) -> None:
+async def test_two_long_quotations_are_planned_whole(planning_process: PlanningProcess) -> None:
     one, other = "An apple a day. " * 20_000 + "End.", "Pears are round. " * 20_000 + "End."
-    steps = await planned(f'Translate "{one}" into German. Translate "{other}" into French.', process)
+    steps = await planned(f'Translate "{one}" into German. Translate "{other}" into French.', planning_process)
     texts = [task.arguments["text"] for task in steps if isinstance(task, Task)]
     assert texts == [Text(one), Text(other)]
 
 
-async def test_thousand_files_are_planned_in_process_of_its_own(process: PlanningProcess) -> None:
-    steps = await planned("Describe all the pictures.", process, files=1_000)
+async def test_thousand_files_are_planned_in_process_of_its_own(planning_process: PlanningProcess) -> None:
+    steps = await planned("Describe all the pictures.", planning_process, files=1_000)
     assert any(isinstance(step, Task) for step in steps)
-    assert process.pid
+    assert planning_process.pid
 
 
 async def test_plan_over_its_processor_time_is_declined_with_remedy() -> None:
-    process = PlanningProcess(cpu_seconds=0.000_001)
+    planning_process = PlanningProcess(cpu_seconds=0.000_001)
     try:
-        steps = await planned(UNCLEAR, process)
+        steps = await planned(UNCLEAR, planning_process)
     finally:
-        await process.close()
+        await planning_process.close()
     notes = [step for step in steps if isinstance(step, Note)]
     assert [note.kind for note in notes] == [NoteKind.UNMAPPED]
     assert "too long to plan" in notes[0].text
     assert "Send long texts as files" in notes[0].text
 
 
-async def test_process_plans_again_after_one_was_over_its_time(process: PlanningProcess) -> None:
-    process.cpu_seconds = 0.000_001
+async def test_process_plans_again_after_one_was_over_its_time(planning_process: PlanningProcess) -> None:
+    planning_process.cpu_seconds = 0.000_001
     with pytest.raises(OverLimit):
-        await process.plan(asked(UNCLEAR), STANDARD)
-    process.cpu_seconds = 60
-    assert (await process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
+        await planning_process.plan(asked(UNCLEAR), STANDARD)
+    planning_process.cpu_seconds = 60
+    assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
 
 
-async def test_process_that_dies_is_reported_and_replaced(process: PlanningProcess) -> None:
-    await process.plan(asked(UNCLEAR), STANDARD)
-    assert process.pid
-    os.kill(process.pid, signal.SIGKILL)
+async def test_process_that_dies_is_reported_and_replaced(planning_process: PlanningProcess) -> None:
+    await planning_process.plan(asked(UNCLEAR), STANDARD)
+    assert planning_process.pid
+    os.kill(planning_process.pid, signal.SIGKILL)
     with pytest.raises(Unavailable, match="status -9"):
-        await process.plan(asked(UNCLEAR), STANDARD)
-    assert (await process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
+        await planning_process.plan(asked(UNCLEAR), STANDARD)
+    assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
 
 
 async def test_process_ends_when_idle_and_when_closed() -> None:
-    process = PlanningProcess(idle_seconds=0)
-    await process.plan(asked(UNCLEAR), STANDARD)
+    planning_process = PlanningProcess(idle_seconds=0)
+    await planning_process.plan(asked(UNCLEAR), STANDARD)
     await asyncio.sleep(0.01)  # the loop runs timers in their order: that of no time is before this one
-    assert process.pid is None
-    await process.plan(asked(UNCLEAR), STANDARD)
-    await process.close()
-    assert process.pid is None
+    assert planning_process.pid is None
+    await planning_process.plan(asked(UNCLEAR), STANDARD)
+    await planning_process.close()
+    assert planning_process.pid is None
 
 
-async def test_cancelled_plan_ends_its_process(process: PlanningProcess) -> None:
-    await process.plan(asked(UNCLEAR), STANDARD)
-    planning = asyncio.create_task(process.plan(asked(UNCLEAR), STANDARD))
+async def test_cancelled_plan_ends_its_process(planning_process: PlanningProcess) -> None:
+    await planning_process.plan(asked(UNCLEAR), STANDARD)
+    planning = asyncio.create_task(planning_process.plan(asked(UNCLEAR), STANDARD))
     await asyncio.sleep(0)  # so that it has begun
     planning.cancel()
     await asyncio.wait([planning])
     assert planning.cancelled()
-    assert process.pid is None
+    assert planning_process.pid is None

@@ -35,7 +35,7 @@ async def web() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-def configured(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm: None) -> None:
+def remote_environment(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm: None) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "INFERENCE_PROXY_TEMPLATE", web.url + "/{provider}")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)  # as other tests may have it
     for name, value in {
@@ -48,7 +48,7 @@ def configured(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm
 
 
 @pytest.fixture
-async def expert(configured: None, tmp_path: Path) -> AsyncIterator[ServedExpert]:
+async def expert(remote_environment: None, tmp_path: Path) -> AsyncIterator[ServedExpert]:
     async with serve_expert("experts.remote", tmp_path) as expert:
         yield expert
 
@@ -314,7 +314,7 @@ async def test_cancelled_call_frees_its_slot(expert: ServedExpert, web: Web) -> 
 
 
 async def test_expert_without_a_token_starts_with_failed_models(
-    configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
     async with serve_expert("experts.remote", tmp_path) as expert:
@@ -328,7 +328,7 @@ async def test_expert_without_a_token_starts_with_failed_models(
     assert not web.connections
 
 
-async def test_cached_cards_are_used_when_the_hub_is_down(configured: None, web: Web, tmp_path: Path) -> None:
+async def test_cached_cards_are_used_when_the_hub_is_down(remote_environment: None, web: Web, tmp_path: Path) -> None:
     async with serve_expert("experts.remote", tmp_path) as expert:
         before = [card.id for card in (await expert.describe()).models]
     asked = len(web.requests)
@@ -338,14 +338,14 @@ async def test_cached_cards_are_used_when_the_hub_is_down(configured: None, web:
     assert len(web.requests) == asked
 
 
-async def test_bundled_cards_are_used_without_hub_and_cache(configured: None, web: Web, tmp_path: Path) -> None:
+async def test_bundled_cards_are_used_without_hub_and_cache(remote_environment: None, web: Web, tmp_path: Path) -> None:
     web.says("/api/models", status=500)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.card("fill-mask")).id == "google-bert/bert-base-uncased"
 
 
 async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
-    configured: None, web: Web, tmp_path: Path
+    remote_environment: None, web: Web, tmp_path: Path
 ) -> None:
     asked: list[str] = []
 
@@ -370,7 +370,7 @@ async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
 
 
 async def test_configured_endpoint_precedes_providers(
-    configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
     monkeypatch.setenv("REMOTE_ENDPOINTS", own)
@@ -383,7 +383,7 @@ async def test_configured_endpoint_precedes_providers(
 
 
 async def test_configured_llm_runs_text_tasks(
-    configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     quoted = Says('{"answer": "in 1998"}')
     async with ScriptedLLM.serving([Says("Kurz."), quoted, Says('{"answer": "never said"}')]) as llm:

@@ -11,11 +11,11 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED
 from tests.fakes import broken_answers
 from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
-from tests.service.test_remote import MOOD, configured, web
+from tests.service.test_remote import MOOD, remote_environment, web
 from tests.support.expert_host import NOT_SERVING, SERVING
 from tests.support.served_expert import ServedExpert, serve_expert
 
-__all__ = ["configured", "web"]
+__all__ = ["remote_environment", "web"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
 
@@ -30,7 +30,9 @@ async def elsewhere() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-async def expert(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ServedExpert]:
+async def expert(
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[ServedExpert]:
     monkeypatch.setenv("REMOTE_REPLY_BYTES", str(broken_answers.LIMIT))
     monkeypatch.setenv("REMOTE_TIMEOUT_SECONDS", "1")
     async with serve_expert("experts.remote", tmp_path) as expert:
@@ -84,7 +86,7 @@ async def test_slowly_trickling_answer_times_out(expert: ServedExpert, web: Web)
 
 
 async def test_cancelled_call_ends_its_request_to_the_provider(
-    configured: None, web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    remote_environment: None, web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def never(_: Request) -> Answer:
         await asyncio.Event().wait()
@@ -118,7 +120,7 @@ async def test_image_with_a_huge_header_size_is_not_decoded(expert: ServedExpert
 
 
 async def test_key_in_a_providers_error_is_removed(
-    configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_x/y+strange=")
     web.says(MODEL, {"error": "bad hf_x/y+strange= given"}, status=400)
@@ -128,7 +130,7 @@ async def test_key_in_a_providers_error_is_removed(
 
 @pytest.mark.parametrize("fault", broken_answers.NAMES)
 async def test_any_answer_of_the_hub_leaves_cards(
-    configured: None, web: Web, elsewhere: Web, tmp_path: Path, fault: str
+    remote_environment: None, web: Web, elsewhere: Web, tmp_path: Path, fault: str
 ) -> None:
     web.answers["/api/models"] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
     async with serve_expert("experts.remote", tmp_path) as expert:
@@ -138,7 +140,7 @@ async def test_any_answer_of_the_hub_leaves_cards(
 
 
 async def test_offline_expert_calls_only_configured_endpoints(
-    configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
@@ -152,7 +154,7 @@ async def test_offline_expert_calls_only_configured_endpoints(
 
 
 async def test_expert_without_providers_is_alive_but_not_ready(
-    configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
     async with serve_expert("experts.remote", tmp_path) as expert:

@@ -11,10 +11,10 @@ import pytest
 from tests.fakes.llm.http import Request
 from tests.fakes.providers import MODELS
 from tests.fakes.web import Answer, Web
-from tests.service.test_remote import configured, web
+from tests.service.test_remote import remote_environment, web
 from tests.support.served_expert import ServedExpert, serve_expert
 
-__all__ = ["configured", "web"]
+__all__ = ["remote_environment", "web"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
 
@@ -44,12 +44,14 @@ class Queueing:
 
 
 @pytest.fixture
-def provider(web: Web) -> Queueing:
+def queueing_provider(web: Web) -> Queueing:
     return Queueing(web)
 
 
 @pytest.fixture
-async def expert(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ServedExpert]:
+async def expert(
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[ServedExpert]:
     monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
     async with serve_expert("experts.remote", tmp_path) as expert:
         yield expert
@@ -59,22 +61,24 @@ def films(expert: ServedExpert) -> "asyncio.Future[Any]":
     return asyncio.ensure_future(expert.call("text-to-video", text="a lawn"))
 
 
-async def test_polling_for_a_result_does_not_block_other_calls(expert: ServedExpert, provider: Queueing) -> None:
+async def test_polling_for_a_result_does_not_block_other_calls(
+    expert: ServedExpert, queueing_provider: Queueing
+) -> None:
     call = films(expert)
-    await provider.asked.wait()
+    await queueing_provider.asked.wait()
     assert (await expert.describe()).load.running == 1
-    provider.ready.set()
+    queueing_provider.ready.set()
     assert (await call)["video"] == FILM
 
 
-async def test_cancelled_call_ends_the_polling(expert: ServedExpert, web: Web, provider: Queueing) -> None:
+async def test_cancelled_call_ends_the_polling(expert: ServedExpert, web: Web, queueing_provider: Queueing) -> None:
     call = films(expert)
-    await provider.asked.wait()
+    await queueing_provider.asked.wait()
     call.cancel()
     await asyncio.wait([call])
     while (await expert.describe()).load.running:
         pass
-    provider.ready.set()
+    queueing_provider.ready.set()
     for thread in threading.enumerate():
         if thread.name == "apart":
             await asyncio.to_thread(thread.join, 10)
@@ -83,11 +87,15 @@ async def test_cancelled_call_ends_the_polling(expert: ServedExpert, web: Web, p
 
 
 async def test_key_is_sent_only_to_the_router(
-    configured: None, expert: ServedExpert, web: Web, provider: Queueing, monkeypatch: pytest.MonkeyPatch
+    remote_environment: None,
+    expert: ServedExpert,
+    web: Web,
+    queueing_provider: Queueing,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    provider.ready.set()
+    queueing_provider.ready.set()
     async with Web.serving() as other:
-        provider.address = f"{other.url}/films/1.mp4"
+        queueing_provider.address = f"{other.url}/films/1.mp4"
         error = await expert.call_error("text-to-video", text="a lawn")
         assert "not a public https address" in error.message
         assert not other.connections
@@ -96,21 +104,23 @@ async def test_key_is_sent_only_to_the_router(
 
 
 async def test_fetched_result_has_a_size_limit(
-    configured: None, monkeypatch: pytest.MonkeyPatch, provider: Queueing, tmp_path: Path
+    remote_environment: None, monkeypatch: pytest.MonkeyPatch, queueing_provider: Queueing, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
     monkeypatch.setenv("REMOTE_REPLY_BYTES", "4096")
-    provider.ready.set()
-    provider.result = Answer(FILM + b" " * 8192, media_type="video/mp4")
+    queueing_provider.ready.set()
+    queueing_provider.result = Answer(FILM + b" " * 8192, media_type="video/mp4")
     async with serve_expert("experts.remote", tmp_path) as expert:
         error = await expert.call_error("text-to-video", text="a lawn")
     assert error.code.name == "DATA_LOSS"
     assert "more than 4,096 bytes" in error.message
 
 
-async def test_failed_job_is_translated_to_an_error(expert: ServedExpert, web: Web, provider: Queueing) -> None:
-    provider.ready.set()
-    provider.result = Answer(b"<html>", media_type="text/html")
+async def test_failed_job_is_translated_to_an_error(
+    expert: ServedExpert, web: Web, queueing_provider: Queueing
+) -> None:
+    queueing_provider.ready.set()
+    queueing_provider.result = Answer(b"<html>", media_type="text/html")
     assert (await expert.call_error("text-to-video", text="a lawn")).code.name == "DATA_LOSS"
     web.answers["/jobs/1/status"] = lambda _: Answer({"error": "no"}, status=429, headers={"Retry-After": "9"})
     error = await expert.call_error("text-to-video", text="a lawn")

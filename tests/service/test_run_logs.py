@@ -42,12 +42,12 @@ async def planned(call: Any) -> str:
 
 
 @pytest.fixture
-def settings(peer_addresses: dict[str, str], tmp_path: Path) -> dict[str, str]:
+def settings_variables(peer_addresses: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return {**process_settings(peer_addresses, tmp_path / "journal.sqlite"), "ORCHESTRATOR_LEASE_SECONDS": "3"}
 
 
 async def test_events_of_a_run_have_both_ids_also_after_a_takeover(
-    peers: ScriptedPeers, settings: dict[str, str]
+    peers: ScriptedPeers, settings_variables: dict[str, str]
 ) -> None:
     started, may_continue = asyncio.Event(), asyncio.Event()
     calls = 0
@@ -65,7 +65,7 @@ async def test_events_of_a_run_have_both_ids_also_after_a_takeover(
     peers.infer["model"] = slow_then_well_then_bad
     peers.plan(task(1), *(task(number, text=ref(1)) for number in range(2, 6)), END)
     async with asyncio.timeout(60), collecting() as collected, processes(60) as start:
-        environment = {**settings, **collected.settings}
+        environment = {**settings_variables, **collected.settings}
         first = await start("-m", "services.orchestrator", **environment)
         with record_traces(), trace.use_span(trace.NonRecordingSpan(ABOVE)):
             async with connect(f"127.0.0.1:{(await logged(first, 'serving'))['port']}") as channel:

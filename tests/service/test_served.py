@@ -35,16 +35,16 @@ CHATTY = ["image-to-text", "visual-question-answering", "document-question-answe
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the configuration."""
 
-    def write(text: str) -> Path:
+    def write_configuration(text: str) -> Path:
         path = tmp_path / "served.yaml"
         path.write_text(text)
         monkeypatch.setenv("EXPERT_SERVED", str(path))
         return path
 
-    return write
+    return write_configuration
 
 
 @pytest.fixture
@@ -117,8 +117,8 @@ def png(colour: str = "red") -> Media:
     return Media(buffer.getvalue(), "image/png", "photo.png")
 
 
-async def test_chat_model_reads_images_and_writes_text(write: Write, web: Web, tmp_path: Path) -> None:
-    write(openai(web))
+async def test_chat_model_reads_images_and_writes_text(write_configuration: Write, web: Web, tmp_path: Path) -> None:
+    write_configuration(openai(web))
     replies = {"What": "Red.", "Total": '{"answer": "12.50"}'}
 
     def reply(request: Request) -> Answer:
@@ -138,8 +138,8 @@ async def test_chat_model_reads_images_and_writes_text(write: Write, web: Web, t
     assert Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))).getpixel((0, 0)) == (255, 0, 0)
 
 
-async def test_media_tasks_use_their_own_methods(write: Write, web: Web, tmp_path: Path) -> None:
-    write(openai(web))
+async def test_media_tasks_use_their_own_methods(write_configuration: Write, web: Web, tmp_path: Path) -> None:
+    write_configuration(openai(web))
     web.says("/audio/transcriptions", {"text": " hello "})
     web.says("/audio/speech", b"RIFF....WAVE", media_type="audio/wav")
     web.says("/images/generations", {"data": [{"b64_json": base64.b64encode(png("blue").content).decode()}]})
@@ -169,8 +169,10 @@ async def test_media_tasks_use_their_own_methods(write: Write, web: Web, tmp_pat
     assert painted["response_format"] == "b64_json"
 
 
-async def test_ports_are_converted_to_tensors_and_back(write: Write, triton: Tensors, tmp_path: Path) -> None:
-    write(triton_yaml(triton))
+async def test_ports_are_converted_to_tensors_and_back(
+    write_configuration: Write, triton: Tensors, tmp_path: Path
+) -> None:
+    write_configuration(triton_yaml(triton))
     triton.ready = {"colours", "echo", "twice"}
     triton.models = {
         "colours": lambda given: {"SCORES": given["PIXELS"].mean((2, 3))},
@@ -193,14 +195,14 @@ async def test_ports_are_converted_to_tensors_and_back(write: Write, triton: Ten
 
 
 async def test_local_policy_allows_only_internal_servers(
-    write: Write, web: Web, triton: Tensors, tmp_path: Path
+    write_configuration: Write, web: Web, triton: Tensors, tmp_path: Path
 ) -> None:
-    write(openai(web))
+    write_configuration(openai(web))
     web.says("/chat/completions", said("Short."))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("summarization", text="x", local=True))["text"] == "Short."
     both = json.loads(openai(web, reach="external"))["servers"]
-    write(json.dumps({"servers": both}))
+    write_configuration(json.dumps({"servers": both}))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert {card.location for card in (await expert.describe()).models} == {MODEL_LOCATION_EXTERNAL}
         before = len(web.requests)
@@ -209,7 +211,7 @@ async def test_local_policy_allows_only_internal_servers(
             assert error.code.name == "FAILED_PRECONDITION"
             assert error.reason == "POLICY"
         assert [request.path for request in web.requests[before:]] == []
-    write(triton_yaml(triton, "external"))
+    write_configuration(triton_yaml(triton, "external"))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call_error("feature-extraction", text="x", local=True)).reason == "POLICY"
         assert triton.calls == []
@@ -229,9 +231,9 @@ async def test_local_policy_allows_only_internal_servers(
     ],
 )
 async def test_http_error_of_a_server_is_translated(
-    write: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: RecoveryAction
+    write_configuration: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: RecoveryAction
 ) -> None:
-    write(openai(web))
+    write_configuration(openai(web))
     web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
@@ -256,9 +258,15 @@ async def test_http_error_of_a_server_is_translated(
     ],
 )
 async def test_grpc_error_of_triton_is_translated(
-    write: Write, triton: Tensors, tmp_path: Path, *, failure: grpc.StatusCode, code: str, next_one: RecoveryAction
+    write_configuration: Write,
+    triton: Tensors,
+    tmp_path: Path,
+    *,
+    failure: grpc.StatusCode,
+    code: str,
+    next_one: RecoveryAction,
 ) -> None:
-    write(triton_yaml(triton))
+    write_configuration(triton_yaml(triton))
     triton.fails = failure
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("feature-extraction", text="x")
@@ -268,10 +276,10 @@ async def test_grpc_error_of_triton_is_translated(
 
 
 async def test_answer_that_does_not_match_the_configuration_selects_the_next_candidate(
-    write: Write, web: Web, triton: Tensors, tmp_path: Path
+    write_configuration: Write, web: Web, triton: Tensors, tmp_path: Path
 ) -> None:
     text = triton_yaml(triton) + "  - " + json.dumps(json.loads(openai(web))["servers"][0])
-    write(text)
+    write_configuration(text)
     triton.models = {
         "colours": lambda _: {"SCORES": np.zeros((1, 2), dtype=np.float32)},
         "twice": lambda _: {"OTHER": np.zeros((1, 2), dtype=np.float32)},
@@ -290,10 +298,10 @@ async def test_answer_that_does_not_match_the_configuration_selects_the_next_can
 
 
 async def test_cards_and_health_follow_the_servers(
-    write: Write, web: Web, triton: Tensors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write_configuration: Write, web: Web, triton: Tensors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
-    write(triton_yaml(triton))
+    write_configuration(triton_yaml(triton))
     triton.ready = {"echo"}
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.card("text2text-generation")).state == MODEL_STATE_READY
@@ -306,7 +314,7 @@ async def test_cards_and_health_follow_the_servers(
         assert (await expert.card("image-classification")).state == MODEL_STATE_READY
         triton.ready = set()
         await expert.until(NOT_SERVING, "triton/echo")
-    write(openai(web))
+    write_configuration(openai(web))
     web.says("/v1/models", {"object": "list", "data": [{"id": "eyes"}]})
     async with serve_expert("experts.served", tmp_path) as expert:
         card = await expert.card("text-to-speech")
@@ -317,15 +325,17 @@ async def test_cards_and_health_follow_the_servers(
         assert "cannot be reached" in (await expert.card("summarization")).failure
 
 
-async def test_server_without_a_model_list_counts_as_ready(write: Write, web: Web, tmp_path: Path) -> None:
-    write(openai(web))
+async def test_server_without_a_model_list_counts_as_ready(
+    write_configuration: Write, web: Web, tmp_path: Path
+) -> None:
+    write_configuration(openai(web))
     del web.answers["/v1/models"]
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.card("summarization")).state == MODEL_STATE_READY
 
 
-async def test_server_concurrency_is_limited(write: Write, web: Web, tmp_path: Path) -> None:
-    write(openai(web, concurrency=2))
+async def test_server_concurrency_is_limited(write_configuration: Write, web: Web, tmp_path: Path) -> None:
+    write_configuration(openai(web, concurrency=2))
     at_once, most, both = 0, 0, asyncio.Barrier(2)
 
     async def reply(_: Request) -> Answer:
@@ -343,10 +353,10 @@ async def test_server_concurrency_is_limited(write: Write, web: Web, tmp_path: P
 
 
 async def test_key_is_read_from_the_named_variable(
-    write: Write, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write_configuration: Write, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOX_KEY", "sk-secret")
-    write(openai(web, key_variable="BOX_KEY"))
+    write_configuration(openai(web, key_variable="BOX_KEY"))
     web.says("/chat/completions", {"error": {"message": "bad key sk-secret"}}, status=400)
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
@@ -371,8 +381,10 @@ async def test_expert_without_a_file_starts_without_models(tmp_path: Path, monke
         ("", 0, "servers"),
     ],
 )
-def test_error_in_the_file_is_reported_with_its_line(write: Write, text: str, line: int, says: str) -> None:
-    write(text)
+def test_error_in_the_file_is_reported_with_its_line(
+    write_configuration: Write, text: str, line: int, says: str
+) -> None:
+    write_configuration(text)
     with pytest.raises(FailedPrecondition) as caught:
         read_expert("experts.served")
     assert says in caught.value.message
@@ -393,10 +405,10 @@ def test_error_in_the_file_is_reported_with_its_line(write: Write, text: str, li
         ("name: echo", "name: echo\n        id: triton/colours\n        x: 1", "x"),
     ],
 )
-def test_tensors_must_match_the_ports(write: Write, old: str, new: str, says: str) -> None:
+def test_tensors_must_match_the_ports(write_configuration: Write, old: str, new: str, says: str) -> None:
     text = triton_yaml(Tensors(address="127.0.0.1:1"))
     assert old in text
-    write(text.replace(old, new))
+    write_configuration(text.replace(old, new))
     with pytest.raises(FailedPrecondition, match=r"EXPERT_SERVED: served\.yaml, line") as caught:
         read_expert("experts.served")
     assert says in caught.value.message

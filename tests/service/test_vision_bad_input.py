@@ -20,7 +20,7 @@ FIRST = {task: name for name, model in reversed(list(models("vision").items())) 
 
 
 @pytest.fixture
-async def vision(tiny: Tiny) -> AsyncIterator[Served]:
+async def expert(tiny: Tiny) -> AsyncIterator[Served]:
     tiny.built("vision", "PekingU/rtdetr_r18vd_coco_o365")
     async with tiny.expert("vision") as expert:
         yield expert
@@ -31,13 +31,13 @@ def _enormous() -> Media:
     return Media(b"P4\n20000 20000\n" + bytes(64), "image/x-portable-bitmap", "huge.pbm")
 
 
-async def _refused(vision: Served, image: Media | str, said: str) -> ServiceError:
-    error = await vision.refusal("image-classification", {"image": image}, "tiny/vit")
+async def _refused(expert: Served, image: Media | str, said: str) -> ServiceError:
+    error = await expert.refusal("image-classification", {"image": image}, "tiny/vit")
     assert isinstance(error, InvalidRequest)
     assert error.port == "image"
     assert error.remedy
     assert re.search(said, str(error))
-    out = await vision.ask("image-classification", {"image": sent(plain("blue"))}, "tiny/vit")
+    out = await expert.ask("image-classification", {"image": sent(plain("blue"))}, "tiny/vit")
     assert out["text"] == "blue"
     return error
 
@@ -54,19 +54,19 @@ async def _refused(vision: Served, image: Media | str, said: str) -> ServiceErro
     ],
 )
 async def test_what_is_no_picture_to_look_at_is_refused_by_its_port(
-    vision: Served, image: Media | str, said: str
+    expert: Served, image: Media | str, said: str
 ) -> None:
-    await _refused(vision, image, said)
+    await _refused(expert, image, said)
 
 
 @pytest.mark.parametrize("task", sorted(set(TASKS) - {"document-question-answering"}))
-async def test_a_dot_is_refused_by_every_task(vision: Served, task: str) -> None:
+async def test_a_dot_is_refused_by_every_task(expert: Served, task: str) -> None:
     if FIRST[task] in {"tiny/sam", "tiny/owl"}:  # the others show it; these take long to be taught
         return
     inputs: dict[str, Media | str] = {"image": sent(plain("red", (1, 1)))}
     inputs |= {"question": "what is this ?"} if "question" in task else {}
     given = {"candidate_labels": ["red"]} if task.startswith("zero") else {}
-    error = await vision.refusal(task, inputs, FIRST[task], **given)
+    error = await expert.refusal(task, inputs, FIRST[task], **given)
     assert isinstance(error, InvalidRequest)
     assert error.port == "image"
 
@@ -76,39 +76,39 @@ async def test_a_dot_is_refused_by_every_task(vision: Served, task: str) -> None
     ("task", "model"), [("visual-question-answering", "tiny/vilt"), ("document-question-answering", "tiny/donut")]
 )
 async def test_a_question_longer_than_a_model_reads_is_refused(
-    vision: Served, task: str, model: str, question: str
+    expert: Served, task: str, model: str, question: str
 ) -> None:
-    error = await vision.refusal(task, {"image": sent(plain("red")), "question": question}, model)
+    error = await expert.refusal(task, {"image": sent(plain("red")), "question": question}, model)
     assert (error.code.name, error.port, error.reason) == ("INVALID_ARGUMENT", "question", "TOO_LARGE")
 
 
-async def test_parameters_that_are_unknown_or_out_of_range_are_refused(vision: Served) -> None:
+async def test_parameters_that_are_unknown_or_out_of_range_are_refused(expert: Served) -> None:
     image = {"image": sent(plain("red"))}
-    assert "no parameter colour" in str(await vision.refusal("image-classification", image, "tiny/vit", colour="red"))
-    assert "top_k" in str(await vision.refusal("image-classification", image, "tiny/vit", top_k=0))
-    assert "threshold" in str(await vision.refusal("object-detection", image, "tiny/yolos", threshold=2))
+    assert "no parameter colour" in str(await expert.refusal("image-classification", image, "tiny/vit", colour="red"))
+    assert "top_k" in str(await expert.refusal("image-classification", image, "tiny/vit", top_k=0))
+    assert "threshold" in str(await expert.refusal("object-detection", image, "tiny/yolos", threshold=2))
 
 
-async def test_pictures_come_as_people_have_them(vision: Served) -> None:
+async def test_pictures_come_as_people_have_them(expert: Served) -> None:
     """With transparency, in print colours, in 16 bits, turned by EXIF, and as a page."""
     sizes = (64, 64)
     for mode, kind, colour in (("RGBA", "PNG", (0, 0, 255, 255)), ("CMYK", "JPEG", (255, 255, 0, 0))):
         buffer = io.BytesIO()
         Image.new(mode, sizes, colour).save(buffer, kind)
         media = Media(buffer.getvalue(), f"image/{kind.lower()}", "a")
-        assert (await vision.ask("image-classification", {"image": media}, "tiny/vit"))["text"] == "blue"
+        assert (await expert.ask("image-classification", {"image": media}, "tiny/vit"))["text"] == "blue"
     for kind, media_type in (("PDF", "application/pdf"), ("TIFF", "image/tiff")):
         buffer = io.BytesIO()
         plain("blue").save(buffer, kind)
         media = Media(buffer.getvalue(), media_type, "page")
-        assert (await vision.ask("image-classification", {"image": media}, "tiny/vit"))["text"] == "blue"
+        assert (await expert.ask("image-classification", {"image": media}, "tiny/vit"))["text"] == "blue"
     grey = io.BytesIO()
     Image.new("I;16", sizes, 40_000).save(grey, "PNG")
     media = Media(grey.getvalue(), "image/png", "a")
-    assert (await vision.ask("depth-estimation", {"image": media}))["depth"].media_type == "image/png"
+    assert (await expert.ask("depth-estimation", {"image": media}))["depth"].media_type == "image/png"
 
 
-async def test_what_asks_for_more_than_a_picture_is_no_captioner(vision: Served, tiny: Tiny) -> None:
+async def test_what_asks_for_more_than_a_picture_is_no_captioner(expert: Served, tiny: Tiny) -> None:
     folder = tiny.built("vision", "tiny/vilt")
     (tiny.folder / "tiny/not-a-captioner").symlink_to(folder)
     with pytest.raises(ServiceError, match="does not put pictures into words"):

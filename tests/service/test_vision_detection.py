@@ -20,7 +20,7 @@ PEOPLE = "PekingU/rtdetr_r18vd_coco_o365"
 
 
 @pytest.fixture
-async def vision(tiny: Tiny) -> AsyncIterator[Served]:
+async def expert(tiny: Tiny) -> AsyncIterator[Served]:
     async with tiny.expert("vision") as expert:
         yield expert
 
@@ -35,9 +35,9 @@ def near(box: Mapping[str, float], place: tuple[int, int, int, int], size: tuple
     return corners(box) == pytest.approx(right, abs=tolerance * max(size) / 64)
 
 
-async def test_things_are_found_counted_and_marked(vision: Served) -> None:
+async def test_things_are_found_counted_and_marked(expert: Served) -> None:
     picture = square("red", LEFT, SIZE)
-    out = await vision.ask("object-detection", {"image": sent(picture)}, "tiny/yolos")
+    out = await expert.ask("object-detection", {"image": sent(picture)}, "tiny/yolos")
     (found,) = out["objects"]
     assert found["label"] == "red square"
     assert found["score"] > 0.8
@@ -49,22 +49,22 @@ async def test_things_are_found_counted_and_marked(vision: Served) -> None:
     assert marked.getpixel((left, top - 20)) != picture.getpixel((left, top - 20))
 
 
-async def test_a_threshold_that_nothing_reaches_leaves_nothing(vision: Served) -> None:
-    out = await vision.ask("object-detection", {"image": sent(square("red", LEFT))}, "tiny/yolos", threshold=1)
+async def test_a_threshold_that_nothing_reaches_leaves_nothing(expert: Served) -> None:
+    out = await expert.ask("object-detection", {"image": sent(square("red", LEFT))}, "tiny/yolos", threshold=1)
     assert (out["objects"], out["text"]) == ([], "nothing")
 
 
-async def test_detections_of_many_at_once_are_those_of_each_alone(vision: Served) -> None:
+async def test_detections_of_many_at_once_are_those_of_each_alone(expert: Served) -> None:
     pictures = [sent(square("red", LEFT, (64 + 10 * (at % 3), 64))) for at in range(9)]
-    alone = [await vision.ask("object-detection", {"image": one}, "tiny/yolos", threshold=0.01) for one in pictures]
-    asked = [vision.ask("object-detection", {"image": one}, "tiny/yolos", threshold=0.01) for one in pictures]
+    alone = [await expert.ask("object-detection", {"image": one}, "tiny/yolos", threshold=0.01) for one in pictures]
+    asked = [expert.ask("object-detection", {"image": one}, "tiny/yolos", threshold=0.01) for one in pictures]
     assert await asyncio.gather(*asked) == alone
 
 
-async def test_named_things_are_found_where_the_model_called_directly_finds_them(vision: Served, tiny: Tiny) -> None:
+async def test_named_things_are_found_where_the_model_called_directly_finds_them(expert: Served, tiny: Tiny) -> None:
     labels = ["red", "blue"]
     picture = square("red", LEFT, (96, 96))
-    out = await vision.ask(
+    out = await expert.ask(
         "zero-shot-object-detection", {"image": sent(picture)}, candidate_labels=labels, threshold=0.001
     )
     folder = tiny.built("vision", "tiny/owl")
@@ -82,8 +82,8 @@ async def test_named_things_are_found_where_the_model_called_directly_finds_them
     assert [one["label"] for one in out["objects"]].count("red") == result["text_labels"].count("red")
 
 
-async def test_named_things_need_names(vision: Served) -> None:
-    error = await vision.refusal("zero-shot-object-detection", {"image": sent(plain("red"))})
+async def test_named_things_need_names(expert: Served) -> None:
+    error = await expert.refusal("zero-shot-object-detection", {"image": sent(plain("red"))})
     assert isinstance(error, InvalidRequest)
     assert "candidate_labels" in str(error)
 
@@ -94,9 +94,9 @@ def _both() -> Any:
     return picture
 
 
-async def test_each_class_is_parted_to_the_pixel(vision: Served) -> None:
+async def test_each_class_is_parted_to_the_pixel(expert: Served) -> None:
     picture = square("blue", RIGHT, SIZE)
-    out = await vision.ask("image-segmentation", {"image": sent(picture)}, "tiny/segformer")
+    out = await expert.ask("image-segmentation", {"image": sent(picture)}, "tiny/segformer")
     labels = {one["label"]: one for one in out["segments"]}
     assert labels.keys() == {"paper", "blue square"}
     mask, image = received(out["mask"]), received(out["image"])
@@ -109,8 +109,8 @@ async def test_each_class_is_parted_to_the_pixel(vision: Served) -> None:
     assert out["text"].startswith("paper (")
 
 
-async def test_things_of_one_class_are_parted_from_one_another(vision: Served) -> None:
-    out = await vision.ask("image-segmentation", {"image": sent(_both())}, "tiny/eomt")
+async def test_things_of_one_class_are_parted_from_one_another(expert: Served) -> None:
+    out = await expert.ask("image-segmentation", {"image": sent(_both())}, "tiny/eomt")
     assert sorted(one["label"] for one in out["segments"]) == ["paper", "square", "square"]
     mask = np.asarray(received(out["mask"]))
     greys = {mask[32, 16], mask[32, 48], mask[2, 2]}
@@ -118,8 +118,8 @@ async def test_things_of_one_class_are_parted_from_one_another(vision: Served) -
     assert max(greys) == 255
 
 
-async def test_everything_gets_a_mask_once(vision: Served) -> None:
-    out = await vision.ask("mask-generation", {"image": sent(square("red", LARGE))}, "tiny/sam")
+async def test_everything_gets_a_mask_once(expert: Served) -> None:
+    out = await expert.ask("mask-generation", {"image": sent(square("red", LARGE))}, "tiny/sam")
     boxes = [one["box"] for one in out["masks"]]
     assert any(near(box, LARGE, (64, 64), 3) for box in boxes)
     assert len(boxes) <= 4
@@ -129,9 +129,9 @@ async def test_everything_gets_a_mask_once(vision: Served) -> None:
     assert received(out["image"]).size == (64, 64)
 
 
-async def test_what_is_near_is_bright(vision: Served) -> None:
+async def test_what_is_near_is_bright(expert: Served) -> None:
     picture = square("black", LEFT, (112, 112))
-    out = await vision.ask("depth-estimation", {"image": sent(picture)})
+    out = await expert.ask("depth-estimation", {"image": sent(picture)})
     depth, image = received(out["depth"]), received(out["image"])
     assert (depth.mode, image.mode) == ("I;16", "RGB")
     assert depth.size == image.size == (112, 112)
@@ -143,11 +143,11 @@ async def test_what_is_near_is_bright(vision: Served) -> None:
     assert colours[40:70, 15:40].mean() < colours[40:70, 75:100].mean()
 
 
-async def test_poses_are_those_of_the_people_found(vision: Served, tiny: Tiny) -> None:
+async def test_poses_are_those_of_the_people_found(expert: Served, tiny: Tiny) -> None:
     tiny.built("vision", PEOPLE)
     picture = square("red", LEFT, SIZE)
-    person = (await vision.ask("object-detection", {"image": sent(picture)}, PEOPLE, threshold=0.3))["objects"][0]
-    out = await vision.ask("keypoint-detection", {"image": sent(picture)}, "tiny/vitpose", threshold=0)
+    person = (await expert.ask("object-detection", {"image": sent(picture)}, PEOPLE, threshold=0.3))["objects"][0]
+    out = await expert.ask("keypoint-detection", {"image": sent(picture)}, "tiny/vitpose", threshold=0)
     (pose,) = out["keypoints"]
     assert [point["name"] for point in pose["points"]] == ["nose", "neck", "hip"]
     left, top, right, bottom = corners(person["box"])
@@ -165,7 +165,7 @@ async def test_poses_are_those_of_the_people_found(vision: Served, tiny: Tiny) -
     assert out["text"] == "1 pose"
 
 
-async def test_a_picture_without_people_has_no_poses(vision: Served, tiny: Tiny) -> None:
+async def test_a_picture_without_people_has_no_poses(expert: Served, tiny: Tiny) -> None:
     tiny.built("vision", PEOPLE)
-    out = await vision.ask("keypoint-detection", {"image": sent(square("blue", RIGHT))}, "tiny/vitpose")
+    out = await expert.ask("keypoint-detection", {"image": sent(square("blue", RIGHT))}, "tiny/vitpose")
     assert (out["keypoints"], out["text"]) == ([], "no poses")

@@ -12,7 +12,7 @@ from tests.support.run_stages import Stages
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty database, of either kind."""
     if request.param == "sqlite":
         return str(tmp_path / "journal.sqlite")
@@ -20,9 +20,9 @@ async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def database(address: str) -> AsyncIterator[Database]:
+async def database(database_url: str) -> AsyncIterator[Database]:
     """An empty journal's database, of either kind."""
-    async with open_database(address, SCHEMA, MIGRATIONS) as kept:
+    async with open_database(database_url, SCHEMA, MIGRATIONS) as kept:
         yield kept
 
 

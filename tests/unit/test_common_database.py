@@ -28,8 +28,8 @@ NOTES = InsertInto("notes", {"id": "text", "number": "bigint"})
 
 
 @pytest.fixture
-async def database(address: str) -> AsyncIterator[Database]:
-    async with open_database(address, SCHEMA, [FIRST]) as opened:
+async def database(database_url: str) -> AsyncIterator[Database]:
+    async with open_database(database_url, SCHEMA, [FIRST]) as opened:
         yield opened
 
 
@@ -113,16 +113,16 @@ async def test_texts_may_contain_any_character(database: Database) -> None:
     assert await database.read("SELECT id FROM notes WHERE id = ?", "nobody\0") == []
 
 
-async def test_writes_before_close_are_committed(address: str) -> None:
-    async with open_database(address, SCHEMA, [FIRST]) as database:
+async def test_writes_before_close_are_committed(database_url: str) -> None:
+    async with open_database(database_url, SCHEMA, [FIRST]) as database:
         futures = [database.write(insert_note(f"n{number:02}"), str(number)) for number in range(50)]
     await asyncio.gather(*futures)
-    async with open_database(address, SCHEMA, [FIRST]) as database:
+    async with open_database(database_url, SCHEMA, [FIRST]) as database:
         assert len(await names(database)) == 50
 
 
-async def test_closed_database_rejects_requests(address: str) -> None:
-    async with open_database(address, SCHEMA, [FIRST]) as database:
+async def test_closed_database_rejects_requests(database_url: str) -> None:
+    async with open_database(database_url, SCHEMA, [FIRST]) as database:
         await database.write(insert_note("a"))
     async with asyncio.timeout(5):
         with pytest.raises(Unavailable, match="closed"):
@@ -131,11 +131,11 @@ async def test_closed_database_rejects_requests(address: str) -> None:
             await names(database)
 
 
-async def test_changes_of_another_process_are_reported(address: str) -> None:
+async def test_changes_of_another_process_are_reported(database_url: str) -> None:
     async with (
         asyncio.timeout(10),
-        open_database(address, SCHEMA, [FIRST]) as mine,
-        open_database(address, SCHEMA, [FIRST]) as other,
+        open_database(database_url, SCHEMA, [FIRST]) as mine,
+        open_database(database_url, SCHEMA, [FIRST]) as other,
         aclosing(mine.changes()) as changes,
     ):
         assert await anext(changes) is None  # the first report is always of any topic
@@ -154,79 +154,81 @@ async def test_unsupported_address_is_rejected() -> None:
 # ---------------------------------------------------------------- versions
 
 
-async def test_schema_one_version_newer_is_used_unchanged(address: str) -> None:
+async def test_schema_one_version_newer_is_used_unchanged(database_url: str) -> None:
     newer = [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; CREATE TABLE more (id TEXT)"]
-    async with open_database(address, SCHEMA, newer):
+    async with open_database(database_url, SCHEMA, newer):
         pass
-    async with open_database(address, SCHEMA, [FIRST]) as database:
+    async with open_database(database_url, SCHEMA, [FIRST]) as database:
         await database.write(insert_note("a"))
-    async with open_database(address, SCHEMA, newer) as database:
+    async with open_database(database_url, SCHEMA, newer) as database:
         assert [tuple(row) for row in await database.read("SELECT id, later FROM notes")] == [("a", "x")]
 
 
-async def test_schema_two_versions_newer_is_rejected(address: str) -> None:
-    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)", "DROP TABLE more"]):
+async def test_schema_two_versions_newer_is_rejected(database_url: str) -> None:
+    async with open_database(database_url, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)", "DROP TABLE more"]):
         pass
     with pytest.raises(FailedPrecondition, match="version 3") as refused:
-        async with open_database(address, SCHEMA, [FIRST]):
+        async with open_database(database_url, SCHEMA, [FIRST]):
             pass
     assert refused.value.reason == "NEWER_SCHEMA"
 
 
-async def test_failed_migration_leaves_no_changes(address: str) -> None:
+async def test_failed_migration_leaves_no_changes(database_url: str) -> None:
     with pytest.raises((Unavailable, asyncpg.PostgresError)):
-        async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT); CREATE TABLE half (id TEXT)"]):
+        async with open_database(
+            database_url, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT); CREATE TABLE half (id TEXT)"]
+        ):
             pass
-    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
+    async with open_database(database_url, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
         assert await database.read("SELECT id FROM half") == []
 
 
-async def test_concurrent_first_starts_all_succeed(address: str) -> None:
+async def test_concurrent_first_starts_all_succeed(database_url: str) -> None:
     start = asyncio.Barrier(6)
 
     async def replica(name: str) -> None:
         await start.wait()
-        async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
+        async with open_database(database_url, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
             await database.write(insert_note(name))
 
     await asyncio.gather(*(replica(str(number)) for number in range(6)))
-    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
+    async with open_database(database_url, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
         assert len(await names(database)) == 6
 
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i % 9 + 1 FROM n) INSERT INTO half SELECT COUNT(*) FROM n"
 
 
-async def test_killed_migration_is_completed_at_the_next_start(address: str) -> None:
-    async with open_database(address, SCHEMA, [FIRST]):
+async def test_killed_migration_is_completed_at_the_next_start(database_url: str) -> None:
+    async with open_database(database_url, SCHEMA, [FIRST]):
         pass
-    stalling = ENDLESS if "://" not in address else "SELECT pg_sleep(1.5)"
+    stalling = ENDLESS if "://" not in database_url else "SELECT pg_sleep(1.5)"
     program = f"""
 import asyncio
 from services.common.database import open_database
 async def main():
-    async with open_database({address!r}, {SCHEMA!r}, [{FIRST!r}, "CREATE TABLE half (id TEXT); {stalling}"]):
+    async with open_database({database_url!r}, {SCHEMA!r}, [{FIRST!r}, "CREATE TABLE half (id TEXT); {stalling}"]):
         pass
 asyncio.run(main())
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=Path(__file__).parents[2])
     try:
         async with asyncio.timeout(30):
-            while not await _migrating(address):
+            while not await _migrating(database_url):
                 assert process.returncode is None
                 await asyncio.sleep(0.02)
     finally:
         process.kill()
         await process.wait()
-    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
+    async with open_database(database_url, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
         assert await database.read("SELECT id FROM half") == []
         assert [row[0] for row in await database.read("SELECT version FROM schemas")] == [2]
 
 
-async def _migrating(address: str) -> bool:
+async def _migrating(database_url: str) -> bool:
     """Whether the migration is running."""
-    if "://" not in address:
-        connection = sqlite3.connect(address, timeout=0, isolation_level=None)
+    if "://" not in database_url:
+        connection = sqlite3.connect(database_url, timeout=0, isolation_level=None)
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
@@ -234,7 +236,7 @@ async def _migrating(address: str) -> bool:
         finally:
             connection.close()
         return False
-    watching = await asyncpg.connect(address)
+    watching = await asyncpg.connect(database_url)
     try:
         query = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1%' AND pid != pg_backend_pid()"
         return bool(await watching.fetch(query))

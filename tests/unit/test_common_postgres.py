@@ -31,7 +31,7 @@ def listed() -> str:
 
 
 @pytest.fixture
-async def url(postgres: str) -> str:
+async def postgres_database(postgres: str) -> str:
     """URL of an empty database."""
     return await emptied(postgres)
 
@@ -83,8 +83,8 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(url: str) -> AsyncIterator[Proxy]:
-    cable = Proxy(url)
+async def proxied(postgres_database: str) -> AsyncIterator[Proxy]:
+    cable = Proxy(postgres_database)
     await cable.connect()
     try:
         yield cable
@@ -113,14 +113,14 @@ async def test_absent_server_is_awaited_then_reported(monkeypatch: pytest.Monkey
     assert "check that it runs" in message
 
 
-async def test_wrong_password_fails_at_once(url: str) -> None:
-    message = await error_text(url.replace(PASSWORD, "secret"), FailedPrecondition)
+async def test_wrong_password_fails_at_once(postgres_database: str) -> None:
+    message = await error_text(postgres_database.replace(PASSWORD, "secret"), FailedPrecondition)
     assert 'password authentication failed for user "postgres"' in message
     assert "check user, password" in message
 
 
-async def test_unknown_database_fails_at_once(url: str) -> None:
-    message = await error_text(urlunsplit(urlsplit(url)._replace(path="/nowhere")), FailedPrecondition)
+async def test_unknown_database_fails_at_once(postgres_database: str) -> None:
+    message = await error_text(urlunsplit(urlsplit(postgres_database)._replace(path="/nowhere")), FailedPrecondition)
     assert 'database "nowhere" does not exist' in message
 
 
@@ -129,39 +129,46 @@ async def test_malformed_url_is_reported_without_the_url(address: str) -> None:
     assert "%XX" in await error_text(address, InvalidRequest)
 
 
-async def test_user_without_create_permission_is_rejected(url: str) -> None:
-    admin = await asyncpg.connect(url)
+async def test_user_without_create_permission_is_rejected(postgres_database: str) -> None:
+    admin = await asyncpg.connect(postgres_database)
     await admin.execute("CREATE ROLE reader LOGIN PASSWORD 'secret'")
     try:
-        message = await error_text(url.replace(f"postgres:{PASSWORD}", "reader:secret"), FailedPrecondition)
+        message = await error_text(
+            postgres_database.replace(f"postgres:{PASSWORD}", "reader:secret"), FailedPrecondition
+        )
         assert "permission denied" in message
     finally:
         await admin.execute("DROP ROLE reader")
         await admin.close()
 
 
-async def test_slow_migration_of_another_process_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_migration_of_another_process_is_reported(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("services.common.database.postgres._MIGRATION_SECONDS", 0.2)
-    other = await asyncpg.connect(url)
+    other = await asyncpg.connect(postgres_database)
     await other.fetch("SELECT pg_advisory_lock(hashtextextended('migrate notes', 0))")
-    assert "another process" in await error_text(url, Unavailable)
+    assert "another process" in await error_text(postgres_database, Unavailable)
     await other.close()
 
 
-async def test_tables_are_in_their_own_schema(url: str) -> None:
-    async with open_database(url, "notes", [FIRST]) as notes, open_database(url, "others", [FIRST]) as others:
+async def test_tables_are_in_their_own_schema(postgres_database: str) -> None:
+    async with (
+        open_database(postgres_database, "notes", [FIRST]) as notes,
+        open_database(postgres_database, "others", [FIRST]) as others,
+    ):
         await notes.write(insert_note("a"))
         assert await others.read(listed()) == []
         tables = await notes.read("SELECT schemaname FROM pg_tables WHERE tablename = 'notes' ORDER BY schemaname")
         assert [row[0] for row in tables] == ["notes", "others"]
 
 
-async def test_lost_server_is_reported_quickly_and_reconnected(url: str) -> None:
+async def test_lost_server_is_reported_quickly_and_reconnected(postgres_database: str) -> None:
     async with (
         asyncio.timeout(20),
-        proxied(url) as cable,
+        proxied(postgres_database) as cable,
         open_database(cable.url, "notes", [FIRST]) as database,
-        open_database(url, "notes", [FIRST]) as other,
+        open_database(postgres_database, "notes", [FIRST]) as other,
         aclosing(database.changes()) as changes,
     ):
         await database.write(insert_note("a"), "a")
@@ -181,9 +188,13 @@ async def test_lost_server_is_reported_quickly_and_reconnected(url: str) -> None
             await other.write(insert_note(f"c{number}"), "theirs")
 
 
-async def test_write_to_a_silent_server_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_to_a_silent_server_times_out(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.connection.COMMAND_SECONDS", 0.3)
-    async with asyncio.timeout(20), proxied(url) as cable, open_database(cable.url, "notes", [FIRST]) as database:
+    async with (
+        asyncio.timeout(20),
+        proxied(postgres_database) as cable,
+        open_database(cable.url, "notes", [FIRST]) as database,
+    ):
         await database.write(insert_note("a"), "a")
         cable.flows.clear()
         with pytest.raises(Unavailable, match="does not answer"):
@@ -193,7 +204,7 @@ async def test_write_to_a_silent_server_times_out(url: str, monkeypatch: pytest.
         assert {"a", "c"} <= {row[0] for row in await database.read(listed())}
 
 
-async def test_locks_of_a_frozen_process_are_released(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locks_of_a_frozen_process_are_released(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.connection.IDLE_SECONDS", 0.3)
 
     def freezing() -> Steps[None]:
@@ -201,15 +212,18 @@ async def test_locks_of_a_frozen_process_are_released(url: str, monkeypatch: pyt
         time.sleep(1)  # blocks the whole process
         yield Query("INSERT INTO notes (id) VALUES ('b')")
 
-    async with open_database(url, "notes", [FIRST]) as database:
+    async with open_database(postgres_database, "notes", [FIRST]) as database:
         with pytest.raises(Unavailable, match="does not answer"):
             await database.write(freezing)
         await database.write(insert_note("a"))
         assert [tuple(row) for row in await database.read(listed())] == [("a",)]
 
 
-async def test_connections_closed_by_the_server_are_reopened(url: str) -> None:
-    async with open_database(url, "notes", [FIRST]) as database, open_database(url, "notes", [FIRST]) as other:
+async def test_connections_closed_by_the_server_are_reopened(postgres_database: str) -> None:
+    async with (
+        open_database(postgres_database, "notes", [FIRST]) as database,
+        open_database(postgres_database, "notes", [FIRST]) as other,
+    ):
         await database.write(insert_note("a"), "a")
         end_all = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != "
@@ -223,8 +237,8 @@ async def test_connections_closed_by_the_server_are_reopened(url: str) -> None:
         assert [row[0] for row in await database.read(listed())] == ["a", "b"]
 
 
-async def test_rolled_back_operation_is_retried(url: str) -> None:
-    worker, done = ConnectionWorker(PostgresAddress(url, "notes")), 0
+async def test_rolled_back_operation_is_retried(postgres_database: str) -> None:
+    worker, done = ConnectionWorker(PostgresAddress(postgres_database, "notes")), 0
 
     async def job(_: Connection) -> int:
         nonlocal done
@@ -258,8 +272,8 @@ async def one(connection: Connection) -> int:
     return int(await connection.fetchval("SELECT 1"))
 
 
-async def test_unexpected_connection_error_fails_only_queued_jobs(url: str) -> None:
-    worker = ConnectionWorker(FailingAddress(url, "notes"))
+async def test_unexpected_connection_error_fails_only_queued_jobs(postgres_database: str) -> None:
+    worker = ConnectionWorker(FailingAddress(postgres_database, "notes"))
     async with asyncio.timeout(30):
         outcomes = await asyncio.gather(worker.submit(one), worker.submit(one), return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [Unavailable, Unavailable]
@@ -267,11 +281,11 @@ async def test_unexpected_connection_error_fails_only_queued_jobs(url: str) -> N
         await worker.close()
 
 
-async def test_unexpected_error_fails_only_its_job(url: str) -> None:
+async def test_unexpected_error_fails_only_its_job(postgres_database: str) -> None:
     async def broken(_: Connection) -> None:
         raise KeyError("an unexpected error")
 
-    worker = ConnectionWorker(PostgresAddress(url, "notes"))
+    worker = ConnectionWorker(PostgresAddress(postgres_database, "notes"))
     async with asyncio.timeout(30):
         outcomes = await asyncio.gather(worker.submit(broken), worker.submit(one), return_exceptions=True)
         await worker.close()
@@ -279,8 +293,8 @@ async def test_unexpected_error_fails_only_its_job(url: str) -> None:
     assert outcomes[1] == 1
 
 
-async def test_changes_are_delivered_after_an_unexpected_error(url: str) -> None:
-    notifier = ChangeNotifier(FailingAddress(url, "notes"))
+async def test_changes_are_delivered_after_an_unexpected_error(postgres_database: str) -> None:
+    notifier = ChangeNotifier(FailingAddress(postgres_database, "notes"))
     topics: frozenset[str] | None = None
     async with asyncio.timeout(30), aclosing(notifier.changes()) as changes:
         while topics is None or "a" not in topics:
@@ -289,27 +303,29 @@ async def test_changes_are_delivered_after_an_unexpected_error(url: str) -> None
     await notifier.close()
 
 
-async def test_missing_table_is_unavailable(url: str) -> None:
-    async with open_database(url, "notes", [FIRST]) as database:
+async def test_missing_table_is_unavailable(postgres_database: str) -> None:
+    async with open_database(postgres_database, "notes", [FIRST]) as database:
         with pytest.raises(Unavailable, match="does not exist"):
             await database.read("SELECT 1 FROM nowhere")
 
 
-async def test_old_program_reads_after_a_newer_migration(url: str) -> None:
-    async with open_database(url, "notes", [FIRST]) as old:
+async def test_old_program_reads_after_a_newer_migration(postgres_database: str) -> None:
+    async with open_database(postgres_database, "notes", [FIRST]) as old:
         await old.write(insert_note("a"))
         assert len(await old.read("SELECT * FROM notes")) == 1
-        async with open_database(url, "notes", [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT ''"]):
+        async with open_database(
+            postgres_database, "notes", [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT ''"]
+        ):
             pass
         assert len(await old.read("SELECT * FROM notes")) == 1
         await old.write(insert_note("b"))
 
 
-async def test_too_many_topics_are_reported_as_any(url: str) -> None:
+async def test_too_many_topics_are_reported_as_any(postgres_database: str) -> None:
     async with (
         asyncio.timeout(20),
-        open_database(url, "notes", [FIRST]) as one,
-        open_database(url, "notes", [FIRST]) as other,
+        open_database(postgres_database, "notes", [FIRST]) as one,
+        open_database(postgres_database, "notes", [FIRST]) as other,
         aclosing(one.changes()) as changes,
     ):
         for _ in range(2):  # it listens by then

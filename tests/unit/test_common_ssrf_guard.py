@@ -87,7 +87,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("url", REFUSED, ids=lambda url: ascii(url)[:50])
-async def test_invalid_url_is_rejected_before_any_request(url: str, unreachable: None) -> None:
+async def test_invalid_url_is_rejected_before_any_request(url: str, no_connections: None) -> None:
     for guard in (SsrfGuard(resolve=scripted), SsrfGuard(resolve=resolve_host)):
         with pytest.raises(ServiceError) as caught:
             async with fetch(url, guard, FetchLimits(1000)):
@@ -98,7 +98,7 @@ async def test_invalid_url_is_rejected_before_any_request(url: str, unreachable:
 
 
 @pytest.fixture
-def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes connection attempts fail the test."""
 
     async def connect(*_args: object, **_kwargs: object) -> None:

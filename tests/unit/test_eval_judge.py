@@ -23,7 +23,7 @@ DRAFT = Draft(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def judge_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name, value in (("MODEL", "critic"), ("INTERNAL", "true"), ("ATTEMPTS", "1")):
         monkeypatch.setenv(f"EVAL_JUDGE_LLM_{name}", value)
     return monkeypatch
@@ -34,9 +34,9 @@ async def scores(count: int) -> dict[str, object]:
     return await judge.scores(lines, [Outcome(DRAFT, Request())] * count, LITE)
 
 
-async def test_scores_are_percentages_of_true(asked: pytest.MonkeyPatch) -> None:
+async def test_scores_are_percentages_of_true(judge_environment: pytest.MonkeyPatch) -> None:
     async with ScriptedLLM.serving([Says(f"Here it is: {YES}"), Says(PARTLY), Says("I cannot tell.")]) as endpoint:
-        asked.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
+        judge_environment.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
         assert await scores(3) == {
             "model": "critic",
             "n": 2,
@@ -48,9 +48,9 @@ async def test_scores_are_percentages_of_true(asked: pytest.MonkeyPatch) -> None
         }
 
 
-async def test_the_judge_sees_the_request_the_tasks_and_the_plan(asked: pytest.MonkeyPatch) -> None:
+async def test_the_judge_sees_the_request_the_tasks_and_the_plan(judge_environment: pytest.MonkeyPatch) -> None:
     async with ScriptedLLM.serving([Says(YES)]) as endpoint:
-        asked.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
+        judge_environment.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
         await scores(1)
     said = endpoint.requests[0]["messages"][-1]["content"]
     assert "Read it and sum it up" in said

@@ -19,36 +19,36 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write(*lines: object) -> Path:
+def write_lines(tmp_path: Path) -> Write:
+    def write_lines(*lines: object) -> Path:
         path = tmp_path / "requests.jsonl"
         texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
         path.write_text("\n".join(texts), encoding="utf-8")
         return path
 
-    return write
+    return write_lines
 
 
-def test_labels_may_be_absent(write: Write) -> None:
-    assert read(write(WHOLE, "", {"id": 2, "request": "Hello"})) == [
+def test_labels_may_be_absent(write_lines: Write) -> None:
+    assert read(write_lines(WHOLE, "", {"id": 2, "request": "Hello"})) == [
         Line("1", "Translate", "single", Answer(Graph(("Translation",)))),
         Line(2, "Hello"),
     ]
 
 
-def test_links_may_be_indices_and_accept_lists_other_plans(write: Write) -> None:
+def test_links_may_be_indices_and_accept_lists_other_plans(write_lines: Write) -> None:
     other: dict[str, Any] = {
         "tasks": ["A", "B"],
         "links": [[0, 1]],
         "arguments": [{"task": 1, "text": {"output_of": 0}}],
     }
-    line = read(write(WHOLE | {"accept": [other]}))[0]
+    line = read(write_lines(WHOLE | {"accept": [other]}))[0]
     assert line.accept == (Answer(Graph(("A", "B"), (("A", "B"),)), tuple(other["arguments"])),)
     assert line.answers == (Answer(Graph(("Translation",))), *line.accept)
 
 
-def test_label_is_empty_if_no_plan_is_expected(write: Write) -> None:
-    assert read(write({"id": 1, "request": "Hi", "expect": "chat"}))[0].label == Answer(Graph())
+def test_label_is_empty_if_no_plan_is_expected(write_lines: Write) -> None:
+    assert read(write_lines({"id": 1, "request": "Hi", "expect": "chat"}))[0].label == Answer(Graph())
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_label_is_empty_if_no_plan_is_expected(write: Write) -> None:
         (WHOLE | {"expect": "nothing"}, "line 2: expect must be plan, clarify, unmapped or chat"),
     ],
 )
-def test_invalid_line_error_names_the_line(write: Write, line: Any, complaint: str) -> None:
+def test_invalid_line_error_names_the_line(write_lines: Write, line: Any, complaint: str) -> None:
     with pytest.raises(BadLines, match=re.escape(complaint)):
-        read(write(WHOLE, line))
+        read(write_lines(WHOLE, line))
 
 
-def test_file_without_lines_is_an_error(write: Write) -> None:
+def test_file_without_lines_is_an_error(write_lines: Write) -> None:
     with pytest.raises(BadLines, match="has no lines: write one JSON object per line"):
-        read(write(""))
+        read(write_lines(""))
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:

@@ -30,16 +30,16 @@ def file(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def configured(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def llm_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setenv("PLANNER_LLM_MODEL", "scripted")
     return monkeypatch
 
 
 async def test_llm_plans_are_scored_and_unusable_replies_are_failures(
-    file: str, configured: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: str, llm_environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with ScriptedLLM.serving(answered) as endpoint:
-        configured.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
+        llm_environment.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
         await main(arguments([file, "--planner", "llm", "--quiet"]))
     figures = printed(capsys)
     assert (figures["planner"], figures["node_f1"], figures["exact"]) == ("llm", 66.67, 50.0)
@@ -47,10 +47,10 @@ async def test_llm_plans_are_scored_and_unusable_replies_are_failures(
 
 
 async def test_ablation_varies_number_and_variety_of_demonstrations(
-    file: str, configured: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: str, llm_environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with ScriptedLLM.serving(answered) as endpoint:
-        configured.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
+        llm_environment.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
         await main(arguments([file, "--ablation", "demonstrations", "--json", "--quiet"]))
     rows = printed(capsys)["rows"]
     assert [(row["count"], row["variety"]) for row in rows] == [

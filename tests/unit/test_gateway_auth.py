@@ -30,8 +30,8 @@ from tests.support.clock import Clock
 
 
 @pytest.fixture
-async def store(address: str) -> AsyncIterator[Database]:
-    async with gateway_store(address) as database:
+async def gateway_database(database_url: str) -> AsyncIterator[Database]:
+    async with gateway_store(database_url) as database:
         yield database
 
 
@@ -46,12 +46,12 @@ async def entries(database: Database) -> list[tuple[str, str, str]]:
     return [(each["actor"], each["action"], each["subject"]) async for each in Audit(database).entries()]
 
 
-async def test_only_a_digest_of_the_secret_is_stored(store: Database) -> None:
-    key, token = await Keys(store).create(Terms("shop", "bot", limits={"concurrent_runs": 2}), OPERATOR)
+async def test_only_a_digest_of_the_secret_is_stored(gateway_database: Database) -> None:
+    key, token = await Keys(gateway_database).create(Terms("shop", "bot", limits={"concurrent_runs": 2}), OPERATOR)
     sent = parts(token)
     assert sent
     assert sent[0] == key.id
-    ((kept, everything),) = await store.read("SELECT digest, name || tenant || limits FROM api_keys")
+    ((kept, everything),) = await gateway_database.read("SELECT digest, name || tenant || limits FROM api_keys")
     assert kept == digest(sent[1])
     assert sent[1] not in everything
     assert key.matches(sent[1])
@@ -59,8 +59,8 @@ async def test_only_a_digest_of_the_secret_is_stored(store: Database) -> None:
     assert "digest" not in repr(key)
 
 
-async def test_key_changes_are_audited(store: Database) -> None:
-    keys = Keys(store)
+async def test_key_changes_are_audited(gateway_database: Database) -> None:
+    keys = Keys(gateway_database)
     key, _ = await keys.create(Terms("shop"), OPERATOR)
     changed = await keys.change(key.id, {"limits": {"tokens_per_day": 5}, "name": "n"}, Actor("default", "b"))
     changed = await keys.change(key.id, {"limits": {"concurrent_runs": 1}}, Actor("default", "b"))
@@ -72,51 +72,53 @@ async def test_key_changes_are_audited(store: Database) -> None:
     assert kept.state(0) == "revoked"
     me = OPERATOR.name
     acts = [(me, "key.create"), ("b", "key.change"), ("b", "key.change"), (me, "key.revoke")]
-    assert await entries(store) == [(who, act, key.id) for who, act in acts]
+    assert await entries(gateway_database) == [(who, act, key.id) for who, act in acts]
 
 
-async def test_revoked_or_unknown_key_cannot_be_changed(store: Database) -> None:
-    keys = Keys(store)
+async def test_revoked_or_unknown_key_cannot_be_changed(gateway_database: Database) -> None:
+    keys = Keys(gateway_database)
     key, _ = await keys.create(Terms("shop"), OPERATOR)
     await keys.revoke(key.id, OPERATOR)
     with pytest.raises(FailedPrecondition):
         await keys.revoke(key.id, OPERATOR)
     with pytest.raises(NotFound):
         await keys.change("0" * 12, {"name": "n"}, OPERATOR)
-    assert len(await entries(store)) == 2
+    assert len(await entries(gateway_database)) == 2
 
 
 @pytest.mark.parametrize("tenant", ["", "A", "../x", "a/b", ".a", "a.b", "a_b", "a" * 64, "a\n"])
-async def test_invalid_tenant_name_is_rejected(store: Database, tenant: str) -> None:
+async def test_invalid_tenant_name_is_rejected(gateway_database: Database, tenant: str) -> None:
     with pytest.raises(InvalidRequest):
-        await Keys(store).create(Terms(tenant), OPERATOR)
+        await Keys(gateway_database).create(Terms(tenant), OPERATOR)
 
 
 @pytest.mark.parametrize("act", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])
-async def test_audit_log_is_append_only(store: Database, act: str) -> None:
+async def test_audit_log_is_append_only(gateway_database: Database, act: str) -> None:
     with identified_as(Identity("shop", "k1")):
-        await Audit(store).record("run.delete", "run_1", why="test")
+        await Audit(gateway_database).record("run.delete", "run_1", why="test")
     with pytest.raises(Exception, match="the audit log is append-only"):
-        await store.write(told(act))
-    assert await entries(store) == [("k1", "run.delete", "run_1")]
+        await gateway_database.write(told(act))
+    assert await entries(gateway_database) == [("k1", "run.delete", "run_1")]
 
 
-async def test_audit_log_is_exported_completely_in_order(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_audit_log_is_exported_completely_in_order(
+    gateway_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.auth.audit._PAGE", 2)
     for number in range(5):
-        await Audit(store).record("file.delete", f"file_{number}")
-    exported = [entry async for entry in Audit(store).entries()]
+        await Audit(gateway_database).record("file.delete", f"file_{number}")
+    exported = [entry async for entry in Audit(gateway_database).entries()]
     assert [entry["subject"] for entry in exported] == [f"file_{number}" for number in range(5)]
     assert json.loads(json.dumps(exported)) == exported
 
 
-async def test_concurrent_counter_updates_are_all_counted(store: Database) -> None:
-    one, other = StoredCounters(store, Clock(90)), StoredCounters(store, Clock(119))
+async def test_concurrent_counter_updates_are_all_counted(gateway_database: Database) -> None:
+    one, other = StoredCounters(gateway_database, Clock(90)), StoredCounters(gateway_database, Clock(119))
     seen = await asyncio.gather(*(each.add("k", "requests", MINUTE, 1) for each in (one, other) * 20))
     assert sorted(seen) == list(range(1, 41))
     assert await one.add("k", "requests", MINUTE, 0) == 40
     assert await one.add("k", "bytes", DAY, 0) == 0
-    assert await StoredCounters(store, Clock(120)).add("k", "requests", MINUTE, 1) == 1
+    assert await StoredCounters(gateway_database, Clock(120)).add("k", "requests", MINUTE, 1) == 1
 
 
 async def test_memory_counters_reset_in_each_window() -> None:
@@ -127,8 +129,8 @@ async def test_memory_counters_reset_in_each_window() -> None:
     assert await counters.add("k", "requests", MINUTE, 1) == 1
 
 
-async def test_run_slots_never_exceed_the_limit(store: Database) -> None:
-    slots = RunSlots(store, Clock(0))
+async def test_run_slots_never_exceed_the_limit(gateway_database: Database) -> None:
+    slots = RunSlots(gateway_database, Clock(0))
     asked = await asyncio.gather(*(slots.reserve("k", 3) for _ in range(10)), return_exceptions=True)
     given = [each for each in asked if isinstance(each, str)]
     assert len(given) == 3
@@ -138,8 +140,8 @@ async def test_run_slots_never_exceed_the_limit(store: Database) -> None:
     await slots.reserve("k", 3)
 
 
-async def test_repeated_request_for_one_run_takes_one_slot(store: Database) -> None:
-    slots = RunSlots(store, Clock(0))
+async def test_repeated_request_for_one_run_takes_one_slot(gateway_database: Database) -> None:
+    slots = RunSlots(gateway_database, Clock(0))
     for _ in range(3):
         await slots.assign(await slots.reserve("k", 2), "run_1")
     await slots.reserve("k", 2)
@@ -147,21 +149,21 @@ async def test_repeated_request_for_one_run_takes_one_slot(store: Database) -> N
         await slots.reserve("k", 2)
 
 
-async def test_ended_run_takes_no_slot(store: Database) -> None:
-    await store.write(told("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
-    slots = RunSlots(store, Clock(0))
+async def test_ended_run_takes_no_slot(gateway_database: Database) -> None:
+    await gateway_database.write(told("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
+    slots = RunSlots(gateway_database, Clock(0))
     await slots.assign(await slots.reserve("k", 1), "run_1")
     await slots.reserve("k", 1)
 
 
-async def test_unassigned_slot_expires(store: Database) -> None:
-    await RunSlots(store, Clock(0)).reserve("k", 1)
-    await RunSlots(store, Clock(UNASSIGNED_SECONDS + 1)).reserve("k", 1)
+async def test_unassigned_slot_expires(gateway_database: Database) -> None:
+    await RunSlots(gateway_database, Clock(0)).reserve("k", 1)
+    await RunSlots(gateway_database, Clock(UNASSIGNED_SECONDS + 1)).reserve("k", 1)
 
 
-async def test_cached_key_is_valid_while_the_database_is_unavailable(address: str) -> None:
+async def test_cached_key_is_valid_while_the_database_is_unavailable(database_url: str) -> None:
     clock = Clock(0)
-    async with gateway_store(address) as database:
+    async with gateway_store(database_url) as database:
         _, token = await Keys(database).create(Terms("shop"), OPERATOR)
         authenticator = KeyAuthenticator(ApiKeyCache(Keys(database), clock), NO_LIMITS)
         assert (await authenticator.authenticate(token, "")).tenant == "shop"
@@ -172,9 +174,11 @@ async def test_cached_key_is_valid_while_the_database_is_unavailable(address: st
         await authenticator.authenticate(token, "")
 
 
-async def test_missing_key_limits_take_the_gateway_defaults(store: Database) -> None:
-    _, token = await Keys(store).create(Terms("shop", limits={"concurrent_runs": 0}), OPERATOR)
-    authenticator = KeyAuthenticator(ApiKeyCache(Keys(store)), Limits(concurrent_runs=9, requests_per_minute=7))
+async def test_missing_key_limits_take_the_gateway_defaults(gateway_database: Database) -> None:
+    _, token = await Keys(gateway_database).create(Terms("shop", limits={"concurrent_runs": 0}), OPERATOR)
+    authenticator = KeyAuthenticator(
+        ApiKeyCache(Keys(gateway_database)), Limits(concurrent_runs=9, requests_per_minute=7)
+    )
     assert (await authenticator.authenticate(token, "")).limits == Limits(concurrent_runs=0, requests_per_minute=7)
 
 
@@ -201,8 +205,8 @@ async def test_failures_of_many_addresses_use_bounded_memory(monkeypatch: pytest
     assert len(backoff._windows) == 100
 
 
-async def test_missing_key_is_not_counted_as_failure(store: Database) -> None:
-    authenticator = KeyAuthenticator(ApiKeyCache(Keys(store)), NO_LIMITS)
+async def test_missing_key_is_not_counted_as_failure(gateway_database: Database) -> None:
+    authenticator = KeyAuthenticator(ApiKeyCache(Keys(gateway_database)), NO_LIMITS)
     for _ in range(3 * MAX_FAILURES):
         with pytest.raises(Unauthenticated):
             await authenticator.authenticate("", "10.0.0.1")

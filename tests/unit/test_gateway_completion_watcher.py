@@ -54,8 +54,8 @@ class Ledger(ScriptedOrchestrator):
 
 
 @pytest.fixture
-async def store(address: str) -> AsyncIterator[Database]:
-    async with gateway_store(address) as database:
+async def gateway_database(database_url: str) -> AsyncIterator[Database]:
+    async with gateway_store(database_url) as database:
         yield database
 
 
@@ -65,44 +65,48 @@ def ledger() -> Ledger:
 
 
 @pytest.fixture
-async def channel(serve: Serve, ledger: Ledger) -> grpc.aio.Channel:
+async def orchestrator_channel(serve: Serve, ledger: Ledger) -> grpc.aio.Channel:
     register = partial(rpc.add_OrchestratorServiceServicer_to_server, ledger)
     return await serve(register, pb.DESCRIPTOR.services_by_name["OrchestratorService"])
 
 
-def following(channel: grpc.aio.Channel, store: Database, clock: Clock | None = None) -> CompletionWatcher:
-    return CompletionWatcher(rpc.OrchestratorServiceStub(channel), store, clock or Clock(NOW))
+def following(
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, clock: Clock | None = None
+) -> CompletionWatcher:
+    return CompletionWatcher(rpc.OrchestratorServiceStub(orchestrator_channel), gateway_database, clock or Clock(NOW))
 
 
-async def tokens(store: Database, at: float = NOW) -> int:
-    return await StoredCounters(store, Clock(at)).add("k", "tokens", DAY, 0)
+async def tokens(gateway_database: Database, at: float = NOW) -> int:
+    return await StoredCounters(gateway_database, Clock(at)).add("k", "tokens", DAY, 0)
 
 
 async def test_each_end_is_processed_once_with_two_watchers(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger
 ) -> None:
     for number in range(5):
         ledger.end(f"run_{number}", NOW - number)
-    both = [following(channel, store), following(channel, store)]
+    both = [following(orchestrator_channel, gateway_database), following(orchestrator_channel, gateway_database)]
     await asyncio.gather(*(each.poll() for each in both))
     await asyncio.gather(*(each.poll() for each in both))
-    assert await tokens(store) == 50
+    assert await tokens(gateway_database) == 50
 
 
 async def test_end_that_is_committed_late_is_processed(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger
 ) -> None:
     ledger.end("run_1", NOW)
-    await following(channel, store).poll()
+    await following(orchestrator_channel, gateway_database).poll()
     ledger.end("run_2", NOW - OVERLAP_SECONDS + 1)
-    await following(channel, store).poll()
-    assert await tokens(store) == 20
+    await following(orchestrator_channel, gateway_database).poll()
+    assert await tokens(gateway_database) == 20
     assert ledger.asked[-1].ended_after.ToMicroseconds() / 1e6 == NOW - OVERLAP_SECONDS
 
 
-async def test_only_some_polls_use_the_full_overlap(channel: grpc.aio.Channel, store: Database, ledger: Ledger) -> None:
+async def test_only_some_polls_use_the_full_overlap(
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger
+) -> None:
     clock = Clock(NOW)
-    looking = following(channel, store, clock)
+    looking = following(orchestrator_channel, gateway_database, clock)
     ledger.end("run_1", NOW)
     for seconds in (0.0, 1.0, 1.0, FULL_OVERLAP_SECONDS):
         clock.now += seconds
@@ -112,50 +116,50 @@ async def test_only_some_polls_use_the_full_overlap(channel: grpc.aio.Channel, s
 
 
 async def test_only_tokens_of_batch_items_are_counted(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger
 ) -> None:
     ledger.end("plain", NOW, 0)
     ledger.end("thrifty", NOW, 0, item=True)
     ledger.end("costly", NOW, 10, item=True)
     for _ in range(2):
-        await following(channel, store).poll()
-    assert {row[0] for row in await store.read("SELECT run_id FROM ended_runs")} == {"plain", "costly"}
-    assert await tokens(store) == 10
+        await following(orchestrator_channel, gateway_database).poll()
+    assert {row[0] for row in await gateway_database.read("SELECT run_id FROM ended_runs")} == {"plain", "costly"}
+    assert await tokens(gateway_database) == 10
 
 
 async def test_tokens_count_for_the_day_on_which_the_run_ended(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger
 ) -> None:
     ledger.end("run_1", NOW - 2000)
-    await following(channel, store).poll()
-    assert await tokens(store) == 0
-    assert await tokens(store, NOW - 2000) == 10
+    await following(orchestrator_channel, gateway_database).poll()
+    assert await tokens(gateway_database) == 0
+    assert await tokens(gateway_database, NOW - 2000) == 10
 
 
 async def test_ends_during_an_outage_are_processed_afterwards(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
-    slots = RunSlots(store, Clock(NOW))
+    slots = RunSlots(gateway_database, Clock(NOW))
     await slots.assign(await slots.reserve("k", 1), "run_1")
     ledger.away = True
-    async with following(channel, store).running(), asyncio.timeout(20):
+    async with following(orchestrator_channel, gateway_database).running(), asyncio.timeout(20):
         await ledger.looked.wait()
         with pytest.raises(Overloaded):
             await slots.reserve("k", 1)
         ledger.end("run_1", NOW)
         ledger.away = False
-        while not await tokens(store):
+        while not await tokens(gateway_database):
             pass
     await slots.reserve("k", 1)
 
 
 async def test_polling_continues_after_an_unexpected_exception(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
     ledger.end("run_1", NOW)
-    looking, looks = following(channel, store), 0
+    looking, looks = following(orchestrator_channel, gateway_database), 0
     real_look = looking.poll
 
     async def failing_once() -> None:
@@ -167,31 +171,36 @@ async def test_polling_continues_after_an_unexpected_exception(
 
     monkeypatch.setattr(looking, "poll", failing_once)
     async with looking.running(), asyncio.timeout(20):
-        while not await tokens(store):
+        while not await tokens(gateway_database):
             pass
     assert looks > 1
 
 
 async def test_last_end_is_processed_once_during_a_long_pause(
-    channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
     ledger.end("run_1", NOW)
-    await following(channel, store).poll()
+    await following(orchestrator_channel, gateway_database).poll()
     clock = Clock(NOW + 2 * RETENTION_SECONDS)
-    async with following(channel, store, clock).running(), asyncio.timeout(20):
+    async with following(orchestrator_channel, gateway_database, clock).running(), asyncio.timeout(20):
         for _ in range(3):  # before and after what is old is dropped
             ledger.looked.clear()
             await ledger.looked.wait()
-    assert await tokens(store) == 0, "that day is forgotten, and nothing is counted for it again"
+    assert await tokens(gateway_database) == 0, "that day is forgotten, and nothing is counted for it again"
 
 
-async def test_keys_of_unlisted_ends_are_deleted(channel: grpc.aio.Channel, store: Database, ledger: Ledger) -> None:
+async def test_keys_of_unlisted_ends_are_deleted(
+    orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger
+) -> None:
     ledger.end("run_1", NOW)
-    await following(channel, store).poll()
+    await following(orchestrator_channel, gateway_database).poll()
     ledger.end("run_2", NOW + RETENTION_SECONDS + 60)
-    async with following(channel, store, Clock(NOW + RETENTION_SECONDS + 60)).running(), asyncio.timeout(20):
-        while await store.read("SELECT 1 FROM ended_runs WHERE run_id = 'run_1'"):
+    async with (
+        following(orchestrator_channel, gateway_database, Clock(NOW + RETENTION_SECONDS + 60)).running(),
+        asyncio.timeout(20),
+    ):
+        while await gateway_database.read("SELECT 1 FROM ended_runs WHERE run_id = 'run_1'"):
             pass
-    assert len(await store.read("SELECT 1 FROM ended_runs")) == 1
-    assert await tokens(store, NOW + RETENTION_SECONDS + 60) == 10
+    assert len(await gateway_database.read("SELECT 1 FROM ended_runs")) == 1
+    assert await tokens(gateway_database, NOW + RETENTION_SECONDS + 60) == 10

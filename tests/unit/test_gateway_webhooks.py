@@ -38,8 +38,8 @@ OPEN = Caller(tenant="a", policy=DATA_POLICY_OPEN)
 
 
 @pytest.fixture
-async def store(address: str) -> AsyncIterator[Database]:
-    async with gateway_store(address) as database:
+async def gateway_database(database_url: str) -> AsyncIterator[Database]:
+    async with gateway_store(database_url) as database:
         yield database
 
 
@@ -53,10 +53,10 @@ async def web() -> AsyncIterator[Web]:
 class WebhookHarness:
     """A tenant's webhook at a server, and those who tell it."""
 
-    def __init__(self, store: Database, web: Web) -> None:
-        self.store, self.web = store, web
+    def __init__(self, gateway_database: Database, web: Web) -> None:
+        self.store, self.web = gateway_database, web
         self.guard = SsrfGuard(AllowList.parse(allowed(web)))
-        self.webhooks = Webhooks(store, self.guard)
+        self.webhooks = Webhooks(gateway_database, self.guard)
 
     async def webhook(self, tenant: str = "a", path: str = PATH) -> Webhook:
         return await self.webhooks.create(tenant, self.web.url + path, "", BY)
@@ -92,8 +92,8 @@ async def never(_request: object) -> Answer:
 
 
 @pytest.fixture
-def harness(store: Database, web: Web) -> WebhookHarness:
-    return WebhookHarness(store, web)
+def harness(gateway_database: Database, web: Web) -> WebhookHarness:
+    return WebhookHarness(gateway_database, web)
 
 
 async def test_notification_is_signed_and_has_no_content(harness: WebhookHarness) -> None:
@@ -383,9 +383,9 @@ def leading_to(*addresses: str) -> Resolve:
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "[::1]", "[::ffff:10.0.0.5]"])
 @pytest.mark.parametrize("policy", [DATA_POLICY_OPEN, DATA_POLICY_LOCAL])
 async def test_webhook_of_forbidden_address_is_refused_at_creation(
-    store: Database, host: str, policy: "DataPolicy.ValueType"
+    gateway_database: Database, host: str, policy: "DataPolicy.ValueType"
 ) -> None:
-    webhooks = Webhooks(store, SsrfGuard())
+    webhooks = Webhooks(gateway_database, SsrfGuard())
     with use_caller(Caller(tenant="a", policy=policy)), pytest.raises(PermissionDenied) as refused:
         await webhooks.create("a", f"https://{host}/", "", BY)
     assert refused.value.reason == "URL_ADDRESS"
@@ -394,20 +394,26 @@ async def test_webhook_of_forbidden_address_is_refused_at_creation(
 
 
 @pytest.mark.parametrize("host", ["10.0.0.5", "hooks.test"])
-async def test_webhook_of_forbidden_address_is_created_if_operator_allows_it(store: Database, host: str) -> None:
-    webhooks = Webhooks(store, SsrfGuard(AllowList.parse(["10.0.0.0/8", "hooks.test"]), leading_to("127.0.0.1")))
+async def test_webhook_of_forbidden_address_is_created_if_operator_allows_it(
+    gateway_database: Database, host: str
+) -> None:
+    webhooks = Webhooks(
+        gateway_database, SsrfGuard(AllowList.parse(["10.0.0.0/8", "hooks.test"]), leading_to("127.0.0.1"))
+    )
     with use_caller(OPEN):
         made = await webhooks.create("a", f"https://{host}/", "", BY)
     assert made.url == f"https://{host}/"
 
 
 @pytest.mark.parametrize("policy", [DATA_POLICY_OPEN, DATA_POLICY_LOCAL])
-async def test_webhook_host_name_is_not_resolved_at_creation(store: Database, policy: "DataPolicy.ValueType") -> None:
+async def test_webhook_host_name_is_not_resolved_at_creation(
+    gateway_database: Database, policy: "DataPolicy.ValueType"
+) -> None:
     async def resolve(host: str, _port: int) -> Sequence[Address]:
         raise AssertionError(f"{host} was looked up")
 
     with use_caller(Caller(tenant="a", policy=policy)):
-        made = await Webhooks(store, SsrfGuard(resolve=resolve)).create("a", "https://hooks.test/", "", BY)
+        made = await Webhooks(gateway_database, SsrfGuard(resolve=resolve)).create("a", "https://hooks.test/", "", BY)
     assert made.url == "https://hooks.test/"
 
 

@@ -29,20 +29,20 @@ UNLIMITED = Limits(1024 * MEBIBYTE, 3600.0, 3600.0)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     forks = ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions", "numpy", "PIL.Image"))
     yield forks
     forks.close()
 
 
 @pytest.fixture
-def pool(server: ForkServer) -> Iterator[Callable[..., Pool]]:
+def pool(fork_server: ForkServer) -> Iterator[Callable[..., Pool]]:
     """Makes pools that end with the test."""
     made: list[Pool] = []
 
     def make(limits: Limits = UNLIMITED, **options: Any) -> Pool:
         given: dict[str, Any] = {"size": 1, "slow": 1, "slow_seconds": 3600.0, **options}
-        made.append(Pool(lambda: server, limits, **given))
+        made.append(Pool(lambda: fork_server, limits, **given))
         return made[-1]
 
     yield make
@@ -285,8 +285,8 @@ def test_workers_end_with_their_fork_server() -> None:
         pass
     assert run(workers, functions.echo, 1) == 1
     workers.close()
-    for server in servers:
-        server.close()
+    for fork_server in servers:
+        fork_server.close()
 
 
 # ---------------------------------------------------------------- the order of calls

@@ -18,7 +18,7 @@ FULL = ROOT / "docker" / "full.env"
 
 
 @pytest.fixture(params=[(), ("--env-file", str(FULL))], ids=["default", "full"])
-def services(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+def compose_services(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """Services with the example Compose file of the page, as podman-compose resolves them."""
     (own,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     file = tmp_path / "colours.yaml"
@@ -29,8 +29,8 @@ def services(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return resolved
 
 
-def test_example_expert_shares_artifact_store_and_network(services: dict[str, Any]) -> None:
-    colours, lite = services["colours"], services["expert-lite"]
+def test_example_expert_shares_artifact_store_and_network(compose_services: dict[str, Any]) -> None:
+    colours, lite = compose_services["colours"], compose_services["expert-lite"]
     store = {name: value for name, value in lite["environment"].items() if name.startswith(("ARTIFACTS_", "AWS_"))}
     assert colours["environment"] == store
     assert colours["volumes"] == lite["volumes"]

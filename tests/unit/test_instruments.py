@@ -12,18 +12,18 @@ from tests.support.instruments import Instrument, instruments
 
 
 @pytest.fixture
-def provider() -> Iterator[MeterProvider]:
-    provider = MeterProvider([PrometheusMetricReader()])
-    yield provider
-    provider.shutdown()
+def meter_provider() -> Iterator[MeterProvider]:
+    meter_provider = MeterProvider([PrometheusMetricReader()])
+    yield meter_provider
+    meter_provider.shutdown()
 
 
 def one(_: CallbackOptions) -> Iterator[Observation]:
     yield Observation(1)
 
 
-def count(provider: MeterProvider, each: Instrument) -> None:
-    meter = provider.get_meter("test")
+def count(meter_provider: MeterProvider, each: Instrument) -> None:
+    meter = meter_provider.get_meter("test")
     if each.kind == "histogram":
         meter.create_histogram(each.name, each.unit, each.description).record(1)
     elif each.kind == "counter":
@@ -32,11 +32,11 @@ def count(provider: MeterProvider, each: Instrument) -> None:
         meter.create_observable_gauge(each.name, [one], each.unit, each.description)
 
 
-def test_each_is_found_by_the_name_it_is_said_to_have(provider: MeterProvider) -> None:
+def test_each_is_found_by_the_name_it_is_said_to_have(meter_provider: MeterProvider) -> None:
     there = instruments()
     assert len(there) > 20
     for each in there:
-        count(provider, each)
+        count(meter_provider, each)
     found = {sample.name for family in REGISTRY.collect() for sample in family.samples}
     assert [each.fetched for each in there if not {each.fetched, f"{each.fetched}_count"} & found] == []
 

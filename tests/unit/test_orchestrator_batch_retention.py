@@ -24,13 +24,13 @@ from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.pipelines import KeptPipelines
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.runs.run_state import RunView
-from tests.unit.test_orchestrator_retention import World
+from tests.unit.test_orchestrator_retention import RetainedRuns
 
 CALLER = Caller(tenant="default")
 
 
-class Batched(World):
-    """A world with batches and pipelines."""
+class Batched(RetainedRuns):
+    """A batch_journal with batches and pipelines."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         super().__init__(database, folder)
@@ -62,7 +62,7 @@ class Batched(World):
 
 
 @pytest.fixture
-async def world(database: Database, tmp_path: Path) -> Batched:
+async def batch_journal(database: Database, tmp_path: Path) -> Batched:
     return Batched(database, tmp_path / "artifacts")
 
 
@@ -77,48 +77,48 @@ def _run(name: str, batch_id: str, index: int) -> NewRun:
     return NewRun(name, name, "", "", 9e9, CALLER, "", "d", first, position)
 
 
-async def test_files_of_items_that_wait_are_kept_as_long_as_the_batch(world: Batched) -> None:
-    waiting, other = await world.file(b"waiting"), await world.file(b"other")
-    await world.batch("batch", waiting)
-    await world.retention.collect()
-    assert await world.store.contains("default", waiting)
-    assert not await world.store.contains("default", other)
-    (claimed,) = await world.kept.claim(["batch"])
-    await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
-    await BatchRemoval(world.database).delete("batch", "default")
-    world.age_file(waiting)
-    await world.retention.collect()
-    assert not await world.store.contains("default", waiting)
+async def test_files_of_items_that_wait_are_kept_as_long_as_the_batch(batch_journal: Batched) -> None:
+    waiting, other = await batch_journal.file(b"waiting"), await batch_journal.file(b"other")
+    await batch_journal.batch("batch", waiting)
+    await batch_journal.retention.collect()
+    assert await batch_journal.store.contains("default", waiting)
+    assert not await batch_journal.store.contains("default", other)
+    (claimed,) = await batch_journal.kept.claim(["batch"])
+    await batch_journal.kept.end(claimed, RUN_STATE_COMPLETED, None)
+    await BatchRemoval(batch_journal.database).delete("batch", "default")
+    batch_journal.age_file(waiting)
+    await batch_journal.retention.collect()
+    assert not await batch_journal.store.contains("default", waiting)
 
 
-async def test_files_in_a_pipeline_are_kept_until_it_is_removed(world: Batched) -> None:
-    file = await world.file(b"a mask")
+async def test_files_in_a_pipeline_are_kept_until_it_is_removed(batch_journal: Batched) -> None:
+    file = await batch_journal.file(b"a mask")
     fixed = Argument(value=Value(artifact=Artifact(sha256=file)))
     plan = Plan(tasks=[Task(id=1, task="inpainting", arguments={"mask": fixed})])
-    await world.pipelines.save("default", Pipeline(name="paint", plan=plan))
-    await world.tell("UPDATE pipelines SET created = 0")
-    await world.retention.collect()
-    assert await world.store.contains("default", file)
-    assert await world.pipelines.delete("default", "paint", 0)
-    await world.retention.collect()
-    assert not await world.store.contains("default", file)
+    await batch_journal.pipelines.save("default", Pipeline(name="paint", plan=plan))
+    await batch_journal.tell("UPDATE pipelines SET created = 0")
+    await batch_journal.retention.collect()
+    assert await batch_journal.store.contains("default", file)
+    assert await batch_journal.pipelines.delete("default", "paint", 0)
+    await batch_journal.retention.collect()
+    assert not await batch_journal.store.contains("default", file)
 
 
-async def test_a_removed_batch_takes_along_what_others_would_reuse(world: Batched) -> None:
-    await world.batch("batch", "a" * 64)
-    await world.run("alone")
-    await world.end("alone", memo="alone")
-    (claimed,) = await world.kept.claim(["batch"])
-    await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
-    made = await world.file(b"of the batch")
-    await world.end("run", output=made, memo="of the batch")
-    await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
-    assert await world.journal.memo("default", "of the batch")
-    await BatchRemoval(world.database).delete("batch", "default")
-    assert await world.journal.memo("default", "of the batch") is None
-    assert await world.journal.memo("default", "alone")
-    await world.retention.collect()
-    assert not await world.has(made)
+async def test_a_removed_batch_takes_along_what_others_would_reuse(batch_journal: Batched) -> None:
+    await batch_journal.batch("batch", "a" * 64)
+    await batch_journal.run("alone")
+    await batch_journal.end("alone", memo="alone")
+    (claimed,) = await batch_journal.kept.claim(["batch"])
+    await batch_journal.kept.admit(claimed, [_run("run", "batch", 1)], {})
+    made = await batch_journal.file(b"of the batch")
+    await batch_journal.end("run", output=made, memo="of the batch")
+    await batch_journal.kept.end(claimed, RUN_STATE_COMPLETED, None)
+    assert await batch_journal.journal.memo("default", "of the batch")
+    await BatchRemoval(batch_journal.database).delete("batch", "default")
+    assert await batch_journal.journal.memo("default", "of the batch") is None
+    assert await batch_journal.journal.memo("default", "alone")
+    await batch_journal.retention.collect()
+    assert not await batch_journal.has(made)
 
 
 async def test_runs_of_a_batch_to_remove_are_found_by_an_index(database: Database) -> None:
@@ -129,73 +129,73 @@ async def test_runs_of_a_batch_to_remove_are_found_by_an_index(database: Databas
         assert any("runs_of_batches" in step for step in plan), plan
 
 
-async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(world: Batched) -> None:
-    await world.batch("batch", "a" * 64)
-    (claimed,) = await world.kept.claim(["batch"])
-    await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
-    await world.settle("run")
-    await world.tell("UPDATE runs SET created = 1, lease_until = 1")
-    await world.retention.collect()
-    assert (await world.journal.row("run", "default")).ended
-    await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
-    await world.tell("UPDATE batches SET ended = 1 WHERE id = ?", "batch")
-    await world.retention.collect()
-    for gone in (world.kept.row("batch", "default"), world.journal.row("run", "default")):
+async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(batch_journal: Batched) -> None:
+    await batch_journal.batch("batch", "a" * 64)
+    (claimed,) = await batch_journal.kept.claim(["batch"])
+    await batch_journal.kept.admit(claimed, [_run("run", "batch", 1)], {})
+    await batch_journal.settle("run")
+    await batch_journal.tell("UPDATE runs SET created = 1, lease_until = 1")
+    await batch_journal.retention.collect()
+    assert (await batch_journal.journal.row("run", "default")).ended
+    await batch_journal.kept.end(claimed, RUN_STATE_COMPLETED, None)
+    await batch_journal.tell("UPDATE batches SET ended = 1 WHERE id = ?", "batch")
+    await batch_journal.retention.collect()
+    for gone in (batch_journal.kept.row("batch", "default"), batch_journal.journal.row("run", "default")):
         with pytest.raises(NotFound):
             await gone
-    assert (await world.kept.items("batch", 0, 10)).rows == []
+    assert (await batch_journal.kept.items("batch", 0, 10)).rows == []
 
 
-async def test_what_never_became_a_batch_goes_after_a_day(world: Batched) -> None:
-    await world.kept.begin(NewBatch("young", CALLER, BatchSpec(), Pipeline()))
-    await world.kept.begin(NewBatch("old", CALLER, BatchSpec(), Pipeline()))
-    await world.kept.add("old", "default", 1, [_item("a" * 64)], {})
-    await world.tell("UPDATE batches SET created = ? WHERE id = 'old'", time.time() - UNFINISHED_SECONDS - 60)
-    await world.retention.collect()
-    left = await world.database.read("SELECT id FROM batches")
+async def test_what_never_became_a_batch_goes_after_a_day(batch_journal: Batched) -> None:
+    await batch_journal.kept.begin(NewBatch("young", CALLER, BatchSpec(), Pipeline()))
+    await batch_journal.kept.begin(NewBatch("old", CALLER, BatchSpec(), Pipeline()))
+    await batch_journal.kept.add("old", "default", 1, [_item("a" * 64)], {})
+    await batch_journal.tell("UPDATE batches SET created = ? WHERE id = 'old'", time.time() - UNFINISHED_SECONDS - 60)
+    await batch_journal.retention.collect()
+    left = await batch_journal.database.read("SELECT id FROM batches")
     assert [tuple(row) for row in left] == [("young",)]
-    assert await world.kept.due(5) == []
+    assert await batch_journal.kept.due(5) == []
 
 
-async def test_an_owner_that_was_taken_for_dead_begins_no_item(world: Batched) -> None:
-    await world.batch("batch", "a" * 64)
-    (mine,) = await world.kept.claim(["batch"])
-    await world.tell("UPDATE batches SET lease_until = 0")
-    (theirs,) = await world.of("other").claim(["batch"])
+async def test_an_owner_that_was_taken_for_dead_begins_no_item(batch_journal: Batched) -> None:
+    await batch_journal.batch("batch", "a" * 64)
+    (mine,) = await batch_journal.kept.claim(["batch"])
+    await batch_journal.tell("UPDATE batches SET lease_until = 0")
+    (theirs,) = await batch_journal.of("other").claim(["batch"])
     assert theirs.fence == mine.fence + 1
     for told in (
-        world.kept.admit(mine, [_run("run", "batch", 1)], {}),
-        world.kept.waits(mine, "nothing"),
-        world.kept.end(mine, RUN_STATE_COMPLETED, None),
+        batch_journal.kept.admit(mine, [_run("run", "batch", 1)], {}),
+        batch_journal.kept.waits(mine, "nothing"),
+        batch_journal.kept.end(mine, RUN_STATE_COMPLETED, None),
     ):
         with pytest.raises(LeaseLost):
             await told
     with pytest.raises(NotFound):
-        await world.journal.row("run", "default")
-    assert await world.kept.renew(["batch"]) == {}
+        await batch_journal.journal.row("run", "default")
+    assert await batch_journal.kept.renew(["batch"]) == {}
 
 
 async def test_a_batch_that_was_let_run_is_not_abandoned_and_one_that_was_abandoned_is_not_let_run(
-    world: Batched,
+    batch_journal: Batched,
 ) -> None:
-    removal = BatchRemoval(world.database)
-    await world.batch("runs", "a" * 64)
+    removal = BatchRemoval(batch_journal.database)
+    await batch_journal.batch("runs", "a" * 64)
     await removal.abandon("runs", "default")
-    assert (await world.kept.row("runs", "default")).total == 1
-    await world.kept.begin(NewBatch("late", CALLER, BatchSpec(), Pipeline()))
+    assert (await batch_journal.kept.row("runs", "default")).total == 1
+    await batch_journal.kept.begin(NewBatch("late", CALLER, BatchSpec(), Pipeline()))
     await removal.abandon("late", "default")
     with pytest.raises(NotFound):
-        await world.kept.start("late", "default", "", "d", 1)
+        await batch_journal.kept.start("late", "default", "", "d", 1)
 
 
-async def test_of_late_are_runs_that_have_ended_since_the_batch_was_taken_up(world: Batched) -> None:
-    await world.batch("batch", "a" * 64, "b" * 64)
-    assert (await world.kept.row("batch", "default")).taken_up == 0
-    (claimed,) = await world.kept.claim(["batch"])
-    await world.kept.admit(claimed, [_run("run", "batch", 1)], {2: Failure(message="it has no picture")})
-    await world.settle("run")
-    assert (await world.kept.counts("batch", claimed.batch.taken_up - 1)).late == 1
-    await world.tell("UPDATE batches SET lease_until = 0, taken_up = 1")
-    (again,) = await world.kept.claim(["batch"])
+async def test_of_late_are_runs_that_have_ended_since_the_batch_was_taken_up(batch_journal: Batched) -> None:
+    await batch_journal.batch("batch", "a" * 64, "b" * 64)
+    assert (await batch_journal.kept.row("batch", "default")).taken_up == 0
+    (claimed,) = await batch_journal.kept.claim(["batch"])
+    await batch_journal.kept.admit(claimed, [_run("run", "batch", 1)], {2: Failure(message="it has no picture")})
+    await batch_journal.settle("run")
+    assert (await batch_journal.kept.counts("batch", claimed.batch.taken_up - 1)).late == 1
+    await batch_journal.tell("UPDATE batches SET lease_until = 0, taken_up = 1")
+    (again,) = await batch_journal.kept.claim(["batch"])
     assert again.batch.taken_up >= claimed.batch.taken_up
-    assert (await world.kept.counts("batch", again.batch.taken_up + 1)).late == 0
+    assert (await batch_journal.kept.counts("batch", again.batch.taken_up + 1)).late == 0

@@ -30,7 +30,7 @@ class Noting(Troubled):
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_journal_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
 
 

@@ -196,8 +196,11 @@ async def test_an_idempotency_key_stands_for_its_run_for_a_day(
     assert await journal.accept(new("d", key="k", digest="another")) == "c"
 
 
-async def test_one_key_sent_many_times_at_once_makes_one_run(address: str) -> None:
-    async with open_database(address, SCHEMA, MIGRATIONS) as one, open_database(address, SCHEMA, MIGRATIONS) as two:
+async def test_one_key_sent_many_times_at_once_makes_one_run(database_url: str) -> None:
+    async with (
+        open_database(database_url, SCHEMA, MIGRATIONS) as one,
+        open_database(database_url, SCHEMA, MIGRATIONS) as two,
+    ):
         journals = [Journal(one, "one", 10), Journal(two, "two", 10)]
         found = await asyncio.gather(*(journals[number % 2].accept(new(f"r{number}", key="k")) for number in range(20)))
         assert len(set(found)) == 1

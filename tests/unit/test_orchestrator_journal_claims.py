@@ -117,9 +117,9 @@ async def test_a_clock_that_is_wrong_takes_no_lease(database: Database, monkeypa
     assert await right.claim(10) == []
 
 
-async def test_each_run_is_claimed_by_one_of_many(address: str) -> None:
+async def test_each_run_is_claimed_by_one_of_many(database_url: str) -> None:
     async with AsyncExitStack() as stack:
-        databases = [await stack.enter_async_context(open_database(address, SCHEMA, MIGRATIONS)) for _ in range(4)]
+        databases = [await stack.enter_async_context(open_database(database_url, SCHEMA, MIGRATIONS)) for _ in range(4)]
         lost = Journal(databases[0], "lost", -1)
         await asyncio.gather(*(lost.accept(new(f"r{number}")) for number in range(40)))
         claimed: list[str] = []
@@ -168,12 +168,12 @@ async def test_a_run_that_another_transaction_holds_is_not_waited_for(postgres: 
         assert [row.id for row in await Journal(database, "young", 60).claim(10)] == ["held"]
 
 
-async def test_the_journal_runs_on_tables_of_the_next_version(address: str, tmp_path: Path) -> None:
+async def test_the_journal_runs_on_tables_of_the_next_version(database_url: str, tmp_path: Path) -> None:
     tables = ("runs", "events", "commands", "idempotency", "artifact_references", "memos", "memo_references", "duties")
     wider = "; ".join(f"ALTER TABLE {table} ADD COLUMN later TEXT NOT NULL DEFAULT 'x'" for table in tables)
-    async with open_database(address, SCHEMA, [*MIGRATIONS, wider]):
+    async with open_database(database_url, SCHEMA, [*MIGRATIONS, wider]):
         pass
-    async with open_database(address, SCHEMA, MIGRATIONS) as database:
+    async with open_database(database_url, SCHEMA, MIGRATIONS) as database:
         mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
         await mine.accept(new("r", key="k"))
         result = TaskResult(outputs={"image": Value(artifact=Artifact(sha256="a" * 64))})

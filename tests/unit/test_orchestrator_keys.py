@@ -32,8 +32,11 @@ async def expire(database: Database) -> None:
     await database.write(operation)
 
 
-async def test_an_expired_key_sent_many_times_at_once_makes_one_run(address: str) -> None:
-    async with open_database(address, SCHEMA, MIGRATIONS) as here, open_database(address, SCHEMA, MIGRATIONS) as there:
+async def test_an_expired_key_sent_many_times_at_once_makes_one_run(database_url: str) -> None:
+    async with (
+        open_database(database_url, SCHEMA, MIGRATIONS) as here,
+        open_database(database_url, SCHEMA, MIGRATIONS) as there,
+    ):
         journals = [Journal(database, str(number), 60) for number, database in enumerate((here, there))]
         await journals[0].accept(new("old", "k"))
         await expire(here)
@@ -54,8 +57,8 @@ async def test_a_run_that_cannot_be_kept_takes_no_key_and_spoils_no_other(databa
     assert await journal.accept(new("c", "k")) == "c"
 
 
-async def test_keys_outlast_a_change_of_the_tables(address: str) -> None:
-    async with open_database(address, SCHEMA, MIGRATIONS[:3]) as database:  # as far as the last release had come
+async def test_keys_outlast_a_change_of_the_tables(database_url: str) -> None:
+    async with open_database(database_url, SCHEMA, MIGRATIONS[:3]) as database:  # as far as the last release had come
 
         def operation() -> Steps[None]:
             yield Query(
@@ -67,23 +70,25 @@ async def test_keys_outlast_a_change_of_the_tables(address: str) -> None:
             yield Query(key, (time.time(),))
 
         await database.write(operation)
-    async with open_database(address, SCHEMA, MIGRATIONS) as database:
+    async with open_database(database_url, SCHEMA, MIGRATIONS) as database:
         assert await Journal(database, "me", 60).accept(new("b", "k")) == "a"
 
 
 @pytest.fixture
-async def url(postgres: str) -> str:
+async def postgres_database(postgres: str) -> str:
     """Of an empty database of PostgreSQL."""
     return await emptied(postgres)
 
 
-async def test_a_key_that_is_taken_anew_while_old_ones_go_stands_for_its_new_run(url: str, tmp_path: Path) -> None:
-    async with open_database(url, SCHEMA, MIGRATIONS) as database:
+async def test_a_key_that_is_taken_anew_while_old_ones_go_stands_for_its_new_run(
+    postgres_database: str, tmp_path: Path
+) -> None:
+    async with open_database(postgres_database, SCHEMA, MIGRATIONS) as database:
         journal = Journal(database, "me", 60)
         retention = Retention(database, ArtifactStore.open(tmp_path.as_uri()), "me", 0)
         await journal.accept(new("a", "k"))
         await expire(database)
-        other = await asyncpg.connect(url, server_settings={"search_path": SCHEMA})
+        other = await asyncpg.connect(postgres_database, server_settings={"search_path": SCHEMA})
         try:
             async with other.transaction():  # somebody takes the key
                 await other.execute("UPDATE idempotency SET created = $1", time.time())
@@ -102,14 +107,14 @@ async def _waited_for(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(url: str) -> None:
-    async with open_database(url, SCHEMA, MIGRATIONS[:-1]) as before:
+async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(postgres_database: str) -> None:
+    async with open_database(postgres_database, SCHEMA, MIGRATIONS[:-1]) as before:
         await Journal(before, "me", 60).accept(new("b"))
-    writing = await asyncpg.connect(url, server_settings={"search_path": SCHEMA})
+    writing = await asyncpg.connect(postgres_database, server_settings={"search_path": SCHEMA})
     try:
         async with writing.transaction():
             await writing.fetch("SELECT run_id FROM idempotency")  # whether the key is known
-            changing = asyncio.create_task(_changed(url))
+            changing = asyncio.create_task(_changed(postgres_database))
             await _waited_for(writing)
             await writing.execute("INSERT INTO runs SELECT * FROM runs WHERE false")
             await writing.execute("INSERT INTO idempotency VALUES ('default', 'k', 'b', 'd', $1)", time.time())
@@ -117,10 +122,10 @@ async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(url
             await changing
     finally:
         await writing.close()
-    async with open_database(url, SCHEMA, MIGRATIONS) as database:
+    async with open_database(postgres_database, SCHEMA, MIGRATIONS) as database:
         assert await Journal(database, "me", 60).accept(new("c", "k")) == "b"
 
 
-async def _changed(url: str) -> None:
-    async with open_database(url, SCHEMA, MIGRATIONS):
+async def _changed(postgres_database: str) -> None:
+    async with open_database(postgres_database, SCHEMA, MIGRATIONS):
         pass

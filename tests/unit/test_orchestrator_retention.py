@@ -31,7 +31,7 @@ from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS
 KEEP = 1000.0
 
 
-class World:
+class RetainedRuns:
     """A journal and a store, in which things can be made old."""
 
     def __init__(self, database: Database, folder: Path) -> None:
@@ -102,91 +102,96 @@ class World:
 
 
 @pytest.fixture
-async def world(database: Database, tmp_path: Path) -> World:
-    return World(database, tmp_path / "artifacts")
+async def retained_runs(database: Database, tmp_path: Path) -> RetainedRuns:
+    return RetainedRuns(database, tmp_path / "artifacts")
 
 
-async def test_ended_runs_go_when_they_are_old(world: World) -> None:
+async def test_ended_runs_go_when_they_are_old(retained_runs: RetainedRuns) -> None:
     for name in ("old", "under-way"):
-        await world.run(name, key=name)
-    await world.end("old")
-    await world.age()
-    await world.run("young")
-    await world.end("young")
-    await world.retention.collect()
-    assert await world.runs() == {"under-way", "young"}
-    assert await world.journal.events("old", 0) == []
+        await retained_runs.run(name, key=name)
+    await retained_runs.end("old")
+    await retained_runs.age()
+    await retained_runs.run("young")
+    await retained_runs.end("young")
+    await retained_runs.retention.collect()
+    assert await retained_runs.runs() == {"under-way", "young"}
+    assert await retained_runs.journal.events("old", 0) == []
 
 
-async def test_many_go_a_few_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_go_a_few_at_a_time(retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.journal.retention._BATCH", 3)
     for number in range(7):
-        await world.run(f"r{number}")
-        await world.end(f"r{number}")
-    await world.age()
-    await world.retention.collect()
-    assert await world.runs() == set()
+        await retained_runs.run(f"r{number}")
+        await retained_runs.end(f"r{number}")
+    await retained_runs.age()
+    await retained_runs.retention.collect()
+    assert await retained_runs.runs() == set()
 
 
-async def test_nothing_kept_for_ever_goes(world: World) -> None:
-    await world.run("old")
-    await world.end("old", memo="d")
-    await world.age()
-    await world.collector("me", keep_seconds=0).collect()
-    assert await world.runs() == {"old"}
-    assert await world.journal.memo("default", "d")
+async def test_nothing_kept_for_ever_goes(retained_runs: RetainedRuns) -> None:
+    await retained_runs.run("old")
+    await retained_runs.end("old", memo="d")
+    await retained_runs.age()
+    await retained_runs.collector("me", keep_seconds=0).collect()
+    assert await retained_runs.runs() == {"old"}
+    assert await retained_runs.journal.memo("default", "d")
 
 
-async def test_a_run_that_waits_to_be_approved_is_kept(world: World) -> None:
-    await world.run("waits")
+async def test_a_run_that_waits_to_be_approved_is_kept(retained_runs: RetainedRuns) -> None:
+    await retained_runs.run("waits")
     event = RunEvent(run_id="waits", sequence=2, approval_requested=event_pb2.ApprovalRequested())
-    await world.journal.append("waits", 1, [event], RUN_STATE_AWAITING_APPROVAL, parked_until=1.0)
-    await world.age()
-    await world.retention.collect()
-    assert await world.runs() == {"waits"}
+    await retained_runs.journal.append("waits", 1, [event], RUN_STATE_AWAITING_APPROVAL, parked_until=1.0)
+    await retained_runs.age()
+    await retained_runs.retention.collect()
+    assert await retained_runs.runs() == {"waits"}
 
 
 @pytest.mark.parametrize("ended", [True, False])
-async def test_a_conversation_is_kept_as_long_as_its_last_turn(world: World, ended: bool) -> None:
-    await world.run("first")
-    await world.end("first")
-    await world.age()
-    await world.run("second", parent="first")
+async def test_a_conversation_is_kept_as_long_as_its_last_turn(retained_runs: RetainedRuns, ended: bool) -> None:
+    await retained_runs.run("first")
+    await retained_runs.end("first")
+    await retained_runs.age()
+    await retained_runs.run("second", parent="first")
     if ended:
-        await world.end("second")
-    await world.retention.collect()
-    assert await world.runs() == {"first", "second"}
+        await retained_runs.end("second")
+    await retained_runs.retention.collect()
+    assert await retained_runs.runs() == {"first", "second"}
     if ended:
-        await world.age()
-        await world.retention.collect()
-        assert await world.runs() == set()
+        await retained_runs.age()
+        await retained_runs.retention.collect()
+        assert await retained_runs.runs() == set()
 
 
-async def test_keys_and_commands_go_when_nobody_needs_them(world: World) -> None:
-    await world.run("r", key="k")
-    await world.journal.command("r", "cancel")
-    await world.retention.collect()
-    assert len(await world.database.read("SELECT id FROM commands")) == 1
+async def test_keys_and_commands_go_when_nobody_needs_them(retained_runs: RetainedRuns) -> None:
+    await retained_runs.run("r", key="k")
+    await retained_runs.journal.command("r", "cancel")
+    await retained_runs.retention.collect()
+    assert len(await retained_runs.database.read("SELECT id FROM commands")) == 1
     with pytest.raises(AlreadyExists):
-        await world.journal.accept(NewRun("s", "s", "", "", 9e9, Caller(tenant="default"), "k", "e", RunEvent()))
-    await world.end("r")
-    await world.tell("UPDATE idempotency SET created = 0")
-    await world.retention.collect()
+        await retained_runs.journal.accept(
+            NewRun("s", "s", "", "", 9e9, Caller(tenant="default"), "k", "e", RunEvent())
+        )
+    await retained_runs.end("r")
+    await retained_runs.tell("UPDATE idempotency SET created = 0")
+    await retained_runs.retention.collect()
     for table in ("commands", "idempotency"):
-        assert list(await world.database.read(f"SELECT * FROM {table}")) == []
-    assert await world.runs() == {"r"}
+        assert list(await retained_runs.database.read(f"SELECT * FROM {table}")) == []
+    assert await retained_runs.runs() == {"r"}
 
 
-async def test_files_go_when_nothing_refers_to_them(world: World) -> None:
-    kept = {name: await world.file(name.encode()) for name in ("input", "output", "memo", "live", "argument", "edited")}
-    young = (await world.store.put("default", b"young", media_type="text/plain", name="young")).sha256
-    garbage, theirs = await world.file(b"garbage"), await world.file(b"input", tenant="another")
-    await world.run("r", inputs=kept["input"])
-    await world.end("r", output=kept["output"])
-    await world.run("m")
-    await world.end("m", output=kept["memo"], memo="d", remembered=False)
-    await world.journal.delete("m", "default")
-    await world.run("l", inputs=kept["live"])
+async def test_files_go_when_nothing_refers_to_them(retained_runs: RetainedRuns) -> None:
+    kept = {
+        name: await retained_runs.file(name.encode())
+        for name in ("input", "output", "memo", "live", "argument", "edited")
+    }
+    young = (await retained_runs.store.put("default", b"young", media_type="text/plain", name="young")).sha256
+    garbage, theirs = await retained_runs.file(b"garbage"), await retained_runs.file(b"input", tenant="another")
+    await retained_runs.run("r", inputs=kept["input"])
+    await retained_runs.end("r", output=kept["output"])
+    await retained_runs.run("m")
+    await retained_runs.end("m", output=kept["memo"], memo="d", remembered=False)
+    await retained_runs.journal.delete("m", "default")
+    await retained_runs.run("l", inputs=kept["live"])
     plan = plan_pb2.Plan(tasks=[task_pb2.Task(id=1, arguments={"image": _argument(kept["edited"])})])
     task = task_pb2.Task(
         id=1, arguments={"images": task_pb2.Argument(list=task_pb2.ArgumentList(items=[_argument(kept["argument"])]))}
@@ -195,95 +200,95 @@ async def test_files_go_when_nothing_refers_to_them(world: World) -> None:
         RunEvent(run_id="l", sequence=2, task_planned=event_pb2.TaskPlanned(task=task)),
         RunEvent(run_id="l", sequence=3, plan_approved=event_pb2.PlanApproved(plan=plan)),
     ]
-    await world.journal.append("l", 1, events, RUN_STATE_RUNNING)
-    await world.retention.collect()
-    assert [name for name, sha256 in kept.items() if not await world.has(sha256)] == []
-    assert await world.has(young)
-    assert not await world.has(garbage)
-    assert not await world.has(theirs, "another")
+    await retained_runs.journal.append("l", 1, events, RUN_STATE_RUNNING)
+    await retained_runs.retention.collect()
+    assert [name for name, sha256 in kept.items() if not await retained_runs.has(sha256)] == []
+    assert await retained_runs.has(young)
+    assert not await retained_runs.has(garbage)
+    assert not await retained_runs.has(theirs, "another")
 
 
 def _argument(sha256: str) -> task_pb2.Argument:
     return task_pb2.Argument(value=Value(artifact=Artifact(sha256=sha256)))
 
 
-async def test_files_go_in_the_pass_after_what_referred_to_them(world: World) -> None:
-    sha256, shared = await world.file(b"output"), await world.file(b"shared")
-    await world.run("old", inputs=shared)
-    await world.end("old", output=sha256, memo="d")
-    await world.age()
-    await world.run("young", inputs=shared)
-    await world.retention.collect()
-    assert await world.runs() == {"young"}
-    assert await world.journal.memo("default", "d") is None
-    assert await world.has(sha256)
-    await world.retention.collect()
-    assert not await world.has(sha256)
-    assert await world.has(shared)
+async def test_files_go_in_the_pass_after_what_referred_to_them(retained_runs: RetainedRuns) -> None:
+    sha256, shared = await retained_runs.file(b"output"), await retained_runs.file(b"shared")
+    await retained_runs.run("old", inputs=shared)
+    await retained_runs.end("old", output=sha256, memo="d")
+    await retained_runs.age()
+    await retained_runs.run("young", inputs=shared)
+    await retained_runs.retention.collect()
+    assert await retained_runs.runs() == {"young"}
+    assert await retained_runs.journal.memo("default", "d") is None
+    assert await retained_runs.has(sha256)
+    await retained_runs.retention.collect()
+    assert not await retained_runs.has(sha256)
+    assert await retained_runs.has(shared)
 
 
 async def test_a_file_that_is_put_again_while_it_is_collected_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sha256 = await world.file(b"again")
-    looked_up = world.retention._referred
+    sha256 = await retained_runs.file(b"again")
+    looked_up = retained_runs.retention._referred
 
     async def put_meanwhile(tenant: str, sha256s: list[str]) -> set[str]:
         found = await looked_up(tenant, sha256s)
-        await world.store.put("default", b"again", media_type="text/plain", name="again")
+        await retained_runs.store.put("default", b"again", media_type="text/plain", name="again")
         return found
 
-    monkeypatch.setattr(world.retention, "_referred", put_meanwhile)
-    await world.retention.collect()
-    assert await world.has(sha256)
+    monkeypatch.setattr(retained_runs.retention, "_referred", put_meanwhile)
+    await retained_runs.retention.collect()
+    assert await retained_runs.has(sha256)
 
 
 async def test_a_file_that_is_referred_to_while_others_are_collected_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [await world.file(content) for content in (b"one", b"two")]
-    discard = world.store.discard
+    files = [await retained_runs.file(content) for content in (b"one", b"two")]
+    discard = retained_runs.store.discard
     spared: list[str] = []
 
     async def refer_to_the_other(tenant: str, sha256: str, **options: float) -> bool:
         if not spared:
             spared.extend(set(files) - {sha256})
-            await world.run("r", inputs=spared[0])
+            await retained_runs.run("r", inputs=spared[0])
         return await discard(tenant, sha256, **options)
 
-    monkeypatch.setattr(world.store, "discard", refer_to_the_other)
-    await world.retention.collect()
-    assert [await world.has(sha256) for sha256 in sorted(files, key=spared.__contains__)] == [False, True]
+    monkeypatch.setattr(retained_runs.store, "discard", refer_to_the_other)
+    await retained_runs.retention.collect()
+    assert [await retained_runs.has(sha256) for sha256 in sorted(files, key=spared.__contains__)] == [False, True]
 
 
-async def test_streams_that_never_ended_go(world: World) -> None:
+async def test_streams_that_never_ended_go(retained_runs: RetainedRuns) -> None:
     for name in ("old", "young"):
-        (world.folder / "_staging").mkdir(exist_ok=True)
-        (world.folder / "_staging" / name).write_bytes(b"half")
+        (retained_runs.folder / "_staging").mkdir(exist_ok=True)
+        (retained_runs.folder / "_staging" / name).write_bytes(b"half")
     then = time.time() - ARTIFACT_SECONDS - 60
-    os.utime(world.folder / "_staging/old", (then, then))
-    await world.retention.collect()
-    assert [path.name for path in (world.folder / "_staging").iterdir()] == ["young"]
+    os.utime(retained_runs.folder / "_staging/old", (then, then))
+    await retained_runs.retention.collect()
+    assert [path.name for path in (retained_runs.folder / "_staging").iterdir()] == ["young"]
 
 
-async def test_a_store_of_another_journal_is_left_alone(world: World, tmp_path: Path) -> None:
-    await world.store.key_values("journals").put("another", b"")
-    sha256 = await world.file(b"theirs")
-    await world.retention.collect()
-    assert await world.has(sha256)
-    await world.store.key_values("journals").delete("another")
-    await world.retention.collect()
-    assert not await world.has(sha256)
+async def test_a_store_of_another_journal_is_left_alone(retained_runs: RetainedRuns, tmp_path: Path) -> None:
+    await retained_runs.store.key_values("journals").put("another", b"")
+    sha256 = await retained_runs.file(b"theirs")
+    await retained_runs.retention.collect()
+    assert await retained_runs.has(sha256)
+    await retained_runs.store.key_values("journals").delete("another")
+    await retained_runs.retention.collect()
+    assert not await retained_runs.has(sha256)
     async with open_database(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as database:
-        theirs = await world.file(b"theirs")
-        await Retention(database, world.store, "other", KEEP).collect()
-    assert await world.has(theirs)
+        theirs = await retained_runs.file(b"theirs")
+        await Retention(database, retained_runs.store, "other", KEEP).collect()
+    assert await retained_runs.has(theirs)
 
 
-async def test_one_process_collects_at_a_time(address: str, tmp_path: Path) -> None:
+async def test_one_process_collects_at_a_time(database_url: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        databases = [await stack.enter_async_context(open_database(address, SCHEMA, MIGRATIONS)) for _ in range(3)]
-        worlds = [World(database, tmp_path / "artifacts") for database in databases]
+        databases = [await stack.enter_async_context(open_database(database_url, SCHEMA, MIGRATIONS)) for _ in range(3)]
+        worlds = [RetainedRuns(database, tmp_path / "artifacts") for database in databases]
         collectors = [each.collector(f"owner{number}") for number, each in enumerate(worlds)]
         turns = await asyncio.gather(*(collector._turn() for collector in collectors))
         assert sorted(turns) == [False, False, True]
@@ -308,23 +313,23 @@ async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> 
 
         await old.write(operation)
     async with open_database(path, SCHEMA, MIGRATIONS) as database:
-        world = World(database, tmp_path / "artifacts")
-        sha256 = await world.file(b"kept")
+        retained_runs = RetainedRuns(database, tmp_path / "artifacts")
+        sha256 = await retained_runs.file(b"kept")
         ended.task_ended.result.outputs["image"].artifact.sha256 = sha256
-        await world.tell("UPDATE events SET event = ?", ended.SerializeToString())
-        garbage = await world.file(b"garbage")
-        await world.retention.collect()
-        assert await world.has(sha256)
-        assert not await world.has(garbage)
-        row = await world.journal.row("r", "default")
+        await retained_runs.tell("UPDATE events SET event = ?", ended.SerializeToString())
+        garbage = await retained_runs.file(b"garbage")
+        await retained_runs.retention.collect()
+        assert await retained_runs.has(sha256)
+        assert not await retained_runs.has(garbage)
+        row = await retained_runs.journal.row("r", "default")
         assert (row.owner_address, row.request) == ("", "hello")
 
 
-async def test_passes_go_on_after_one_that_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_passes_go_on_after_one_that_fails(retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.journal.retention.FIRST_SECONDS", 0)
     monkeypatch.setattr("services.orchestrator.journal.retention.PASS_SECONDS", 0.01)
     troubles: list[Exception] = [NotFound("a bug"), ValueError("another")]
-    passed, collect = asyncio.Event(), world.retention.collect
+    passed, collect = asyncio.Event(), retained_runs.retention.collect
 
     async def troubled() -> None:
         if troubles:
@@ -332,53 +337,59 @@ async def test_passes_go_on_after_one_that_fails(world: World, monkeypatch: pyte
         await collect()
         passed.set()
 
-    monkeypatch.setattr(world.retention, "collect", troubled)
-    async with asyncio.timeout(5), world.retention:
+    monkeypatch.setattr(retained_runs.retention, "collect", troubled)
+    async with asyncio.timeout(5), retained_runs.retention:
         await passed.wait()
     assert troubles == []
 
 
-async def test_what_only_a_deleted_run_referred_to_goes_and_what_others_do_stays(world: World) -> None:
-    alone, shared, remembered = [await world.file(name) for name in (b"alone", b"shared", b"remembered")]
-    young = (await world.store.put("default", b"young", media_type="text/plain", name="young")).sha256
-    theirs = await world.file(b"alone", tenant="them")
-    await Holds(world.database).hold("them", "file_1", [theirs])
-    await world.run("r", inputs=alone)
-    await world.end("r", output=remembered, memo="d")
-    await world.run("y", inputs=young)
-    await world.end("y", output=shared)
-    await world.run("other", inputs=shared)
-    await world.journal.delete("r", "default")
-    await world.journal.delete("y", "default")
-    assert await world.journal.events("r", 0) == []
-    assert await world.journal.memo("default", "d") is None
-    await world.retention.collect()
-    kept = [await world.has(sha256) for sha256 in (alone, remembered, shared, young)]
+async def test_what_only_a_deleted_run_referred_to_goes_and_what_others_do_stays(retained_runs: RetainedRuns) -> None:
+    alone, shared, remembered = [await retained_runs.file(name) for name in (b"alone", b"shared", b"remembered")]
+    young = (await retained_runs.store.put("default", b"young", media_type="text/plain", name="young")).sha256
+    theirs = await retained_runs.file(b"alone", tenant="them")
+    await Holds(retained_runs.database).hold("them", "file_1", [theirs])
+    await retained_runs.run("r", inputs=alone)
+    await retained_runs.end("r", output=remembered, memo="d")
+    await retained_runs.run("y", inputs=young)
+    await retained_runs.end("y", output=shared)
+    await retained_runs.run("other", inputs=shared)
+    await retained_runs.journal.delete("r", "default")
+    await retained_runs.journal.delete("y", "default")
+    assert await retained_runs.journal.events("r", 0) == []
+    assert await retained_runs.journal.memo("default", "d") is None
+    await retained_runs.retention.collect()
+    kept = [await retained_runs.has(sha256) for sha256 in (alone, remembered, shared, young)]
     assert kept == [False, False, True, True]
-    assert await world.has(theirs, "them")
-    world.age_file(young)
-    await world.retention.collect()
-    assert not await world.has(young)
+    assert await retained_runs.has(theirs, "them")
+    retained_runs.age_file(young)
+    await retained_runs.retention.collect()
+    assert not await retained_runs.has(young)
 
 
-async def test_a_result_that_another_run_gave_meanwhile_outlives_the_one_that_gave_it_first(world: World) -> None:
+async def test_a_result_that_another_run_gave_meanwhile_outlives_the_one_that_gave_it_first(
+    retained_runs: RetainedRuns,
+) -> None:
     for name in ("first", "second"):
-        await world.run(name)
-        await world.end(name, memo="d")
-    await world.journal.delete("first", "default")
-    assert await world.journal.memo("default", "d")
-    await world.journal.delete("second", "default")
-    assert await world.journal.memo("default", "d") is None
+        await retained_runs.run(name)
+        await retained_runs.end(name, memo="d")
+    await retained_runs.journal.delete("first", "default")
+    assert await retained_runs.journal.memo("default", "d")
+    await retained_runs.journal.delete("second", "default")
+    assert await retained_runs.journal.memo("default", "d") is None
 
 
-async def test_what_somebody_holds_is_kept_until_it_is_let_go(world: World) -> None:
-    held, other = await world.file(b"held"), await world.file(b"other")
-    theirs = await world.file(b"held", tenant="them")
-    holds = Holds(world.database)
+async def test_what_somebody_holds_is_kept_until_it_is_let_go(retained_runs: RetainedRuns) -> None:
+    held, other = await retained_runs.file(b"held"), await retained_runs.file(b"other")
+    theirs = await retained_runs.file(b"held", tenant="them")
+    holds = Holds(retained_runs.database)
     await holds.hold("default", "file_1", [held, other])
     await holds.hold("default", "file_1", [held])
-    await world.retention.collect()
-    assert [await world.has(held), await world.has(other), await world.has(theirs, "them")] == [True, False, False]
+    await retained_runs.retention.collect()
+    assert [await retained_runs.has(held), await retained_runs.has(other), await retained_runs.has(theirs, "them")] == [
+        True,
+        False,
+        False,
+    ]
     await holds.hold("default", "file_1", [])
-    await world.retention.collect()
-    assert not await world.has(held)
+    await retained_runs.retention.collect()
+    assert not await retained_runs.has(held)

@@ -177,7 +177,7 @@ def test_gradients_are_disabled() -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def language_model() -> Any:
     """An untrained language model that never generates the end token."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
@@ -189,22 +189,24 @@ def prompt(*rows: list[int]) -> dict[str, Any]:
     return padded([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows], 0, left=True)
 
 
-def test_generated_text_excludes_the_prompt(model: Any) -> None:
-    direct = model.generate(**prompt([3, 4, 5]), max_new_tokens=8, do_sample=False, pad_token_id=0)[0, 3:].tolist()
-    assert generated(model, prompt([3, 4, 5]), Patience(), max_new_tokens=8, pad_token_id=0) == [direct]
-    both = generated(model, prompt([3, 4, 5], [7] * 9), Patience(), max_new_tokens=8, pad_token_id=0)
+def test_generated_text_excludes_the_prompt(language_model: Any) -> None:
+    direct = language_model.generate(**prompt([3, 4, 5]), max_new_tokens=8, do_sample=False, pad_token_id=0)[
+        0, 3:
+    ].tolist()
+    assert generated(language_model, prompt([3, 4, 5]), Patience(), max_new_tokens=8, pad_token_id=0) == [direct]
+    both = generated(language_model, prompt([3, 4, 5], [7] * 9), Patience(), max_new_tokens=8, pad_token_id=0)
     assert both[0] == direct
 
 
-def test_cancelled_call_stops_generating(model: Any) -> None:
-    (tokens,) = generated(model, prompt([3]), Patience(looks=3), max_new_tokens=40, pad_token_id=0)
+def test_cancelled_call_stops_generating(language_model: Any) -> None:
+    (tokens,) = generated(language_model, prompt([3]), Patience(looks=3), max_new_tokens=40, pad_token_id=0)
     assert len(tokens) == 4
 
 
-def test_seeded_sample_is_independent_of_its_batch(model: Any) -> None:
+def test_seeded_sample_is_independent_of_its_batch(language_model: Any) -> None:
     def sampled(*rows: list[int]) -> list[list[int]]:
         told = Sampling(temperature=1.0, seed=5)
-        return generated(model, prompt(*rows), Patience(), max_new_tokens=12, sampling=told, pad_token_id=0)
+        return generated(language_model, prompt(*rows), Patience(), max_new_tokens=12, sampling=told, pad_token_id=0)
 
     (alone,) = sampled([3, 4])
     torch.manual_seed(99)

@@ -217,7 +217,7 @@ def test_operators_folder_takes_precedence_with_its_commit(
 
 
 @pytest.fixture
-def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+def model_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """A bucket with one model."""
     store = MemoryStore()
     for name, content in FILES.items():
@@ -228,28 +228,28 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     return store
 
 
-def test_model_is_fetched_from_a_bucket(bucket: MemoryStore) -> None:
+def test_model_is_fetched_from_a_bucket(model_bucket: MemoryStore) -> None:
     found = snapshot(MODEL)
     assert names(found.folder) == NEEDED
     assert found.commit == ""
 
 
-def test_only_a_changed_bucket_model_is_fetched_again(bucket: MemoryStore) -> None:
+def test_only_a_changed_bucket_model_is_fetched_again(model_bucket: MemoryStore) -> None:
     weights = snapshot(MODEL).folder / "model.safetensors"
     first = weights.stat().st_ino
     snapshot(MODEL)
     assert weights.stat().st_ino == first
-    bucket.put(f"{MODEL}/model.safetensors", b"v" * 3_000_000)
+    model_bucket.put(f"{MODEL}/model.safetensors", b"v" * 3_000_000)
     snapshot(MODEL)
     assert weights.read_bytes() == b"v" * 3_000_000
 
 
-def test_commit_is_read_from_the_bucket(bucket: MemoryStore) -> None:
-    bucket.put(f"{MODEL}/{METADATA}", ("a" * 40 + "\netag\n0\n").encode())
+def test_commit_is_read_from_the_bucket(model_bucket: MemoryStore) -> None:
+    model_bucket.put(f"{MODEL}/{METADATA}", ("a" * 40 + "\netag\n0\n").encode())
     assert snapshot(MODEL).commit == "a" * 40
 
 
-def test_unreadable_bucket_is_named(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_bucket_is_named(model_bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(url: str) -> MemoryStore:
         raise UnknownConfigurationKeyError
 
