@@ -30,7 +30,7 @@ ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """What a command left."""
 
     status: int
@@ -39,7 +39,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class House:
+class LocalStack:
     """A house that stands."""
 
     process: "subprocess.Popen[str]"
@@ -49,14 +49,14 @@ class House:
     children: Mapping[str, int]
     log: Path
 
-    def cli(self, *arguments: str, seconds: float = 60) -> Said:
-        return cli(self.home, *arguments, url=self.url, seconds=seconds)
+    def run_cli(self, *arguments: str, seconds: float = 60) -> CommandResult:
+        return run_cli(self.home, *arguments, url=self.url, seconds=seconds)
 
-    def living(self) -> frozenset[int]:
+    def child_pids(self) -> frozenset[int]:
         """The process ids of its children, as they are now."""
         return frozenset(child.pid for child in psutil.Process(self.process.pid).children())
 
-    def expert(self, name: str) -> int:
+    def expert_pid(self, name: str) -> int:
         """The process id that an expert has now."""
         children = psutil.Process(self.process.pid).children()
         (found,) = (child.pid for child in children if f"experts.{name}" in child.cmdline())
@@ -75,7 +75,7 @@ class House:
     def ask(self, request: str, *files: Path, fresh: bool = False, seconds: float = 60) -> Any:
         """What ask --json prints."""
         sent = [argument for file in files for argument in ("--file", str(file))] + ["--fresh"] * fresh
-        said = self.cli("ask", request, *sent, "--out", str(self.home / "out"), "--json", seconds=seconds)
+        said = self.run_cli("ask", request, *sent, "--out", str(self.home / "out"), "--json", seconds=seconds)
         assert said.out, said.err
         return json.loads(said.out)
 
@@ -88,7 +88,7 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
     return {**kept, **ours, **settings}
 
 
-def cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> Said:
+def run_cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> CommandResult:
     """Runs hugginggpt."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway.cli", *arguments],
@@ -98,11 +98,11 @@ def cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> Said
         timeout=seconds,
         check=False,
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 @contextmanager
-def standing(home: Path, *options: str, **settings: str) -> Iterator[House]:
+def start_local_stack(home: Path, *options: str, **settings: str) -> Iterator[LocalStack]:
     """Starts a house; what is left of it is killed when the block exits.
 
     Args:
@@ -121,14 +121,14 @@ def standing(home: Path, *options: str, **settings: str) -> Iterator[House]:
     ):
         try:
             ready = _ready(process, log)
-            yield House(process, home, ready["url"], ready["grpc"], ready["children"], log)
+            yield LocalStack(process, home, ready["url"], ready["grpc"], ready["children"], log)
         finally:
             process.kill()
-    gone(*ready["children"].values())
+    wait_for_exit(*ready["children"].values())
 
 
 @contextmanager
-def expert(home: Path, *module: str) -> Iterator[str]:
+def run_expert(home: Path, *module: str) -> Iterator[str]:
     """Runs a module that is an expert, beside a house; gives its address."""
     with Ports() as ports:
         address = ports.reserve()
@@ -151,21 +151,21 @@ def _ready(process: "subprocess.Popen[str]", log: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """One for all tests that leave it standing."""
-    with standing(tmp_path_factory.mktemp("home")) as house:
-        yield house
+    with start_local_stack(tmp_path_factory.mktemp("home")) as local_stack:
+        yield local_stack
 
 
 @pytest.fixture
-async def http(house: House) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=house.url, timeout=80, trust_env=False) as client:
+async def http(local_stack: LocalStack) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=local_stack.url, timeout=80, trust_env=False) as client:
         yield client
 
 
 @pytest.fixture
-async def channel(house: House) -> AsyncIterator[grpc.aio.Channel]:
-    async with dial(house.grpc) as channel:
+async def channel(local_stack: LocalStack) -> AsyncIterator[grpc.aio.Channel]:
+    async with dial(local_stack.grpc) as channel:
         yield channel
 
 
@@ -177,7 +177,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.1)
 
 
-def gone(*pids: int) -> None:
+def wait_for_exit(*pids: int) -> None:
     """Waits until processes have ended; one whose status its parent has not read counts as ended."""
 
     def is_over(pid: int) -> bool:

@@ -14,7 +14,7 @@ from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.channel import MESSAGE_BYTES
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 from tests.system.endpoints import Refusal, problem, refusal
 
 pytestmark = pytest.mark.slow
@@ -26,9 +26,9 @@ FORM = "multipart/form-data; boundary=X"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def before(house: House) -> frozenset[int]:
+def before(local_stack: LocalStack) -> frozenset[int]:
     """Who lived before the first of these tests."""
-    return house.living()
+    return local_stack.child_pids()
 
 
 def part(disposition: bytes, content: bytes) -> bytes:
@@ -169,9 +169,9 @@ async def test_a_message_that_cannot_be_read_is_refused(
     check(await refused(call(sent, timeout=10)), StatusCode.INVALID_ARGUMENT, reason)
 
 
-async def test_a_message_over_the_limit_is_refused(house: House) -> None:
+async def test_a_message_over_the_limit_is_refused(local_stack: LocalStack) -> None:
     sent = pb.CreateRunRequest(files=[pb.InlineFile(name="a.bin", content=bytes(MESSAGE_BYTES))])
-    async with grpc.aio.insecure_channel(house.grpc) as boundless:
+    async with grpc.aio.insecure_channel(local_stack.grpc) as boundless:
         told = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
     assert told.status is StatusCode.RESOURCE_EXHAUSTED
     assert f"vs. {MESSAGE_BYTES}" in told.detail
@@ -196,8 +196,8 @@ def check(told: Refusal, status: int | StatusCode, code: str, says: str = "") ->
 
 
 @pytest.mark.parametrize(("told", "megabytes"), [(True, 1), (False, 101)], ids=["its length told", "not told"])
-async def test_a_200_mb_form_is_refused_before_it_has_come(house: House, told: bool, megabytes: int) -> None:
-    url = httpx.URL(house.url)
+async def test_a_200_mb_form_is_refused_before_it_has_come(local_stack: LocalStack, told: bool, megabytes: int) -> None:
+    url = httpx.URL(local_stack.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     length = "content-length: 200000000" if told else "transfer-encoding: chunked"
     head = f"POST /v1/runs HTTP/1.1\r\nhost: {url.netloc.decode()}\r\ncontent-type: {FORM}\r\n{length}\r\n\r\n"
@@ -220,7 +220,9 @@ def beginning(megabytes: int) -> Iterator[bytes]:
         yield bytes(MEGABYTE)
 
 
-async def test_the_house_is_well_after_all_of_it(house: House, http: httpx.AsyncClient, before: frozenset[int]) -> None:
+async def test_the_house_is_well_after_all_of_it(
+    local_stack: LocalStack, http: httpx.AsyncClient, before: frozenset[int]
+) -> None:
     assert (await http.get("/readyz")).status_code == 200
-    assert house.living() == before
-    assert '"unexpected error"' not in house.log.read_text()
+    assert local_stack.child_pids() == before
+    assert '"unexpected error"' not in local_stack.log.read_text()

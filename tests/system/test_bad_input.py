@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.support.corrupted_files import DATA, spoilt
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 
 pytestmark = pytest.mark.slow
 
@@ -56,18 +56,18 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_cannot_be_done_says_what_is_wrong(
-    house: House, bad: Path, arguments: list[str], status: int, said: str
+    local_stack: LocalStack, bad: Path, arguments: list[str], status: int, said: str
 ) -> None:
-    told = house.cli("ask", *arguments, "--out", str(bad / "out"), "--json")
+    told = local_stack.run_cli("ask", *arguments, "--out", str(bad / "out"), "--json")
     assert told.status == status, told.err
     assert said in told.err
     assert "  " in told.err.splitlines()[1], "there is a remedy"
     if status == 1:
         assert json.loads(told.out)["status"] in ("failed", "incomplete")
-    assert httpx.get(f"{house.url}/readyz", timeout=10).is_success
+    assert httpx.get(f"{local_stack.url}/readyz", timeout=10).is_success
     assert not list((bad / "out").glob("*"))
 
 
-def test_the_house_is_well_after_all_of_it(house: House) -> None:
-    assert house.ask("Read the text in this image", DATA / "sign.png")["status"] == "completed"
-    assert '"unexpected error"' not in house.log.read_text()
+def test_the_house_is_well_after_all_of_it(local_stack: LocalStack) -> None:
+    assert local_stack.ask("Read the text in this image", DATA / "sign.png")["status"] == "completed"
+    assert '"unexpected error"' not in local_stack.log.read_text()

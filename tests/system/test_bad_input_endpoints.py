@@ -10,7 +10,7 @@ import pytest
 from grpc import StatusCode
 
 from tests.support.corrupted_files import DATA, spoilt
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 from tests.system.endpoints import Door, GrpcDoor, HttpDoor, Refusal, Run, Spec
 
 pytestmark = pytest.mark.slow
@@ -203,9 +203,9 @@ def door(request: pytest.FixtureRequest, http: httpx.AsyncClient, channel: grpc.
 
 
 @pytest.fixture(scope="module", autouse=True)
-def before(house: House) -> frozenset[int]:
+def before(local_stack: LocalStack) -> frozenset[int]:
     """Who lived before the first of these tests."""
-    return house.living()
+    return local_stack.child_pids()
 
 
 @pytest.mark.parametrize(("spec", "files", "expected"), CASES.values(), ids=CASES)
@@ -237,12 +237,12 @@ def check_end(run: Run, expected: Ended) -> None:
 
 
 async def test_the_house_is_well_after_all_of_it(
-    house: House, http: httpx.AsyncClient, door: Door, before: frozenset[int]
+    local_stack: LocalStack, http: httpx.AsyncClient, door: Door, before: frozenset[int]
 ) -> None:
     assert (await http.get("/readyz")).status_code == 200
     told = await door.ask(READ, {"sign.png": FILES["sign.png"]})
     assert not isinstance(told, Refusal)
     assert told["state"] == "completed"
     assert "We are so happy" in told["answer"]
-    assert house.living() == before
-    assert '"unexpected error"' not in house.log.read_text()
+    assert local_stack.child_pids() == before
+    assert '"unexpected error"' not in local_stack.log.read_text()

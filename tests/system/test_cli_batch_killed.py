@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.conftest import House, cli, environment, eventually, standing
+from tests.system.conftest import LocalStack, environment, eventually, run_cli, start_local_stack
 from tests.system.test_local_stack_killed import ITEMS, PLAN, kill, told
 
 pytestmark = pytest.mark.slow
@@ -22,13 +22,13 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "results.jsonl").read_text("utf-8").splitlines()]
 
 
-def the_batch(house: House) -> Any:
-    (batch,) = httpx.get(f"{house.url}/v1/batches", trust_env=False).raise_for_status().json()["data"] or [{}]
+def the_batch(local_stack: LocalStack) -> Any:
+    (batch,) = httpx.get(f"{local_stack.url}/v1/batches", trust_env=False).raise_for_status().json()["data"] or [{}]
     return batch
 
 
-def well_begun(house: House) -> bool:
-    return bool(the_batch(house).get("counts", {}).get("completed", 0) >= ITEMS // 8)
+def well_begun(local_stack: LocalStack) -> bool:
+    return bool(the_batch(local_stack).get("counts", {}).get("completed", 0) >= ITEMS // 8)
 
 
 def test_killed_with_its_house_a_batch_is_gone_on_with(tmp_path: Path) -> None:
@@ -37,22 +37,22 @@ def test_killed_with_its_house_a_batch_is_gone_on_with(tmp_path: Path) -> None:
     said = (f"{number},{'' if number % 17 == 0 else f'Note {number} is good.'}\n" for number in range(1, ITEMS + 1))
     Path(notes).write_text("name,text\n" + "".join(said), "utf-8")
     home = tmp_path / "home"
-    with standing(home, **SETTINGS) as house:
-        kept = httpx.put(f"{house.url}/v1/pipelines/mood", json={"plan": PLAN}, trust_env=False)
+    with start_local_stack(home, **SETTINGS) as local_stack:
+        kept = httpx.put(f"{local_stack.url}/v1/pipelines/mood", json={"plan": PLAN}, trust_env=False)
         assert kept.is_success, kept.text
         with subprocess.Popen(
             [sys.executable, "-m", "gateway.cli", *COMMAND, notes, "--out", killed],
-            env=environment(home, HUGGINGGPT_URL=house.url),
+            env=environment(home, HUGGINGGPT_URL=local_stack.url),
             stderr=subprocess.DEVNULL,
         ) as process:
-            eventually(lambda: well_begun(house))
+            eventually(lambda: well_begun(local_stack))
             process.kill()
-        batch = the_batch(house)
-        kill(house.process.pid)
+        batch = the_batch(local_stack)
+        kill(local_stack.process.pid)
         assert batch["counts"]["waiting"] > 0
-    with standing(home, **SETTINGS) as house:
-        resumed = cli(home, "resume", batch["batch_id"], "--out", killed, url=house.url, seconds=100)
-        again = cli(home, *COMMAND, notes, "--out", undisturbed, url=house.url, seconds=100)
+    with start_local_stack(home, **SETTINGS) as local_stack:
+        resumed = run_cli(home, "resume", batch["batch_id"], "--out", killed, url=local_stack.url, seconds=100)
+        again = run_cli(home, *COMMAND, notes, "--out", undisturbed, url=local_stack.url, seconds=100)
         assert (resumed.status, again.status) == (1, 1), (resumed, again)
         assert told(lines(Path(killed))) == told(lines(Path(undisturbed)))
         assert len(lines(Path(killed))) == ITEMS

@@ -9,7 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from gateway.cli import app
-from tests.system.conftest import ROOT, House
+from tests.system.conftest import ROOT, LocalStack
 
 pytestmark = pytest.mark.slow
 
@@ -81,8 +81,10 @@ def said(url: str, folder: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
-def test_error_of_the_gateway_speaks_of_commands(house: House, folder: Path, arguments: tuple[str, ...]) -> None:
-    result = said(house.url, folder, *arguments)
+def test_error_of_the_gateway_speaks_of_commands(
+    local_stack: LocalStack, folder: Path, arguments: tuple[str, ...]
+) -> None:
+    result = said(local_stack.url, folder, *arguments)
     assert result.exit_code != 0
     assert "error: " in result.stderr or "Usage: " in result.stderr
     assert not HTTP.search(result.output)
@@ -100,5 +102,5 @@ def test_every_command_that_calls_a_gateway_is_tried() -> None:
     assert {arguments[0] for arguments in UNREACHABLE} == commands - WITHOUT_GATEWAY
 
 
-def test_unknown_run_names_the_command_that_lists_runs(house: House, folder: Path) -> None:
-    assert "hugginggpt runs lists them" in said(house.url, folder, "watch", "run_9").stderr
+def test_unknown_run_names_the_command_that_lists_runs(local_stack: LocalStack, folder: Path) -> None:
+    assert "hugginggpt runs lists them" in said(local_stack.url, folder, "watch", "run_9").stderr

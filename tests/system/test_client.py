@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.client import AsyncHuggingGPT, HuggingGPT
-from tests.system.conftest import ROOT, House, environment
+from tests.system.conftest import ROOT, LocalStack, environment
 
 pytestmark = pytest.mark.slow
 
@@ -17,14 +17,14 @@ SIGN = ROOT / "tests" / "data" / "sign.png"
 INVOICE = ROOT / "tests" / "data" / "invoice.png"
 
 
-def test_what_the_readme_shows_is_so(house: House, tmp_path: Path) -> None:
+def test_what_the_readme_shows_is_so(local_stack: LocalStack, tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(from gateway\.client .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     data = tmp_path / "tests"
     data.symlink_to(ROOT / "tests")
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env=environment(house.home, HUGGINGGPT_URL=house.url),
+        env=environment(local_stack.home, HUGGINGGPT_URL=local_stack.url),
         capture_output=True,
         text=True,
         timeout=90,
@@ -35,8 +35,8 @@ def test_what_the_readme_shows_is_so(house: House, tmp_path: Path) -> None:
     assert "speech.wav" in {file.name for file in (tmp_path / "out").iterdir()}
 
 
-def test_a_program_that_waits_asks_goes_on_and_asks_again(house: House, tmp_path: Path) -> None:
-    with HuggingGPT(house.url) as client:
+def test_a_program_that_waits_asks_goes_on_and_asks_again(local_stack: LocalStack, tmp_path: Path) -> None:
+    with HuggingGPT(local_stack.url) as client:
         run = client.ask("Read the text in this image aloud", [SIGN], policy="local")
         assert run.is_completed, run.failure
         (speech,) = client.save(run, tmp_path)
@@ -51,8 +51,8 @@ def test_a_program_that_waits_asks_goes_on_and_asks_again(house: House, tmp_path
         assert {model.id for model in client.models("text-to-speech")} == {"espeak-ng"}
 
 
-async def test_a_program_on_asyncio_looks_at_a_plan_before_it_runs(house: House) -> None:
-    async with AsyncHuggingGPT(house.url) as client:
+async def test_a_program_on_asyncio_looks_at_a_plan_before_it_runs(local_stack: LocalStack) -> None:
+    async with AsyncHuggingGPT(local_stack.url) as client:
         waiting = await client.ask("Read the text in this image aloud", [SIGN], mode="approve")
         assert waiting.is_waiting
         first, *_ = waiting.plan
@@ -66,25 +66,31 @@ async def test_a_program_on_asyncio_looks_at_a_plan_before_it_runs(house: House)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["as planned", "another plan"])
-def test_a_plan_is_looked_at_and_let_run_from_the_shell(house: House, tmp_path: Path, *, whole: bool) -> None:
+def test_a_plan_is_looked_at_and_let_run_from_the_shell(
+    local_stack: LocalStack, tmp_path: Path, *, whole: bool
+) -> None:
     out = ("--out", str(tmp_path / "out"), "--json")
-    asked = house.cli("ask", "Read the text in this image aloud", "--file", str(SIGN), "--review", "--fresh", *out)
+    asked = local_stack.run_cli(
+        "ask", "Read the text in this image aloud", "--file", str(SIGN), "--review", "--fresh", *out
+    )
     told = json.loads(asked.out)
     assert (asked.status, told["status"], told["results"]) == (0, "awaiting_approval", [])
     assert f"hugginggpt approve {told['run_id']}" in asked.err
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(told["plan"][:1]))
-    approved = house.cli("approve", told["run_id"], *(() if whole else ("--plan", str(plan))), *out)
+    approved = local_stack.run_cli("approve", told["run_id"], *(() if whole else ("--plan", str(plan))), *out)
     assert approved.out, approved.err
     ended = json.loads(approved.out)
     assert (approved.status, len(ended["results"])) == (0, 2 if whole else 1), approved.err
     assert [Path(saved["path"]).suffix for saved in ended["artifacts"]] == ([".wav"] if whole else [])
-    assert house.cli("get", told["run_id"], "--out", str(tmp_path / "more")).status == (0 if whole else 1)
+    assert local_stack.run_cli("get", told["run_id"], "--out", str(tmp_path / "more")).status == (0 if whole else 1)
 
 
-def test_what_a_house_of_its_own_was_asked_last_is_continued(house: House) -> None:
-    first = house.ask("What is the total on this invoice?", INVOICE)
-    said = house.cli("ask", "--continue", "And when is it due?", "--json", "--out", str(house.home / "out"))
-    with HuggingGPT(house.url) as client:
+def test_what_a_house_of_its_own_was_asked_last_is_continued(local_stack: LocalStack) -> None:
+    first = local_stack.ask("What is the total on this invoice?", INVOICE)
+    said = local_stack.run_cli(
+        "ask", "--continue", "And when is it due?", "--json", "--out", str(local_stack.home / "out")
+    )
+    with HuggingGPT(local_stack.url) as client:
         second = client.get(json.loads(said.out)["run_id"])
     assert second.conversation_id == first["run_id"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.system.conftest import ROOT, House, standing
+from tests.system.conftest import ROOT, LocalStack, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -25,11 +25,11 @@ def texts(tmp_path: Path) -> Path:
 
 
 def test_models_are_told_side_by_side_with_scores_that_a_routing_table_takes(
-    house: House, texts: Path, tmp_path: Path
+    local_stack: LocalStack, texts: Path, tmp_path: Path
 ) -> None:
     files, scores = str(texts / "*.txt"), tmp_path / "scores.yaml"
     asked = ("compare", "text-classification", "--models", f"{MOOD},{TONGUE}", "--files", files)
-    said = house.cli(*asked, "--labels", str(texts / "right.csv"), "--save-scores", str(scores), "--json")
+    said = local_stack.run_cli(*asked, "--labels", str(texts / "right.csv"), "--save-scores", str(scores), "--json")
     told = json.loads(said.out)
     assert said.status == 1, said.err  # the sentiment of German is not known
     by_file = {Path(each["file"]).name: each for each in told["files"]}
@@ -43,24 +43,24 @@ def test_models_are_told_side_by_side_with_scores_that_a_routing_table_takes(
     assert (mood["answered"], mood["failed"], mood["median_seconds"] > 0) == (2, 1, True)
     (between,) = told["agreement"]
     assert (between["files"], between["same"]) == (2, 0)
-    run = house.cli("record", worked["run_id"], "--json")
+    run = local_stack.run_cli("record", worked["run_id"], "--json")
     assert json.loads(run.out)["tasks"][0]["model"]["model_id"] == TONGUE
     kept = yaml.safe_load(scores.read_text("utf-8"))
     assert kept["tasks"] == {"text-classification": {MOOD: 1.0, TONGUE: 0.0}}
 
 
-def test_a_table_for_people_has_a_column_for_each_model(house: House) -> None:
+def test_a_table_for_people_has_a_column_for_each_model(local_stack: LocalStack) -> None:
     models = "opencv/people,opencv/haar-frontalface"
-    said = house.cli("compare", "object-detection", "-m", models, "-f", str(DATA / "face.jpg"))
+    said = local_stack.run_cli("compare", "object-detection", "-m", models, "-f", str(DATA / "face.jpg"))
     assert said.status == 0, said.err
     assert all(part in said.out for part in ("opencv/people", "face.jpg", "answered", "1 of 1", "median"))
 
 
-def test_a_second_input_is_the_same_for_all(house: House) -> None:
+def test_a_second_input_is_the_same_for_all(local_stack: LocalStack) -> None:
     asked = ("compare", "document-question-answering", "-m", "rapidocr", "-f", str(DATA / "invoice.png"), "--json")
-    labels = house.home / "total.csv"
+    labels = local_stack.home / "total.csv"
     labels.write_text(f"file,label\n{DATA / 'invoice.png'},249.50\n")
-    said = house.cli(*asked, "--labels", str(labels), "--set", "question=What is the total?")
+    said = local_stack.run_cli(*asked, "--labels", str(labels), "--set", "question=What is the total?")
     (answered,) = json.loads(said.out)["files"]
     assert said.status == 0, said.err
     assert answered["results"][0]["answer"]
@@ -86,9 +86,9 @@ WRONG = {
 
 @pytest.mark.parametrize(("asked", "says"), WRONG.values(), ids=WRONG)
 def test_what_is_asked_wrongly_is_said_before_anything_runs(
-    house: House, texts: Path, asked: tuple[str, ...], says: str
+    local_stack: LocalStack, texts: Path, asked: tuple[str, ...], says: str
 ) -> None:
-    said = house.cli("compare", *asked, "--files", str(texts / "good.txt"))
+    said = local_stack.run_cli("compare", *asked, "--files", str(texts / "good.txt"))
     assert (said.status, says in said.err) == (2, True), said.err
 
 
@@ -103,20 +103,20 @@ def test_the_better_model_is_preferred_and_a_forbidden_one_is_refused(texts: Pat
     )
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps([{"id": 1, "task": "text-classification", "arguments": {"text": "It is so."}}]))
-    with standing(tmp_path / "home", SELECTOR_ROUTES=str(table)) as house:
-        run = json.loads(house.cli("ask", "--plan", str(plan), "--json").out)
+    with start_local_stack(tmp_path / "home", SELECTOR_ROUTES=str(table)) as local_stack:
+        run = json.loads(local_stack.run_cli("ask", "--plan", str(plan), "--json").out)
         assert run["results"][0]["model"] == TONGUE
-        listed = house.cli("models")
+        listed = local_stack.run_cli("models")
         assert "score 1.00" in listed.out
         assert "forbidden" in listed.out
         assert "no expert offers rapidorc for image-to-text now; there is rapidocr" in listed.out
-        told = json.loads(house.cli("models", "--json").out)
+        told = json.loads(local_stack.run_cli("models", "--json").out)
         assert told["selection_policy"] == "rank"
         assert [route["task"] for route in told["routes"]] == sorted(["image-to-text", TASK, "object-detection"])
-        assert "routing table" in house.cli("doctor").out
+        assert "routing table" in local_stack.run_cli("doctor").out
         face = [{"id": 1, "task": "object-detection", "arguments": {"image": {"input": "file1"}}}]
         plan.write_text(json.dumps([{**face[0], "pinned_model": "opencv/haar-frontalface"}]))
-        refused = house.cli("ask", "--plan", str(plan), "--file", str(DATA / "face.jpg"), "--json")
+        refused = local_stack.run_cli("ask", "--plan", str(plan), "--file", str(DATA / "face.jpg"), "--json")
         assert refused.status == 1
         assert "forbidden for object-detection by this house's routing table" in refused.out + refused.err
 
@@ -125,5 +125,5 @@ def test_a_house_with_a_table_that_is_wrong_says_where(tmp_path: Path) -> None:
     table = tmp_path / "routes.yaml"
     table.write_text("format: hugginggpt/routes/1\ntasks:\n  image-to-text: {modle: rapidocr}\n")
     said = r"routes\.yaml, line 3: tasks\.image-to-text\.modle"
-    with pytest.raises(AssertionError, match=said), standing(tmp_path / "home", SELECTOR_ROUTES=str(table)):
+    with pytest.raises(AssertionError, match=said), start_local_stack(tmp_path / "home", SELECTOR_ROUTES=str(table)):
         pass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.readme import README
-from tests.system.conftest import ROOT, House, eventually, expert
+from tests.system.conftest import ROOT, LocalStack, eventually, run_expert
 
 pytestmark = pytest.mark.slow
 
@@ -34,21 +34,21 @@ def folder(tmp_path: Path) -> Path:
     return whole
 
 
-def test_a_new_modality_is_one_folder_that_is_served_planned_and_asked(house: House, folder: Path) -> None:
+def test_a_new_modality_is_one_folder_that_is_served_planned_and_asked(local_stack: LocalStack, folder: Path) -> None:
     def offered() -> bool:
-        return TASK in house.cli("tasks").out
+        return TASK in local_stack.run_cli("tasks").out
 
     assert not offered()
-    with expert(house.home, "experts.host", str(folder)) as address:
-        assert house.cli("experts", "add", address).out == f"added {NAME}: {address}\n"
+    with run_expert(local_stack.home, "experts.host", str(folder)) as address:
+        assert local_stack.run_cli("experts", "add", address).out == f"added {NAME}: {address}\n"
         eventually(offered)
-        told = house.ask("Name the colours of this picture", APPLE)
+        told = local_stack.ask("Name the colours of this picture", APPLE)
         assert [(one["task"], one["expert"], one["model"], one["outputs"]) for one in told["results"]] == [
             (TASK, NAME, MODEL, {"text": "blue and red"})
         ]
         assert "blue and red" in told["answer"]
-        assert house.cli("check-expert", address).status == 0
-        assert house.cli("experts", "forget", NAME).status == 0
+        assert local_stack.run_cli("check-expert", address).status == 0
+        assert local_stack.run_cli("experts", "forget", NAME).status == 0
         assert not offered()
 
 

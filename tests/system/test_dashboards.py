@@ -23,7 +23,7 @@ from tests.observability.server import Prometheus, reading
 from tests.support.logs import logged
 from tests.support.orchestrator import END, ScriptedPeers, process_settings, task
 from tests.support.processes import Start, processes
-from tests.system.conftest import ROOT, House, standing
+from tests.system.conftest import ROOT, LocalStack, start_local_stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus")]
 
@@ -58,16 +58,16 @@ def neighbours(count: int) -> int:
 
 
 @asynccontextmanager
-async def busy(home: Path, base_url: str, first: str) -> AsyncIterator[House]:
+async def busy(home: Path, base_url: str, first: str) -> AsyncIterator[LocalStack]:
     """A house with an LLM, prices and little room for models; its processes tell their metrics from a port on."""
     prices = {"LLM_PRICES": '{"scripted": {"input": 9, "output": 9}}', "ORCHESTRATOR_PRICES": '{"cpu": 0.01}'}
     llm = {"LLM_RETRY_SECONDS": "0.01", "LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_INTERNAL": "true"}
-    house = standing(home, METRICS_LISTEN=first, EXPERT_MEMORY_BYTES="1", **llm, **prices)
-    there = await asyncio.to_thread(house.__enter__)
+    local_stack = start_local_stack(home, METRICS_LISTEN=first, EXPERT_MEMORY_BYTES="1", **llm, **prices)
+    there = await asyncio.to_thread(local_stack.__enter__)
     try:
         yield there
     finally:
-        await asyncio.to_thread(house.__exit__, None, None, None)
+        await asyncio.to_thread(local_stack.__exit__, None, None, None)
 
 
 async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -112,9 +112,9 @@ class Moody:
         return Fails(500) if self.down else Plausible()(body)
 
 
-async def asked(house: House) -> None:
+async def asked(local_stack: LocalStack) -> None:
     for request in ("Read the text in this image aloud", "Read the text in this image and tell me whether it is happy"):
-        told: Any = await asyncio.to_thread(house.ask, request, SIGN)
+        told: Any = await asyncio.to_thread(local_stack.ask, request, SIGN)
         assert told["status"] == "completed", json.dumps(told)
 
 
@@ -125,15 +125,15 @@ async def watched(peers: ScriptedPeers, peer_addresses: dict[str, str], folder: 
     async with (
         ScriptedLLM.serving(moody := Moody()) as llm,
         processes(300) as start,
-        busy(folder / "home", llm.base_url, f"127.0.0.1:{first}") as house,
+        busy(folder / "home", llm.base_url, f"127.0.0.1:{first}") as local_stack,
         failing(start, peers, peer_addresses, folder) as orchestrator,
     ):
-        own = [f"127.0.0.1:{first + number}" for number in range(len(house.children))]
-        await asked(house)
+        own = [f"127.0.0.1:{first + number}" for number in range(len(local_stack.children))]
+        await asked(local_stack)
         async with reading([*own, orchestrator, await rare(start)], folder) as prometheus:
-            await asked(house)
+            await asked(local_stack)
             moody.down = True
-            await asked(house)
+            await asked(local_stack)
             await prometheus.read_all()
             yield prometheus
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.conftest import ROOT, House, environment
+from tests.system.conftest import ROOT, LocalStack, environment
 
 SECONDS = 250
 
@@ -20,7 +20,7 @@ MOODS = {"florist.png": "positive", "theatre.png": "positive", "road.png": "nega
 
 
 @pytest.fixture
-def demo(house: House, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+def demo(local_stack: LocalStack, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
     """The commands of the Makefile, in a folder of their own."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     python = f"PY={shlex.quote(sys.executable)}"
@@ -30,7 +30,7 @@ def demo(house: House, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         ["bash", "-e", "-c", script],
         cwd=tmp_path,
-        env=environment(house.home, HUGGINGGPT_URL=house.url),
+        env=environment(local_stack.home, HUGGINGGPT_URL=local_stack.url),
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import House, eventually, expert, standing
+from tests.system.conftest import LocalStack, eventually, run_expert, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -14,35 +14,37 @@ REQUEST = 'Shout the sentence "good morning"'
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """Services that wait for no expert that stops answering."""
     home = tmp_path_factory.mktemp("home")
-    with standing(home, "--experts", "lite", "--orchestrators", "2", SELECTOR_FORGET_SECONDS="0") as house:
-        yield house
+    with start_local_stack(
+        home, "--experts", "lite", "--orchestrators", "2", SELECTOR_FORGET_SECONDS="0"
+    ) as local_stack:
+        yield local_stack
 
 
-def listed(services: House) -> dict[str, bool]:
+def listed(services: LocalStack) -> dict[str, bool]:
     """Whether each expert is dormant."""
-    found = json.loads(services.cli("experts", "--json").out)["data"]
+    found = json.loads(services.run_cli("experts", "--json").out)["data"]
     return {each["name"]: bool(each.get("dormant")) for each in found}
 
 
-def offered(services: House) -> bool:
-    return "text-shouting" in services.cli("tasks").out
+def offered(services: LocalStack) -> bool:
+    return "text-shouting" in services.run_cli("tasks").out
 
 
-def planned(services: House) -> list[str]:
-    said = services.cli("ask", REQUEST, "--json")
+def planned(services: LocalStack) -> list[str]:
+    said = services.run_cli("ask", REQUEST, "--json")
     return [task["task"] for task in json.loads(said.out)["plan"]]
 
 
-def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: House) -> None:
-    with expert(services.home, "tests.support.shouting") as address:
-        added = json.loads(services.cli("experts", "add", address, "--json").out)["name"]
+def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: LocalStack) -> None:
+    with run_expert(services.home, "tests.support.shouting") as address:
+        added = json.loads(services.run_cli("experts", "add", address, "--json").out)["name"]
         eventually(lambda: offered(services))
         assert added in listed(services)
         assert planned(services) == ["text-shouting"]
-        forgotten = services.cli("experts", "forget", added)
+        forgotten = services.run_cli("experts", "forget", added)
         assert "text-shouting" not in planned(services)
         assert forgotten.status == 0
         assert added not in listed(services)
@@ -50,26 +52,26 @@ def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: Ho
 
 
 def test_dormant_expert_is_not_planned_once_it_is_forgotten(
-    services: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    services: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EXPERT_MAY_SLEEP", "true")
-    with expert(services.home, "tests.support.shouting") as address:
-        services.cli("experts", "add", address)
+    with run_expert(services.home, "tests.support.shouting") as address:
+        services.run_cli("experts", "add", address)
         eventually(lambda: offered(services))
     eventually(lambda: listed(services) == {"lite": False, "shouting": True})
-    assert services.cli("experts", "forget", "shouting").status == 0
+    assert services.run_cli("experts", "forget", "shouting").status == 0
     assert "text-shouting" not in planned(services)
     assert listed(services) == {"lite": False}
 
 
-def test_expert_that_up_started_is_not_forgotten_while_it_answers(services: House) -> None:
-    said = services.cli("experts", "forget", "lite")
+def test_expert_that_up_started_is_not_forgotten_while_it_answers(services: LocalStack) -> None:
+    said = services.run_cli("experts", "forget", "lite")
     assert said.status == 1
     assert "expert lite is awake" in said.err
     assert "--experts" in said.err
 
 
-def test_unknown_expert_is_refused_with_the_command_that_lists_them(services: House) -> None:
-    said = services.cli("experts", "forget", "nobody")
+def test_unknown_expert_is_refused_with_the_command_that_lists_them(services: LocalStack) -> None:
+    said = services.run_cli("experts", "forget", "nobody")
     assert said.status == 1
     assert "hugginggpt experts" in said.err

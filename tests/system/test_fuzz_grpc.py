@@ -15,7 +15,7 @@ from grpc import StatusCode
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from tests.support.fuzzing import message, mutated
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 
 pytestmark = pytest.mark.slow
 
@@ -35,10 +35,10 @@ EXPECTED = frozenset(
 
 @pytest.mark.parametrize("broken", [False, True], ids=["valid", "mutated"])
 @pytest.mark.parametrize("method", tuple(SERVICE.methods), ids=lambda method: method.name)
-async def test_no_message_breaks_a_method(house: House, method: MethodDescriptor, broken: bool) -> None:
+async def test_no_message_breaks_a_method(local_stack: LocalStack, method: MethodDescriptor, broken: bool) -> None:
     random = Random(f"{method.name} {broken}")  # the same every time
     seen = Counter[StatusCode]()
-    async with grpc.aio.insecure_channel(house.grpc) as channel:
+    async with grpc.aio.insecure_channel(local_stack.grpc) as channel:
         for number in range(CALLS):
             sent = [_sent(method, random, broken=broken) for _ in range(random.randint(1, 3))]
             code, details = await _code(channel, method, sent)

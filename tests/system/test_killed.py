@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from tests.fakes import FakeExpert, card
 from tests.support.corrupted_files import DATA
-from tests.system.conftest import House, eventually, standing
+from tests.system.conftest import LocalStack, eventually, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +26,12 @@ REQUEST = "Read the text in each of these images aloud"
 
 
 @pytest.mark.parametrize("name", ["light", "orchestrator-1"])
-async def test_a_run_survives_whoever_is_killed(house: House, http: httpx.AsyncClient, name: str) -> None:
+async def test_a_run_survives_whoever_is_killed(local_stack: LocalStack, http: httpx.AsyncClient, name: str) -> None:
     files: list[tuple[str, Any]] = [("file", (f"{n}.png", (DATA / "sign.png").read_bytes())) for n in range(3)]
     spec = json.dumps({"request": REQUEST, "bypass_memo": True})
     run_id = (await http.post("/v1/runs", files=[("spec", (None, spec)), *files])).json()["run_id"]
     events: list[dict[str, Any]] = []
-    alive = [house.children[name]]
+    alive = [local_stack.children[name]]
     async with asyncio.timeout(SECONDS):
         while not (events and "run_ended" in events[-1]):
             try:
@@ -86,15 +86,15 @@ async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_ey
         (tmp_path / "experts").mkdir()
         (tmp_path / "experts" / "slow.address").write_text(address + "\n", "utf-8")
         options = ("--experts", "", "--orchestrators", str(orchestrators))
-        with standing(tmp_path, *options, ORCHESTRATOR_LEASE_SECONDS="4") as house:
-            async with httpx.AsyncClient(base_url=house.url, timeout=SECONDS, trust_env=False) as http:
-                await asyncio.to_thread(eventually, lambda: "summarization" in house.cli("tasks").out)
+        with start_local_stack(tmp_path, *options, ORCHESTRATOR_LEASE_SECONDS="4") as local_stack:
+            async with httpx.AsyncClient(base_url=local_stack.url, timeout=SECONDS, trust_env=False) as http:
+                await asyncio.to_thread(eventually, lambda: "summarization" in local_stack.run_cli("tasks").out)
                 run_id = await slow_run(http)
                 events: list[dict[str, Any]] = []
                 watching = asyncio.create_task(watch_to_the_end(http, run_id, events))
                 await slow.until_called()
                 await asyncio.to_thread(eventually, lambda: kept(events, "task_started", 2))
-                os.kill(owner(house, run_id), signal.SIGKILL)
+                os.kill(owner(local_stack, run_id), signal.SIGKILL)
                 await slow.until_called()
                 slow.go_on.set()
                 async with asyncio.timeout(SECONDS):
@@ -131,8 +131,8 @@ async def watch_to_the_end(http: httpx.AsyncClient, run_id: str, events: list[di
     return streams
 
 
-def owner(house: House, run_id: str) -> int:
+def owner(local_stack: LocalStack, run_id: str) -> int:
     """The process that drives a run."""
-    with closing(sqlite3.connect(f"file:{house.home / 'journal.sqlite'}?mode=ro", uri=True)) as journal:
+    with closing(sqlite3.connect(f"file:{local_stack.home / 'journal.sqlite'}?mode=ro", uri=True)) as journal:
         (name,) = journal.execute("SELECT owner FROM runs WHERE id = ?", (run_id,)).fetchone()
     return int(name.rsplit("-", 2)[1])

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes import ScriptedLLM, Stalls, Turn
 from tests.fakes.llm.plausible import Plausible
-from tests.system.conftest import ANY_PORTS, ROOT, House, Said, environment, standing
+from tests.system.conftest import ANY_PORTS, ROOT, CommandResult, LocalStack, environment, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -40,31 +40,31 @@ KINDS = (
 
 
 @asynccontextmanager
-async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[House]:
+async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[LocalStack]:
     """A house whose LLM is at the address."""
     told = {"LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_RETRY_SECONDS": "0.01", **settings}
-    house = standing(home, **told)
-    there = await asyncio.to_thread(house.__enter__)
+    local_stack = start_local_stack(home, **told)
+    there = await asyncio.to_thread(local_stack.__enter__)
     try:
         yield there
     finally:
-        await asyncio.to_thread(house.__exit__, None, None, None)
+        await asyncio.to_thread(local_stack.__exit__, None, None, None)
 
 
-async def ask(house: House, *options: str) -> tuple[Any, Said]:
+async def ask(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResult]:
     """What ask --json prints, and what ask says to a person."""
-    files = ["--file", str(SIGN), "--out", str(house.home / "out")]
-    said = await asyncio.to_thread(house.cli, "ask", REQUEST, *files, *options)
-    told = await asyncio.to_thread(house.cli, "ask", REQUEST, *files, *options, "--json")
+    files = ["--file", str(SIGN), "--out", str(local_stack.home / "out")]
+    said = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options)
+    told = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options, "--json")
     assert (said.status, told.status) == (0, 0), said.err + told.err
     return json.loads(told.out), said
 
 
-async def watched(house: House, happens: Callable[[str], Any]) -> list[Any]:
+async def watched(local_stack: LocalStack, happens: Callable[[str], Any]) -> list[Any]:
     """Events of a run over HTTP; each one's kind is told as it comes."""
     events = []
     async with (
-        httpx.AsyncClient(base_url=house.url, timeout=60, trust_env=False) as http,
+        httpx.AsyncClient(base_url=local_stack.url, timeout=60, trust_env=False) as http,
         http.stream(
             "POST",
             "/v1/runs",
@@ -102,9 +102,9 @@ async def test_an_llm_plans_and_answers_and_says_so(tmp_path: Path) -> None:
     prices = json.dumps({"scripted": {"input": 1, "output": 1}})
     async with (
         ScriptedLLM.serving(Plausible()) as llm,
-        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as house,
+        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as local_stack,
     ):
-        told, said = await ask(house, "--policy", "local")
+        told, said = await ask(local_stack, "--policy", "local")
     assert [task["task"] for task in told["plan"]] == TASKS
     plan, written = told["decisions"]["plan"], told["decisions"]["answer"]
     assert (plan["controller"], plan["llm_model"], "fell_back_because" in plan) == ("llm", "scripted", False)
@@ -118,10 +118,10 @@ async def test_an_llm_plans_and_answers_and_says_so(tmp_path: Path) -> None:
 
 
 async def test_what_may_not_leave_the_house_is_not_sent_to_an_llm_outside(tmp_path: Path) -> None:
-    async with ScriptedLLM.serving(Plausible()) as llm, lived_in(tmp_path, llm.base_url) as house:
-        told, said = await ask(house, "--policy", "local")
+    async with ScriptedLLM.serving(Plausible()) as llm, lived_in(tmp_path, llm.base_url) as local_stack:
+        told, said = await ask(local_stack, "--policy", "local")
         assert (llm.requests, llm.connections) == ([], 0)
-        allowed, _ = await ask(house, "--policy", "open")
+        allowed, _ = await ask(local_stack, "--policy", "open")
     for controller, decision in zip(("embedded", "composed"), told["decisions"].values(), strict=True):
         assert (decision["controller"], decision["fell_back_because"]) == (controller, OUTSIDE)
     assert f"planned by the embedded planner: {OUTSIDE}\n" in said.err
@@ -130,8 +130,8 @@ async def test_what_may_not_leave_the_house_is_not_sent_to_an_llm_outside(tmp_pa
 
 
 async def test_an_llm_that_is_down_from_the_start_is_done_without_and_named(tmp_path: Path) -> None:
-    async with lived_in(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as house:
-        told, said = await ask(house)
+    async with lived_in(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as local_stack:
+        told, said = await ask(local_stack)
     assert [task["task"] for task in told["plan"]] == TASKS
     assert told["decisions"]["plan"]["controller"] == "embedded"
     assert told["decisions"]["answer"]["controller"] == "composed"
@@ -145,13 +145,16 @@ async def test_an_llm_that_dies_while_it_plans_is_done_without(tmp_path: Path) -
         whole = Plausible()(body)
         return Stalls(whole.text[: whole.text.index("}, {") + len("}, {")]) if is_plan(body) else whole
 
-    async with ScriptedLLM.serving(one_task) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as house:
+    async with (
+        ScriptedLLM.serving(one_task) as llm,
+        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
+    ):
 
         async def dies(kind: str) -> None:
             if kind == "task_planned":
                 await llm.stop()
 
-        events = await watched(house, dies)
+        events = await watched(local_stack, dies)
     assert [planned["task"]["task"] for planned in of(events, "task_planned")] == TASKS
     assert of(events, "run_ended")[0]["state"] == "completed"
     (note,) = of(events, "plan_note")
@@ -165,14 +168,14 @@ async def test_an_llm_that_dies_while_it_plans_is_done_without(tmp_path: Path) -
 async def test_an_llm_that_dies_between_plan_and_answer_is_done_without(tmp_path: Path) -> None:
     async with (
         ScriptedLLM.serving(Plausible()) as llm,
-        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as house,
+        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
     ):
 
         async def dies(kind: str) -> None:
             if kind == "plan_completed":
                 await llm.stop()
 
-        events = await watched(house, dies)
+        events = await watched(local_stack, dies)
     assert of(events, "run_ended")[0]["state"] == "completed"
     plan, told = decided(events)
     assert (plan["controller"], "fell_back_because" in plan) == ("llm", False)
@@ -184,13 +187,13 @@ async def test_an_llm_that_dies_while_it_answers_is_finished_for(tmp_path: Path)
     def half(body: Any) -> Turn:
         return Plausible()(body) if is_plan(body) else Stalls("The sign says")
 
-    async with ScriptedLLM.serving(half) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as house:
+    async with ScriptedLLM.serving(half) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack:
 
         async def dies(kind: str) -> None:
             if kind == "answer_chunk":
                 await llm.stop()
 
-        events = await watched(house, dies)
+        events = await watched(local_stack, dies)
     assert of(events, "run_ended")[0]["state"] == "completed"
     plan, told = decided(events)
     assert (plan["controller"], told["controller"], told["fell_back_because"]) == ("llm", "composed", BROKE_OFF)
@@ -198,8 +201,8 @@ async def test_an_llm_that_dies_while_it_answers_is_finished_for(tmp_path: Path)
     assert "so happy" in answer(events)
 
 
-def test_without_an_llm_the_embedded_controllers_decide(house: House) -> None:
-    told = house.ask(REQUEST, SIGN)
+def test_without_an_llm_the_embedded_controllers_decide(local_stack: LocalStack) -> None:
+    told = local_stack.ask(REQUEST, SIGN)
     decisions = told["decisions"]
     assert (decisions["plan"]["controller"], decisions["answer"]["controller"]) == ("embedded", "composed")
     assert not any("fell_back_because" in decision for decision in decisions.values())

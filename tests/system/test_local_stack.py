@@ -14,7 +14,17 @@ import httpx
 import psutil
 import pytest
 
-from tests.system.conftest import ANY_PORTS, ROOT, House, cli, environment, eventually, expert, gone, standing
+from tests.system.conftest import (
+    ANY_PORTS,
+    ROOT,
+    LocalStack,
+    environment,
+    eventually,
+    run_cli,
+    run_expert,
+    start_local_stack,
+    wait_for_exit,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -22,20 +32,20 @@ SIGN = ROOT / "tests" / "data" / "sign.png"
 DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 
 
-def events(house: House, request: str, *files: Path) -> Iterator[dict[str, Any]]:
+def events(local_stack: LocalStack, request: str, *files: Path) -> Iterator[dict[str, Any]]:
     """Events of a new run, as they arrive, without cached results."""
     parts = [("file", (file.name, file.read_bytes())) for file in files]
     form: list[tuple[str, Any]] = [("spec", (None, json.dumps({"request": request, "bypass_memo": True}))), *parts]
     with httpx.stream(
-        "POST", f"{house.url}/v1/runs", files=form, headers={"Accept": "text/event-stream"}, timeout=60
+        "POST", f"{local_stack.url}/v1/runs", files=form, headers={"Accept": "text/event-stream"}, timeout=60
     ) as reply:
         for line in reply.iter_lines():
             if line.startswith("data:"):
                 yield json.loads(line.removeprefix("data:"))
 
 
-def test_run_over_several_modalities_completes(house: House) -> None:
-    run = house.ask(DEMO, SIGN)
+def test_run_over_several_modalities_completes(local_stack: LocalStack) -> None:
+    run = local_stack.ask(DEMO, SIGN)
     assert run["status"] == "completed"
     assert {task["task"] for task in run["plan"]} == {"image-to-text", "text-to-speech", "text-classification"}
     assert {task["task"]: task["depends_on"] for task in run["plan"]} == {
@@ -49,47 +59,47 @@ def test_run_over_several_modalities_completes(house: House) -> None:
     assert run["answer"]
 
 
-def test_stored_plan_can_be_rerun(house: House, tmp_path: Path) -> None:
-    run = house.ask(DEMO, SIGN)
+def test_stored_plan_can_be_rerun(local_stack: LocalStack, tmp_path: Path) -> None:
+    run = local_stack.ask(DEMO, SIGN)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(run))
-    command = house.cli("ask", "--plan", str(plan), "--file", str(SIGN), "--out", str(tmp_path), "--json")
+    command = local_stack.run_cli("ask", "--plan", str(plan), "--file", str(SIGN), "--out", str(tmp_path), "--json")
     again = json.loads(command.out)
     assert command.status == 0
     assert again["plan"] == run["plan"]
 
 
-def test_killed_expert_fails_only_its_task(house: House) -> None:
-    alive, ends = [house.children["lite"]], []
-    for event in events(house, "Read the text in this image", SIGN):
+def test_killed_expert_fails_only_its_task(local_stack: LocalStack) -> None:
+    alive, ends = [local_stack.children["lite"]], []
+    for event in events(local_stack, "Read the text in this image", SIGN):
         if "task_started" in event and alive:
             os.kill(alive.pop(), signal.SIGKILL)
         if "run_ended" in event:
             ends.append(event["run_ended"]["state"])
     assert not alive
     assert ends[0] in ("completed", "incomplete", "failed")
-    assert house.ask("Read the text in this image", SIGN)["status"] == "completed"
-    assert '"child died, restarting"' in house.log.read_text()
+    assert local_stack.ask("Read the text in this image", SIGN)["status"] == "completed"
+    assert '"child died, restarting"' in local_stack.log.read_text()
 
 
-def test_new_task_is_planned_without_a_restart(house: House) -> None:
+def test_new_task_is_planned_without_a_restart(local_stack: LocalStack) -> None:
     def offered() -> bool:
-        return "text-shouting" in house.cli("tasks").out
+        return "text-shouting" in local_stack.run_cli("tasks").out
 
     assert not offered()
-    with expert(house.home, "tests.support.shouting") as address:
-        assert house.cli("experts", "add", address).status == 0
+    with run_expert(local_stack.home, "tests.support.shouting") as address:
+        assert local_stack.run_cli("experts", "add", address).status == 0
         eventually(offered)
-        run = house.ask('Shout the sentence "good morning"')
+        run = local_stack.ask('Shout the sentence "good morning"')
         assert [(result["task"], result["outputs"]["text"]) for result in run["results"]] == [
             ("text-shouting", "GOOD MORNING")
         ]
-    house.cli("experts", "forget", "shouting")
+    local_stack.run_cli("experts", "forget", "shouting")
     eventually(lambda: not offered())
 
 
-def test_unsupported_request_is_reported(house: House) -> None:
-    command = house.cli("ask", "Bake me a cake", "--json")
+def test_unsupported_request_is_reported(local_stack: LocalStack) -> None:
+    command = local_stack.run_cli("ask", "Bake me a cake", "--json")
     run = json.loads(command.out)
     assert command.status == 1
     assert run["status"] == "failed"
@@ -97,32 +107,32 @@ def test_unsupported_request_is_reported(house: House) -> None:
     assert command.err
 
 
-def test_doctor_reports_no_problem(house: House) -> None:
-    command = house.cli("doctor", "--json")
+def test_doctor_reports_no_problem(local_stack: LocalStack) -> None:
+    command = local_stack.run_cli("doctor", "--json")
     assert command.status == 0, command.out
     assert json.loads(command.out)["ok"], command.out
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_stops_all_processes(tmp_path: Path, name: signal.Signals) -> None:
-    with standing(tmp_path, "--experts", "") as house:
-        house.process.send_signal(name)
-        assert house.process.wait(20) == 0
-        gone(*house.children.values())
+    with start_local_stack(tmp_path, "--experts", "") as local_stack:
+        local_stack.process.send_signal(name)
+        assert local_stack.process.wait(20) == 0
+        wait_for_exit(*local_stack.children.values())
 
 
 def test_killed_supervisor_leaves_no_processes(tmp_path: Path) -> None:
-    with standing(tmp_path, "--experts", "", "--orchestrators", "2") as house:
-        assert set(house.children) == {"light", "orchestrator-1", "orchestrator-2"}
-        house.process.kill()
-        gone(*house.children.values())
+    with start_local_stack(tmp_path, "--experts", "", "--orchestrators", "2") as local_stack:
+        assert set(local_stack.children) == {"light", "orchestrator-1", "orchestrator-2"}
+        local_stack.process.kill()
+        wait_for_exit(*local_stack.children.values())
 
 
 @pytest.mark.parametrize("option", ["--http", "--grpc"])
 def test_port_in_use_is_reported(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        command = cli(tmp_path, "up", *ANY_PORTS, option, address)
+        command = run_cli(tmp_path, "up", *ANY_PORTS, option, address)
     assert command.status == 1
     assert command.out == ""
     assert address in command.err
@@ -131,20 +141,20 @@ def test_port_in_use_is_reported(tmp_path: Path, option: str) -> None:
 
 def test_unwritable_home_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    command = cli(tmp_path / "file", "up", *ANY_PORTS)
+    command = run_cli(tmp_path / "file", "up", *ANY_PORTS)
     assert command.status == 1
     assert "set HUGGINGGPT_HOME" in command.err
 
 
 def test_non_loopback_address_without_authentication_is_rejected(tmp_path: Path) -> None:
-    command = cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
+    command = run_cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
     assert command.status == 1
     assert "only listens on loopback addresses" in command.err
 
 
 @pytest.mark.parametrize("name", ["vison", "host", "endpoints", "torch_host"])
 def test_unknown_expert_is_reported(tmp_path: Path, name: str) -> None:
-    command = cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
+    command = run_cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
     assert command.status == 1
     assert f"there is no expert {name}" in command.err
     assert "audio, diffusion, lite, remote, served, text, video, vision" in command.err

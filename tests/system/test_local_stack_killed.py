@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.system.conftest import House, eventually, standing
+from tests.system.conftest import LocalStack, eventually, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -63,13 +63,13 @@ class Client:
 
 def test_batch_completes_after_the_local_stack_was_killed(tmp_path: Path) -> None:
     settings = {"ORCHESTRATOR_LEASE_SECONDS": "2"}
-    with standing(tmp_path, **settings) as house, calling(house) as client:
+    with start_local_stack(tmp_path, **settings) as local_stack, calling(local_stack) as client:
         batch_id = client.start()
         eventually(lambda: client.batch(batch_id)["counts"]["completed"] >= 50)
         done = client.completed(batch_id)
-        kill(house.process.pid)
+        kill(local_stack.process.pid)
         assert 50 <= len(done) < ITEMS * 3 // 4
-    with standing(tmp_path, **settings) as house, calling(house) as client:
+    with start_local_stack(tmp_path, **settings) as local_stack, calling(local_stack) as client:
         client.resume(batch_id)
         lines = client.lines(batch_id)
         assert told(lines) == told(client.lines(client.start()))
@@ -78,8 +78,8 @@ def test_batch_completes_after_the_local_stack_was_killed(tmp_path: Path) -> Non
 
 
 @contextmanager
-def calling(house: House) -> Iterator[Client]:
-    with httpx.Client(base_url=house.url, timeout=60, trust_env=False) as http:
+def calling(local_stack: LocalStack) -> Iterator[Client]:
+    with httpx.Client(base_url=local_stack.url, timeout=60, trust_env=False) as http:
         yield Client(http)
 
 

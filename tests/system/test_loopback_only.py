@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 
 
 async def routes(http: httpx.AsyncClient) -> list[tuple[str, str]]:
@@ -37,8 +37,8 @@ async def test_another_site_reaches_nothing(
     assert (await http.get("/v1/runs?page_size=1")).json()["data"] == before
 
 
-async def test_its_own_pages_and_programs_are_served(house: House, http: httpx.AsyncClient) -> None:
-    port = httpx.URL(house.url).port
+async def test_its_own_pages_and_programs_are_served(local_stack: LocalStack, http: httpx.AsyncClient) -> None:
+    port = httpx.URL(local_stack.url).port
     for name in ("localhost", "127.0.0.1", "[::1]"):
         own = f"{name}:{port}"
         for headers in ({"host": own}, {"host": own, "origin": f"http://{own}"}):

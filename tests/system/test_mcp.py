@@ -12,7 +12,7 @@ from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
 from tests.support.mcp_clients import opened_client, words
-from tests.system.conftest import ROOT, House, environment
+from tests.system.conftest import ROOT, LocalStack, environment
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +28,13 @@ async def uploaded(agent: Client) -> str:
     return str(sent.json()["id"])
 
 
-async def test_an_agent_plans_and_then_runs_what_it_has_uploaded(house: House) -> None:
+async def test_an_agent_plans_and_then_runs_what_it_has_uploaded(local_stack: LocalStack) -> None:
     told = list[str]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         told.append(message or "")
 
-    async with opened_client(urlsplit(house.url).port or 0) as agent:
+    async with opened_client(urlsplit(local_stack.url).port or 0) as agent:
         files = [await uploaded(agent)]
         planned = await agent.call_tool("plan", {"request": ALOUD, "files": files})
         plan = planned.structured_content["plan"]
@@ -49,34 +49,36 @@ async def test_an_agent_plans_and_then_runs_what_it_has_uploaded(house: House) -
 
 
 async def test_mcp_starts_local_services_where_no_gateway_runs(tmp_path: Path) -> None:
-    program = "from gateway.cli import app, door; door.DEFAULT_URL = 'http://127.0.0.1:9'; app(['mcp'])"
+    program = "from gateway.cli import app, connect; connect.DEFAULT_URL = 'http://127.0.0.1:9'; app(['mcp'])"
     command = StdioServerParameters(command=sys.executable, args=["-c", program], env=environment(tmp_path))
     async with Client(command) as agent:
         names = {tool.name for tool in (await agent.list_tools()).tools}
     assert "ask" in names
 
 
-async def test_all_complaints_about_a_plan_come_at_once(house: House) -> None:
+async def test_all_complaints_about_a_plan_come_at_once(local_stack: LocalStack) -> None:
     plan = [
         {"id": 1, "task": "juggling", "arguments": {"text": "x"}},
         {"id": 2, "task": "summarization", "arguments": {"text": {"task_id": 9, "output": "text"}}},
     ]
-    async with opened_client(urlsplit(house.url).port or 0) as agent:
+    async with opened_client(urlsplit(local_stack.url).port or 0) as agent:
         wrong = await agent.call_tool("run_plan", {"plan": plan})
     assert wrong.is_error
     assert "juggling" in words(wrong)
     assert "refers to task 9, which is not there" in words(wrong)
 
 
-async def test_a_single_task_gives_what_it_found(house: House) -> None:
-    async with opened_client(urlsplit(house.url).port or 0, mode="legacy") as agent:
+async def test_a_single_task_gives_what_it_found(local_stack: LocalStack) -> None:
+    async with opened_client(urlsplit(local_stack.url).port or 0, mode="legacy") as agent:
         arguments = {"image": await uploaded(agent)}
         done = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": arguments})
     assert words(done).startswith("1. image-to-text, text: We are so happy")
     assert done.structured_content["tasks"][0]["outputs"]["details"]["pages"][0]["source"] == "ocr"
 
 
-async def test_the_command_reads_a_picture_of_the_clients_and_saves_what_it_says(house: House, tmp_path: Path) -> None:
+async def test_the_command_reads_a_picture_of_the_clients_and_saves_what_it_says(
+    local_stack: LocalStack, tmp_path: Path
+) -> None:
     project = tmp_path / "project"
     project.mkdir()
     shutil.copy(SIGN, project)
@@ -87,7 +89,7 @@ async def test_the_command_reads_a_picture_of_the_clients_and_saves_what_it_says
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "gateway.cli", "mcp"],
-        env=environment(house.home, HUGGINGGPT_URL=house.url),
+        env=environment(local_stack.home, HUGGINGGPT_URL=local_stack.url),
     )
     async with Client(command, list_roots_callback=tell) as agent:
         arguments = {"request": ALOUD, "files": ["sign.png"], "save_to": "spoken"}

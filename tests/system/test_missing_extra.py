@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.conftest import ANY_PORTS, ROOT, environment, standing
+from tests.system.conftest import ANY_PORTS, ROOT, environment, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def offered(url: str) -> set[str]:
 
 def test_services_start_without_an_expert_whose_extra_is_missing(tmp_path: Path, without: Any) -> None:
     settings = without("huggingface_hub")
-    with standing(tmp_path / "home", "--experts", "lite,remote", **settings) as services:
+    with start_local_stack(tmp_path / "home", "--experts", "lite,remote", **settings) as services:
         assert offered(services.url) == {"lite"}
         assert "remote" not in services.children
         log = services.log.read_text()
@@ -78,7 +78,9 @@ def test_services_start_without_an_expert_whose_extra_is_missing(tmp_path: Path,
 
 
 def test_services_start_though_every_expert_lacks_its_extra(tmp_path: Path, without: Any) -> None:
-    with standing(tmp_path / "home", "--experts", "remote,text", **without("huggingface_hub", "torch")) as services:
+    with start_local_stack(
+        tmp_path / "home", "--experts", "remote,text", **without("huggingface_hub", "torch")
+    ) as services:
         assert offered(services.url) == set()
         log = services.log.read_text()
     assert "child died" not in log

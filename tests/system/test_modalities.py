@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experts.host.handler import Media
-from tests.system.conftest import House, standing
+from tests.system.conftest import LocalStack, start_local_stack
 from tests.tiny.listened import spoken
 from tests.tiny.pictures import plain
 from tests.tiny.sounds import read
@@ -60,12 +60,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[House]:
+def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[LocalStack]:
     home = tmp_path_factory.mktemp("whole")
     told = {"HF_ENDPOINT": NOBODY, "HF_HOME": str(home / "hub"), "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1"}
-    with standing(home, "--experts", ",".join(EXPERTS), EXPERT_MODELS_URL=str(models), **told) as house:
-        house.wait_for_experts(*EXPERTS)
-        yield house
+    with start_local_stack(home, "--experts", ",".join(EXPERTS), EXPERT_MODELS_URL=str(models), **told) as local_stack:
+        local_stack.wait_for_experts(*EXPERTS)
+        yield local_stack
 
 
 @pytest.fixture
@@ -75,15 +75,15 @@ def blue(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_task_is_listed_with_the_expert_that_has_it(whole: House) -> None:
-    lines = [line.split() for line in whole.cli("tasks").out.splitlines() if not line.startswith(" ")]
+def test_every_task_is_listed_with_the_expert_that_has_it(whole: LocalStack) -> None:
+    lines = [line.split() for line in whole.run_cli("tasks").out.splitlines() if not line.startswith(" ")]
     listed = {line[0]: {word.strip(",") for word in line[line.index("→") :]} for line in lines}
     assert set(listed) == {task for names in TASKS.values() for task in names.split()}
     assert [task for expert, names in TASKS.items() for task in names.split() if expert not in listed[task]] == []
     assert "lite" in listed["image-to-text"]
 
 
-def test_a_request_goes_through_three_modalities(whole: House, models: Path, blue: Path) -> None:
+def test_a_request_goes_through_three_modalities(whole: LocalStack, models: Path, blue: Path) -> None:
     request = "Describe this picture, translate the description into German and read it aloud"
     told = whole.ask(request, blue, seconds=100)  # each expert imports torch first
     done: dict[str, Any] = {result["task"]: result for result in told["results"]}
@@ -106,7 +106,7 @@ def test_a_request_goes_through_three_modalities(whole: House, models: Path, blu
     assert samples == pytest.approx(spoken(models / SPEAKER, "guten morgen ."), abs=1e-4)
 
 
-def test_where_no_hub_is_a_model_that_is_not_here_is_named_with_what_would_help(whole: House) -> None:
+def test_where_no_hub_is_a_model_that_is_not_here_is_named_with_what_would_help(whole: LocalStack) -> None:
     told = whole.ask('Is "the match ended two to one" about sports or politics?')
     (result,) = told["results"]
     assert (told["status"], result["task"], result["error"]["reason"]) == (

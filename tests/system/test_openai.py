@@ -11,15 +11,15 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from tests.support.samples import DATA
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 
 SIGN = base64.b64encode((DATA / "sign.png").read_bytes()).decode()
 PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{SIGN}"}}
 
 
 @pytest.fixture
-async def client(house: House) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{house.url}/v1", api_key="none", max_retries=0, timeout=80) as client:
+async def client(local_stack: LocalStack) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{local_stack.url}/v1", api_key="none", max_retries=0, timeout=80) as client:
         yield client
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
 from tests.support.browser import CHROMIUM, Tab, watched
-from tests.system.conftest import ROOT, House
+from tests.system.conftest import ROOT, LocalStack
 
 pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
@@ -26,9 +26,9 @@ DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -47,9 +47,9 @@ async def ended(page: Page, state: str = "completed") -> None:
 
 
 @contextmanager
-def held(house: House) -> Iterator[None]:
+def held(local_stack: LocalStack) -> Iterator[None]:
     """The expert stands still, so that whatever it is asked stays running."""
-    expert = house.expert("lite")
+    expert = local_stack.expert_pid("lite")
     os.kill(expert, signal.SIGSTOP)
     try:
         yield
@@ -109,7 +109,7 @@ async def test_files_are_dropped_and_pasted(tab: Tab) -> None:
     await expect(page.get_by_label("Files to send").locator("li")).to_have_count(1)
 
 
-async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, house: House) -> None:
+async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, local_stack: LocalStack) -> None:
     page = await tab.open()
     await page.get_by_role("button", name="Does this sound happy?").click()
     await ended(page)
@@ -127,10 +127,10 @@ async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, house: House) -> None:
     await expect(page.get_by_label("Your request")).to_be_visible()
 
 
-async def test_a_running_task_is_seen_and_stopped(tab: Tab, house: House) -> None:
+async def test_a_running_task_is_seen_and_stopped(tab: Tab, local_stack: LocalStack) -> None:
     await tab.page.add_init_script("const now = Date.now; Date.now = () => now() + 3_600_000;")  # a clock that is wrong
     page = await tab.open()
-    with held(house):
+    with held(local_stack):
         await page.set_input_files("#pick-files", SIGN)
         await asked(page, "Read the text in this image")
         await expect(page.locator(".graph .task.is-running")).to_have_count(1)
@@ -180,7 +180,7 @@ async def test_a_follow_up_and_the_same_request_again(tab: Tab) -> None:
     await expect(page.locator(".prose")).to_contain_text("3 June 1843")
 
 
-async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, house: House) -> None:
+async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("ERR_",)
     asked_for: list[str | None] = []
 
@@ -194,7 +194,7 @@ async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, 
         cut = body[: body.index("\n\nid: 5") + 2] + "id: 5\nevent: half" if len(asked_for) == 1 else body
         await route.fulfill(response=reply, body=cut)
 
-    told = house.ask("Does this sound happy? “We won, and it was late.”")
+    told = local_stack.ask("Does this sound happy? “We won, and it was late.”")
     await tab.page.route("**/events", broken)
     page = await tab.open(f"/?run={told['run_id']}")
     await ended(page)
@@ -203,7 +203,7 @@ async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, 
     await expect(page.locator(".lost")).to_be_hidden()
 
 
-async def test_what_is_refused_is_told_with_what_helps(tab: Tab, house: House) -> None:
+async def test_what_is_refused_is_told_with_what_helps(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("Failed to load resource",)
     page = await tab.open()
     await page.set_input_files(
@@ -212,7 +212,7 @@ async def test_what_is_refused_is_told_with_what_helps(tab: Tab, house: House) -
     await asked(page, "What is this?", fresh=False)
     form = [("spec", (None, b'{"request": "x"}')), ("file", ("photo.png", b"%PDF-1.4\n%%EOF"))]
     async with httpx.AsyncClient() as http:
-        refused = (await http.post(f"{house.url}/v1/runs", files=form)).json()
+        refused = (await http.post(f"{local_stack.url}/v1/runs", files=form)).json()
     alert = page.get_by_role("alert")
     await expect(alert).to_contain_text(refused["detail"])
     await expect(alert).to_contain_text(refused["remedy"][1:])
@@ -221,8 +221,8 @@ async def test_what_is_refused_is_told_with_what_helps(tab: Tab, house: House) -
     await expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()
 
 
-async def test_the_page_is_fetched_once_and_never_kept_too_long(house: House) -> None:
-    async with httpx.AsyncClient(base_url=house.url) as http:
+async def test_the_page_is_fetched_once_and_never_kept_too_long(local_stack: LocalStack) -> None:
+    async with httpx.AsyncClient(base_url=local_stack.url) as http:
         page = await http.get("/")
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy

@@ -14,7 +14,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
 from tests.support.browser import CHROMIUM, Tab, watched
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 from tests.system.test_page import SIGN, ended, held
 from tests.system.test_page_pipelines import kept, sound
 from tests.system.test_page_safety import HOSTILE, IMG, inert
@@ -25,9 +25,9 @@ READ = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sig
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -41,9 +41,9 @@ def note(name: str, words: str) -> FilePayload:
     return {"name": name, "mimeType": "text/plain", "buffer": words.encode()}
 
 
-async def begun(tab: Tab, house: House, *files: FilePayload, fresh: bool = False) -> Page:
+async def begun(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: bool = False) -> Page:
     """A batch over the files, on its page."""
-    await kept(house, "signs", plan=READ, description="Reads signs.")
+    await kept(local_stack, "signs", plan=READ, description="Reads signs.")
     page = await tab.open("/?pipeline=signs")
     await page.set_input_files("#parameter-1-files", list(files))
     await page.get_by_label("Run everything anew").set_checked(fresh)
@@ -60,10 +60,10 @@ async def saved(page: Page, words: str, folder: Path) -> Path:
     return folder / words
 
 
-async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, house: House, tmp_path: Path) -> None:
+async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, local_stack: LocalStack, tmp_path: Path) -> None:
     tab.expected = ("400",)
     broken, letter = picture("broken.png", b"\x89PNG\r\n\x1a\n no picture"), picture("letter.png", b"%PDF-1.4\n%%EOF")
-    page = await begun(tab, house, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
+    page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
     await ended(page, "incomplete")
     await expect(page.locator(".asked")).to_contain_text("A batch of 12 items through signs, version 1")
     await expect(page.locator(".states li")).to_have_text(["10 completed", "2 failed"])
@@ -90,9 +90,9 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, house: Hous
     await ended(page)
 
 
-async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, house: House) -> None:
-    with held(house):
-        page = await begun(tab, house, *(picture(f"sign-{n}.png") for n in range(30)), fresh=True)
+async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, local_stack: LocalStack) -> None:
+    with held(local_stack):
+        page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(30)), fresh=True)
         await page.evaluate("""() => {
             window.said = [];
             const live = document.getElementById("live");
@@ -120,8 +120,8 @@ async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, house: Hou
     assert said.endswith("The batch is over: completed.")
 
 
-async def test_failed_items_run_again(tab: Tab, house: House) -> None:
-    page = await begun(tab, house, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
+async def test_failed_items_run_again(tab: Tab, local_stack: LocalStack) -> None:
+    page = await begun(tab, local_stack, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     async with page.expect_response(re.compile("/resume$")) as resumed:
         await page.get_by_role("button", name="Run the failed one again").click()
@@ -162,10 +162,10 @@ async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
     assert told == []
 
 
-async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, house: House) -> None:
+async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, local_stack: LocalStack) -> None:
     item = {"inputs": [{"name": "sign", "text": "Read me."}]}
     plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "sign"}}}]
-    async with httpx.AsyncClient(base_url=house.url) as http:
+    async with httpx.AsyncClient(base_url=local_stack.url) as http:
         batch = (await http.post("/v1/batches", json={"plan": plan, "items": [item]})).json()["batch_id"]
     page = await tab.open(f"/?batch={batch}")
     await ended(page)
@@ -176,10 +176,10 @@ async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, house: House
     await expect(page.locator(".takes dt").first).to_have_text("sign")
 
 
-async def test_a_long_batch_is_read_in_pages(tab: Tab, house: House) -> None:
+async def test_a_long_batch_is_read_in_pages(tab: Tab, local_stack: LocalStack) -> None:
     files = [note(f"{n}.txt", f"It is {n}.") for n in range(120)]
     plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "words"}}}]
-    await kept(house, "moods", plan=plan)
+    await kept(local_stack, "moods", plan=plan)
     page = await tab.open("/?pipeline=moods")
     await page.set_input_files("#parameter-1-files", files)
     await expect(page.get_by_role("list", name="Files for words").locator("li")).to_have_count(8)
@@ -244,18 +244,18 @@ async def test_a_batch_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_batches_are_for_everybody(browser: Browser, house: House, colours: Any, width: int) -> None:
+async def test_batches_are_for_everybody(browser: Browser, local_stack: LocalStack, colours: Any, width: int) -> None:
     context = await browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce"
     )
-    tab = await watched(context, house.url)
-    page = await begun(tab, house, picture("sign.png"), picture("a-bad-one.png", b"\x89PNG\r\n\x1a\n no picture"))
+    tab = await watched(context, local_stack.url)
+    page = await begun(tab, local_stack, picture("sign.png"), picture("a-bad-one.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     await expect(page.locator(".errors")).to_be_visible()
     await expect(page.get_by_role("list", name="Items").locator("li")).to_have_count(2)
     await sound(page)
     await tab.picture(f"batch-{width}-{colours}", full_page=True)
-    await page.goto(f"{house.url}/?batches")
+    await page.goto(f"{local_stack.url}/?batches")
     await expect(page.locator(".entry").first).to_be_visible()
     await sound(page)
     await context.close()

@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
 from tests.support.browser import CHROMIUM, Tab, watched
-from tests.system.conftest import ROOT, House
+from tests.system.conftest import ROOT, LocalStack
 from tests.system.test_page import DEMO, SIGN, asked, ended
 from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED
 from tests.system.test_page_safety import HOSTILE, IMG, inert
@@ -30,16 +30,16 @@ WORDS = "Ada wrote the first program in 1843. It computed numbers. The machine i
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
 
 
-async def kept(house: House, name: str, **saved: Any) -> None:
-    async with httpx.AsyncClient(base_url=house.url, timeout=30) as http:
+async def kept(local_stack: LocalStack, name: str, **saved: Any) -> None:
+    async with httpx.AsyncClient(base_url=local_stack.url, timeout=30) as http:
         reply = await http.put(f"/v1/pipelines/{name}", json=saved)
         assert reply.is_success, reply.text
 
@@ -95,9 +95,9 @@ async def test_models_are_pinned_as_a_version_of_its_own(tab: Tab) -> None:
     await expect(page.locator(".graph .task").first).to_contain_text("any model that fits")
 
 
-async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, house: House) -> None:
+async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("400",)
-    told = house.ask("Does this sound happy? “We won.”")
+    told = local_stack.ask("Does this sound happy? “We won.”")
     page = await tab.open(f"/?run={told['run_id']}")
     await page.get_by_role("button", name="Keep this plan").click()
     await sound(page)
@@ -112,9 +112,9 @@ async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, house: House)
     await expect(page.locator("dialog")).to_have_count(0)
 
 
-async def test_one_file_is_a_run_without_planning(tab: Tab, house: House) -> None:
+async def test_one_file_is_a_run_without_planning(tab: Tab, local_stack: LocalStack) -> None:
     plan = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
-    await kept(house, "reader", plan=plan, description="Reads signs.")
+    await kept(local_stack, "reader", plan=plan, description="Reads signs.")
     page = await tab.open("/?pipeline=reader")
     await page.get_by_role("button", name="Run it").click()
     await expect(page.get_by_role("alert")).to_contain_text("sign is missing.")
@@ -131,15 +131,15 @@ async def test_one_file_is_a_run_without_planning(tab: Tab, house: House) -> Non
     await expect(page).to_have_url(f"{tab.url}/?pipeline=reader&version=1")
 
 
-async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, house: House) -> None:
-    await kept(house, "teller", plan=SUMMARIZE)
+async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, local_stack: LocalStack) -> None:
+    await kept(local_stack, "teller", plan=SUMMARIZE)
     page = await tab.open("/?pipeline=teller")
     await page.get_by_label("words", exact=True).fill(WORDS)
     await page.get_by_label("Keep everything in this house").check()
     await page.get_by_role("button", name="Run it").click()
     await ended(page)
     run = page.url.split("run=")[1]
-    async with httpx.AsyncClient(base_url=house.url) as http:
+    async with httpx.AsyncClient(base_url=local_stack.url) as http:
         spec = (await http.get(f"/v1/runs/{run}")).json()["spec"]
     assert (spec["pipeline"], spec["inputs"]) == ({"name": "teller", "version": 1}, [{"name": "words", "text": WORDS}])
     await page.go_back()
@@ -152,8 +152,8 @@ async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, house: Ho
     await ended(page)
 
 
-async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Tab, house: House) -> None:
-    await kept(house, "pairs", plan=PAIRS)
+async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Tab, local_stack: LocalStack) -> None:
+    await kept(local_stack, "pairs", plan=PAIRS)
     page = await tab.open("/?pipeline=pairs")
     await page.set_input_files("#parameter-1-files", [SIGN] * 3)
     await page.set_input_files("#parameter-2-files", [SIGN] * 2)
@@ -163,8 +163,8 @@ async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Ta
     await expect(page.get_by_role("list", name="Files for other").locator("li")).to_have_count(1)
 
 
-async def test_files_are_dropped_on_their_parameters(tab: Tab, house: House) -> None:
-    await kept(house, "pairs", plan=PAIRS, policy="local")
+async def test_files_are_dropped_on_their_parameters(tab: Tab, local_stack: LocalStack) -> None:
+    await kept(local_stack, "pairs", plan=PAIRS, policy="local")
     page = await tab.open("/?pipeline=pairs")
     await expect(page.get_by_text("What runs through it never leaves this house.")).to_be_visible()
     local = page.get_by_label("Keep everything in this house")
@@ -228,10 +228,10 @@ async def sound(page: Page) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_pipelines_are_for_everybody(browser: Browser, house: House, colours: Any, width: int) -> None:
-    await kept(house, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
+async def test_pipelines_are_for_everybody(browser: Browser, local_stack: LocalStack, colours: Any, width: int) -> None:
+    await kept(local_stack, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
     context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     page = await tab.open("/?pipelines")
     await expect(page.locator(".entry").first).to_be_visible()
     await sound(page)

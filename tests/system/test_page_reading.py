@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.browser import CHROMIUM, Tab, watched
-from tests.system.conftest import ROOT, House, cli, standing
+from tests.system.conftest import ROOT, LocalStack, run_cli, start_local_stack
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
@@ -17,9 +17,9 @@ HAPPY = "Does this sound happy?"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -142,9 +142,9 @@ async def test_nothing_moves_where_that_is_not_wanted(tab: Tab) -> None:
     assert await page.evaluate("document.getAnimations().length") == 0
 
 
-async def test_it_fits_a_phone(browser: Browser, house: House) -> None:
+async def test_it_fits_a_phone(browser: Browser, local_stack: LocalStack) -> None:
     context = await browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     page = await tab.open()
     await shown(page)
     assert await page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
@@ -161,8 +161,8 @@ async def test_it_fits_a_phone(browser: Browser, house: House) -> None:
 
 async def test_a_house_with_keys_is_seen_with_one(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("locked")
-    with standing(home, GATEWAY_AUTHENTICATION="keys") as locked:
-        key = json.loads(cli(home, "keys", "create", "--name", "page", "--tenant", "acme", "--json").out)["key"]
+    with start_local_stack(home, GATEWAY_AUTHENTICATION="keys") as locked:
+        key = json.loads(run_cli(home, "keys", "create", "--name", "page", "--tenant", "acme", "--json").out)["key"]
         context = await browser.new_context()
         tab = await watched(context, locked.url)
         tab.expected = ("401",)

@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.browser import CHROMIUM, Tab, watched
-from tests.system.conftest import House
+from tests.system.conftest import LocalStack
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
@@ -43,9 +43,9 @@ MARKDOWN = f"""# {HOSTILE}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context()
-    tab = await watched(context, house.url)
+    tab = await watched(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -61,13 +61,13 @@ async def inert(page: Page) -> None:
     assert not [name for name in await page.evaluate(attributes) if name.startswith("on")]
 
 
-async def test_a_hostile_request_file_name_and_result_stay_text(tab: Tab, house: House) -> None:
+async def test_a_hostile_request_file_name_and_result_stay_text(tab: Tab, local_stack: LocalStack) -> None:
     text = f"Ada paid £120 to {IMG} on 3 June 1843. {HOSTILE}"
     plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "file1"}}}]
     spec = {"request": f"Summarize {HOSTILE}", "plan": plan}
     form = [("spec", (None, json.dumps(spec))), ("file", (f"{IMG}.txt", text))]
     async with httpx.AsyncClient() as http:
-        run = (await http.post(f"{house.url}/v1/runs", files=form, headers={"prefer": "wait=30"})).json()
+        run = (await http.post(f"{local_stack.url}/v1/runs", files=form, headers={"prefer": "wait=30"})).json()
     assert run["state"] == "completed", run
     page = await tab.open(f"/?run={run['run_id']}")
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Summarize {HOSTILE}")

@@ -7,38 +7,40 @@ from typing import Any
 import pytest
 
 from gateway.client import HuggingGPT, Item
-from tests.system.conftest import ROOT, House
+from tests.system.conftest import ROOT, LocalStack
 
 pytestmark = pytest.mark.slow
 
 SIGN, INVOICE = ROOT / "tests" / "data" / "sign.png", ROOT / "tests" / "data" / "invoice.png"
 
 
-def told(house: House, *arguments: str) -> Any:
-    said = house.cli(*arguments, "--json", seconds=90)
+def told(local_stack: LocalStack, *arguments: str) -> Any:
+    said = local_stack.run_cli(*arguments, "--json", seconds=90)
     assert said.status == 0, said.err
     return json.loads(said.out)
 
 
-def test_a_sentence_becomes_a_pipeline_one_can_keep(house: House, tmp_path: Path) -> None:
+def test_a_sentence_becomes_a_pipeline_one_can_keep(local_stack: LocalStack, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "out"))
-    asked = told(house, "ask", "Read the text in this image aloud", "--file", str(SIGN), "--save", "voiced-sign", *out)
+    asked = told(
+        local_stack, "ask", "Read the text in this image aloud", "--file", str(SIGN), "--save", "voiced-sign", *out
+    )
     assert asked["pipeline"]["name"] == "voiced-sign"
-    ran = told(house, "run", "voiced-sign", "--file", str(INVOICE), *out)
+    ran = told(local_stack, "run", "voiced-sign", "--file", str(INVOICE), *out)
     assert [task["task"] for task in ran["plan"]] == [task["task"] for task in asked["plan"]]
     assert "INV-2024-0117" in ran["results"][0]["outputs"]["text"]
     assert Path(ran["artifacts"][0]["path"]).read_bytes().startswith(b"RIFF")
-    (tmp_path / "kept.yaml").write_text(house.cli("export", "voiced-sign").out)
+    (tmp_path / "kept.yaml").write_text(local_stack.run_cli("export", "voiced-sign").out)
     (tmp_path / "run.json").write_text(json.dumps(asked))
-    assert house.cli("delete", "voiced-sign").status == 0
-    assert house.cli("run", "voiced-sign", "--file", str(SIGN), *out).status == 1
-    assert told(house, "import", str(tmp_path / "kept.yaml"))["inputs"][0]["modality"] == "image"
-    assert told(house, "import", str(tmp_path / "run.json"), "--name", "voiced-sign")["version"] == 3
-    again = told(house, "run", "voiced-sign@2", "--set", f"file1={SIGN}", *out)
+    assert local_stack.run_cli("delete", "voiced-sign").status == 0
+    assert local_stack.run_cli("run", "voiced-sign", "--file", str(SIGN), *out).status == 1
+    assert told(local_stack, "import", str(tmp_path / "kept.yaml"))["inputs"][0]["modality"] == "image"
+    assert told(local_stack, "import", str(tmp_path / "run.json"), "--name", "voiced-sign")["version"] == 3
+    again = told(local_stack, "run", "voiced-sign@2", "--set", f"file1={SIGN}", *out)
     assert [each["outputs"] for each in again["results"]] == [each["outputs"] for each in asked["results"]]
 
 
-def test_what_has_vanished_is_named_with_what_would_fit(house: House, tmp_path: Path) -> None:
+def test_what_has_vanished_is_named_with_what_would_fit(local_stack: LocalStack, tmp_path: Path) -> None:
     plan = {"id": 1, "task": "image-to-text", "args": {"image": {"input": "photo"}}}
     for gone, words in (
         ({"model": "gone", "revision": "1a"}, ("image-to-text by gone@1a", "rapidocr")),
@@ -50,14 +52,14 @@ def test_what_has_vanished_is_named_with_what_would_fit(house: House, tmp_path: 
     ):
         file = tmp_path / "plan.json"
         file.write_text(json.dumps([plan | gone]))
-        said = house.cli("import", str(file), "--name", "gone")
+        said = local_stack.run_cli("import", str(file), "--name", "gone")
         assert (said.status in (1, 2), [word for word in words if word not in said.err]) == (True, []), said.err
         assert "takes a picture" not in said.err
 
 
-def test_a_program_runs_what_it_has_kept_on_many_files(house: House, tmp_path: Path) -> None:
+def test_a_program_runs_what_it_has_kept_on_many_files(local_stack: LocalStack, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(SIGN.read_bytes()[:200])
-    with HuggingGPT(house.url) as client:
+    with HuggingGPT(local_stack.url) as client:
         run = client.ask("Read the text in this image", [SIGN])
         kept = client.save_pipeline("read", run, pin_models=True)
         (port,) = kept.inputs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.local.ports import free_address
-from tests.system.conftest import standing
+from tests.system.conftest import start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +23,8 @@ def test_runs_are_kept_in_postgresql_and_counted(tmp_path: Path, postgres: str) 
     first = free_address("127.0.0.1:0", option="metrics")
     host, _, port = first.rpartition(":")
     settings = {"ORCHESTRATOR_JOURNAL": postgres, "METRICS_LISTEN": first}
-    with standing(tmp_path / "home", "--experts", "lite", "--orchestrators", "2", **settings) as house:
-        said = house.cli("ask", "Is this text happy: I love it", "--json", "--fresh")
+    with start_local_stack(tmp_path / "home", "--experts", "lite", "--orchestrators", "2", **settings) as local_stack:
+        said = local_stack.run_cli("ask", "Is this text happy: I love it", "--json", "--fresh")
         assert json.loads(said.out)["status"] == "completed", said.err
         orchestrators = "".join(fetched(f"{host}:{int(port) + place}") for place in (1, 2))
         assert "process_resident_memory_bytes" in fetched(first)

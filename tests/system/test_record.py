@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.wavering.tasks import TAMPERED
-from tests.system.conftest import ROOT, House, eventually, expert
+from tests.system.conftest import ROOT, LocalStack, eventually, run_expert
 
 pytestmark = pytest.mark.slow
 
@@ -14,9 +14,9 @@ SIGN = ROOT / "tests" / "data" / "sign.png"
 DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 
 
-def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(house: House) -> None:
-    told = house.ask(DEMO, SIGN)
-    said = house.cli("record", told["run_id"], "--json")
+def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(local_stack: LocalStack) -> None:
+    told = local_stack.ask(DEMO, SIGN)
+    said = local_stack.run_cli("record", told["run_id"], "--json")
     record = json.loads(said.out)
     assert (said.status, record["state"], record["policy"]) == (0, "completed", "open")
     assert record["planning"][0]["version"].startswith("weights:")
@@ -29,20 +29,20 @@ def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(hous
     read = next(result for result in told["results"] if result["task"] == "image-to-text")["outputs"]["text"]
     for words in ("aloud", "sign.png", read):
         assert words not in said.out
-    shown = house.cli("record", told["run_id"])
+    shown = local_stack.run_cli("record", told["run_id"])
     assert all(task["model"]["model_id"] in shown.out for task in record["tasks"])
 
-    said = house.cli("verify", told["run_id"], "--json")
+    said = local_stack.run_cli("verify", told["run_id"], "--json")
     found = json.loads(said.out)
     assert (said.status, found["verified"]) == (0, True), said.out
     assert {task["outcome"] for task in found["tasks"]} == {"same"}
-    again = json.loads(house.cli("record", found["again_run_id"], "--json").out)
+    again = json.loads(local_stack.run_cli("record", found["again_run_id"], "--json").out)
     assert not any(task["reused"] for task in again["tasks"])
 
 
-def test_a_run_tells_what_took_how_long(house: House) -> None:
-    told = house.ask(DEMO, SIGN, fresh=True)
-    found = json.loads(house.cli("trace", told["run_id"], "--json").out)
+def test_a_run_tells_what_took_how_long(local_stack: LocalStack) -> None:
+    told = local_stack.ask(DEMO, SIGN, fresh=True)
+    found = json.loads(local_stack.run_cli("trace", told["run_id"], "--json").out)
     spans = found["spans"]
     assert [span["kind"] for span in spans if not span["task_id"]] == ["plan", "answer"]
     assert {span["task_id"] for span in spans} == {0, *(task["id"] for task in told["plan"])}
@@ -51,29 +51,29 @@ def test_a_run_tells_what_took_how_long(house: House) -> None:
         if span["kind"] == "attempt":
             assert 0 < span["work_seconds"] <= span["seconds"]
     assert 0 < found["work_seconds"] < found["usage"]["elapsed"] * len(told["plan"])
-    shown = house.cli("trace", told["run_id"])
+    shown = local_stack.run_cli("trace", told["run_id"])
     assert (shown.status, shown.err) == (0, "")
     assert all(task["task"] in shown.out for task in told["plan"])
 
 
-def test_an_expert_that_answers_otherwise_is_named(house: House, tmp_path: Path) -> None:
+def test_an_expert_that_answers_otherwise_is_named(local_stack: LocalStack, tmp_path: Path) -> None:
     def offered() -> bool:
-        return "letter-counting" in house.cli("tasks").out
+        return "letter-counting" in local_stack.run_cli("tasks").out
 
-    plan, tampered = tmp_path / "plan.json", house.home / TAMPERED
+    plan, tampered = tmp_path / "plan.json", local_stack.home / TAMPERED
     plan.write_text(json.dumps([{"id": 1, "task": "letter-counting", "arguments": {"text": "secret"}}]))
-    with expert(house.home, "tests.support.wavering") as address:
-        house.cli("experts", "add", address)
+    with run_expert(local_stack.home, "tests.support.wavering") as address:
+        local_stack.run_cli("experts", "add", address)
         eventually(offered)
-        run_id = json.loads(house.cli("ask", "--plan", str(plan), "--json").out)["run_id"]
-        said = house.cli("verify", run_id)
+        run_id = json.loads(local_stack.run_cli("ask", "--plan", str(plan), "--json").out)["run_id"]
+        said = local_stack.run_cli("verify", run_id)
         assert (said.status, "the same" in said.out) == (0, True), said.out + said.err
         tampered.touch()
-        said = house.cli("verify", run_id)
+        said = local_stack.run_cli("verify", run_id)
         assert said.status == 1
         assert "letter-counting: different  tally@1 on wavering" in said.out
         assert "NOT the same" in said.out
-    house.cli("experts", "forget", "wavering")
+    local_stack.run_cli("experts", "forget", "wavering")
     eventually(lambda: not offered())
-    said = house.cli("verify", run_id)
+    said = local_stack.run_cli("verify", run_id)
     assert (said.status, "model tally is no longer available" in said.out) == (1, True)

@@ -15,9 +15,9 @@ SECRET = "secret-of-the-tests"  # contained in every environment of these tests
 
 
 def _certificates(folder: Path, days: float) -> dict[str, str]:
-    house = Authority(folder)
-    shown = house.identity("service", days=days).certificate
-    return {"TLS_CERTIFICATE": str(shown.chain), "TLS_KEY": str(shown.key), "TLS_AUTHORITY": str(house.file)}
+    local_stack = Authority(folder)
+    shown = local_stack.identity("service", days=days).certificate
+    return {"TLS_CERTIFICATE": str(shown.chain), "TLS_KEY": str(shown.key), "TLS_AUTHORITY": str(local_stack.file)}
 
 
 def _expired(folder: Path) -> Mapping[str, str]:

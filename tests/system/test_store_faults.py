@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.faulty_channel import Strait, strait
 from tests.support.s3 import Bucket, access, made
-from tests.system.conftest import ROOT, House, eventually, standing
+from tests.system.conftest import ROOT, LocalStack, eventually, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ SILENT_SECONDS = 25.0
 class Shore:
     """A house, the way from it to its store, and the store behind."""
 
-    house: House
+    local_stack: LocalStack
     way: Strait
     bucket: Bucket
     http: httpx.Client
@@ -75,10 +75,10 @@ def standing_shore(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -
     with strait(httpx.URL(s3_endpoint).port or 0) as way:
         settings = {**access(way.url), "ARTIFACTS_URL": bucket.url}
         with (
-            standing(tmp_path_factory.mktemp("shore"), "--experts", "lite", **settings) as house,
-            httpx.Client(base_url=house.url, timeout=90, trust_env=False) as http,
+            start_local_stack(tmp_path_factory.mktemp("shore"), "--experts", "lite", **settings) as local_stack,
+            httpx.Client(base_url=local_stack.url, timeout=90, trust_env=False) as http,
         ):
-            yield Shore(house, way, bucket, http)
+            yield Shore(local_stack, way, bucket, http)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.fakes import ScriptedLLM
 from tests.fakes.collector import Collected, collecting
 from tests.fakes.llm.plausible import Plausible
 from tests.support.mcp_clients import opened_client
-from tests.system.conftest import ROOT, House, eventually
+from tests.system.conftest import ROOT, LocalStack, eventually
 from tests.system.test_llm import lived_in
 
 pytestmark = pytest.mark.slow
@@ -38,15 +38,15 @@ async def collected() -> AsyncIterator[Collected]:
 async def test_no_content_is_in_spans_metrics_and_logs(collected: Collected, tmp_path: Path) -> None:
     async with asyncio.timeout(180), ScriptedLLM.serving(Plausible()) as llm:
         told = {"LLM_INTERNAL": "true", **collected.settings}
-        async with lived_in(tmp_path, llm.base_url, **told) as house:
-            await asyncio.to_thread(_kept_and_run_over_many, house)
-            await _chatted(house)
-            await _asked_by_an_agent(house)
-            await _refused(house)
+        async with lived_in(tmp_path, llm.base_url, **told) as local_stack:
+            await asyncio.to_thread(_kept_and_run_over_many, local_stack)
+            await _chatted(local_stack)
+            await _asked_by_an_agent(local_stack)
+            await _refused(local_stack)
             await asyncio.to_thread(eventually, lambda: {span.name for _, span in collected.whole} >= WANTED)
             while await collected.metrics.get() != ("orchestrator", "runs_ended"):
                 pass
-            log = house.log.read_text(encoding="utf-8")
+            log = local_stack.log.read_text(encoding="utf-8")
     assert _spoken(llm) >= {ASKED, NAMED, READ}
     for sent in (*collected.sent, log.encode()):
         found = [word for word in (ASKED, NAMED, READ, WRITTEN) if word.lower().encode() in sent.lower()]
@@ -57,8 +57,8 @@ async def test_no_content_is_in_spans_metrics_and_logs(collected: Collected, tmp
     assert [line for line in lines if "run_id" in line and "trace_id" not in line] == []
 
 
-def _kept_and_run_over_many(house: House) -> None:
-    with HuggingGPT(house.url) as client:
+def _kept_and_run_over_many(local_stack: LocalStack) -> None:
+    with HuggingGPT(local_stack.url) as client:
         run = client.ask(REQUEST, [Attachment(f"{NAMED}.png", SIGN)])
         assert READ in (run.answer or ""), run
         kept = client.save_pipeline("aloud", run)
@@ -69,16 +69,16 @@ def _kept_and_run_over_many(house: House) -> None:
         assert (batch.counts.completed, batch.counts.failed) == (1, 1)
 
 
-async def _chatted(house: House) -> None:
+async def _chatted(local_stack: LocalStack) -> None:
     picture = {"url": f"data:image/png;base64,{base64.b64encode(SIGN).decode()}"}
     content = [{"type": "text", "text": REQUEST}, {"type": "image_url", "image_url": picture}]
-    async with AsyncOpenAI(base_url=f"{house.url}/v1", api_key="none", max_retries=0, timeout=80) as client:
+    async with AsyncOpenAI(base_url=f"{local_stack.url}/v1", api_key="none", max_retries=0, timeout=80) as client:
         said = await client.chat.completions.create(model="hugginggpt", messages=[{"role": "user", "content": content}])  # type: ignore[list-item,misc]  # parts
     assert READ in (said.choices[0].message.content or "")
 
 
-async def _asked_by_an_agent(house: House) -> None:
-    async with opened_client(urlsplit(house.url).port or 0) as agent:
+async def _asked_by_an_agent(local_stack: LocalStack) -> None:
+    async with opened_client(urlsplit(local_stack.url).port or 0) as agent:
         leave = (await agent.call_tool("upload", {"name": f"{NAMED}.png"})).structured_content
         async with httpx.AsyncClient(trust_env=False) as sending:
             file = (await sending.put(leave["url"], content=SIGN)).json()["id"]
@@ -86,9 +86,9 @@ async def _asked_by_an_agent(house: House) -> None:
         assert (await agent.call_tool("run_task", {"task": NAMED, "arguments": {ASKED: ASKED}})).is_error
 
 
-async def _refused(house: House) -> None:
+async def _refused(local_stack: LocalStack) -> None:
     """What is wrong with a request is told to whoever sent it, and to nobody else."""
-    async with httpx.AsyncClient(base_url=house.url, timeout=60, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=local_stack.url, timeout=60, trust_env=False) as client:
         for body in ({"request": REQUEST, NAMED: ASKED}, {"request": REQUEST, "inputs": [{"url": f"http://{ASKED}/"}]}):
             assert (await client.post("/v1/runs", json=body)).is_client_error
         assert (await client.get(f"/v1/artifacts/{NAMED}?{ASKED}={ASKED}")).is_client_error

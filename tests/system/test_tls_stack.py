@@ -7,7 +7,7 @@ import pytest
 
 from services.common.tls import Certificate
 from tests.support.certificates import Authority
-from tests.system.conftest import standing
+from tests.system.conftest import start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +23,10 @@ def test_a_house_stands_and_answers_by_tls(tmp_path: Path, monkeypatch: pytest.M
         **_of(inside.identity("everyone").certificate, "TLS", "TLS_KEY"),
         "TLS_AUTHORITY": str(inside.file),
     }
-    with standing(tmp_path / "home", **settings) as house:
-        assert house.url.startswith("https://")
-        unsure = house.cli("tasks")
+    with start_local_stack(tmp_path / "home", **settings) as local_stack:
+        assert local_stack.url.startswith("https://")
+        unsure = local_stack.run_cli("tasks")
         assert "no TLS connection" in unsure.err
         assert "SSL_CERT_FILE" in unsure.err
         monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(world.file))
-        assert house.ask("Read aloud: hello")["status"] == "completed"
+        assert local_stack.ask("Read aloud: hello")["status"] == "completed"

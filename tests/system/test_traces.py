@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.fakes.collector import Collected, collecting
-from tests.system.conftest import ROOT, standing
+from tests.system.conftest import ROOT, start_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -61,13 +61,13 @@ async def asked(url: str) -> None:
 
 async def test_a_run_is_one_trace_from_its_client_s_to_the_batches_of_the_experts(tmp_path: Path) -> None:
     async with asyncio.timeout(120), collecting() as collected:
-        house = standing(tmp_path, **collected.settings)
-        with_it = await asyncio.to_thread(house.__enter__)
+        local_stack = start_local_stack(tmp_path, **collected.settings)
+        with_it = await asyncio.to_thread(local_stack.__enter__)
         try:
             await asked(with_it.url)
             await arrived(collected)
         finally:
-            await asyncio.to_thread(house.__exit__, None, None, None)
+            await asyncio.to_thread(local_stack.__exit__, None, None, None)
     spans = of_trace(collected)
     batches = [span for service, span in spans.values() if span.name.startswith("run_batch ")]
     assert len(batches) == 2

@@ -16,7 +16,7 @@ import httpx
 from experts.remote import model_facts
 from experts.remote.settings import RemoteSettings
 from tests.support.network_namespace import HOUSE, OUTSIDE, only_ipv4, set_up
-from tests.system.conftest import ROOT, standing
+from tests.system.conftest import ROOT, start_local_stack
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 SERVED = {
@@ -118,7 +118,7 @@ def main(home: Path) -> None:
     connected(home)
     settings = told_of_the_world(home)
     with (
-        standing(home, "--experts", "lite,remote,served", **settings) as house,
+        start_local_stack(home, "--experts", "lite,remote,served", **settings) as house,
         httpx.Client(base_url=house.url, timeout=90, trust_env=False) as http,
     ):
         tell("it stands")
