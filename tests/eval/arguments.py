@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tests.eval import given
-from tests.eval.comparing import Compared
-from tests.eval.given import triples
+from tests.eval import argument_values
+from tests.eval.argument_values import triples
+from tests.eval.comparison import Compared
 from tests.eval.metrics import Tally, percent
 
 
@@ -20,10 +20,10 @@ def scores(everything: Sequence[Compared]) -> dict[str, Any] | None:
     labelled = [one for one in everything if one.answer and one.answer.arguments is not None]
     if not labelled:
         return None
-    pairs = [given.beside(one.outcome, one.answer) for one in labelled if one.answer]
+    pairs = [argument_values.comparable(one.outcome, one.answer) for one in labelled if one.answer]
 
     def f1(*parts: int) -> float | None:
-        return Tally.of_bags((triples(planned, parts), triples(wanted, parts)) for planned, wanted in pairs).f1
+        return Tally.of_bags((triples(planned, parts), triples(expected, parts)) for planned, expected in pairs).f1
 
     return {
         "n": len(pairs),
@@ -38,5 +38,5 @@ def wrong(one: Compared) -> bool:
     """Whether the arguments are labelled and differ from the label."""
     if one.answer is None or one.answer.arguments is None:
         return False
-    planned, wanted = given.beside(one.outcome, one.answer)
-    return Counter(planned) != Counter(wanted)
+    planned, expected = argument_values.comparable(one.outcome, one.answer)
+    return Counter(planned) != Counter(expected)

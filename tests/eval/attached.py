@@ -40,7 +40,7 @@ def named(words: str) -> list[Attached]:
     return [Attached(name, mimetypes.guess_type(name)[0] or "application/octet-stream") for name in names]
 
 
-def asked_for(line: Line, draft: Draft) -> list[Attached]:
+def stand_ins(line: Line, draft: Draft) -> list[Attached]:
     """Stand-in files for a second plan, if the first asks for a file or is empty and the line lists no files.
 
     The score is about the graph of the request, not about whether the benchmark names the file.

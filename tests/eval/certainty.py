@@ -5,7 +5,7 @@ from typing import Any
 
 from services.planner.plan import Draft, NoteKind
 from tests.eval import arguments
-from tests.eval.comparing import Compared
+from tests.eval.comparison import Compared
 from tests.eval.metrics import percent
 
 SURE = 0.7

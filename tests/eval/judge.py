@@ -18,7 +18,7 @@ from services.llm.settings import LlmSettings
 from services.planner.plan import Argument, Catalogue, Draft, File, Input, Json, Many, Reference, Task, Text
 from tests.eval.lines import Line
 from tests.eval.metrics import percent
-from tests.eval.planners import Outcome, side_by_side
+from tests.eval.planners import Outcome, gather_limited
 
 QUESTIONS = {"correct": "gpt4_score", "passing": "passing_rate", "rational": "rationality", "success": "success_rate"}
 """Fields of the judge's reply, and the names of the percentages of true."""
@@ -42,7 +42,7 @@ async def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], catalogue: 
         async def verdict(pair: tuple[Line, Outcome]) -> Mapping[str, bool] | None:
             return await _verdict(llm, *pair, catalogue)
 
-        verdicts = await side_by_side(zip(lines, outcomes, strict=True), verdict, limit=settings.concurrency)
+        verdicts = await gather_limited(zip(lines, outcomes, strict=True), verdict, limit=settings.concurrency)
     valid = [verdict for verdict in verdicts if verdict]
     shares = {name: percent(sum(one[field] for one in valid), len(valid)) for field, name in QUESTIONS.items()}
     return {"model": settings.model, "n": len(valid), "unjudged": len(verdicts) - len(valid), **shares}

@@ -40,13 +40,13 @@ async def by_llm(*, count: int = COUNT, variety: float = VARIETY) -> AsyncIterat
     async with LLM.opened(settings, role="planner") as llm:
         controller = ByLlm(llm, Prompting(count=count, variety=variety))
 
-        async def plan(asked: Request, catalogue: Catalogue) -> Draft:
+        async def plan(request: Request, catalogue: Catalogue) -> Draft:
             steps: list[Task | Note] = []
 
             async def append(step: Task | Note) -> None:
                 steps.append(step)
 
-            decision = await controller.plan(asked, catalogue, append)
+            decision = await controller.plan(request, catalogue, append)
             tasks = tuple(step for step in steps if isinstance(step, Task))
             return Draft(tasks, tuple(step for step in steps if isinstance(step, Note)), decision)
 

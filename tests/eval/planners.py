@@ -14,7 +14,7 @@ from services.planner.catalog import standard_specs
 from services.planner.embedded.planning import Embedded
 from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.request import Request
-from tests.eval.attached import asked_for, request
+from tests.eval.attached import request, stand_ins
 from tests.eval.lines import Line
 
 T = TypeVar("T")
@@ -53,8 +53,8 @@ async def embedded() -> AsyncIterator[Planner]:
     """The embedded planner, in this process and thread."""
     controller = Embedded(standard_specs())
 
-    async def plan(asked: Request, catalogue: Catalogue) -> Draft:
-        return controller.plan(asked, catalogue)
+    async def plan(request: Request, catalogue: Catalogue) -> Draft:
+        return controller.plan(request, catalogue)
 
     yield Planner(plan)
 
@@ -73,10 +73,10 @@ async def outcomes(
             progress.advance(bar)
             return outcome
 
-        return await side_by_side(lines, one, limit=planner.concurrency)
+        return await gather_limited(lines, one, limit=planner.concurrency)
 
 
-async def side_by_side(items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int) -> list[R]:
+async def gather_limited(items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int) -> list[R]:
     """Results of work for each item, in order, with at most `limit` concurrent calls."""
     slots = asyncio.Semaphore(limit)
 
@@ -90,17 +90,17 @@ async def side_by_side(items: Iterable[T], work: Callable[[T], Awaitable[R]], *,
 
 
 async def _outcome(plan: Plan, line: Line, catalogue: Catalogue) -> Outcome:
-    asked = request(line)
+    initial = request(line)
     started = time.perf_counter()
     try:
-        draft = await plan(asked, catalogue)
+        draft = await plan(initial, catalogue)
         milliseconds = 1000 * (time.perf_counter() - started)
-        if more := asked_for(line, draft):
+        if more := stand_ins(line, draft):
             fuller = request(line, more)
             again = await plan(fuller, catalogue)
             if len(again.tasks) > len(draft.tasks):
                 return Outcome(again, fuller, milliseconds)
     except Exception as error:  # noqa: BLE001  # the other requests are evaluated nevertheless
         milliseconds = 1000 * (time.perf_counter() - started)
-        return Outcome(NOTHING, asked, milliseconds, error=f"{type(error).__name__}: {error}")
-    return Outcome(draft, asked, milliseconds)
+        return Outcome(NOTHING, initial, milliseconds, error=f"{type(error).__name__}: {error}")
+    return Outcome(draft, initial, milliseconds)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.eval import arguments, certainty, paper
-from tests.eval.comparing import Compared, compared, graph
+from tests.eval.comparison import Compared, compare, graph
 from tests.eval.lines import Line
 from tests.eval.metrics import Pair, by_type, graph_scores, quantile
 from tests.eval.planners import Outcome
@@ -16,7 +16,7 @@ from tests.eval.tools import Spelling
 
 def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> dict[str, Any]:
     """All scores. Lines without labels count in n and in the times; a failed request counts as an empty plan."""
-    everything = compared(lines, outcomes, written)
+    everything = compare(lines, outcomes, written)
     kinds = _grouped((one.line.type, one) for one in everything)
     languages = _grouped((one.line.language, one) for one in everything if one.line.language)
     times = [outcome.milliseconds for outcome in outcomes]

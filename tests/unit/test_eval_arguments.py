@@ -7,8 +7,8 @@ import pytest
 from services.planner.plan import Argument, Decision, Draft, Input, Json, Many, Reference, Task, Text
 from services.planner.request import Request
 from tests.eval import arguments
-from tests.eval.comparing import compared
-from tests.eval.given import beside
+from tests.eval.argument_values import comparable
+from tests.eval.comparison import compare
 from tests.eval.lines import Answer, Graph, Line
 from tests.eval.planners import Outcome
 from tests.eval.tools import Spelling
@@ -25,15 +25,16 @@ def outcome(*tasks: Task) -> Outcome:
 
 def scores(planned: Outcome, *answers: Answer) -> dict[str, Any] | None:
     line = Line(1, "…", label=answers[0], accept=answers[1:])
-    return arguments.scores(compared([line], [planned], Spelling.HUB))
+    return arguments.scores(compare([line], [planned], Spelling.HUB))
 
 
-def same(planned: Outcome, wanted: Answer) -> bool:
-    return Counter(beside(planned, wanted)[0]) == Counter(beside(planned, wanted)[1])
+def same(planned: Outcome, expected: Answer) -> bool:
+    tasks, label = comparable(planned, expected)
+    return Counter(tasks) == Counter(label)
 
 
 def test_files_outputs_texts_and_parameters_are_compared() -> None:
-    wanted = Answer(
+    expected = Answer(
         Graph(("image-to-text", "translation"), (("image-to-text", "translation"),)),
         ({"task": 0, "image": {"file": "a.png"}}, {"task": 1, "text": {"output_of": 0}, "target_language": "French"}),
     )
@@ -41,40 +42,41 @@ def test_files_outputs_texts_and_parameters_are_compared() -> None:
         Task(4, "image-to-text", {"image": Input("file1")}),
         Task(5, "translation", {"text": Reference(4, "text")}, parameters_json='{"target_language": "fr"}'),
     )
-    assert scores(planned, wanted) == {"n": 1, "argument_f1": 100.0, "t_f1": 100.0, "v_f1": 100.0, "right": 100.0}
+    assert scores(planned, expected) == {"n": 1, "argument_f1": 100.0, "t_f1": 100.0, "v_f1": 100.0, "right": 100.0}
 
 
 def test_wrong_file_on_the_right_port_counts_in_t_f1_only() -> None:
-    wanted = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
+    expected = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
     planned = outcome(Task(1, "image-to-text", {"image": Input("file2")}))
-    assert scores(planned, wanted) == {"n": 1, "argument_f1": 0.0, "t_f1": 100.0, "v_f1": 0.0, "right": 0.0}
+    assert scores(planned, expected) == {"n": 1, "argument_f1": 0.0, "t_f1": 100.0, "v_f1": 0.0, "right": 0.0}
 
 
 def test_right_text_on_the_wrong_port_counts_in_v_f1_only() -> None:
-    wanted = answer({"task": 0, "question": "Who?"}, tasks=("question-answering",))
+    expected = answer({"task": 0, "question": "Who?"}, tasks=("question-answering",))
     planned = outcome(Task(1, "question-answering", {"context": Text("Who?")}))
-    assert scores(planned, wanted) == {"n": 1, "argument_f1": 0.0, "t_f1": 0.0, "v_f1": 100.0, "right": 0.0}
+    assert scores(planned, expected) == {"n": 1, "argument_f1": 0.0, "t_f1": 0.0, "v_f1": 100.0, "right": 0.0}
 
 
 def test_superfluous_arguments_lower_the_score() -> None:
-    wanted = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
+    expected = answer({"task": 0, "image": {"file": "a.png"}}, tasks=("image-to-text",))
     planned = outcome(Task(1, "image-to-text", {"image": Input("file1")}, parameters_json='{"max_new_tokens": 9}'))
-    found = scores(planned, wanted)
+    found = scores(planned, expected)
     assert found
-    assert (found["argument_f1"], found["right"]) == (66.67, 0.0)
+    assert found["argument_f1"] == 66.67
+    assert found["right"] == 0.0
 
 
 def test_language_that_follows_from_the_plan_is_optional() -> None:
-    wanted = answer({"task": 0, "text": "Hello"}, tasks=("text-to-speech",))
+    expected = answer({"task": 0, "text": "Hello"}, tasks=("text-to-speech",))
     spoken = Task(1, "text-to-speech", {"text": Text("Hello")}, parameters_json='{"language": "en"}')
-    assert same(outcome(spoken), wanted)
-    asked_for = answer({"task": 0, "text": "Hello", "language": "German"}, tasks=("text-to-speech",))
-    assert not same(outcome(spoken), asked_for)
+    assert same(outcome(spoken), expected)
+    stand_ins = answer({"task": 0, "text": "Hello", "language": "German"}, tasks=("text-to-speech",))
+    assert not same(outcome(spoken), stand_ins)
 
 
 def test_arguments_are_compared_within_their_task() -> None:
     tasks = ("translation", "translation")
-    wanted = answer(
+    expected = answer(
         {"task": 0, "text": "Hello", "target_language": "French"},
         {"task": 1, "text": "Bye", "target_language": "German"},
         tasks=tasks,
@@ -83,9 +85,10 @@ def test_arguments_are_compared_within_their_task() -> None:
         Task(1, "translation", {"text": Text("Hello")}, parameters_json='{"target_language": "de"}'),
         Task(2, "translation", {"text": Text("Bye")}, parameters_json='{"target_language": "fr"}'),
     )
-    found = scores(crossed, wanted)
+    found = scores(crossed, expected)
     assert found
-    assert (found["argument_f1"], found["right"]) == (100.0, 0.0)
+    assert found["argument_f1"] == 100.0
+    assert found["right"] == 0.0
 
 
 def test_most_similar_of_several_right_plans_is_used() -> None:
@@ -100,20 +103,20 @@ def test_most_similar_of_several_right_plans_is_used() -> None:
 
 
 def test_every_file_of_a_list_counts() -> None:
-    wanted = answer(
+    expected = answer(
         {"task": 0, "sentences": [{"file": "a.png"}, {"file": "b.png"}]},
         tasks=("sentence-similarity",),
     )
     planned = Task(1, "sentence-similarity", {"sentences": Many((Input("file2"), Input("file1")))})
-    assert same(outcome(planned), wanted)
+    assert same(outcome(planned), expected)
 
 
 def test_a_list_for_a_parameter_is_one_value_in_any_order() -> None:
-    wanted = answer({"task": 0, "candidate_labels": ["Cat", "dog"]}, tasks=("zero-shot-classification",))
+    expected = answer({"task": 0, "candidate_labels": ["Cat", "dog"]}, tasks=("zero-shot-classification",))
     planned = Task(1, "zero-shot-classification", parameters_json='{"candidate_labels": ["dog", "cat"]}')
-    assert same(outcome(planned), wanted)
+    assert same(outcome(planned), expected)
     fewer = Task(1, "zero-shot-classification", parameters_json='{"candidate_labels": ["dog"]}')
-    assert not same(outcome(fewer), wanted)
+    assert not same(outcome(fewer), expected)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +130,16 @@ def test_a_list_for_a_parameter_is_one_value_in_any_order() -> None:
     ],
 )
 def test_texts_are_compared_without_case_spaces_and_surrounding_punctuation(label: Any, argument: Argument) -> None:
-    wanted = answer({"task": 0, "question": label}, tasks=("question-answering",))
-    assert same(outcome(Task(1, "question-answering", {"question": argument})), wanted)
+    expected = answer({"task": 0, "question": label}, tasks=("question-answering",))
+    assert same(outcome(Task(1, "question-answering", {"question": argument})), expected)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("Good morning", "Good evening"), ("Theatre", "atre"), ("pleased", "d"), ("3", "4")]
 )
 def test_different_words_are_a_different_text(one: str, other: str) -> None:
-    wanted = answer({"task": 0, "text": one}, tasks=("translation",))
-    assert not same(outcome(Task(1, "translation", {"text": Text(other)})), wanted)
+    expected = answer({"task": 0, "text": one}, tasks=("translation",))
+    assert not same(outcome(Task(1, "translation", {"text": Text(other)})), expected)
 
 
 def test_lines_without_labelled_arguments_are_omitted() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from services.planner.plan import Decision, Draft, File, Note, NoteKind, Reference, Task, Text
-from tests.eval.attached import asked_for, named, request
-from tests.eval.comparing import graph
+from tests.eval.attached import named, request, stand_ins
+from tests.eval.comparison import graph
 from tests.eval.lines import Answer, BadLines, Graph, Line, read
 from tests.eval.tools import HUB_NAMES, Spelling, catalogue, names, spelling, unknown
 from tests.support.plans import STANDARD
@@ -209,12 +209,12 @@ def test_listed_files_replace_those_named_in_the_text() -> None:
 
 def test_stand_in_files_are_added_if_the_planner_asks_for_a_file() -> None:
     asking = Draft((), (Note(NoteKind.CLARIFY, "Which picture?"),), Decision("embedded", ""))
-    assert [file.media_type for file in asked_for(Line(1, "Edit it like a.png"), asking)] == ["audio/wav", "video/mp4"]
-    assert asked_for(Line(1, "Edit it", files=()), asking) == []
+    assert [file.media_type for file in stand_ins(Line(1, "Edit it like a.png"), asking)] == ["audio/wav", "video/mp4"]
+    assert stand_ins(Line(1, "Edit it", files=()), asking) == []
 
 
 def test_no_stand_in_files_are_added_to_a_complete_plan() -> None:
-    assert asked_for(Line(1, "Translate"), Draft((Task(1, "translation"),), (), Decision("embedded", ""))) == []
+    assert stand_ins(Line(1, "Translate"), Draft((Task(1, "translation"),), (), Decision("embedded", ""))) == []
 
 
 def test_intents_distinguish_tools_of_the_same_task() -> None:

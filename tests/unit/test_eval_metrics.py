@@ -4,7 +4,7 @@ from services.planner.plan import Decision, Draft, Note, NoteKind, Task
 from services.planner.request import Request
 from tests.eval import paper
 from tests.eval.certainty import calibration_error, scores
-from tests.eval.comparing import Compared, compared
+from tests.eval.comparison import Compared, compare
 from tests.eval.lines import Answer, Graph, Line
 from tests.eval.metrics import Tally, by_type, graph_scores, quantile
 from tests.eval.planners import Outcome
@@ -94,7 +94,8 @@ def test_edit_distance_is_divided_by_the_longer_length(
 def test_chain_is_compared_in_topological_order() -> None:
     listed_backwards = Graph((C, B, A), CHAIN.links)
     scores = paper.sequential([(listed_backwards, CHAIN)])
-    assert (scores["accuracy"], scores["edit_distance"]) == (100.0, 0.0)
+    assert scores["accuracy"] == 100.0
+    assert scores["edit_distance"] == 0.0
 
 
 def test_cycle_has_the_order_of_its_list() -> None:
@@ -121,13 +122,13 @@ def drafted(confidence: float, *notes: NoteKind, tasks: int = 1) -> Draft:
     return Draft(planned, tuple(Note(kind, "") for kind in notes), Decision("embedded", "", confidence))
 
 
-def beside(line: Line, draft: Draft) -> Compared:
-    return compared([line], [Outcome(draft, Request())], Spelling.HUB)[0]
+def line_outcome(line: Line, draft: Draft) -> Compared:
+    return compare([line], [Outcome(draft, Request())], Spelling.HUB)[0]
 
 
 def test_calibration_is_measured_over_ten_bins() -> None:
-    told = [(0.9, True), (0.95, False), (0.3, False), (1.0, True)]
-    assert calibration_error(told) == pytest.approx((abs(2.85 - 2) + 0.3) / 4, abs=1e-4)
+    cases = [(0.9, True), (0.95, False), (0.3, False), (1.0, True)]
+    assert calibration_error(cases) == pytest.approx((abs(2.85 - 2) + 0.3) / 4, abs=1e-4)
 
 
 def test_calibration_error_without_plans_is_none() -> None:
@@ -139,18 +140,20 @@ def test_wrong_plan_without_doubt_counts_as_wrong_but_sure() -> None:
     drafts = [drafted(0.9), drafted(0.9), drafted(0.6), drafted(0.9, NoteKind.CLARIFY), drafted(0.9, NoteKind.CHAT)]
     labels = [right, wrong, wrong, wrong, wrong]
     lines = [Line(number, "", label=Answer(label)) for number, label in enumerate(labels)]
-    found = scores([beside(line, draft) for line, draft in zip(lines, drafts, strict=True)])
-    assert (found["sure"], found["wrong_but_sure"], found["wrong_but_sure_ids"]) == (3, 2, [1, 4])
+    found = scores([line_outcome(line, draft) for line, draft in zip(lines, drafts, strict=True)])
+    assert found["sure"] == 3
+    assert found["wrong_but_sure"] == 2
+    assert found["wrong_but_sure_ids"] == [1, 4]
 
 
 def test_abstention_is_right_only_if_it_is_expected() -> None:
     nothing, one = Answer(Graph()), Answer(Graph(("translation",)))
-    told = [
+    cases = [
         (Line("asks back", "", label=nothing, expect="clarify"), drafted(0, NoteKind.CLARIFY, tasks=0)),
         (Line("says something else", "", label=nothing, expect="chat"), drafted(0, NoteKind.UNMAPPED, tasks=0)),
         (Line("plans", "", label=nothing, expect="unmapped"), drafted(0.9)),
         (Line("plans what is as right", "", label=nothing, accept=(one,), expect="chat"), drafted(0.9)),
         (Line("plans nothing", "", label=one), drafted(0, tasks=0)),
     ]
-    found = scores([beside(line, draft) for line, draft in told])["abstention"]
+    found = scores([line_outcome(line, draft) for line, draft in cases])["abstention"]
     assert found == {"n": 4, "abstained": 75.0, "right_note": 25.0, "abstained_without_need": 100.0}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from services.planner.embedded import learned as room
+from services.planner.embedded import learned as package
 from services.planner.embedded.learned.weights import FILE, write
 from tests.eval.lines import Line, read
 from tests.eval.training.examples import examples, read_as
@@ -31,7 +31,7 @@ def main() -> None:
     names = senses([line for lines in sources for line in lines])
     given = [example for lines in sources for example in examples(lines, names)]
     data = write(learned(given, names, jobs=PROCESSES))
-    target = Path(str(files(room).joinpath(FILE)))
+    target = Path(str(files(package).joinpath(FILE)))
     target.write_bytes(data)
     print(f"{len(given)} requests, {len(names)} senses: {len(data) / 1e6:.1f} MB in {target.name}")
 

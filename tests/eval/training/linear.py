@@ -73,10 +73,10 @@ def targets(given: Sequence[Example], senses: int) -> Array:
     return result
 
 
-def fitted(matrix: csr_matrix, wanted: Array) -> tuple[Array, Array]:
+def fitted(matrix: csr_matrix, labels: Array) -> tuple[Array, Array]:
     """Weights (features x columns) and biases; columns with only one class get zero weights and a negative bias."""
     columns, biases = [], []
-    for column in wanted.T:
+    for column in labels.T:
         weight, bias = _column(matrix, column) if column.any() and not column.all() else (np.zeros(matrix.shape[1]), -1)
         columns.append(weight)
         biases.append(bias)

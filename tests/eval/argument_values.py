@@ -28,21 +28,21 @@ _MARKS = r"[\s.,;:!?'\"“”‘’«»„「」]+"
 _AROUND = re.compile(rf"^(?:{_MARKS}|please\b|(?:an?|the)\s)+|(?:{_MARKS}|\bplease\b)+$")
 
 
-def beside(outcome: Outcome, answer: Answer) -> tuple[list[Filled], list[Filled]]:
+def comparable(outcome: Outcome, answer: Answer) -> tuple[list[Filled], list[Filled]]:
     """Tasks of a plan, without optional parameters that the label omits, and tasks of the right plan; unordered."""
-    wanted = labelled(answer)
-    listed = {(task, name) for task, arguments in wanted for name, _ in arguments}
-    planned = [(task, frozenset(_needed(task, arguments, listed))) for task, arguments in given(outcome)]
-    return planned, wanted
+    expected = label_arguments(answer)
+    listed = {(task, name) for task, arguments in expected for name, _ in arguments}
+    planned = [(task, frozenset(_needed(task, arguments, listed))) for task, arguments in plan_arguments(outcome)]
+    return planned, expected
 
 
-def labelled(answer: Answer) -> list[Filled]:
+def label_arguments(answer: Answer) -> list[Filled]:
     """Tasks of a right plan, with their arguments; tasks without arguments may be missing."""
     names = answer.graph.tasks
     return [(names[entry["task"]], frozenset(_labelled(entry, names))) for entry in answer.arguments or ()]
 
 
-def given(outcome: Outcome) -> list[Filled]:
+def plan_arguments(outcome: Outcome) -> list[Filled]:
     """Tasks of a plan, with their arguments."""
     names = {task.id: task.task for task in outcome.draft.tasks}
     return [(task.task, frozenset(_given(task, names, outcome.request))) for task in outcome.draft.tasks]

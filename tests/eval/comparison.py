@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from services.planner.plan import Draft
 from services.planner.plan_check import references
-from tests.eval import given
+from tests.eval import argument_values
 from tests.eval.lines import Answer, Graph, Line
 from tests.eval.metrics import Tally
 from tests.eval.planners import Outcome
@@ -31,7 +31,7 @@ class Compared:
         return self.answer is not None and self.plan.same(self.answer.graph)
 
 
-def compared(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> list[Compared]:
+def compare(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> list[Compared]:
     """Compares every line with its outcome, in order."""
     plans = [graph(outcome.draft, written) for outcome in outcomes]
     return [
@@ -50,8 +50,8 @@ def graph(draft: Draft, written: Spelling) -> Graph:
 def _nearest(line: Line, outcome: Outcome, plan: Graph) -> Answer | None:
     def nearness(answer: Answer) -> tuple[bool, float, float]:
         parts = Tally.of_sets([(plan.nodes | plan.edges, answer.graph.nodes | answer.graph.edges)]).f1
-        planned, wanted = given.beside(outcome, answer)
-        values = Tally.of_bags([(given.triples(planned), given.triples(wanted))]).f1
+        planned, expected = argument_values.comparable(outcome, answer)
+        values = Tally.of_bags([(argument_values.triples(planned), argument_values.triples(expected))]).f1
         return plan.same(answer.graph), parts or 0.0, values or 0.0
 
     return max(line.answers, key=nearness, default=None)
