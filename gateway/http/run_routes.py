@@ -5,6 +5,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request
+from pydantic import WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive
 
@@ -85,7 +86,9 @@ class RunRoutes:
         request: Request,
         accept: Annotated[str, Header(description="`text/event-stream` streams the run's events.")] = "",
         prefer: Annotated[
-            list[str] | None, Header(description="`wait=30` waits up to 30 seconds for the run to end.")
+            list[str] | None,
+            WithJsonSchema({"type": "string"}),  # unknown preferences are ignored (RFC 7240)
+            Header(description="`wait=30` waits up to 30 seconds for the run to end."),
         ] = None,
         idempotency_key: Annotated[
             str, Header(description="For 24 hours, the same key with the same request returns the same run.")
