@@ -12,8 +12,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.padding import in_passes
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import run_in_passes
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Recording:
     top_k: int
 
 
-class Classifier(Resident):
+class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
@@ -79,7 +79,7 @@ class Classifier(Resident):
             return probabilities(logits, several=self._several)
 
         # Not all models mask padding: only parts of one length go together.
-        scores = in_passes([item.windows for item in items], len, compute, call, most=_MOST, kind=len)
+        scores = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
         return [(_mean(rows, item.windows), item.top_k) for rows, item in zip(scores, items, strict=False)]
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
@@ -97,7 +97,7 @@ class Labelled:
     labels: list[str]
 
 
-class ZeroShot(Resident):
+class ZeroShot(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
@@ -130,7 +130,7 @@ class ZeroShot(Resident):
         tokens = self._tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         with computing(self.model_id):
             words = self._embedded(self.model.text_model(**on_device(tokens, self.model)), "text_projection")
-        found = in_passes([item.windows for item in items], len, compute, call, most=_MOST, kind=len)
+        found = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
         return [(_mean(rows, item.windows), item.labels) for rows, item in zip(found, items, strict=False)]
 
     def finish(self, raw: tuple[list[float], list[str]]) -> Outputs:

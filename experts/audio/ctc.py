@@ -12,8 +12,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
 from experts.torch_host.non_finite import checked
-from experts.torch_host.padding import in_passes
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import run_in_passes
+from experts.torch_host.resident import TorchHandler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class Recording:
     seconds: float
 
 
-class Ctc(Resident):
+class Ctc(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
@@ -78,7 +78,7 @@ class Ctc(Resident):
             return len(window.samples)
 
         # Not all models mask padding: only windows of one length go together.
-        found = in_passes([item.windows for item in items], length, compute, call, most=_MOST, kind=length)
+        found = run_in_passes([item.windows for item in items], length, compute, call, max_tokens=_MOST, kind=length)
         return list(zip(found, items, strict=False))
 
     def finish(self, raw: tuple[list[Frames], Recording]) -> Outputs:

@@ -12,8 +12,8 @@ from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import watching
-from experts.torch_host.resident import Resident
+from experts.torch_host.non_finite import score_watcher
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest
 
 LONGEST = 30.0
@@ -45,7 +45,7 @@ def text_to_audio(model_id: str, device: str) -> Handler:
     return Composer(checkpoint, checkpoint.model(MusicgenForConditionalGeneration), processor.tokenizer)
 
 
-class Composer(Resident):
+class Composer(TorchHandler):
     batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
@@ -86,7 +86,7 @@ class Composer(Resident):
         """One channel, cut to the length asked for."""
         books = self.model.config.decoder.num_codebooks
         count = round(item.seconds * self._codec.frame_rate) + books  # they start one after the other
-        scores = watching()
+        scores = score_watcher()
         with computing(self.model_id), seeded(item.seed, self.model.device):
             sound = self.model.generate(
                 **on_device(item.tokens, self.model),

@@ -13,7 +13,7 @@ from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Out
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 MOST_CHARACTERS = 10_000
@@ -63,7 +63,7 @@ def text_to_speech(model_id: str, device: str) -> Handler:
     )
 
 
-class Speaker(Resident):
+class Speaker(TorchHandler):
     """What both have in common: sentence by sentence, one caller after the other, since each draws random numbers."""
 
     batching: ClassVar[Batching] = UNBATCHED

@@ -11,8 +11,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import labels_of
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.padding import in_passes
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import run_in_passes
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def voice_activity_detection(model_id: str, device: str) -> Handler:
     return Activity(checkpoint, checkpoint.model(AutoModelForAudioFrameClassification), features)
 
 
-class Activity(Resident):
+class Activity(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
@@ -77,7 +77,7 @@ class Activity(Resident):
             return rows
 
         # Not all models mask padding: only parts of one length go together.
-        found = in_passes([item.windows for item in items], len, compute, call, most=_MOST, kind=len)
+        found = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
         return list(zip(found, items, strict=False))
 
     def finish(self, raw: tuple[list[list[float]], Recording]) -> Outputs:

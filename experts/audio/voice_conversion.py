@@ -12,7 +12,7 @@ from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Out
 from experts.host.media import renamed
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Recording:
     name: str
 
 
-class Conversion(Resident):
+class Conversion(TorchHandler):
     batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any, vocoder: Any) -> None:

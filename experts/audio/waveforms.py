@@ -89,7 +89,7 @@ def _unpacked(media: Media, rate: int, longest: float) -> "Samples":
 
     with _decoding(media) as container:
         if not container.streams.audio:
-            raise InvalidRequest(f"{media.name} has no sound in it.", remedy="Send a recording.", port="audio")
+            raise InvalidRequest(f"{media.name} has no audio track.", remedy="Send a file with audio.", port="audio")
         if (container.duration or 0) > longest * _TICKS:
             raise too_long(media, longest)
         blocks, total = [], 0
@@ -99,7 +99,7 @@ def _unpacked(media: Media, rate: int, longest: float) -> "Samples":
             if total > longest * rate:
                 raise too_long(media, longest)
     if not total:
-        raise InvalidRequest(f"{media.name} is a recording of zero length.", remedy="Record it again.", port="audio")
+        raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port="audio")
     samples = np.nan_to_num(np.concatenate(blocks), copy=False, posinf=1.0, neginf=-1.0)
     samples /= max(1.0, float(abs(samples).max()))
     return samples
@@ -126,7 +126,7 @@ def _decoding(media: Media) -> Iterator[Any]:
             yield container
     except (av.FFmpegError, ValueError) as error:
         raise InvalidRequest(
-            f"{media.name} is not a recording that can be decoded.",
+            f"cannot decode {media.name}: it is not a supported audio file.",
             remedy="Send a WAV, FLAC, Ogg, MP3 or M4A file.",
             port="audio",
         ) from error

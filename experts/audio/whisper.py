@@ -13,7 +13,7 @@ from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ class Recording:
         return self.place >= len(self.samples)
 
 
-class Whisper(Resident):
+class Whisper(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor

@@ -12,7 +12,7 @@ from experts.host.media import png
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Painted:
     order: Order
 
 
-class Painter(Resident):
+class Painter(TorchHandler):
     """A pipeline; each task's own says in prepare what it is called with."""
 
     batching = UNBATCHED

@@ -14,7 +14,7 @@ from experts.host.media import open_image, png, renamed
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Enlargement:
     name: str
 
 
-class Tiled(Resident):
+class Tiled(TorchHandler):
     """A network that enlarges by a fixed factor."""
 
     batching = UNBATCHED

@@ -1,4 +1,4 @@
-"""Classes of texts: the feeling in it (VADER), the language it is in (py3langid)."""
+"""Text classification: sentiment (VADER) and language (py3langid)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,7 +18,7 @@ Ranked = list[tuple[str, float]]
 
 
 def text_classification(model_id: str, _device: str) -> Handler:
-    """One task, two engines: what is classified is the model's choice."""
+    """Loads the sentiment or the language classifier, by model id."""
     return {"vaderSentiment": _sentiment, "py3langid": _language}[model_id]()
 
 
@@ -54,7 +54,7 @@ def _language() -> Handler:
 
 
 def feelings(text: str, polarity: Callable[[str], dict[str, float]]) -> Ranked:
-    """Positive, neutral and negative, best first: the mean over the sentences, as a long text's sum is always extreme.
+    """Returns positive, neutral and negative, best first, as means over sentences: sums over long texts are extreme.
 
     Where no word of the text is known there is nothing to go by, and the scores say so.
     """

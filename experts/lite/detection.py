@@ -1,4 +1,4 @@
-"""Faces and people in pictures, with the detectors that come inside OpenCV."""
+"""Detection of faces and people, with OpenCV's built-in detectors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _COLOURS = {"face": "#ffb000", "person": "#00c2a8"}
 
 @dataclass(frozen=True)
 class Found:
-    """A thing in a picture, its box in the picture's own pixels."""
+    """A detected object; its box is in pixels of the original image."""
 
     label: str
     score: float
@@ -51,12 +51,12 @@ _LABELS = {"opencv/haar-frontalface": ("face", "faces"), "opencv/people": ("pers
 
 
 def object_detection(model_id: str, _device: str) -> Handler:
-    """One task, two detectors: the model says what is looked for."""
+    """Loads the face or the people detector, by model id."""
     return isolated_single(partial(_detected, model_id), port="image")
 
 
 def _detected(model_id: str, inputs: Inputs, parameters: Parameters) -> Outputs:
-    """In a worker process."""
+    """Runs in a worker process."""
     labels, picture = _LABELS[model_id], open_image(inputs["image"])
     least = float(parameters.get("threshold", _THRESHOLD))
     found = [one for one in _detector(model_id)(picture) if one.score >= least]
@@ -73,7 +73,7 @@ def _detector(model_id: str) -> Detector:
 
 
 def faces() -> Detector:
-    """Frontal faces. The score is by votes: how many windows of slightly different place and size agree."""
+    """Detects frontal faces; the score grows with the number of overlapping detection windows."""
     import cv2
 
     cascade = cv2.CascadeClassifier(str(files("cv2.data") / "haarcascade_frontalface_alt.xml"))
@@ -97,7 +97,7 @@ def faces() -> Detector:
 
 
 def people() -> Detector:
-    """Standing people by their outline, and whoever shows a face. The score of an outline is by its margin."""
+    """Detects standing people by their outline, and faces; the score of an outline is its margin."""
     import cv2
 
     find_faces = faces()
@@ -120,7 +120,7 @@ def people() -> Detector:
 
 
 def merged(seen: Sequence[Found], bodies: Sequence[Found]) -> list[Found]:
-    """A body with its own face is one person; beside a large face, a small body is a trick of the clothes."""
+    """Merges bodies with their faces, and drops small bodies next to a large face, which are false positives."""
     tallest = max((face.height for face in seen), default=0.0)
     plausible = [body for body in bodies if body.height >= _HEADS_TALL * tallest or any(_wears(body, f) for f in seen)]
     whole = [
@@ -138,7 +138,7 @@ def _wears(body: Found, face: Found) -> bool:
 
 
 def _scaled(picture: "Image", side: int) -> "tuple[Pixels, float]":
-    """The picture no larger than the detector needs, and what its pixels measure in the original."""
+    """Returns the image scaled down for the detector, and the scale."""
     import numpy as np
 
     small = picture.copy()
@@ -147,7 +147,7 @@ def _scaled(picture: "Image", side: int) -> "tuple[Pixels, float]":
 
 
 def _tight(window: Any) -> tuple[float, ...]:
-    """The outline was learned with air around it."""
+    """Shrinks the box, because the detector was trained with a margin around people."""
     left, top, width, height = (float(value) for value in window)
     return left + _AIR[0] * width, top + _AIR[1] * height, (1 - 2 * _AIR[0]) * width, (1 - 2 * _AIR[1]) * height
 
@@ -159,7 +159,7 @@ def _box(window: Any, scale: float, picture: "Image") -> tuple[float, float, flo
 
 
 def _distinct(found: Iterable[Found]) -> list[Found]:
-    """Best first; what lies over a better one is the same thing again."""
+    """Returns objects best first, without those that overlap a better one."""
     kept: list[Found] = []
     for one in sorted(found, key=lambda one: -one.score):
         if all(_overlap(one.box, other.box) < _SAME for other in kept):
@@ -168,7 +168,7 @@ def _distinct(found: Iterable[Found]) -> list[Found]:
 
 
 def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """The shared area as a share of the smaller box."""
+    """Returns the overlap as a fraction of the smaller box."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other))

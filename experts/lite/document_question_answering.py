@@ -1,4 +1,4 @@
-"""Questions about pictures of pages and PDFs: read first (ocr), then answered (forms)."""
+"""Question answering about page images and PDFs: text by OCR (ocr), then answers (form_fields)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NO_ANSWER = "The document does not say."
 
 @dataclass(frozen=True)
 class Asked:
-    """A document and what is asked about it."""
+    """A document and a question."""
 
     question: str
     file: str
@@ -24,7 +24,7 @@ class Asked:
 
 
 class DocumentQuestionAnswering:
-    """The task document-question-answering: the best answer of all pages, with its page."""
+    """The task document-question-answering: returns the best answer of all pages, with its page."""
 
     batching = UNBATCHED
     concurrent = True
@@ -58,5 +58,5 @@ class DocumentQuestionAnswering:
 
 
 def document_question_answering(_model_id: str, _device: str) -> Handler:
-    """Loads and warms the engine that reads; there is nothing else to load."""
+    """Loads and warms up the OCR engine."""
     return DocumentQuestionAnswering(reader.get())

@@ -1,4 +1,4 @@
-"""What a sentence asks to be done to a picture, as steps in its order; whatever is left over is not understood."""
+"""Parses an image-editing instruction into ordered steps; any remainder is an error."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -65,14 +65,14 @@ class Clause:
         return (float(match[1]), float(match[2])) if match else None
 
     def strength(self) -> float:
-        """Slightly is half, strongly is double."""
+        """Strength factor: "slightly" halves, "strongly" doubles."""
         if self.has("slightly", "little", "bit", "gently", "softly", "lightly"):
             return 0.5
         return 2.0 if self.has("strongly", "heavily", "very", "lot", "much") else 1.0
 
 
 def steps(instruction: str) -> list[Step]:
-    """All steps in order. InvalidRequest, saying what there is, where nothing or not everything is understood."""
+    """Returns all steps in order; raises InvalidRequest with the supported changes if any part is not understood."""
     found: list[Step] = []
     unknown: list[str] = []
     for clause in _clauses(instruction.lower()):
@@ -95,7 +95,7 @@ def _refused(why: str) -> InvalidRequest:
 
 
 def _clauses(text: str) -> Iterator[Clause]:
-    """Cut at "and", "then" and commas; what names no change belongs to the one before."""
+    """Splits at "and", "then" and commas; a part without a change belongs to the preceding one."""
     for pattern, plain in _SYNONYMS:
         text = re.sub(pattern, plain, text)
     held = ""
@@ -109,7 +109,7 @@ def _clauses(text: str) -> Iterator[Clause]:
 
 
 def _names(clause: Clause) -> list[str]:
-    """The changes a clause names, each once, in the order of their words."""
+    """Returns the changes that a clause names, each once, in text order."""
     names = list(dict.fromkeys(_KEYWORDS[word] for word in clause.words if word in _KEYWORDS))
     if not names and clause.has("turn") and clause.has("left", "right", "clockwise", "counterclockwise"):
         return ["rotate"]
@@ -173,7 +173,7 @@ def _crop(clause: Clause) -> Step:
 
 
 def _rotate(clause: Clause) -> Step:
-    """Degrees count counter-clockwise, as in geometry; an angle alone is meant clockwise, as on a dial."""
+    """Returns degrees counter-clockwise; an angle without a direction means clockwise."""
     degrees = clause.number() or (180.0 if clause.has("upsidedown") else 90.0)
     return Step("rotate", {"degrees": degrees if clause.has("left", "counterclockwise") else -degrees})
 

@@ -1,4 +1,4 @@
-"""Names, dates, amounts and addresses in a text, found by rules: exact for what has a form, a guess for names."""
+"""Rule-based recognition of names, dates, amounts and addresses; reliable for fixed formats, heuristic for names."""
 
 import re
 from collections.abc import Iterator
@@ -44,12 +44,12 @@ _OFFICE = r"(?:University|Ministry|Bank|Institute|Department|Museum|Bureau|Churc
 
 @dataclass(frozen=True)
 class Entity:
-    """A stretch of a text that names something."""
+    """A span of a text that is an entity."""
 
     kind: str
     text: str
     score: float
-    """How often the rule is right, not how sure of this one."""
+    """Precision of the rule, not confidence in this match."""
     start: int
     end: int
 
@@ -59,7 +59,7 @@ def _rule(kind: str, score: float, pattern: str, flags: int = 0) -> tuple[str, f
 
 
 _RULES = (
-    # What comes first wins where two overlap; a group named "it" is the entity, else all that matched.
+    # Of overlapping matches the first rule wins; the entity is the group named "it", or the whole match.
     _rule("EMAIL", 0.99, r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     _rule("URL", 0.99, r"(?:https?://|www\.)[^\s<>\"')]+[^\s<>\"').,;:!?]"),
     _rule("DATE", 0.98, r"\b\d{4}-\d{2}-\d{2}\b"),
@@ -105,12 +105,12 @@ _NO_NAME = re.compile(
 
 
 def token_classification(_model_id: str, _device: str) -> Handler:
-    """Nothing to load."""
+    """Handler without a model to load."""
     return single(_classify)
 
 
 def entities(text: str) -> list[Entity]:
-    """In order and without overlaps."""
+    """Returns entities in text order, without overlaps."""
     taken = bytearray(len(text))
     kept = []
     for entity in _candidates(text):

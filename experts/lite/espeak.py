@@ -25,7 +25,7 @@ VARIANTS = {"female": "f2", "woman": "f2", "girl": "f2", "male": "m3", "man": "m
 PREFERRED = {"en": "en-us", "zh": "cmn"}
 LEAST = 99
 SHORTEST = 1000
-"""Bytes of sound: less than this is the click of a full stop."""
+"""Minimum bytes of audio; less is only the click of a full stop."""
 
 
 class Voice(ctypes.Structure):
@@ -45,7 +45,7 @@ class Voice(ctypes.Structure):
 
 
 def main() -> None:
-    """Reads, speaks, writes; a text that takes too much memory ends it with status 3."""
+    """Reads the request and writes the audio; exits with status 3 if the text takes too much memory."""
     order = json.loads(sys.stdin.buffer.readline())
     limit(order["memory_bytes"], order["cpu_seconds"])
     text = sys.stdin.buffer.read().replace(b"\0", b" ")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def limit(memory_bytes: int, cpu_seconds: float) -> None:
-    """Has the system end this process if it needs more, memory being address space beyond what is mapped now."""
+    """Limits processor time and address space beyond what is mapped now."""
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + cpu_seconds), resource.RLIM_INFINITY))
     statm = Path("/proc/self/statm")
     if statm.exists():
@@ -70,7 +70,7 @@ def limit(memory_bytes: int, cpu_seconds: float) -> None:
 
 
 def load() -> tuple[Any, Path, int]:
-    """The library, the folder of its data, and the samples a second that it makes."""
+    """Returns the library, its data folder and its sample rate."""
     import espeakng_loader
 
     library, data = ctypes.CDLL(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
@@ -81,7 +81,7 @@ def load() -> tuple[Any, Path, int]:
 
 
 def voices(library: Any) -> Iterator[tuple[str, str]]:
-    """Language tags and names in lower case with the voice that speaks them; the first of a tag is the best."""
+    """Maps language tags and names in lower case to voices; the first voice of a tag is preferred."""
     library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(Voice))
     pointers, found, place = library.espeak_ListVoices(None), [], 0
     while pointers[place]:
@@ -94,7 +94,7 @@ def voices(library: Any) -> Iterator[tuple[str, str]]:
 
 
 def languages(address: int) -> Iterator[tuple[int, str]]:
-    """Pairs of a priority in one byte and a tag that ends in a zero byte, until a priority of zero."""
+    """Parses pairs of a one-byte priority and a zero-terminated tag, until a priority of zero."""
     while priority := ctypes.c_ubyte.from_address(address).value:
         tag = ctypes.string_at(address + 1)
         yield priority, tag.decode()
@@ -102,7 +102,7 @@ def languages(address: int) -> Iterator[tuple[int, str]]:
 
 
 def voice(wanted: list[str], named: str, known: dict[str, str], data: Path) -> tuple[str, str]:
-    """The voice of the first language there is, and its variant."""
+    """Returns the voice of the first supported language, with its variant."""
     variants = {entry.name.lower(): entry.name for entry in (data / "voices" / "!v").iterdir()}
     asked = named.strip().lower()
     variant = variants.get(VARIANTS.get(asked, asked), "")
@@ -120,7 +120,7 @@ def voice(wanted: list[str], named: str, known: dict[str, str], data: Path) -> t
 
 
 def speaks(language: str, known: dict[str, str]) -> str:
-    """By tag, by its first part, by name, by the beginning of a name."""
+    """Finds a voice by tag, by the first part of a tag, by name or by the start of a name."""
     tag = language.strip().lower().replace("_", "-")
     short = tag.split("-")[0]
     begins = (name for name in sorted(known) if len(tag) > len("eng") and name.startswith(tag))
@@ -133,7 +133,7 @@ def listed(known: dict[str, str]) -> str:
 
 
 def synthesize(library: Any, text: bytes) -> bytes:
-    """16-bit samples in one channel."""
+    """Writes 16-bit samples in one channel as WAV."""
     chunks: list[bytes] = []
 
     def hear(samples: int | None, count: int, _events: int | None) -> int:
@@ -160,7 +160,7 @@ def wav(samples: bytes, rate: int) -> bytes:
 
 
 def refuse(message: str, remedy: str, port: str) -> NoReturn:
-    """Tells why the order cannot be followed, for the caller."""
+    """Writes the error for the caller as JSON to stderr, and exits."""
     sys.stderr.write(json.dumps({"message": message, "remedy": remedy, "port": port}) + "\n")
     sys.exit(REFUSED)
 

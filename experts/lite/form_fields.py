@@ -1,4 +1,4 @@
-"""Answers read off a page: a label that matches the question, and the value after, beside or below it."""
+"""Answers from the layout of a page: a label that matches the question, and the value after, next to or below it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _PHRASES = {
     "tax": "sales tax|vat|gst|mwst",
     "date": "dated|date of issue|issue date",
 }
-"""What questions and forms call the same thing."""
+"""Synonyms of questions and forms."""
 _ANYWHERE = frozenset({"EMAIL", "URL", "PHONE", "DATE", "ADDRESS"})
 _IMPLIED = {"DATE": "date", "MONEY": "total", "EMAIL": "email", "PHONE": "phone", "ADDRESS": "address"}
 _GENERIC = frozenset(
@@ -43,7 +43,7 @@ _REACH = 2.5
 
 @dataclass(frozen=True)
 class Reading:
-    """An answer with the line that holds it."""
+    """An answer with its line."""
 
     answer: str
     score: float
@@ -52,7 +52,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the words to look for on labels, those that may stand there too, and the kind of value."""
+    """A parsed question: words to find on labels, words that labels may also have, and the kind of value."""
 
     needed: frozenset[str]
     optional: frozenset[str]
@@ -66,7 +66,7 @@ class Question:
         return cls(asked - generic, generic | (implied - asked), kinds)
 
     def fits(self, label: str) -> float:
-        """0 to 1: how much of the question the label says, and how little else."""
+        """Score from 0 to 1: how much of the question the label covers, and how little else."""
         said = _tokens(label)
         shared = said & self.needed
         if not shared or len(said) > _LABEL_WORDS:
@@ -75,7 +75,7 @@ class Question:
         return 2 * len(shared | extra) / (len(self.needed | extra) + len(said))
 
     def value(self, text: str) -> tuple[str, float]:
-        """The part of the text that is of the kind asked for, and how well it is."""
+        """Returns the part of the text that is of the requested kind, and how well it matches."""
         spans = typed(self.kinds - {"NAME"}, text)
         if spans:
             return text[slice(*spans[0])], 1.0
@@ -92,7 +92,7 @@ class Question:
 
 
 def answer(question: str, text: str, lines: Sequence[Line]) -> Reading | None:
-    """The best reading of one page, or nothing."""
+    """Returns the best answer of one page, or None."""
     asked = Question.of(question)
     best = max(_readings(asked, lines), key=lambda reading: reading.score, default=None)
     if best and best.score >= _LEAST:
@@ -101,7 +101,7 @@ def answer(question: str, text: str, lines: Sequence[Line]) -> Reading | None:
 
 
 def _readings(asked: Question, lines: Sequence[Line]) -> Iterator[Reading]:
-    """Every label that fits with every value it may mean."""
+    """Yields each matching label with each possible value."""
     for line in lines:
         pairs = list(_pairs(line.text))
         for label, said in pairs:
@@ -119,7 +119,7 @@ def _reading(asked: Question, text: str, line: Line, fit: float) -> Reading:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Label and value in one line, by their colons, else by where the figures begin."""
+    """Splits label and value on one line at a colon, or where the figures begin."""
     colons = list(_PAIR.finditer(text))
     starts = [match.start() for match in colons] + [len(text)]
     for place, match in enumerate(colons, 1):
@@ -129,7 +129,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _around(label: Line, lines: Sequence[Line]) -> Iterator[tuple[Line, float]]:
-    """What stands to the right in the same row, and the next line below."""
+    """Returns the lines to the right in the same row, and the next line below."""
     row = next((row for row in rows(lines) if label in row), [label])
     right = takewhile(lambda other: not _is_label(other), row[row.index(label) + 1 :])
     yield from ((other, _RIGHT) for other in right)
@@ -149,7 +149,7 @@ def _is_label(line: Line) -> bool:
 
 
 def _unlabelled(asked: Question, lines: Sequence[Line]) -> Reading | None:
-    """An address or a date may stand alone; the first one is meant, if nothing more was said of it."""
+    """Returns the first address or date without a label, for a question that names nothing else."""
     if not asked.kinds & _ANYWHERE or asked.needed - frozenset(map(stem, _IMPLIED.values())) - _tokens("number"):
         return None
     for line in lines:
@@ -159,7 +159,7 @@ def _unlabelled(asked: Question, lines: Sequence[Line]) -> Reading | None:
 
 
 def _signature(asked: Question, lines: Sequence[Line]) -> Reading | None:
-    """Who sent it stands below the closing words, or at the head of the page."""
+    """Returns the sender: below the closing of a letter, or at the top of the page."""
     if asked.needed != _tokens("sender") or not lines:
         return None
     ordered = [line for row in rows(lines) for line in row]
@@ -169,7 +169,7 @@ def _signature(asked: Question, lines: Sequence[Line]) -> Reading | None:
 
 
 def _prose(question: str, text: str, lines: Sequence[Line]) -> Reading | None:
-    """A letter answers in sentences."""
+    """Answers from the sentences of a page, such as a letter."""
     found = find(question, text)
     if not found or found.score < _LEAST_PROSE:
         return None
@@ -179,7 +179,7 @@ def _prose(question: str, text: str, lines: Sequence[Line]) -> Reading | None:
 
 
 def _tokens(text: str) -> frozenset[str]:
-    """The words that carry meaning, each thing under one name."""
+    """Returns the content words, with synonyms replaced by one word."""
     plain = text.lower()
     for name, pattern in _patterns().items():
         plain = pattern.sub(f" {name} ", plain)

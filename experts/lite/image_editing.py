@@ -1,4 +1,4 @@
-"""Changes of pictures by instruction (Pillow and OpenCV): colours, lines, sharpness, size, place."""
+"""Image editing by instruction (Pillow and OpenCV): colours, lines, sharpness, size, position."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -20,12 +20,12 @@ Numbers = Mapping[str, float]
 
 
 def image_to_image(_model_id: str, _device: str) -> Handler:
-    """Nothing to load."""
+    """Handler without a model to load."""
     return isolated_single(_edit, port="image")
 
 
 def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
-    """In a worker process."""
+    """Runs in a worker process."""
     instruction = str(inputs.get("instruction") or "")
     if not instruction.strip():
         raise InvalidRequest(
@@ -41,7 +41,7 @@ def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
 
 
 def _on_colours(change: "Callable[[Image, Numbers], Image]") -> "Callable[[Image, Numbers], Image]":
-    """Keeps what is transparent as it is."""
+    """Applies a change to the colours, and keeps the transparency."""
 
     def changed(picture: "Image", numbers: Numbers) -> "Image":
         result = change(picture.convert("RGB"), numbers).convert("RGB")
@@ -67,7 +67,7 @@ def _invert(picture: "Image", _numbers: Numbers) -> "Image":
 
 
 def _edges(picture: "Image", _numbers: Numbers) -> "Image":
-    """White lines on black, as models that draw after edges expect them; thresholds follow the picture's own steps."""
+    """Returns white edges on black, as edge-conditioned models expect; thresholds adapt to the image's gradients."""
     import cv2
     import numpy as np
     from PIL import Image
@@ -78,7 +78,7 @@ def _edges(picture: "Image", _numbers: Numbers) -> "Image":
 
 
 def _sketch(picture: "Image", _numbers: Numbers) -> "Image":
-    """Each pixel against its surroundings: flat is white paper, a step down is a line."""
+    """Returns a line drawing by comparing each pixel with its surroundings."""
     import cv2
     import numpy as np
     from PIL import Image
@@ -137,7 +137,7 @@ def _side(picture: "Image", numbers: Numbers) -> "Image":
 
 
 def _crop(picture: "Image", numbers: Numbers) -> "Image":
-    """From the middle; never more than there is."""
+    """Crops from the centre, at most to the size of the image."""
     share = numbers.get("share", 1.0)
     width = min(picture.width, max(1, round(numbers.get("width", picture.width * share))))
     height = min(picture.height, max(1, round(numbers.get("height", picture.height * share))))
@@ -151,7 +151,7 @@ def _square(picture: "Image", _numbers: Numbers) -> "Image":
 
 
 def _rotate(picture: "Image", numbers: Numbers) -> "Image":
-    """Nothing is cut off; the corners that open are white, or transparent where the picture may be."""
+    """Rotates without cropping; new corners are white, or transparent if the image has transparency."""
     from PIL.Image import Resampling
 
     corners = (255,) * 3 if picture.mode == "RGB" else (0,) * 4

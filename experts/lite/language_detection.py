@@ -1,4 +1,4 @@
-"""Which language a text is written in, by its letters (py3langid)."""
+"""Language detection of a text (py3langid)."""
 
 import json
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from importlib.resources import files
 from experts.lite.shared_engine import Shared
 
 _READ = 20_000
-"""More characters change nothing but the time it takes."""
+"""Characters that are analysed; more only take time."""
 
 
 class Identifier:
-    """Knows the languages of languages.json apart. Calls may run side by side."""
+    """Detects the languages of languages.json; thread-safe."""
 
     def __init__(self) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -21,7 +21,7 @@ class Identifier:
         self._engine.set_languages([tag for tag in names() if tag in self._engine.labels])
 
     def rank(self, text: str) -> list[tuple[str, float]]:
-        """BCP 47 tags with their probabilities, best first."""
+        """Returns BCP 47 tags with their probabilities, best first."""
         return [(str(tag), float(probability)) for tag, probability in self._engine.rank(text[:_READ])]
 
 
@@ -30,6 +30,6 @@ identifier = Shared(Identifier)
 
 @cache
 def names() -> Mapping[str, str]:
-    """English names of languages by BCP 47 tag."""
+    """Returns the English names of languages by BCP 47 tag."""
     table: dict[str, str] = json.loads((files(__package__) / "languages.json").read_text(encoding="utf-8"))
     return table

@@ -1,4 +1,4 @@
-"""Noise reduction by a spectral gate: what in each band does not rise above its own background is turned down."""
+"""Noise reduction by a spectral gate, which attenuates each band where it does not exceed its background level."""
 
 import math
 from typing import TYPE_CHECKING
@@ -20,27 +20,27 @@ _PIECE_SECONDS = 30.0
 _MARGIN_SECONDS = 0.5
 _QUIETEST = 0.15
 _BACKGROUND = 3.0
-"""Power counts as background up to so many times its mean in the quietest moments."""
+"""Factor of the mean power of the quietest frames up to which power counts as background."""
 _FLOOR = 0.05
 _NEIGHBOURS = (5, 3)
-"""Frames and bands over which power is averaged: single cells flicker, and that is heard as chirping."""
+"""Frames and bands over which power is averaged, against audible chirping of single cells."""
 _TINY = 1e-12
 
 
 def audio_to_audio(_model_id: str, _device: str) -> Handler:
-    """Nothing to load."""
+    """Handler without a model to load."""
     return isolated_single(_reduce, port="audio")
 
 
 def _reduce(inputs: Inputs, _parameters: Parameters) -> Outputs:
-    """In a worker process."""
+    """Runs in a worker process."""
     recording = inputs["audio"]
     samples, rate = read_audio(recording)
     return {"audio": wav(quieter(samples, rate), rate, renamed(recording, "denoised", "wav"))}
 
 
 def quieter(samples: "Samples", rate: int) -> "Samples":
-    """In pieces that overlap and fade into one another: the background of a long recording changes."""
+    """Processes overlapping pieces with cross-fades, as the background of a long recording changes."""
     import numpy as np
 
     piece, margin = int(_PIECE_SECONDS * rate), int(_MARGIN_SECONDS * rate)
@@ -57,7 +57,7 @@ def quieter(samples: "Samples", rate: int) -> "Samples":
 
 
 def _gated(samples: "Samples", rate: int) -> "Samples":
-    """One piece: cut into bands, each turned down where it is no more than its background, and put together again."""
+    """Attenuates the background of one piece in each frequency band."""
     import numpy as np
 
     size = 1 << max(5, round(math.log2(rate * _FRAME_SECONDS)))
@@ -76,7 +76,7 @@ def _gated(samples: "Samples", rate: int) -> "Samples":
 
 
 def _averaged(values: "Samples", count: int, axis: int) -> "Samples":
-    """A moving mean."""
+    """Returns a moving mean."""
     import numpy as np
 
     edges = [(0, 0), (0, 0)]
@@ -86,7 +86,7 @@ def _averaged(values: "Samples", count: int, axis: int) -> "Samples":
 
 
 def _joined(frames: "Samples", hop: int, length: int) -> "Samples":
-    """Overlap and add; the squares of the window add up to half the hops in a frame."""
+    """Overlap-add; the squared windows sum to half the number of hops in a frame."""
     import numpy as np
 
     total = np.zeros(length, np.float32)

@@ -1,4 +1,4 @@
-"""Text read from pictures and PDF pages (rapidocr with the models inside its wheel; nothing is downloaded)."""
+"""OCR of images and PDF pages (rapidocr with the models in its wheel; nothing is downloaded)."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ NO_TEXT = "No text found."
 
 _PORT = "image"
 _SLOW_SECONDS = 8.0
-"""A page takes one or two, one full of small print more."""
+"""A page takes one or two seconds, a page of small print more."""
 _MOST_THREADS = 4
 _LONGEST_SIDE = 2000
 _REMEMBERED = 4
@@ -40,7 +40,7 @@ _TELLING = 2
 
 
 class Reader:
-    """The engine in worker processes of its own, loaded and warmed in the first of them."""
+    """The OCR engine in its own worker processes; loaded and warmed up in the first of them."""
 
     def __init__(self) -> None:
         self._pool = engine_pool(_load_engine, slow_seconds=_SLOW_SECONDS)
@@ -88,7 +88,7 @@ class Reader:
         return lines
 
 
-# ------------------------------------------------------- what runs in a worker process
+# ------------------------------------------------------- in a worker process
 
 
 @cache
@@ -108,7 +108,7 @@ def _engine() -> Any:
 
 
 def _load_engine() -> None:
-    """Loads the three models, which come only when they are needed; on a square picture this is quickest."""
+    """Loads the three models, which load lazily, by running the engine on a small square image."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.new("RGB", (160, 160), "white")
@@ -139,7 +139,7 @@ def _lines(picture: "Image", top: int) -> Iterator[Line]:
 
 
 def _bundled(part: str) -> str:
-    """The path of a model in the wheel: with a path given, the engine downloads nothing."""
+    """Returns the path of a model in the wheel; given a path, the engine downloads nothing."""
     found = [entry for entry in (files("rapidocr") / "models").iterdir() if f"_{part}_" in entry.name]
     if not found:
         raise FailedPrecondition(
@@ -152,7 +152,7 @@ def _bundled(part: str) -> str:
 
 @dataclass(frozen=True)
 class Strip:
-    """A part of a tall picture, with the part of it whose lines are its own: the rest is another's, too."""
+    """A part of a tall image, and the range of rows whose lines belong to it; the rest overlaps with other parts."""
 
     top: int
     bottom: int
@@ -161,7 +161,7 @@ class Strip:
 
 
 def _strips(width: int, height: int) -> Iterator[Strip]:
-    """Long screenshots and receipts are read in parts that overlap: made to fit, they could not be read at all."""
+    """Splits long screenshots and receipts into overlapping parts: scaled down as a whole they would be illegible."""
     size = max(round(_STRIP * max(width, _SHORTEST_SIDE)), -(-height // _STRIPS))
     shared = round(_SHARED * size)
     for top in range(0, max(1, height - shared), size - shared):
@@ -172,7 +172,7 @@ def _strips(width: int, height: int) -> Iterator[Strip]:
 
 
 def _padded(picture: "Image") -> "Image":
-    """On a canvas that is neither tiny nor slim: the engine would blow that up beyond all measure."""
+    """Pads tiny and narrow images, which the engine would enlarge excessively."""
     from PIL import Image
 
     width = max(picture.width, _SHORTEST_SIDE, picture.height // _SLIMMEST)
@@ -185,18 +185,18 @@ def _padded(picture: "Image") -> "Image":
 
 
 def _upright(quad: Any, top: int) -> tuple[float, float, float, float]:
-    """The smallest upright box around one that may be turned."""
+    """Returns the smallest upright box around a rotated one."""
     (left, upper), (right, lower) = quad.min(axis=0), quad.max(axis=0)
     return round(float(left), 1), round(float(upper) + top, 1), round(float(right), 1), round(float(lower) + top, 1)
 
 
 def _slope(quad: Any) -> float:
-    """By the upper edge; too short a line says nothing."""
+    """Returns the slope of a line by its upper edge; 0 for a short line."""
     across, down = (float(side) for side in quad[1] - quad[0])
     return down / across if across > _TELLING * abs(quad[3][1] - quad[0][1]) else 0.0
 
 
-# ------------------------------------------------------- what runs in the expert
+# ------------------------------------------------------- in the expert
 
 
 reader = Shared(Reader)
@@ -204,18 +204,18 @@ reader = Shared(Reader)
 
 @dataclass(frozen=True)
 class Text:
-    """A page that has been read."""
+    """A page with its text."""
 
     page: Page
     source: str
-    """Whether the file itself said so, or the engine saw it."""
+    """Whether the text is embedded in the file or was recognized by the engine."""
     lines: tuple[Line, ...]
     text: str
-    """In the order in which a person would read it."""
+    """Text in reading order."""
 
 
 def read(engine: Reader, document: Sequence[Page], call: Call, file: str) -> list[Text]:
-    """The pages with the file's own text where it has one, else with what the engine sees in the picture."""
+    """Returns the pages with their embedded text or, without one, with recognized text."""
     texts: list[Text] = []
     for page in document:
         if call.cancelled:
@@ -232,12 +232,12 @@ class Document:
     """The pages of one file."""
 
     file: str
-    """Its name."""
+    """Name of the file."""
     pages: Sequence[Page]
 
 
 class ImageToText:
-    """The task image-to-text: all that is written, in reading order."""
+    """The task image-to-text: all text, in reading order."""
 
     batching = UNBATCHED
     concurrent = True
@@ -275,5 +275,5 @@ def described(line: Line) -> dict[str, Any]:
 
 
 def image_to_text(_model_id: str, _device: str) -> Handler:
-    """Loads and warms the engine."""
+    """Loads and warms up the engine."""
     return ImageToText(reader.get())

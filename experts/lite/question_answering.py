@@ -1,4 +1,4 @@
-"""Answers found in a text: the sentence most like the question, and in it the kind of thing that was asked for."""
+"""Extractive question answering: the sentence most similar to the question, and in it the requested kind of entity."""
 
 import math
 import re
@@ -47,7 +47,7 @@ _REASON = re.compile(
 _TIMESPAN = re.compile(r"\s*(?:to|and|until|till|-|–|—)\s*")
 _HOW_MANY = re.compile(r"\bhow many ([\w-]+)", re.IGNORECASE)
 _EXACT = frozenset({"MONEY", "PERCENT", "EMAIL", "URL", "PHONE"})
-"""Kinds known by their form: where there is none, no other words are the answer."""
+"""Kinds with a fixed format: without a match there is no answer."""
 _LEAST = 0.25
 _SURE, _VAGUE, _SENTENCE = 0.9, 0.6, 0.5
 _NEIGHBOUR = 0.25
@@ -56,7 +56,7 @@ _NEAR = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """A stretch of the text, and how sure it is."""
+    """A span of the text with its score."""
 
     text: str
     score: float
@@ -65,12 +65,12 @@ class Answer:
 
 
 def question_answering(_model_id: str, _device: str) -> Handler:
-    """Nothing to load."""
+    """Handler without a model to load."""
     return single(_answer)
 
 
 def find(question: str, context: str) -> Answer | None:
-    """The best stretch of the text; nothing if it has none of the question's names, or too few of its words."""
+    """Returns the best span; None if the text has none of the question's names or too few of its words."""
     names = _ASKED_NAME.findall(question)
     if names and not any(name.lower() in context.lower() for name in names):
         return None
@@ -88,13 +88,13 @@ def find(question: str, context: str) -> Answer | None:
 
 
 def wanted(question: str) -> frozenset[str]:
-    """The kinds of thing that can answer the question, by its first telling word; none if any words can."""
+    """Returns the kinds of entity that can answer the question, by its question word; empty if any words can."""
     matches = ((match.start(), kinds) for pattern, kinds in _KINDS if (match := pattern.search(question)))
     return min(matches, key=lambda pair: pair[0], default=(0, frozenset[str]()))[1]
 
 
 def typed(kinds: frozenset[str], text: str) -> list[tuple[int, int]]:
-    """Where things of these kinds stand in a text, the named kinds before the vague ones."""
+    """Returns spans of these kinds, specific kinds before generic ones."""
     found = _joined([(one.start, one.end) for one in entities(text) if one.kind in kinds], text)
     if "NUMBER" in kinds:
         found += [match.span() for match in _NUMBER.finditer(text)]
@@ -113,7 +113,7 @@ def _answer(inputs: Inputs, _parameters: Parameters) -> Outputs:
 
 
 def _overlaps(asked: set[str], found: list[Sentence]) -> Iterator[tuple[float, Sentence]]:
-    """How much of the question each sentence holds, rarer words counting more; the one before lends a little."""
+    """Scores sentences by overlap with the question, weighted by rarity, plus a share of the preceding one."""
     bags = [set(stems(sentence.text)) for sentence in found]
     spread = Counter(word for bag in bags for word in bag)
     weights = {word: math.log(1 + len(found) / (spread[word] or 0.5)) for word in asked}
@@ -127,7 +127,7 @@ def _overlaps(asked: set[str], found: list[Sentence]) -> Iterator[tuple[float, S
 
 
 def _joined(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """From 1961 to 1972 is one answer, not two."""
+    """Merges ranges such as "from 1961 to 1972" into one answer."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and _TIMESPAN.fullmatch(text, joined[-1][1], start):
@@ -138,7 +138,7 @@ def _joined(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
 
 
 def _typed(kinds: frozenset[str], question: str, asked: set[str], sentence: Sentence) -> Iterator[tuple[int, int]]:
-    """Things of the kind asked for that the question does not name itself, the likeliest first."""
+    """Returns entities of the requested kind that the question does not contain, best first."""
     text, named = sentence.text, set(words(question))
     spans = [span for span in typed(kinds, text) if not set(words(text[slice(*span)])) <= named]
     places = [match.start() for match in re.finditer(r"\w+", text) if set(stems(match[0])) & asked]
@@ -157,7 +157,7 @@ def _typed(kinds: frozenset[str], question: str, asked: set[str], sentence: Sent
 
 
 def _rest(question: str, asked: set[str], sentence: Sentence) -> tuple[int, int]:
-    """What the sentence says of what was asked: the reason, the other side of "is", else all of it."""
+    """Returns the relevant part of a sentence: the reason, the complement of "is", or the whole."""
     reason = re.match(r"\s*why\b", question, re.IGNORECASE)
     match = (_REASON if reason else _COPULA).search(sentence.text)
     bare = len(sentence.text.rstrip(".!?…\"'”’ "))

@@ -1,4 +1,4 @@
-"""The order in which a person would read the lines of a page: columns, rows, paragraphs."""
+"""Reading order of the lines of a page: columns, rows, paragraphs."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ Row = list[Line]
 
 
 def reading_order(lines: Sequence[Line]) -> str:
-    """The page's text: a line for each row, a tab between cells, a blank line between paragraphs."""
+    """Returns the page's text: one line per row, tabs between cells, blank lines between paragraphs."""
     return "\n\n".join(_paragraphs(column) for column in columns(lines))
 
 
 def columns(lines: Sequence[Line]) -> list[list[Line]]:
-    """Cuts prose set side by side; a table stays whole, because it is read row by row."""
+    """Splits columns of prose; tables are not split, because they are read by row."""
     for left, right in _cuts(lines):
         if all(_is_prose(part) for part in (left, right)):
             return [*columns(left), *columns(right)]
@@ -29,7 +29,7 @@ def columns(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
-    """What stands at the same height, from left to right; the rows from top to bottom, even if the page lies askew."""
+    """Groups lines into rows, top to bottom and left to right, corrected for the page's skew."""
     found: list[Row] = []
     slope = _slope(lines)
     for line in sorted(lines, key=lambda line: sum(_span(line, slope))):
@@ -49,7 +49,7 @@ def _slope(lines: Sequence[Line]) -> float:
 
 
 def _span(line: Line, slope: float) -> tuple[float, float]:
-    """Its upper and lower edge, if the page lay level."""
+    """Returns its upper and lower edge, corrected for the page's skew."""
     left, top, right, bottom = line.box
     sunk, inclined = slope * (left + right) / 2, abs(slope) * (right - left) / 2
     return top + inclined - sunk, bottom - inclined - sunk
@@ -61,7 +61,7 @@ def _beside(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _cuts(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
-    """Ways to part the lines by a white strip from top to bottom."""
+    """Yields splits of the lines at vertical white gaps."""
     if len(lines) < 2 * _COLUMN_LINES:
         return
     least = _COLUMN_GAP * median(map(height, lines))
@@ -89,7 +89,7 @@ def _paragraphs(lines: Sequence[Line]) -> str:
 
 
 def _told(row: Row) -> str:
-    """Its words with spaces between them, its cells with tabs."""
+    """Joins words by spaces and cells by tabs."""
     text = row[0].text
     for one, other in itertools.pairwise(row):
         wide = other.box[0] - one.box[2] > _COLUMN_GAP * max(height(one), height(other))

@@ -1,4 +1,4 @@
-"""The main subject of a picture parted from its background (OpenCV's GrabCut)."""
+"""Segmentation of an image's main subject from its background (OpenCV's GrabCut)."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,12 @@ _NOTHING = "No subject stands out from the background."
 
 
 def image_segmentation(_model_id: str, _device: str) -> Handler:
-    """Nothing to load."""
+    """Handler without a model to load."""
     return isolated_single(_segment, port="image")
 
 
 def _segment(inputs: Inputs, parameters: Parameters) -> Outputs:
-    """In a worker process."""
+    """Runs in a worker process."""
     picture = open_image(inputs["image"])
     mask, score = subject(picture)
     share = float((mask > 0).mean())
@@ -50,7 +50,7 @@ def _segment(inputs: Inputs, parameters: Parameters) -> Outputs:
 
 
 def subject(picture: "Image") -> "tuple[Pixels, float]":
-    """A mask of 0 and 255 in the picture's size, and how far its colours are from the background's, 0 to 1."""
+    """Returns a mask of 0 and 255 in the image's size, and its colour distance from the background, 0 to 1."""
     import cv2
     import numpy as np
 
@@ -68,7 +68,7 @@ def subject(picture: "Image") -> "tuple[Pixels, float]":
 
 
 def _framed(shape: tuple[int, ...]) -> "Pixels":
-    """The edge is background, the rest perhaps the subject; at the bottom a subject may leave the picture."""
+    """Initial mask: the border, except at the bottom, is background, the rest probably the subject."""
     import cv2
     import numpy as np
 
@@ -80,7 +80,7 @@ def _framed(shape: tuple[int, ...]) -> "Pixels":
 
 
 def _without_crumbs(inside: Any) -> "Pixels":
-    """Only the largest piece, and those that are not small beside it."""
+    """Keeps the largest component and those of comparable size."""
     import cv2
     import numpy as np
 
@@ -92,7 +92,7 @@ def _without_crumbs(inside: Any) -> "Pixels":
 
 
 def _contrast(pixels: "Pixels", inside: "Pixels") -> float:
-    """The Hellinger distance between the colours within and without."""
+    """Returns the Hellinger distance between the colours of subject and background."""
     import cv2
     import numpy as np
 
@@ -106,7 +106,7 @@ def _contrast(pixels: "Pixels", inside: "Pixels") -> float:
 
 
 def _overlay(picture: "Image", mask: "Pixels") -> "Image":
-    """The subject as it is on a background that is dimmed."""
+    """Returns the image with a dimmed background."""
     from PIL import Image
 
     dark = picture.point(lambda value: int(value * _DIMMED))

@@ -1,4 +1,4 @@
-"""Where sentences end, and which of their words carry meaning. Plain rules, no models."""
+"""Rule-based sentence splitting and content words, without models."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ STOPWORDS = frozenset(vocabulary()["stopwords"])
 
 @dataclass(frozen=True)
 class Sentence:
-    """A stretch of a text, with its place in it."""
+    """A span of a text with its position."""
 
     text: str
     start: int
@@ -40,7 +40,7 @@ class Sentence:
 
 
 def required(text: str, port: str) -> str:
-    """The text itself, if there is something in it and not too much."""
+    """Returns the text if it is neither empty nor too long."""
     if not text.strip():
         raise InvalidRequest("The text is empty.", remedy="Send a text with words in it.", port=port)
     if len(text) > MAX_CHARACTERS:
@@ -53,22 +53,22 @@ def required(text: str, port: str) -> str:
 
 
 def sentences(text: str) -> list[Sentence]:
-    """The sentences in order; a blank line or a list item ends one too."""
+    """Returns the sentences in order; blank lines and list items end a sentence, too."""
     return list(_cut(text))
 
 
 def words(text: str) -> list[str]:
-    """The words in lower case."""
+    """Returns the words in lower case."""
     return [word.lower() for word in _WORD.findall(text)]
 
 
 def stems(text: str) -> list[str]:
-    """The words that carry meaning, without their English endings: enough to match, not to read."""
+    """Returns stemmed content words, for matching."""
     return [stem(word) for word in words(text) if word not in STOPWORDS]
 
 
 def stem(word: str) -> str:
-    """Cuts the ending off: invented, inventor and inventing should meet."""
+    """Returns the stem: the same for invented, inventor and inventing."""
     bare = word.removesuffix("'s").removesuffix("’s")
     for suffix in _SUFFIXES:
         if bare.endswith(suffix) and len(bare) - len(suffix) >= _SHORTEST_STEM:

@@ -1,4 +1,4 @@
-"""Engines that several tasks stand on: loaded once, kept as long as one of them is."""
+"""Engines shared by several tasks: loaded once, released with the last user."""
 
 from collections.abc import Callable
 from threading import Lock
@@ -9,7 +9,7 @@ Engine = TypeVar("Engine")
 
 
 class Shared(Generic[Engine]):
-    """Hands the same engine to all who ask, and makes a new one when the last has let go of it."""
+    """Returns the same engine to all users, and creates a new one after the last user has released it."""
 
     def __init__(self, load: Callable[[], Engine]) -> None:
         self._load = load

@@ -1,4 +1,4 @@
-"""Summaries made of the text's own sentences: those most like all the others, told once each."""
+"""Extractive summarization: selects the most central sentences, without repetitions."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ _LENGTHS = (25, 150)
 _REPEATS = 0.6
 _LEAD = 0.3
 _LONG = 8
-"""Words that a line without an end has to have to be taken for a sentence."""
+"""Minimum words of a line without final punctuation to count as a sentence."""
 _ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]」』）]*$")
 _FURNITURE = re.compile(
     r"^[ \t]*(?:"
@@ -33,11 +33,11 @@ _FURNITURE = re.compile(
     r")[ \t]*(?:,[ \t]*)?$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Lines that are about the page or the letter: page numbers, greetings, the head and the foot of an e-mail."""
+"""Lines that are not content: page numbers, greetings, headers and footers of e-mails."""
 
 
 def summarization(_model_id: str, _device: str) -> Handler:
-    """TextRank: a sentence counts as much as the sentences that resemble it."""
+    """TextRank summarizer: the weight of a sentence is that of the sentences similar to it."""
     import numpy as np  # noqa: F401  # so that the first call does not wait for it
 
     return single(_summarize)
@@ -53,7 +53,7 @@ def _summarize(inputs: Inputs, parameters: Parameters) -> Outputs:
 
 
 def _prose(found: list[Sentence]) -> list[Sentence]:
-    """What ends as sentences do, without letterheads, headings and rows of figures; all, where that is most of it."""
+    """Returns full sentences without letterheads, headings and rows of figures; all lines if few would remain."""
     ended = [
         one for one in found if _ENDED.search(one.text) or ("\n" not in one.text and len(words(one.text)) >= _LONG)
     ]
@@ -62,7 +62,7 @@ def _prose(found: list[Sentence]) -> list[Sentence]:
 
 
 def _limits(parameters: Parameters, length: int) -> tuple[int, int]:
-    """In words: what was asked for, else about a quarter of the text."""
+    """Returns the target length in words: as requested, or about a quarter of the text."""
     shortest = int(parameters.get("min_length", 0))
     usual = min(max(round(length * _SHARE), _LENGTHS[0]), _LENGTHS[1])
     longest = int(parameters.get("max_length", max(usual, shortest)))
@@ -70,7 +70,7 @@ def _limits(parameters: Parameters, length: int) -> tuple[int, int]:
 
 
 def _chosen(found: list[Sentence], longest: int, shortest: int) -> set[int]:
-    """Best first, skipping what says the same again, until the length is reached; always at least one."""
+    """Selects sentences best first, without near-duplicates, up to the length; at least one."""
     vectors = _vectors(found)
     order = _ranks(vectors).argsort(kind="stable")[::-1].tolist()
     lengths = [len(words(sentence.text)) for sentence in found]
@@ -86,7 +86,7 @@ def _chosen(found: list[Sentence], longest: int, shortest: int) -> set[int]:
 
 
 def _vectors(found: list[Sentence]) -> "Matrix":
-    """One row of unit length per sentence: its words, the rarer the heavier."""
+    """Returns one unit vector per sentence, with words weighted by rarity."""
     import numpy as np
 
     counts = [Counter(stems(sentence.text)) for sentence in found]
@@ -109,7 +109,7 @@ def _unit(matrix: Any) -> "Matrix":
 
 
 def _ranks(vectors: "Matrix") -> "NDArray[np.float64]":
-    """PageRank over likeness, without ever writing down all pairs; early sentences weigh a little more."""
+    """PageRank over similarity, without a matrix of all pairs; early sentences weigh slightly more."""
     import numpy as np
 
     count = len(vectors)

@@ -1,4 +1,4 @@
-"""The tasks of the lite expert: engines that come with their packages, for one machine without a download."""
+"""The tasks of the lite expert: engines whose models are part of their Python packages, without downloads."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ REQUIRES: Mapping[str, str] = {
     "lite/image-edits": "cv2",
     "lite/textrank": "numpy",
 }
-"""What each model cannot do without; its version is the model's revision."""
+"""Python module that each model requires; its version is the model's revision."""
 
 ISOLATED = (
     "cv2",

@@ -1,4 +1,4 @@
-"""Speech from text (espeak-ng), in a process of its own: see espeak.py."""
+"""Text to speech (espeak-ng), in a separate process: see espeak.py."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ _GREETING = "Ready."
 
 
 def text_to_speech(_model_id: str, _device: str) -> Handler:
-    """Speaks a word to see that the engine is there and the voice files with it."""
+    """Synthesizes a word to check that the engine and its voice files are installed."""
     languages = identifier.get()
 
     def speak(inputs: Inputs, parameters: Parameters) -> Outputs:
@@ -47,7 +47,7 @@ def text_to_speech(_model_id: str, _device: str) -> Handler:
 
 
 def _languages(text: str, asked: str, languages: Identifier) -> list[str]:
-    """What was asked for and nothing else; else the language the text seems to be in, then the default."""
+    """Returns the requested language or, without one, the detected language followed by the default."""
     if asked:
         return [next((tag for tag, name in names().items() if name.lower() == asked.lower()), asked)]
     tag, probability = languages.rank(text)[0]

@@ -17,7 +17,7 @@ LONGEST_SECONDS = 600.0
 
 _PORT = "audio"
 _SLOW_SECONDS = 8.0
-"""An utterance takes half as long to recognise as to say."""
+"""Recognition takes half the duration of the speech."""
 _RATE = 16_000
 _UTTERANCE_SECONDS = 20.0
 _FULL_SCALE = 32767
@@ -30,7 +30,7 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class Utterance:
-    """Something said without a pause."""
+    """Speech without a pause."""
 
     text: str
     start: float
@@ -40,10 +40,10 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Recording:
-    """One caller's recording."""
+    """The audio of one call."""
 
     file: str
-    """Its name."""
+    """Name of the file."""
     pcm: bytes
     """16-bit samples in one channel."""
 
@@ -53,7 +53,7 @@ class Recording:
 
 
 class Transcription:
-    """The recogniser in worker processes of its own, loaded in the first of them."""
+    """The recognizer in its own worker processes; loaded in the first of them."""
 
     batching = UNBATCHED
     concurrent = True
@@ -99,7 +99,7 @@ class Transcription:
         }
 
     def _utterances(self, recording: Recording, call: Call) -> Iterator[Utterance]:
-        """One isolated call for each, so that a long recording lets others in between."""
+        """Runs one isolated call per utterance, so that other calls can run in between."""
         for start, end, speech in run_in(self._pool, find_speech, recording.pcm, file=recording.file, port=_PORT):
             if call.cancelled:
                 return
@@ -124,7 +124,7 @@ def _load_decoder() -> None:
 
 
 def find_speech(pcm: bytes) -> list[tuple[float, float, bytes]]:
-    """Start, end and samples of each utterance: cut at pauses, and anyway before a stretch gets too long."""
+    """Yields start, end and samples of each utterance, split at pauses and at a maximum length."""
     import pocketsphinx
 
     endpointer, found = pocketsphinx.Endpointer(sample_rate=_RATE), []
@@ -147,7 +147,7 @@ def find_speech(pcm: bytes) -> list[tuple[float, float, bytes]]:
 
 
 def recognise(speech: bytes) -> tuple[str, float]:
-    """The words, and the mean probability of one of them, from that of them all together."""
+    """Returns the words and their mean probability, from that of the whole utterance."""
     decoder = _decoder()
     decoder.start_utt()
     decoder.process_raw(speech, full_utt=True)

@@ -1,4 +1,4 @@
-"""Lists of words the rules go by, kept as data."""
+"""Word lists of the rules, stored as data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,6 @@ from importlib.resources import files
 
 @cache
 def vocabulary() -> Mapping[str, Sequence[str]]:
-    """Stop words, given names, places, what only looks like a place or an organisation, and the labels of forms."""
+    """Stop words, given names, places, false matches of places and organisations, and labels of forms."""
     lists: dict[str, list[str]] = json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8"))
     return lists

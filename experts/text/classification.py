@@ -11,8 +11,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 HYPOTHESIS = "This example is {}."
@@ -44,7 +44,7 @@ class Text:
     top_k: int
 
 
-class Classifier(Resident):
+class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
         super().__init__(checkpoint, model)
         self._reader, self._labels, self._several = reader, labels_of(model.config), is_several(model.config)
@@ -59,7 +59,7 @@ class Classifier(Resident):
         def compute(windows: Sequence[Window]) -> list[list[float]]:
             return probabilities(_logits(self, windows, self._reader.pad_id), several=self._several)
 
-        scores = in_passes([item.windows for item in items], _length, compute, call)
+        scores = run_in_passes([item.windows for item in items], _length, compute, call)
         return [
             (mean(rows, [window.length for window in item.windows]), item.top_k)
             for rows, item in zip(scores, items, strict=False)
@@ -85,7 +85,7 @@ class Labelled:
         return [window for pair in self.pairs for window in pair]
 
 
-class ZeroShot(Resident):
+class ZeroShot(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
         super().__init__(checkpoint, model)
         self._reader = reader
@@ -119,7 +119,7 @@ class ZeroShot(Resident):
             rows: list[list[float]] = _logits(self, windows, self._reader.pad_id).float().tolist()
             return rows
 
-        logits = in_passes([item.windows for item in items], _length, compute, call)
+        logits = run_in_passes([item.windows for item in items], _length, compute, call)
         return list(zip(logits, items, strict=False))
 
     def finish(self, raw: tuple[list[list[float]], Labelled]) -> Outputs:
@@ -145,7 +145,7 @@ def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     return checkpoint, tokenizer, checkpoint.model(AutoModelForSequenceClassification)
 
 
-def _logits(resident: Resident, windows: Sequence[Window], pad_id: int) -> Any:
+def _logits(resident: TorchHandler, windows: Sequence[Window], pad_id: int) -> Any:
     batch = padded([window.row for window in windows], pad_id)
     with computing(resident.model_id):
         return resident.model(**on_device(batch, resident.model)).logits.cpu()

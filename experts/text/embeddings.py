@@ -12,8 +12,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Texts:
     windows: list[list[Window]]
 
 
-class Embedder(Resident):
+class Embedder(TorchHandler):
     """What both tasks have in common."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader, pooling: str) -> None:
@@ -70,7 +70,7 @@ class Embedder(Resident):
             return vectors
 
         flat = [[window for windows in item.windows for window in windows] for item in items]
-        found = in_passes(flat, lambda window: window.length, compute, call)
+        found = run_in_passes(flat, lambda window: window.length, compute, call)
         return [(_of_texts(item, vectors), item) for item, vectors in zip(items, found, strict=False)]
 
 

@@ -11,8 +11,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest
 
 _MASK = re.compile(r"\[MASK\]|<mask>|_{3,}", re.IGNORECASE)
@@ -39,7 +39,7 @@ def fill_mask(model_id: str, device: str) -> Handler:
     return Guesser(checkpoint, checkpoint.model(AutoModelForMaskedLM), tokenizer)
 
 
-class Guesser(Resident):
+class Guesser(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._reader = tokenizer, Reader(tokenizer, model, checkpoint.model_id)
@@ -71,7 +71,7 @@ class Guesser(Resident):
                 best = [row.topk(min(one.top_k, len(row))) for row, one in zip(scores, sentences, strict=True)]
             return [(top.values.tolist(), top.indices.tolist(), one) for top, one in zip(best, sentences, strict=True)]
 
-        found = in_passes([[item] for item in items], lambda one: one.window.length, compute, call)
+        found = run_in_passes([[item] for item in items], lambda one: one.window.length, compute, call)
         return [one for (one,) in found]
 
     def finish(self, raw: tuple[list[float], list[int], Sentence]) -> Outputs:

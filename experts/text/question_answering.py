@@ -10,8 +10,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 
 NO_ANSWER = "The text does not say."
 LONGEST_ANSWER = 30
@@ -48,7 +48,7 @@ def question_answering(model_id: str, device: str) -> Handler:
     return Answerer(checkpoint, model, Reader(tokenizer, model, model_id, keep_second_whole=False))
 
 
-class Answerer(Resident):
+class Answerer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
         super().__init__(checkpoint, model)
         self._reader = reader
@@ -69,7 +69,7 @@ class Answerer(Resident):
                 starts, ends = output.start_logits.float().cpu(), output.end_logits.float().cpu()
             return [_span(*row) for row in zip(windows, starts, ends, strict=True)]
 
-        spans = in_passes([item.windows for item in items], lambda window: window.length, compute, call)
+        spans = run_in_passes([item.windows for item in items], lambda window: window.length, compute, call)
         return list(zip(spans, items, strict=False))
 
     def finish(self, raw: tuple[list[Span], Asked]) -> Outputs:

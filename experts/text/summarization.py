@@ -10,8 +10,8 @@ from experts.text.text_chunks import fitted, packed, sentences
 from experts.text.token_windows import MOST_WINDOWS, too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generated
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 from experts.torch_host.token_limits import longest
 from services.common.errors import InvalidRequest
 
@@ -54,7 +54,7 @@ def summarization(model_id: str, device: str) -> Handler:
     return Summarizer(checkpoint, checkpoint.model(AutoModelForSeq2SeqLM), tokenizer)
 
 
-class Summarizer(Resident):
+class Summarizer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._longest = tokenizer, longest(tokenizer, model.config)
@@ -105,7 +105,7 @@ class Summarizer(Resident):
                 call,
                 max_new_tokens=parts[0].most,
                 model_id=self.model_id,
-                tell=sum(map(len, items)) == 1,
+                report_progress=sum(map(len, items)) == 1,
                 min_length=None,
                 min_new_tokens=parts[0].least,
             )
@@ -114,7 +114,7 @@ class Summarizer(Resident):
         def length(part: Part) -> int:
             return len(part.tokens)
 
-        return in_passes(items, length, compute, call, kind=lambda part: (part.most, part.least))
+        return run_in_passes(items, length, compute, call, kind=lambda part: (part.most, part.least))
 
     def _parts(self, text: str, most: int | None, least: int | None) -> list[Part]:
         room = self._longest - self._count(self._prefix)

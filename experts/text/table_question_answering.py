@@ -12,7 +12,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
 from experts.torch_host.non_finite import checked
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from experts.torch_host.token_limits import longest
 
 NO_ANSWER = "The table does not say."
@@ -47,7 +47,7 @@ def table_question_answering(model_id: str, device: str) -> Handler:
     return TableReader(checkpoint, checkpoint.model(AutoModelForTableQuestionAnswering), tokenizer)
 
 
-class TableReader(Resident):
+class TableReader(TorchHandler):
     batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:

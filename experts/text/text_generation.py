@@ -9,8 +9,8 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import Sampling, generated
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 from experts.torch_host.token_limits import longest
 from services.common.errors import FailedPrecondition
 
@@ -71,7 +71,7 @@ def _writer(model_id: str, device: str) -> "Writer":
     return Writer(checkpoint, checkpoint.model(AutoModelForCausalLM), tokenizer)
 
 
-class Writer(Resident):
+class Writer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer = tokenizer
@@ -116,7 +116,7 @@ class Writer(Resident):
             )
 
         alike = [[item] for item in items]
-        kinds = in_passes(
+        kinds = run_in_passes(
             alike,
             lambda one: one.length,
             compute,

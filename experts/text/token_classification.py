@@ -12,8 +12,8 @@ from experts.torch_host.classification import DIGITS, labels_of, probabilities
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
 from experts.torch_host.non_finite import checked
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 
 OUTSIDE = "O"
 
@@ -51,7 +51,7 @@ def token_classification(model_id: str, device: str) -> Handler:
     return Tagger(checkpoint, model, Reader(tokenizer, model, model_id))
 
 
-class Tagger(Resident):
+class Tagger(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
         super().__init__(checkpoint, model)
         self._reader, self._labels = reader, labels_of(model.config)
@@ -69,7 +69,7 @@ class Tagger(Resident):
                 logits = checked(self.model(**on_device(batch, self.model)).logits, self.model_id)
             return [probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
 
-        scores = in_passes([item.windows for item in items], lambda window: window.length, compute, call)
+        scores = run_in_passes([item.windows for item in items], lambda window: window.length, compute, call)
         return list(zip(scores, items, strict=False))
 
     def finish(self, raw: tuple[list[list[list[float]]], Text]) -> Outputs:

@@ -12,8 +12,8 @@ from experts.text.text_chunks import fitted, sentences
 from experts.text.token_windows import MOST_WINDOWS, too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generated
-from experts.torch_host.padding import in_passes, padded
-from experts.torch_host.resident import Resident
+from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.resident import TorchHandler
 from experts.torch_host.token_limits import longest
 from services.common.errors import InvalidRequest
 
@@ -58,7 +58,7 @@ def translation(model_id: str, device: str) -> Handler:
     return Translator(checkpoint, model, tokenizer, scheme_of(tokenizer, model.config, model_id))
 
 
-class Translator(Resident):
+class Translator(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any, scheme: Scheme) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._scheme = tokenizer, scheme
@@ -95,7 +95,7 @@ class Translator(Resident):
                 call,
                 max_new_tokens=_room(rows[0], self._longest),
                 model_id=self.model_id,
-                tell=alone,
+                report_progress=alone,
                 **options,
             )
             return [row[1:] if row[:1] == [options.get("forced_bos_token_id")] else row for row in found]
@@ -103,7 +103,7 @@ class Translator(Resident):
         def room(row: Sentence) -> int:
             return _room(row, self._longest)
 
-        translated = in_passes(texts, lambda row: len(row.tokens), compute, call, kind=room)
+        translated = run_in_passes(texts, lambda row: len(row.tokens), compute, call, kind=room)
         return list(zip(translated, items, strict=False))
 
     def finish(self, raw: tuple[list[list[int]], Text]) -> Outputs:

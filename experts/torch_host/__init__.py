@@ -1,1 +1,1 @@
-"""What the torch modalities share: devices and dtypes, checkpoints in safetensors, generation and classification."""
+"""Shared code of the torch modalities: devices and dtypes, safetensors checkpoints, generation, classification."""

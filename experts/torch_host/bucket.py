@@ -1,4 +1,4 @@
-"""Models from a bucket of the operator's."""
+"""Fetches models from the operator's bucket."""
 
 import os
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experts.torch_host.downloads import Download
-from experts.torch_host.file_selection import METADATA, chosen, has_weights
-from experts.torch_host.hub import unkept
+from experts.torch_host.file_selection import METADATA, has_weights, select_files
+from experts.torch_host.hub import cache_write_error
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _PARTIAL = ".partial"
 _ROUNDING_SECONDS = 0.001
-"""By how much a time may differ after a file system has kept it."""
+"""Tolerance for file times, which file systems round."""
 
 
-def fetched(model_id: str, url: str) -> Path | None:
-    """The model's folder in the cache, filled from the bucket; nothing if the bucket does not have it.
+def fetch(model_id: str, url: str) -> Path | None:
+    """Fetches a model from the bucket into the cache; returns its folder, or None if the bucket does not have it.
 
-    Offline the bucket is not asked: what is in the cache is taken, if it is whole.
+    Offline, a complete model in the cache is used without access to the bucket.
 
     Raises:
         FailedPrecondition: LOAD_FAILED, the bucket cannot be read, or the cache cannot be written.
@@ -33,26 +33,26 @@ def fetched(model_id: str, url: str) -> Path | None:
 
     folder = _cache() / model_id
     if is_offline_mode():
-        return folder if _is_whole(folder) else None
-    with _explained(model_id, url):
+        return folder if _is_complete(folder) else None
+    with _translate_errors(model_id, url):
         return folder if _fill(folder, model_id, url) else None
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether weights, which come last, are there and nothing is half there."""
+def _is_complete(folder: Path) -> bool:
+    """Whether weights, which are fetched last, are present and no file is partial."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     return has_weights(names) and not any(name.endswith(_PARTIAL) for name in names)
 
 
 def _fill(folder: Path, model_id: str, url: str) -> bool:
-    """Fetches what is not there yet; whether there is anything in the bucket."""
+    """Fetches missing files; returns whether the bucket has the model."""
     import obstore
     from obstore.store import from_url
 
     store = from_url(url)
     metas = [meta for page in obstore.list(store, f"{model_id}/") for meta in page]
     files = {meta["path"].removeprefix(f"{model_id}/"): meta for meta in metas}
-    names = [*chosen(files), *({METADATA} & files.keys())]
+    names = [*select_files(files), *({METADATA} & files.keys())]
     with Download(model_id, sum(files[name]["size"] for name in names)) as download:
         for name in names:
             _get(store, files[name], folder / name, download)
@@ -60,23 +60,23 @@ def _fill(folder: Path, model_id: str, url: str) -> bool:
 
 
 @contextmanager
-def _explained(model_id: str, url: str) -> Iterator[None]:
+def _translate_errors(model_id: str, url: str) -> Iterator[None]:
     from obstore.exceptions import BaseError
 
     try:
         yield
     except (BaseError, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # the store's own have no number
-            raise unkept(model_id, error) from error
+        if isinstance(error, OSError) and error.errno:  # errors of the object store have no number
+            raise cache_write_error(model_id, error) from error
         raise FailedPrecondition(
-            f"{model_id} could not be read from {url}: {type(error).__name__}",
+            f"cannot read {model_id} from {url}: {type(error).__name__}",
             reason="LOAD_FAILED",
-            remedy="look at EXPERT_MODELS_URL and the access keys (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, …)",
+            remedy="check EXPERT_MODELS_URL and the access keys (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, …)",
         ) from error
 
 
 def _get(store: "ObjectStore", file: "ObjectMeta", path: Path, download: Download) -> None:
-    """A file is renamed once it is whole; one of the same size and time is the same."""
+    """Fetches one file unless a file of the same size and time exists; it is renamed once it is complete."""
     import obstore
 
     if _is_here(file, path):

@@ -1,4 +1,4 @@
-"""A model's checkpoint: the one door through which modalities load."""
+"""Checkpoint of a model, through which all torch modalities load their models."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 for _name, _value in (
     ("HF_HUB_DISABLE_TELEMETRY", "1"),
-    ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),  # the log tells
+    ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),  # progress is logged
     ("TRANSFORMERS_VERBOSITY", "error"),
     ("TOKENIZERS_PARALLELISM", "false"),  # several threads tokenize already
 ):
@@ -27,7 +27,7 @@ for _name, _value in (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model's files on this machine, and where and how they are to compute."""
+    """A model's files on this machine, with the device and dtype to load it with."""
 
     model_id: str
     folder: Path
@@ -37,61 +37,61 @@ class Checkpoint:
 
     @classmethod
     def of(cls, model_id: str, device: str, *, variant: str = "") -> Self:
-        """The checkpoint of a model at its card's commit, fetched if it is not here yet.
+        """Returns the checkpoint of a model at its card's commit, fetched if necessary.
 
-        A loader asks for all the checkpoints it needs before it loads a model of any.
+        A loader must request all checkpoints that it needs before it loads any model.
 
         Args:
             model_id: the repository.
-            device: as a loader gets it.
-            variant: of weights where there are several, such as "fp16".
+            device: as passed to the loader.
+            variant: preferred variant of the weights, such as "fp16".
 
         Raises:
             FailedPrecondition: LOAD_FAILED, with what is missing.
         """
-        told = load_context.current()
-        place = device_named("cpu" if told.fetch_only else device)  # weights for a GPU are fetched without one, too
-        found = snapshot(model_id, told.revision, variant=variant)
-        return cls(model_id, found.folder, found.commit, place, dtype_for(place, told.dtype))
+        context = load_context.current()
+        target = device_named("cpu" if context.fetch_only else device)  # a GPU is not required for fetching
+        found = snapshot(model_id, context.revision, variant=variant)
+        return cls(model_id, found.folder, found.commit, target, dtype_for(target, context.dtype))
 
     def processor(self, kind: Any, **options: Any) -> Any:
-        """A tokenizer, image processor, feature extractor or configuration: whatever has from_pretrained.
+        """Loads a tokenizer, image processor, feature extractor, configuration or other class with from_pretrained.
 
         Raises:
             FailedPrecondition: LOAD_FAILED.
         """
-        with self._explained():
+        with self._translate_errors():
             return kind.from_pretrained(self.folder, local_files_only=True, trust_remote_code=False, **options)
 
     def model(self, kind: Any, **options: Any) -> Any:
-        """A transformers model, ready to infer on its device; another dtype, where a model needs it, is an option.
+        """Loads a transformers model for inference on its device; options may override the dtype.
 
         Raises:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
-            FilesFetched: nothing is to be loaded.
+            FilesFetched: the load context is fetch-only.
         """
-        _check_wanted()
+        _raise_if_fetch_only()
         chosen = {"dtype": self.dtype, "use_safetensors": True, "trust_remote_code": False, **options}
-        with self._explained():
+        with self._translate_errors():
             model = kind.from_pretrained(self.folder, local_files_only=True, **chosen)
             return model.to(self.device).eval()
 
     def pipeline(self, kind: Any, **options: Any) -> Any:
-        """A diffusers pipeline or component on its device.
+        """Loads a diffusers pipeline or component onto its device.
 
         Raises:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
-            FilesFetched: nothing is to be loaded.
+            FilesFetched: the load context is fetch-only.
         """
-        _check_wanted()
+        _raise_if_fetch_only()
         chosen = {"dtype": self.dtype, "use_safetensors": True, **options}
-        with self._explained():
+        with self._translate_errors():
             return kind.from_pretrained(self.folder, local_files_only=True, **chosen).to(self.device)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         import torch
 
         try:
@@ -101,20 +101,20 @@ class Checkpoint:
         except torch.OutOfMemoryError:
             raise OutOfMemory(
                 f"{self.model_id} does not fit into the GPU's memory",
-                remedy="take a smaller model, a smaller dtype (EXPERT_DEVICES) or a larger GPU",
+                remedy="use a smaller model, a smaller dtype (EXPERT_DEVICES) or a larger GPU",
             ) from None
         except ImportError as error:
             raise self._failed(
                 f"it needs a package that is not installed: {error.name or error}", "install it"
             ) from error
         except (OSError, ValueError, KeyError) as error:
-            said = str(error).strip().partition("\n")[0][:300]
-            raise self._failed(said, "look whether all its files are there and it is a model for this task") from error
+            message = str(error).strip().partition("\n")[0][:300]
+            raise self._failed(message, "check that all its files are present and that it supports the task") from error
 
     def _failed(self, cause: str, remedy: str) -> FailedPrecondition:
-        return FailedPrecondition(f"{self.model_id}: {cause}", remedy=remedy, reason="LOAD_FAILED")
+        return FailedPrecondition(f"cannot load {self.model_id}: {cause}", remedy=remedy, reason="LOAD_FAILED")
 
 
-def _check_wanted() -> None:
+def _raise_if_fetch_only() -> None:
     if load_context.current().fetch_only:
         raise FilesFetched

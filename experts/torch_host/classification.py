@@ -1,4 +1,4 @@
-"""Labels with scores, from logits."""
+"""Converts logits to labels with scores."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     import torch
 
 DIGITS = 4
-"""Of scores: what differs between batch shapes lies behind them."""
+"""Decimals of scores; further digits depend on the shape of the batch."""
 
 Labels = list[dict[str, Any]]
 
 
 def probabilities(logits: "torch.Tensor", *, several: bool = False) -> list[list[float]]:
-    """Along the last dimension of a batch; with several, each label on its own."""
+    """Returns probabilities along the last dimension of a batch; with several, each label is independent."""
     import torch
 
     exact = logits.detach().to("cpu", torch.float32)
@@ -25,23 +25,23 @@ def probabilities(logits: "torch.Tensor", *, several: bool = False) -> list[list
 
 
 def is_several(config: Any) -> bool:
-    """Whether several labels of a model may be right at once."""
+    """Whether a model is multi-label: several labels may apply at once."""
     return bool(config.problem_type == "multi_label_classification" or config.num_labels == 1)
 
 
 def labels_of(config: Any) -> list[str]:
-    """The names of a model's classes, in the order of its logits."""
+    """Returns the names of a model's classes, in the order of its logits."""
     names: Mapping[int, str] = config.id2label
     return [str(names[index]) for index in range(len(names))]
 
 
 def best(scores: Sequence[float], labels: Sequence[str], top_k: int | None = None) -> Labels:
-    """The labels with the highest scores, rounded; all if no number is given.
+    """Returns the top_k labels with rounded scores, best first; all labels by default.
 
     Raises:
         ModelFailed: a score is not finite.
     """
     if not all(math.isfinite(score) for score in scores):
-        raise ModelFailed("the model gave scores that are not finite", remedy="try another input or another model")
+        raise ModelFailed("the model's scores are not finite", remedy="try another input or another model")
     order = sorted(range(len(scores)), key=lambda index: -scores[index])[:top_k]
     return [{"label": labels[index], "score": round(scores[index], DIGITS)} for index in order]

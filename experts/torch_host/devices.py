@@ -1,4 +1,4 @@
-"""Where a model computes, with which numbers, and how much room there is."""
+"""Devices of torch: their memory and utilization, dtypes for them, and the context in which models run."""
 
 import gc
 import sys
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experts.torch_host.sources import commit_here
+from experts.torch_host.sources import local_commit
 from services.common.errors import FailedPrecondition, OutOfMemory
 
 if TYPE_CHECKING:
@@ -23,33 +23,33 @@ class Memory:
 
 
 class TorchDevices:
-    """What torch knows of devices, and of its models: what a torch modality's tasks.py names DEVICES."""
+    """Devices and repositories of torch models: DEVICES in the tasks.py of the torch modalities."""
 
     module = "torch"
 
     def devices(self) -> tuple[str, ...]:
-        """Every GPU there is, else the CPU."""
+        """Returns all GPUs, or the CPU if there are none."""
         import torch
 
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         return tuple(f"cuda:{index}" for index in range(count)) or ("cpu",)
 
     def memory(self, device: str) -> Memory:
-        """What a GPU holds and has left; what the allocator keeps for later counts as free.
+        """Returns the used and free memory of a GPU; memory cached by the allocator counts as free.
 
         Raises:
-            ValueError: it is no GPU; the host knows the process's memory itself.
+            ValueError: it is not a GPU.
         """
         import torch
 
         if not device.startswith("cuda"):
-            raise ValueError(f"{device} is no GPU")
+            raise ValueError(f"{device} is not a GPU")
         free, total = torch.cuda.mem_get_info(device)
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return Memory(used=total - free - kept, free=free + kept)
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return Memory(used=total - free - cached, free=free + cached)
 
     def utilization(self, device: str) -> float | None:
-        """What the driver says of a GPU; None of a CPU, and where the driver does not say."""
+        """Returns the utilization of a GPU as reported by the driver; None for a CPU or if unsupported."""
         if not device.startswith("cuda"):
             return None
         import torch
@@ -57,27 +57,27 @@ class TorchDevices:
 
         try:
             return torch.cuda.utilization(device) / 100
-        except (NVMLError, RuntimeError, ImportError):  # a slice has none, a container may not ask, AMD's has another
+        except (NVMLError, RuntimeError, ImportError):  # not supported for MIG slices, in some containers and by AMD
             return None
 
     def product(self, device: str) -> str:
-        """What a GPU's maker calls it."""
+        """Returns the product name of a GPU."""
         import torch
 
         return torch.cuda.get_device_name(device)
 
     def commit(self, model_id: str) -> str:
-        """The commit of a model that is on this machine; empty if it is not here, or not under one."""
-        return commit_here(model_id)
+        """Returns the commit of a model on this machine; empty if it is absent or has none."""
+        return local_commit(model_id)
 
     def target_device(self) -> str:
-        """What this build of torch is for."""
+        """Returns the device type that this build of torch supports."""
         import torch
 
         return "cuda" if torch.version.cuda else "cpu"
 
     def release(self) -> None:
-        """Gives back what evicted models leave behind; to be called once nothing refers to them."""
+        """Frees the memory of evicted models, once nothing refers to them."""
         gc.collect()
         torch = sys.modules.get("torch")
         if torch and torch.cuda.is_available():
@@ -85,10 +85,10 @@ class TorchDevices:
 
 
 def device_named(name: str) -> "torch.device":
-    """The device of that name; "auto" is the first GPU, else the CPU.
+    """Returns the device with the given name; "auto" is the first GPU, or the CPU.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, it is not on this machine.
+        FailedPrecondition: LOAD_FAILED, it does not exist.
     """
     import torch
 
@@ -105,12 +105,12 @@ def device_named(name: str) -> "torch.device":
     return device
 
 
-def dtype_for(device: "torch.device", wanted: str) -> "torch.dtype":
-    """The dtype of weights on a device: the one wanted, else bfloat16 or float16 on a GPU, and float32 on a CPU."""
+def dtype_for(device: "torch.device", name: str) -> "torch.dtype":
+    """Returns the named dtype; by default bfloat16 or float16 on a GPU, and float32 on a CPU."""
     import torch
 
-    if wanted:
-        named: torch.dtype = getattr(torch, wanted)
+    if name:
+        named: torch.dtype = getattr(torch, name)
         return named
     if device.type != "cuda":
         return torch.float32
@@ -119,7 +119,7 @@ def dtype_for(device: "torch.device", wanted: str) -> "torch.dtype":
 
 @contextmanager
 def computing(model_id: str) -> Iterator[None]:
-    """For what runs a model: without gradients, and a full GPU is an OutOfMemory that the host understands."""
+    """Context for running a model: disables gradients, and raises OutOfMemory if the GPU's memory is full."""
     import torch
 
     try:
@@ -127,6 +127,6 @@ def computing(model_id: str) -> Iterator[None]:
             yield
     except torch.OutOfMemoryError:
         raise OutOfMemory(
-            f"{model_id} does not fit into the GPU's memory beside what is there",
-            remedy="send a smaller input, or take a smaller model or a larger GPU",
+            f"{model_id} ran out of GPU memory",
+            remedy="send a smaller input, or use a smaller model or a larger GPU",
         ) from None

@@ -1,4 +1,4 @@
-"""A download, told of as it goes: in the log, and to whoever waits for the model."""
+"""Progress of a download: logged, and reported to the load context."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ from experts.host import load_context
 log = structlog.get_logger(__name__)
 
 EVERY_SECONDS = 5.0
-"""How often the log hears of it."""
+"""Interval of log entries."""
 _MEGABYTE = 1_000_000
 
 
 class Download:
-    """The files of one model on their way."""
+    """Download of one model's files."""
 
     def __init__(self, model_id: str, total: int) -> None:
         self._model_id, self._total, self._done = model_id, total, 0
@@ -37,7 +37,7 @@ class Download:
             log.info("downloaded", model=self._model_id, megabytes=self._done // _MEGABYTE, seconds=seconds)
 
     def add(self, count: int) -> None:
-        """Bytes that came; callable from any thread."""
+        """Adds received bytes; callable from any thread."""
         with self._lock:
             self._done += count
             done, due = self._done, time.monotonic() - self._told >= EVERY_SECONDS
@@ -50,7 +50,7 @@ class Download:
 
     @property
     def bars(self) -> type[Any]:
-        """For huggingface_hub in the place of a progress bar; of its several bars, the one of written bytes counts."""
+        """Progress bar class for huggingface_hub; of its several bars, only the one of written bytes is counted."""
         download = self
 
         class Bar:
@@ -88,4 +88,4 @@ class Download:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What a bar on a screen would do."""
+    """Replaces the display methods of a progress bar."""

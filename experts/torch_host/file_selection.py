@@ -1,4 +1,4 @@
-"""Which files of a repository a model needs: what is read as data, and weights in safetensors alone."""
+"""Selects the files of a repository that a model needs: data files, and weights only in safetensors."""
 
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatch
@@ -6,10 +6,10 @@ from pathlib import PurePosixPath
 
 WEIGHTS = ".safetensors"
 METADATA = ".cache/huggingface/download/config.json.metadata"
-"""What `hf download --local-dir` leaves; the commit is its first line."""
+"""Metadata file written by `hf download --local-dir`; its first line is the commit."""
 _DATA = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".vocab", ".bpe")
 """Configurations, vocabularies, chat templates."""
-_NOT_OURS = (
+_IGNORED = (
     "README*",
     "*.md",
     "onnx/*",
@@ -24,14 +24,13 @@ _NOT_OURS = (
 _PIPELINE = "model_index.json"
 
 
-def chosen(names: Iterable[str], variant: str = "") -> list[str]:
-    """The files to fetch, weights last.
+def select_files(names: Iterable[str], variant: str = "") -> list[str]:
+    """Returns the files to fetch, weights last.
 
-    A repository of several components (it has a model_index.json) gives the files of its folders; any other those at
-    its root, with small ones of its folders. Of weights in several variants, one is taken: the one asked for, else the
-    plain one.
+    A repository of several components, with a model_index.json, has weights in its folders; any other at its root.
+    Of several variants of the weights one is selected: the requested one, or the one without a variant name.
     """
-    ours = [name for name in names if not any(fnmatch(name, pattern) for pattern in _NOT_OURS)]
+    ours = [name for name in names if not any(fnmatch(name, pattern) for pattern in _IGNORED)]
     weights = [name for name in ours if name.endswith(WEIGHTS) and _belongs(name, pipeline=_PIPELINE in ours)]
     data = [name for name in ours if name.endswith(_DATA)]
     folders = {str(PurePosixPath(name).parent) for name in weights}
@@ -40,12 +39,12 @@ def chosen(names: Iterable[str], variant: str = "") -> list[str]:
 
 
 def has_weights(names: Iterable[str]) -> bool:
-    """Whether there are any that can be loaded."""
-    return any(name.endswith(WEIGHTS) for name in chosen(names))
+    """Whether the files include weights that can be loaded."""
+    return any(name.endswith(WEIGHTS) for name in select_files(names))
 
 
 def _belongs(name: str, *, pipeline: bool) -> bool:
-    """At the root of a pipeline lie copies of all components in one file."""
+    """Whether a file belongs to the model; weights at the root of a pipeline are copies of all components."""
     depth = name.count("/")
     return depth == 1 if pipeline else depth == 0
 
@@ -55,7 +54,7 @@ def _inside(names: Iterable[str], folder: str) -> list[str]:
 
 
 def _one_variant(names: Collection[str], variant: str) -> list[str]:
-    """Of model.safetensors, model.fp16.safetensors, model-00001-of-00002.safetensors and the like, one set."""
+    """Selects one set of weights, such as model.safetensors, model.fp16.safetensors or numbered shards."""
     by_variant: dict[str, list[str]] = {}
     for name in names:
         by_variant.setdefault(_variant(name), []).append(name)
@@ -65,6 +64,6 @@ def _one_variant(names: Collection[str], variant: str) -> list[str]:
 
 
 def _variant(name: str) -> str:
-    """The fp16 of model.fp16.safetensors and of model.fp16-00001-of-00002.safetensors."""
+    """Returns the variant: fp16 for model.fp16.safetensors and model.fp16-00001-of-00002.safetensors."""
     _, _, rest = PurePosixPath(name).name.removesuffix(WEIGHTS).partition(".")
     return rest.partition("-")[0]

@@ -1,4 +1,4 @@
-"""Generating tokens for a batch of items whose lengths differ, so that each gets what it would get alone."""
+"""Generates tokens for a batch of items of different lengths; each result is independent of the batch."""
 
 import secrets
 import time
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Parameters
 from experts.torch_host.devices import computing
-from experts.torch_host.non_finite import watching
+from experts.torch_host.non_finite import score_watcher
 
 if TYPE_CHECKING:
     import torch
 
-_TELL_SECONDS = 0.5
-_LARGEST_SEED = 2**53
+_PROGRESS_SECONDS = 0.5
+_MAX_SEED = 2**53
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen: the likeliest, unless there is a temperature."""
+    """How the next token is chosen: greedily at temperature 0, else sampled."""
 
     temperature: float = 0.0
     seed: int | None = None
 
     @classmethod
     def of(cls, parameters: Parameters) -> "Sampling":
-        """From the parameters temperature and seed of a task."""
+        """Reads the parameters temperature and seed of a task."""
         return cls(float(parameters.get("temperature") or 0.0), parameters.get("seed"))
 
 
@@ -38,39 +38,39 @@ def generated(
     max_new_tokens: int,
     sampling: Sampling | None = None,
     model_id: str = "",
-    tell: bool = True,
+    report_progress: bool = True,
     **options: Any,
 ) -> list[list[int]]:
-    """The new tokens of each item, without the prompt and without what pads them.
+    """Returns the new tokens of each item, without prompt and padding.
 
-    Where there is a seed, an item's tokens depend on it and the item alone, not on its batch or on what else runs.
+    With a seed, an item's tokens depend only on the seed and the item, not on its batch or on other calls.
 
     Args:
-        model: any with generate.
-        inputs: a batch as the processor collates it; padded on the left if the model has no encoder.
-        call: stopped when nobody waits for it any more; told how far it is.
-        max_new_tokens: longest result.
-        sampling: greedy if absent.
+        model: a model with `generate`.
+        inputs: a batch as collated by the processor; padded on the left if the model has no encoder.
+        call: stops the generation when it is cancelled; receives progress.
+        max_new_tokens: maximum length of a result.
+        sampling: None for greedy decoding.
         model_id: for messages.
-        tell: how far it is; not if it is but one pass of several, which tell that themselves.
-        options: more for generate, such as forced_bos_token_id.
+        report_progress: False if the generation is one of several passes, whose caller reports progress.
+        options: further options of `generate`, such as forced_bos_token_id.
 
     Raises:
-        ModelFailed: its scores were no numbers.
+        ModelFailed: its scores were not finite.
     """
     placed = on_device(inputs, model)
     given = placed.get("decoder_input_ids" if model.config.is_encoder_decoder else "input_ids")
     prompt = int(model.config.is_encoder_decoder) if given is None else given.shape[1]
     if sampling and sampling.temperature > 0:
         options |= {"num_beams": 1, "logits_processor": [_sampler(model, sampling)]}
-    scores = watching()
+    scores = score_watcher()
     options["logits_processor"] = [scores, *options.get("logits_processor", ())]
     with computing(model_id):
         tokens = model.generate(
             **placed,
             max_new_tokens=max_new_tokens,
             do_sample=False,
-            stopping_criteria=[_watching(call, max_new_tokens if tell else 0)],
+            stopping_criteria=[_watching(call, max_new_tokens if report_progress else 0)],
             **options,
         )
         scores.check(model_id)
@@ -78,7 +78,7 @@ def generated(
 
 
 def on_device(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """A batch where the model is, numbers that are no counts in its dtype."""
+    """Moves a batch to the model's device, and floating-point values to its dtype."""
     return {
         name: value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)
         for name, value in inputs.items()
@@ -86,7 +86,7 @@ def on_device(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
 
 
 def _trimmed(tokens: Sequence[int], model: Any) -> list[int]:
-    """Up to the first end of text: what follows pads the shorter rows of a batch."""
+    """Truncates tokens at the first end of text; the rest is padding of the batch."""
     ends = model.generation_config.eos_token_id
     ends = {ends} if isinstance(ends, int) else set(ends or ())
     last = next((at for at, token in enumerate(tokens) if token in ends), len(tokens))
@@ -94,18 +94,18 @@ def _trimmed(tokens: Sequence[int], model: Any) -> list[int]:
 
 
 def _watching(call: Call, longest: int) -> Any:
-    """Stops generating when nobody waits, and tells how far it is now and then, if it knows how long it may get."""
+    """Returns a criterion that stops a cancelled call, and reports progress if the maximum length is known."""
     import torch
     from transformers import StoppingCriteria
 
     class Watching(StoppingCriteria):
         def __init__(self) -> None:
-            self._count, self._told = 0, time.monotonic()
+            self._count, self._reported = 0, time.monotonic()
 
         def __call__(self, input_ids: "torch.Tensor", scores: Any, **_: Any) -> "torch.Tensor":  # noqa: ARG002
             self._count += 1
-            if longest and time.monotonic() - self._told >= _TELL_SECONDS:
-                self._told = time.monotonic()
+            if longest and time.monotonic() - self._reported >= _PROGRESS_SECONDS:
+                self._reported = time.monotonic()
                 call.progress(self._count / longest, f"{self._count} tokens")
             return torch.full((len(input_ids),), call.cancelled, device=input_ids.device, dtype=torch.bool)
 
@@ -113,9 +113,9 @@ def _watching(call: Call, longest: int) -> Any:
 
 
 def _sampler(model: Any, sampling: Sampling) -> Any:
-    """Chooses by chance under argmax: the largest of logits plus Gumbel noise is a sample of their softmax.
+    """Returns a processor that samples under argmax: logits plus Gumbel noise have their softmax as distribution.
 
-    The noise of each row comes from a generator of its own: torch's, which generate would use, all threads share.
+    Each row has its own random generator, because torch's default generator is shared by all threads.
     """
     import torch
     from transformers import LogitsProcessor
@@ -123,7 +123,7 @@ def _sampler(model: Any, sampling: Sampling) -> Any:
     warpers = _warpers(model, sampling.temperature)
 
     def seed() -> int:
-        return secrets.randbelow(_LARGEST_SEED) if sampling.seed is None else sampling.seed
+        return secrets.randbelow(_MAX_SEED) if sampling.seed is None else sampling.seed
 
     class Sampler(LogitsProcessor):
         def __init__(self) -> None:
@@ -142,13 +142,13 @@ def _sampler(model: Any, sampling: Sampling) -> Any:
 
 
 def _warpers(model: Any, temperature: float) -> list[Any]:
-    """What the model's makers advise for sampling, at the temperature asked for."""
+    """Returns the model's recommended sampling processors, at the requested temperature."""
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    advised = model.generation_config
+    recommended = model.generation_config
     warpers: list[Any] = [TemperatureLogitsWarper(temperature)]
-    if advised.top_k:
-        warpers.append(TopKLogitsWarper(advised.top_k))
-    if advised.top_p is not None and advised.top_p < 1:
-        warpers.append(TopPLogitsWarper(advised.top_p))
+    if recommended.top_k:
+        warpers.append(TopKLogitsWarper(recommended.top_k))
+    if recommended.top_p is not None and recommended.top_p < 1:
+        warpers.append(TopPLogitsWarper(recommended.top_p))
     return warpers

@@ -1,4 +1,4 @@
-"""Models from the Hub, or from the mirror that HF_ENDPOINT names, kept in Hugging Face's own cache."""
+"""Fetches models from the Hub, or the mirror in HF_ENDPOINT, into Hugging Face's cache."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, stop_after_d
 
 from experts.host import load_context
 from experts.torch_host.downloads import Download
-from experts.torch_host.file_selection import chosen, has_weights
+from experts.torch_host.file_selection import has_weights, select_files
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ATTEMPTS, PAUSE_SECONDS = 3, 1.0
-"""How often a Hub that does not answer is asked, and when again; its own client would go on for half a minute."""
+"""Attempts and pause for a Hub that does not answer; its own client would retry for half a minute."""
 ANSWER_SECONDS = 10.0
-"""How long one answer may take; after that long, nobody is asked again."""
+"""Timeout of one answer, and time after which no further attempt is made."""
 
 _CONVERTER, _OFFER = "SFconvertbot", "Adding `safetensors` variant of this model"
 
 TOKEN = "HF_TOKEN"  # noqa: S105  # the name of the variable
 
 
-def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
-    """The folder of a model in the cache, and its commit; only what is not there yet is downloaded.
+def fetch(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
+    """Fetches missing files of a model; returns its folder in the cache, and its commit.
 
     Args:
         model_id: the repository.
-        commit: empty takes that of the main branch, or offline the one last seen there.
-        variant: of weights where there are several.
+        commit: empty selects that of the main branch or, offline, the one last seen there.
+        variant: preferred variant of the weights.
 
     Raises:
         FailedPrecondition: LOAD_FAILED.
@@ -45,13 +45,13 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
     api = _api()
-    with _explained(model_id):
+    with _translate_errors(model_id):
         pinned, commit = bool(commit), _commit(api, model_id, commit)
-        files = _listed(api, model_id, commit)
+        files = _file_sizes(api, model_id, commit)
         if files and not pinned and not has_weights(files):
             commit = _converted(api, model_id) or commit
-            files = _listed(api, model_id, commit)
-        names = chosen(files, variant) if files else None
+            files = _file_sizes(api, model_id, commit)
+        names = select_files(files, variant) if files else None
         total = sum(files[name] for name in names or ())
         with Download(model_id, total) as download:
             folder = snapshot_download(
@@ -61,13 +61,13 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
 
 
 def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
-    """The commit to take. Where something has to be fetched, the Hub has answered."""
+    """Returns the commit to use; checks that the Hub answers if files must be fetched."""
     from huggingface_hub.constants import is_offline_mode
 
     silent = False
     if not is_offline_mode() and (not pinned or _tree(model_id, pinned) is None):
-        load_context.current().progress(0.0, f"asking {_endpoint()} for the model")
-        log.info("asking for the model", model=model_id, at=_endpoint())
+        load_context.current().progress(0.0, f"requesting the model from {_endpoint()}")
+        log.info("requesting the model", model=model_id, at=_endpoint())
         silent = not _answers(api, model_id)
     if silent and pinned:
         raise _unreachable(model_id)
@@ -75,9 +75,9 @@ def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
 
 
 def _converted(api: "HfApi", model_id: str) -> str:
-    """The commit at which the Hub's own converter offers the main branch in safetensors; empty if it does not.
+    """Returns the commit of the Hub converter's pull request with safetensors weights; empty if there is none.
 
-    Its offers are by that account and of that title; anybody else's are not looked at.
+    Only pull requests with the converter's account and title are considered.
     """
     offers = api.get_repo_discussions(
         model_id, author=_CONVERTER, discussion_type="pull_request", discussion_status="open"
@@ -90,7 +90,7 @@ def _converted(api: "HfApi", model_id: str) -> str:
 
 
 def cached_commit(model_id: str) -> str:
-    """The commit that the main branch was last seen at, if that is in the cache; asks no network."""
+    """Returns the cached commit of the main branch, without network access; empty if it is not cached."""
     if not find_spec("huggingface_hub"):
         return ""
     from huggingface_hub import constants
@@ -107,23 +107,23 @@ def _api() -> "HfApi":
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
 
 
-def _listed(api: "HfApi", model_id: str, commit: str) -> dict[str, int]:
-    """The repository's files with their sizes, from the cache if it has them; empty where nobody can be asked."""
+def _file_sizes(api: "HfApi", model_id: str, commit: str) -> dict[str, int]:
+    """Returns the repository's files with their sizes, preferably from the cache; empty if offline."""
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.hf_api import RepoFile
 
     tree = _tree(model_id, commit)
     if tree is None:
         try:
-            whole = api.list_repo_tree(model_id, recursive=True, revision=commit)
-            tree = [one for one in whole if isinstance(one, RepoFile)]
+            entries = api.list_repo_tree(model_id, recursive=True, revision=commit)
+            tree = [entry for entry in entries if isinstance(entry, RepoFile)]
         except OfflineModeIsEnabled:
             return {}
     return {file.path: file.size for file in tree}
 
 
 def _tree(model_id: str, commit: str) -> "list[RepoFile] | None":
-    """The repository's files, if the cache has the list of them."""
+    """Returns the repository's files from the cache; None if they are not cached."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -140,11 +140,11 @@ def _is_unanswered(error: BaseException) -> bool:
 
 
 def _answers(api: "HfApi", model_id: str) -> bool:
-    """Whether the Hub answers at all, whatever it says; its client would ask on and on, or wait for ever."""
+    """Whether the Hub answers at all, even with an error; its client would retry for long, or wait without limit."""
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        _ask(api, model_id)
+        _request_model_info(api, model_id)
     except HfHubHTTPError:
         return True
     except Exception as error:
@@ -160,13 +160,13 @@ def _answers(api: "HfApi", model_id: str) -> bool:
     wait=wait_fixed(PAUSE_SECONDS),
     reraise=True,
 )
-def _ask(api: "HfApi", model_id: str) -> None:
+def _request_model_info(api: "HfApi", model_id: str) -> None:
     api.model_info(model_id, timeout=ANSWER_SECONDS)
 
 
 @contextmanager
-def _explained(model_id: str) -> Iterator[None]:
-    """Says of a failure what is missing, and what would help."""
+def _translate_errors(model_id: str) -> Iterator[None]:
+    """Translates errors of the Hub's client into FailedPrecondition with a remedy."""
     import httpx2
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -185,20 +185,20 @@ def _explained(model_id: str) -> Iterator[None]:
     except RepositoryNotFoundError as error:
         raise _not_found(model_id) from error
     except RevisionNotFoundError as error:
-        raise _failed(f"{model_id} has no such commit any more", "correct the revision on its card") from error
+        raise _failed(f"{model_id} no longer has this commit", "correct the revision on its card") from error
     except HfHubHTTPError as error:
         raise _refused(model_id, error.response.status_code) from error
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, RevisionResolutionError, httpx2.TransportError) as error:
         raise _unreachable(model_id) from error
     except OSError as error:
-        raise unkept(model_id, error) from error
+        raise cache_write_error(model_id, error) from error
 
 
-def unkept(model_id: str, error: OSError) -> FailedPrecondition:
-    """What is said where the cache cannot be written."""
+def cache_write_error(model_id: str, error: OSError) -> FailedPrecondition:
+    """Returns the error for a cache that cannot be written."""
     return _failed(
-        f"{model_id} could not be kept in the cache: {error.strerror or type(error).__name__}",
-        "make room or give write access where HF_HOME points",
+        f"cannot write {model_id} to the cache: {error.strerror or type(error).__name__}",
+        "free disk space or grant write access at HF_HOME",
     )
 
 
@@ -241,8 +241,8 @@ def _unreachable(model_id: str) -> FailedPrecondition:
     why = "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{_endpoint()} cannot be reached"
     return _failed(
         f"{model_id} is not on this machine, and {why}",
-        f"fetch it with HF_HUB_OFFLINE=0 where there is a network (the expert's --prefetch, or hf download {model_id}) "
-        "and bring the cache, or set HF_ENDPOINT to a mirror or EXPERT_MODELS_URL to a folder that holds it",
+        f"fetch it with HF_HUB_OFFLINE=0 with network access (the expert's --prefetch, or hf download {model_id}) "
+        "and copy the cache, or set HF_ENDPOINT to a mirror or EXPERT_MODELS_URL to a folder that contains it",
     )
 
 

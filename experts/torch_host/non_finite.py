@@ -1,4 +1,4 @@
-"""Numbers that are none: a model whose numbers overflow has failed, and does not mean that there is nothing."""
+"""Checks for NaN and infinity: a model whose numbers overflow has failed, and must not return an empty result."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,27 +9,27 @@ if TYPE_CHECKING:
 
 
 def checked(values: "torch.Tensor", model_id: str) -> "torch.Tensor":
-    """The values as they are; minus infinity may be among them, since it masks what does not count.
+    """Returns the values unchanged; minus infinity is allowed, since it is used for masking.
 
     Raises:
-        ModelFailed: one of them is no number.
+        ModelFailed: a value is NaN or infinity.
     """
     if bool(_broken(values).any()):
-        raise not_finite(model_id)
+        raise not_finite_error(model_id)
     return values
 
 
-def not_finite(model_id: str) -> ModelFailed:
+def not_finite_error(model_id: str) -> ModelFailed:
     return ModelFailed(
         f"{model_id} failed on this input: its numbers are not finite",
         remedy="try another input, or let the operator run the model in float32 (EXPERT_DEVICES)",
     )
 
 
-def watching() -> Any:
-    """A logits processor that notes whether scores were no numbers; `check` tells when all is generated.
+def score_watcher() -> Any:
+    """Returns a logits processor that records scores that are not finite; its `check` raises after the generation.
 
-    It replaces them: where tokens are sampled, such a score would break the GPU's context for all that follows.
+    It replaces them by 0, because sampling from them would corrupt the GPU's context for all later calls.
     """
     import torch
     from transformers import LogitsProcessor
@@ -45,7 +45,7 @@ def watching() -> Any:
 
         def check(self, model_id: str) -> None:
             if self._broken is not None and bool(self._broken):
-                raise not_finite(model_id)
+                raise not_finite_error(model_id)
 
     return Watching()
 

@@ -1,4 +1,4 @@
-"""Rows of different lengths as tensors, and many rows in few forward passes."""
+"""Pads rows of different lengths to tensors, and computes many rows in few forward passes."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -13,14 +13,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Row = Mapping[str, Sequence[int]]
-"""What a tokenizer gives for one text: input_ids, attention_mask and the like."""
+"""Output of a tokenizer for one text: input_ids, attention_mask and the like."""
 
-_MOST = 16_384
-"""Tokens in one forward pass, padding included."""
+_MAX_TOKENS = 16_384
+"""Maximum tokens in one forward pass, including padding."""
 
 
 def padded(rows: Sequence[Row], pad_id: int, *, left: bool = False) -> dict[str, "torch.Tensor"]:
-    """The rows as one batch; masks and types of padding are 0."""
+    """Pads rows to one batch; masks and token types of padding are 0."""
     import torch
 
     length = max(len(row["input_ids"]) for row in rows)
@@ -31,44 +31,44 @@ def padded(rows: Sequence[Row], pad_id: int, *, left: bool = False) -> dict[str,
     return batch
 
 
-def in_passes(
+def run_in_passes(
     items: Sequence[Sequence[T]],
     length: Callable[[T], int],
     compute: Callable[[Sequence[T]], Sequence[R]],
     call: Call,
     *,
-    most: int = _MOST,
+    max_tokens: int = _MAX_TOKENS,
     kind: Callable[[T], Hashable] = lambda _: None,
 ) -> list[list[R]]:
-    """What compute gives for each piece of each item, computed in passes over pieces of like length and one kind.
+    """Returns compute's result for each piece of each item, computed in passes over similar lengths of one kind.
 
-    Nothing if meanwhile nobody waits any more: the host then asks for nothing either.
+    Returns an empty list if the call is cancelled meanwhile.
     """
     pieces = list(chain.from_iterable(items))
     results: list[R | None] = [None] * len(pieces)
     done = 0
-    for places in _passes([length(piece) for piece in pieces], [kind(piece) for piece in pieces], most):
+    for indices in _passes([length(piece) for piece in pieces], [kind(piece) for piece in pieces], max_tokens):
         if call.cancelled:
             return []
-        for place, result in zip(places, compute([pieces[place] for place in places]), strict=True):
-            results[place] = result
-        done += len(places)
+        for index, result in zip(indices, compute([pieces[index] for index in indices]), strict=True):
+            results[index] = result
+        done += len(indices)
         if done < len(pieces):
             call.progress(done / len(pieces))
     taken: Iterator[Any] = iter(results)
     return [[next(taken) for _ in item] for item in items]
 
 
-def _passes(lengths: Sequence[int], kinds: Sequence[Hashable], most: int) -> Iterator[list[int]]:
-    """Places of pieces that go together, the longest first, so that what does not fit shows at once."""
-    begun: dict[Hashable, list[int]] = {}
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        batch = begun.setdefault(kinds[place], [])
-        if batch and lengths[batch[0]] * (len(batch) + 1) > most:
+def _passes(lengths: Sequence[int], kinds: Sequence[Hashable], max_tokens: int) -> Iterator[list[int]]:
+    """Yields the indices of each pass, longest pieces first, so that a lack of memory shows early."""
+    open_batches: dict[Hashable, list[int]] = {}
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        batch = open_batches.setdefault(kinds[index], [])
+        if batch and lengths[batch[0]] * (len(batch) + 1) > max_tokens:
             yield batch
-            batch = begun[kinds[place]] = []
-        batch.append(place)
-    yield from begun.values()
+            batch = open_batches[kinds[index]] = []
+        batch.append(index)
+    yield from open_batches.values()
 
 
 def _stretched(values: Sequence[int], length: int, fill: int, *, left: bool) -> list[int]:

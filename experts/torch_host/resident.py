@@ -1,4 +1,4 @@
-"""What every handler with a torch model says of itself to the host."""
+"""Base class of handlers with a torch model."""
 
 from typing import Any, ClassVar
 
@@ -7,17 +7,17 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import TorchDevices
 
 
-class Resident:
-    """A model in memory; the handlers of the torch modalities stand on it."""
+class TorchHandler:
+    """Base class of the torch modalities' handlers: one model in memory."""
 
     batching: ClassVar[Batching] = Batching(padded=True)
-    """What differs in length is padded; a handler that has no batches says UNBATCHED."""
+    """Items are padded by default; handlers without batching set UNBATCHED."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         self.model_id, self.revision = checkpoint.model_id, checkpoint.commit
         self.model = model
 
     def close(self) -> None:
-        """Lets go of the weights, and gives the GPU's memory back."""
+        """Releases the weights and the GPU's memory."""
         self.model = None
         TorchDevices().release()

@@ -2,9 +2,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class SourceSettings(BaseSettings):
-    """Where models come from; Hugging Face's own variables (HF_TOKEN, HF_HOME, HF_ENDPOINT, …) mean what they do."""
+    """Source of models, in addition to Hugging Face's own variables (HF_TOKEN, HF_HOME, HF_ENDPOINT, …)."""
 
     model_config = SettingsConfigDict(env_prefix="EXPERT_", frozen=True, use_attribute_docstrings=True)
 
     models_url: str = ""
-    """A folder, or s3://bucket/prefix, with a folder <model id> for each model; those not in it come from the Hub."""
+    """A folder, or s3://bucket/prefix, with a folder <model id> per model; other models are fetched from the Hub."""

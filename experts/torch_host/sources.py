@@ -1,4 +1,4 @@
-"""Where a model's files come from: a folder or bucket of the operator's, Hugging Face's cache, or the Hub."""
+"""Sources of a model's files: the operator's folder or bucket, Hugging Face's cache, or the Hub."""
 
 import json
 import re
@@ -20,32 +20,32 @@ class Snapshot:
 
     folder: Path
     commit: str
-    """Empty where the source has no commits, as a plain folder has none."""
+    """Empty if the source has no commits, such as a plain folder."""
 
 
 def snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapshot:
-    """The model's files, fetched if they are not here yet; safetensors and data only, never code or pickles.
+    """Returns the model's files, fetched if necessary: safetensors and data only, never code or pickles.
 
     Args:
         model_id: the repository.
-        revision: as on the card; what is no commit is the version of an engine, and then the main branch is taken.
-        variant: of weights where there are several, such as "fp16".
+        revision: as on the card; if it is not a commit but an engine's version, the main branch is used.
+        variant: preferred variant of the weights, such as "fp16".
 
     Raises:
         FailedPrecondition: LOAD_FAILED, with what is missing: network, token, consent, safetensors, files.
     """
     commit = revision if _COMMIT.fullmatch(revision) else ""
     url = SourceSettings().models_url
-    found = _in_own(model_id, url) if url else None
+    found = _operator_snapshot(model_id, url) if url else None
     if found is None:
-        folder, commit = hub.fetched(model_id, commit, variant)
+        folder, commit = hub.fetch(model_id, commit, variant)
         found = Snapshot(folder, commit)
     _check(model_id, found.folder)
     return found
 
 
-def commit_here(model_id: str) -> str:
-    """The commit of a model that is on this machine already; asks no network. Empty if it is not, or has none."""
+def local_commit(model_id: str) -> str:
+    """Returns the commit of a model on this machine, without network access; empty if it is absent or has none."""
     url = SourceSettings().models_url
     root = _path(url) if url else None
     if root and (root / model_id).is_dir():
@@ -53,10 +53,10 @@ def commit_here(model_id: str) -> str:
     return hub.cached_commit(model_id)
 
 
-def _in_own(model_id: str, url: str) -> Snapshot | None:
-    """From the operator's folder or bucket, if it is there."""
+def _operator_snapshot(model_id: str, url: str) -> Snapshot | None:
+    """Returns the model from the operator's folder or bucket; None if it is not there."""
     root = _path(url)
-    folder = root / model_id if root else bucket.fetched(model_id, url)
+    folder = root / model_id if root else bucket.fetch(model_id, url)
     return Snapshot(folder, _commit_of(folder)) if folder and folder.is_dir() else None
 
 
@@ -74,13 +74,13 @@ def _commit_of(folder: Path) -> str:
 
 
 def _check(model_id: str, folder: Path) -> None:
-    """Complains of what a loader would stumble over, in words."""
+    """Checks that weights and all shards are present, for a better error than the loader's."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     if not has_weights(names):
         raise FailedPrecondition(
             f"{model_id} has no weights in safetensors, the only format that is loaded",
             reason="LOAD_FAILED",
-            remedy="take a model that has them, or convert it: huggingface.co/docs/safetensors/convert-weights",
+            remedy="use a model that has them, or convert it: huggingface.co/docs/safetensors/convert-weights",
         )
     shards = {name for index in folder.glob(f"**/*{WEIGHTS}.index.json") for name in _shards(index)}
     present = {folder / name for name in names}
@@ -88,7 +88,7 @@ def _check(model_id: str, folder: Path) -> None:
         raise FailedPrecondition(
             f"{model_id} lacks {missing[0]}" + (f" and {len(missing) - 1} more files" if missing[1:] else ""),
             reason="LOAD_FAILED",
-            remedy=f"fetch it anew; what is there lies in {folder.name}",
+            remedy=f"fetch it again; the incomplete files are in {folder.name}",
         )
 
 

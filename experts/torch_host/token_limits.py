@@ -1,19 +1,19 @@
-"""How many tokens a model takes."""
+"""Maximum input length of a model, in tokens."""
 
 from typing import Any
 
-_USUAL = 512
+_DEFAULT = 512
 _UNLIMITED = 1_000_000
-"""From here on a tokenizer's limit means that it has none."""
-_SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "longformer"}
-"""Their positions begin behind that of padding."""
+"""From this value on, a tokenizer's limit means that it has none."""
+_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "longformer"}
+"""Models whose position ids start after that of padding."""
 
 
 def longest(tokenizer: Any, config: Any) -> int:
-    """Most tokens in one input, special ones included: as the tokenizer says, as positions allow, else 512."""
+    """Returns the maximum tokens of an input, with special ones: the lower limit of tokenizer and model, or 512."""
     text = config.get_text_config()
     positions = getattr(text, "max_position_embeddings", None)
-    if positions and text.model_type in _SHIFTED:
+    if positions and text.model_type in _OFFSET_POSITIONS:
         positions -= (text.pad_token_id or 0) + 1
-    said = tokenizer.model_max_length if tokenizer.model_max_length < _UNLIMITED else None
-    return min((limit for limit in (positions, said) if limit and limit > 0), default=_USUAL)
+    own = tokenizer.model_max_length if tokenizer.model_max_length < _UNLIMITED else None
+    return min((limit for limit in (positions, own) if limit and limit > 0), default=_DEFAULT)

@@ -12,7 +12,7 @@ from experts.host.media import open_image, renamed
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from experts.video.frames import written
 from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed
 
@@ -47,7 +47,7 @@ class Wish:
     name: str
 
 
-class Maker(Resident):
+class Maker(TorchHandler):
     batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:

@@ -9,7 +9,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import generated, on_device
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from experts.video.frames import sampled
 from services.common.errors import FailedPrecondition
 
@@ -53,7 +53,7 @@ class Clip:
     parameters: Parameters
 
 
-class Classifier(Resident):
+class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._processor, self._frames = processor, int(getattr(model.config, "num_frames", _USUAL_FRAMES))
@@ -81,7 +81,7 @@ class Classifier(Resident):
         return {"labels": labels, "text": labels[0]["label"]}
 
 
-class Describer(Resident):
+class Describer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._images = processor.tokenizer, processor.image_processor

@@ -10,7 +10,7 @@ from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Para
 from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from experts.vision.question_input import check_count, short
 from experts.vision.text_generation import Written, written
 from services.common.errors import InvalidRequest
@@ -43,7 +43,7 @@ class Asked:
     prompt: "torch.Tensor"
 
 
-class Reader(Resident):
+class Reader(TorchHandler):
     """Pages have more pixels than a batch gains by: one document at a time, page after page."""
 
     batching = UNBATCHED

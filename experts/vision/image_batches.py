@@ -11,7 +11,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
 from experts.torch_host.non_finite import checked
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Seen:
         return max(value.numel() for value in self.tensors.values()) // _CHANNELS
 
 
-class Viewer(Resident):
+class Viewer(TorchHandler):
     """A model that looks at pictures; what it finds in a batch of one shape is its own affair."""
 
     batching = Batching(budget=_BUDGET)

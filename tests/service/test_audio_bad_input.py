@@ -62,10 +62,16 @@ async def _goes_on(expert: Served) -> None:
     ("media", "said"),
     [
         (Media(b"\x89PNG\r\n\x1a\n", "image/png", "a.png"), "takes audio, not image/png"),
-        (Media(b"RIFF\x00\x00\x00\x00WAVE", "audio/wav", "a.wav"), "a.wav is not a recording"),
-        (Media(m4a(tone(LOW), RATE).content[:200], "audio/mp4", "a.m4a"), "a.m4a is not a recording"),
+        (
+            Media(b"RIFF\x00\x00\x00\x00WAVE", "audio/wav", "a.wav"),
+            "cannot decode a.wav: it is not a supported audio file",
+        ),
+        (
+            Media(m4a(tone(LOW), RATE).content[:200], "audio/mp4", "a.m4a"),
+            "cannot decode a.m4a: it is not a supported audio file",
+        ),
         (Media(b"", "audio/wav", "a.wav"), "is empty"),
-        (recorded(np.zeros(0, np.float32), name="a.wav"), "zero length"),
+        (recorded(np.zeros(0, np.float32), name="a.wav"), "contains no audio samples"),
         (three_hours_of_flac(), r"long.flac is longer than \d+ minutes"),
         (three_hours_of_m4a(), r"long.m4a is longer than \d+ minutes"),
         ("some words", "takes audio, not text"),

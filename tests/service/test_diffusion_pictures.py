@@ -172,7 +172,7 @@ REFUSALS: list[tuple[Any, Any, str, str]] = [
          "parameters.strength", "nothing to do"),
         (("image-to-image", {"image": media(picture(400, 2)), "instruction": "a"}, "tiny/sd"), {}, "image", "narrow"),
         (("image-to-image", {"image": Media(b"no", "image/png", "x.png"), "instruction": "a"}, "tiny/editor"), {},
-         "image", "not a picture"),
+         "image", "not a supported image"),
         (("image-super-resolution", {"image": PHOTO}, "tiny/swin2sr"), {"scale": 3},
          "parameters.scale", "2 times at most"),
         (("image-super-resolution", {"image": media(picture(600, 600))}, "tiny/upscaler"), {}, "image", "600 x 600"),

@@ -37,16 +37,16 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["Read the text in this image", "-f", "torn.png"], 1, "torn.png is damaged"),
+        (["Read the text in this image", "-f", "torn.png"], 1, "cannot decode torn.png: the image data is corrupted"),
         (["Read the text in this image", "-f", "bomb.png"], 1, "bomb.png has too many pixels"),
         (["Read the text in this image", "-f", "words.png"], 2, "its content is text/plain"),
-        (["Summarise this letter", "-f", "torn.pdf"], 1, "torn.pdf is not a PDF that can be read"),
+        (["Summarise this letter", "-f", "torn.pdf"], 1, "cannot read torn.pdf: it is not a valid PDF"),
         (
             ["Summarise this", "-f", "latin.txt"],
             2,
             "cannot accept latin.txt: its name means text, but its content is not UTF-8",
         ),
-        (["Transcribe this recording", "-f", "silent.wav"], 1, "silent.wav is a recording of zero length"),
+        (["Transcribe this recording", "-f", "silent.wav"], 1, "silent.wav contains no audio samples"),
         (["Read the text in photo.png"], 1, "photo.png is named but was not sent"),
         (["Make a video of a dancing cat"], 1, "which no expert here offers"),
         (["--plan", "cake.json"], 2, "nobody offers the task cake-baking"),

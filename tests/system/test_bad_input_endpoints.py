@@ -81,23 +81,23 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
     "a torn picture": (
         {"request": "Read the text in this image aloud"},
         ["torn.png"],
-        Ended("failed", "INVALID", "torn.png is damaged"),
+        Ended("failed", "INVALID", "cannot decode torn.png: the image data is corrupted"),
     ),
     "a torn picture beside a whole one": (
         {"request": "Read the text in each of these images aloud"},
         ["sign.png", "torn.png"],
-        Ended("incomplete", "INVALID", "torn.png is damaged", done=2),
+        Ended("incomplete", "INVALID", "cannot decode torn.png: the image data is corrupted", done=2),
     ),
     "a torn PDF": (
         {"request": "Summarise this letter"},
         ["torn.pdf"],
-        Ended("failed", "INVALID", "torn.pdf is not a PDF that can be read"),
+        Ended("failed", "INVALID", "cannot read torn.pdf: it is not a valid PDF"),
     ),
     "an image bomb": (READ, ["bomb.png"], Ended("failed", "INVALID", "bomb.png has too many pixels")),
     "audio of zero length": (
         {"request": "Transcribe this recording"},
         ["silent.wav"],
-        Ended("failed", "INVALID", "silent.wav is a recording of zero length"),
+        Ended("failed", "INVALID", "silent.wav contains no audio samples"),
     ),
     "a file that was not sent": (
         {"request": "Read the text in photo.png"},

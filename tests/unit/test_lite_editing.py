@@ -225,7 +225,7 @@ def test_the_result_is_named_after_the_picture_and_what_was_done() -> None:
         ({"image": sample("apple.png")}, "no instruction", "instruction"),
         ({"image": sample("apple.png"), "instruction": " "}, "no instruction", "instruction"),
         ({"image": sample("apple.png"), "instruction": "resize to 50000x50000"}, "at most 40 million", "instruction"),
-        ({"image": Media(b"words", "text/plain", "x.png"), "instruction": "blur"}, "not a picture", "image"),
+        ({"image": Media(b"words", "text/plain", "x.png"), "instruction": "blur"}, "not a supported image", "image"),
     ],
 )
 def test_an_edit_that_cannot_be_made_is_refused(inputs: dict[str, object], message: str, port: str) -> None:

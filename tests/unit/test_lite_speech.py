@@ -156,9 +156,9 @@ def test_a_transcript_tells_how_far_it_is_and_stops_when_nobody_waits() -> None:
     ("recording", "parameters", "message"),
     [
         (sample("speech.wav"), {"language": "de"}, "only knows English"),
-        (wav(np.zeros(0, np.float32), 16_000, "x.wav"), {}, "zero length"),
+        (wav(np.zeros(0, np.float32), 16_000, "x.wav"), {}, "contains no audio samples"),
         (wav(np.zeros(8000 * 601, np.float32), 8000, "x.wav"), {}, "longer than 10 minutes"),
-        (sample("sign.png"), {}, "not a recording"),
+        (sample("sign.png"), {}, "not a supported audio file"),
     ],
 )
 def test_what_cannot_be_transcribed_is_refused(recording: Media, parameters: dict[str, str], message: str) -> None:

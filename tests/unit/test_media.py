@@ -212,23 +212,32 @@ def locked_pdf() -> bytes:
 @pytest.mark.parametrize(
     ("media", "message"),
     [
-        (Media(b"", "image/png", "empty.png"), "empty.png is not a picture"),
-        (Media(b"just some words", "text/plain", "notes.png"), "notes.png is not a picture"),
-        (Media(encoded(halves(), "PNG").content[:60], "image/png", "cut.png"), "cut.png is damaged"),
-        (Media(encoded(halves(), "JPEG").content[:300], "image/jpeg", "cut.jpg"), "cut.jpg is"),
-        (Media(b"\x89PNG\r\n\x1a\n" + bytes(100), "image/png", "broken.png"), "broken.png is"),
-        (Media(b"GIF89a" + b"\xff" * 40, "image/gif", "broken.gif"), "broken.gif is"),
-        (Media(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "image/x-eps", "x.eps"), "x.eps is not a picture"),
+        (Media(b"", "image/png", "empty.png"), "cannot decode empty.png: it is not a supported image"),
+        (Media(b"just some words", "text/plain", "notes.png"), "cannot decode notes.png: it is not a supported image"),
+        (
+            Media(encoded(halves(), "PNG").content[:60], "image/png", "cut.png"),
+            "cannot decode cut.png: the image data is corrupted",
+        ),
+        (Media(encoded(halves(), "JPEG").content[:300], "image/jpeg", "cut.jpg"), "cannot decode cut.jpg: "),
+        (Media(b"\x89PNG\r\n\x1a\n" + bytes(100), "image/png", "broken.png"), "cannot decode broken.png: "),
+        (Media(b"GIF89a" + b"\xff" * 40, "image/gif", "broken.gif"), "cannot decode broken.gif: "),
+        (
+            Media(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "image/x-eps", "x.eps"),
+            "cannot decode x.eps: it is not a supported image",
+        ),
         (bomb(50_000, 50_000), "bomb.png has"),
         (bomb(12_000, 10_000), "bomb.png has"),
-        (Media(b"%PDF-1.4 nothing more", "application/pdf", "broken.pdf"), "broken.pdf is not a PDF"),
+        (
+            Media(b"%PDF-1.4 nothing more", "application/pdf", "broken.pdf"),
+            "cannot read broken.pdf: it is not a valid PDF",
+        ),
         (
             Media(pdf([" "]).replace(b"/Type /Page ", b"/Type /Rage "), "application/pdf", "odd.pdf"),
-            "odd.pdf is not a PDF",
+            "cannot read odd.pdf: it is not a valid PDF",
         ),
-        (Media(locked_pdf(), "application/pdf", "locked.pdf"), "locked.pdf is locked with a password"),
-        (Media(pdf([" "] * 101), "application/pdf", "book.pdf"), "book.pdf has 101 pages; at most 100"),
-        (sample("letter.pdf"), "letter.pdf has 2 pages where one picture is wanted"),
+        (Media(locked_pdf(), "application/pdf", "locked.pdf"), "cannot read locked.pdf: it is protected by a password"),
+        (Media(pdf([" "] * 101), "application/pdf", "book.pdf"), "book.pdf has 101 pages; the limit is 100"),
+        (sample("letter.pdf"), "letter.pdf has 2 pages; the input takes one image"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -248,7 +257,7 @@ def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_locked_pdf_does_not_lend_its_error_to_the_next() -> None:
-    for content, message in ((locked_pdf(), "password"), (pdf([]), "is not a PDF")):
+    for content, message in ((locked_pdf(), "password"), (pdf([]), "not a valid PDF")):
         with pytest.raises(InvalidRequest, match=message):
             pages(Media(content, "application/pdf", "x.pdf"))
 
@@ -316,13 +325,19 @@ def test_numbers_that_are_none_become_silence() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Media(b"", "audio/wav", "none.wav"), "none.wav is not a recording"),
-        (lambda: Media(b"RIFF" + bytes(60), "audio/wav", "broken.wav"), "broken.wav is not a recording"),
-        (lambda: Media(b"just some words", "text/plain", "notes.wav"), "notes.wav is not a recording"),
-        (lambda: sample("sign.png"), "sign.png is not a recording"),
-        (lambda: recorded(np.zeros(0, np.float32), 16_000), "tone.wav is a recording of zero length"),
+        (lambda: Media(b"", "audio/wav", "none.wav"), "cannot decode none.wav: it is not a supported audio file"),
+        (
+            lambda: Media(b"RIFF" + bytes(60), "audio/wav", "broken.wav"),
+            "cannot decode broken.wav: it is not a supported audio file",
+        ),
+        (
+            lambda: Media(b"just some words", "text/plain", "notes.wav"),
+            "cannot decode notes.wav: it is not a supported audio file",
+        ),
+        (lambda: sample("sign.png"), "cannot decode sign.png: it is not a supported audio file"),
+        (lambda: recorded(np.zeros(0, np.float32), 16_000), "tone.wav contains no audio samples"),
         (lambda: recorded(np.zeros(16_000 * 3, np.float32), 16_000), "tone.wav is longer than"),
-        (lambda: recorded(np.zeros(10, np.float32), 100), "tone.wav claims 100 samples a second"),
+        (lambda: recorded(np.zeros(10, np.float32), 100), "cannot decode tone.wav: a sample rate of 100 Hz"),
     ],
 )
 def test_what_is_no_recording_is_refused_by_name_and_with_a_remedy(make: Callable[[], Media], message: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from experts.torch_host.classification import best
 from experts.torch_host.devices import TorchDevices, computing, device_named, dtype_for
 from experts.torch_host.generation import Sampling, _sampler, generated
-from experts.torch_host.padding import in_passes, padded
+from experts.torch_host.padding import padded, run_in_passes
 from services.common.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,12 @@ def test_results_of_pieces_are_returned_by_item() -> None:
 
     items = [["aaa", "b"], [], ["cccccc"], ["dd", "ee", "f"]]
     call = Patience()
-    assert in_passes(items, length, compute, call, most=6) == [["AAA", "B"], [], ["CCCCCC"], ["DD", "EE", "F"]]
+    assert run_in_passes(items, length, compute, call, max_tokens=6) == [
+        ["AAA", "B"],
+        [],
+        ["CCCCCC"],
+        ["DD", "EE", "F"],
+    ]
     assert max(passes) <= 6
     assert call.told == sorted(call.told)
 
@@ -61,7 +66,7 @@ def test_pieces_of_different_kinds_run_in_separate_batches() -> None:
         seen.append({piece[0] for piece in pieces})
         return pieces
 
-    in_passes([["a1", "b1"], ["a2", "b22"]], length, compute, Patience(), kind=lambda piece: piece[0])
+    run_in_passes([["a1", "b1"], ["a2", "b22"]], length, compute, Patience(), kind=lambda piece: piece[0])
     assert sorted(map(sorted, seen)) == [["a"], ["b"]]
 
 
@@ -72,7 +77,7 @@ def test_cancelled_call_stops_computing() -> None:
         computed.extend(pieces)
         return pieces
 
-    assert in_passes([["a"], ["b"], ["c"]], length, compute, Patience(looks=2), most=1) == []
+    assert run_in_passes([["a"], ["b"], ["c"]], length, compute, Patience(looks=2), max_tokens=1) == []
     assert len(computed) == 2
 
 

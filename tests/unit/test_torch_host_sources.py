@@ -12,7 +12,7 @@ from tenacity import wait_none
 
 from experts.host import load_context
 from experts.torch_host.devices import TorchDevices
-from experts.torch_host.file_selection import METADATA, chosen
+from experts.torch_host.file_selection import METADATA, select_files
 from experts.torch_host.sources import snapshot
 from services.common.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
@@ -33,7 +33,7 @@ MODEL = "org/name"
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with running_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
-        monkeypatch.setattr("experts.torch_host.hub._ask.retry.wait", wait_none())
+        monkeypatch.setattr("experts.torch_host.hub._request_model_info.retry.wait", wait_none())
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -95,11 +95,11 @@ def test_download_reports_progress(hub: Hub) -> None:
     steps: list[tuple[float, str]] = []
     with load_context.use(load_context.LoadContext(progress=lambda *step: steps.append(step))), capture_logs() as logs:
         snapshot(MODEL)
-    assert steps[0] == (0, f"asking {hub.endpoint} for the model")
+    assert steps[0] == (0, f"requesting the model from {hub.endpoint}")
     assert steps[-1][0] == pytest.approx(1, abs=0.01)
     assert steps[-1][1] == "downloading the model: 3 of 3 MB"
     assert [step for step, _ in steps] == sorted(step for step, _ in steps)
-    assert [entry["event"] for entry in logs] == ["asking for the model", "downloaded"]
+    assert [entry["event"] for entry in logs] == ["requesting the model", "downloaded"]
     assert logs[-1]["megabytes"] == 3
 
 
@@ -129,9 +129,9 @@ def test_silent_hub_times_out(hub: Hub, monkeypatch: pytest.MonkeyPatch, revisio
         monkeypatch.setenv("HF_ENDPOINT", endpoint)
         error = refusal(revision=revision)
     assert f"{endpoint} cannot be reached" in error.message
-    assert steps == [f"asking {endpoint} for the model"]
+    assert steps == [f"requesting the model from {endpoint}"]
     assert [(entry["event"], entry["model"], entry["at"]) for entry in logs] == [
-        ("asking for the model", MODEL, endpoint)
+        ("requesting the model", MODEL, endpoint)
     ]
 
 
@@ -285,4 +285,4 @@ def test_unreadable_bucket_is_named(model_bucket: MemoryStore, monkeypatch: pyte
 def test_one_set_of_weights_is_selected_from_a_repository(
     files: list[str], variant: str, expected: list[str] | None
 ) -> None:
-    assert chosen(files, variant) == (files if expected is None else expected)
+    assert select_files(files, variant) == (files if expected is None else expected)

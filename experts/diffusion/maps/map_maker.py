@@ -8,7 +8,7 @@ from experts.diffusion.image_size import MOST_PIXELS
 from experts.host.handler import UNBATCHED, Call, Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image, png, renamed
 from experts.torch_host.devices import computing
-from experts.torch_host.resident import Resident
+from experts.torch_host.resident import TorchHandler
 from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Seen:
     name: str
 
 
-class Drawer(Resident):
+class Drawer(TorchHandler):
     """A network that draws a map of each picture."""
 
     batching = UNBATCHED
