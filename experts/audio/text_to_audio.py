@@ -28,7 +28,7 @@ _LARGEST_SEED = 2**53
 
 
 @dataclass(frozen=True)
-class Wish:
+class GenerationItem:
     """One caller's."""
 
     tokens: Any
@@ -52,7 +52,7 @@ class Composer(TorchHandler):
         super().__init__(checkpoint, model)
         self._tokenizer, self._codec = tokenizer, model.config.audio_encoder
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Wish:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         if not inputs["text"].strip():
             raise InvalidRequest("the text is empty", port="text", remedy="say what it should sound like")
         if (length := len(inputs["text"])) > _MOST_CHARACTERS:
@@ -71,18 +71,18 @@ class Composer(TorchHandler):
             )
         seed = parameters.get("seed")
         tokens = self._tokenizer(inputs["text"], truncation=True, max_length=_LONGEST_TEXT, return_tensors="pt")
-        return Wish(tokens, seconds, secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed))
+        return GenerationItem(tokens, seconds, secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed))
 
-    def cost(self, item: Wish) -> float:
+    def cost(self, item: GenerationItem) -> float:
         return item.seconds
 
-    def run(self, items: Sequence[Wish], call: Call) -> list[Any]:
+    def run(self, items: Sequence[GenerationItem], call: Call) -> list[Any]:
         return [self._composed(item, call) for item in items]
 
     def finish(self, raw: Any) -> Outputs:
         return {"audio": recording(raw, int(self._codec.sampling_rate), "sound.wav")}
 
-    def _composed(self, item: Wish, call: Call) -> Any:
+    def _composed(self, item: GenerationItem, call: Call) -> Any:
         """One channel, cut to the length asked for."""
         books = self.model.config.decoder.num_codebooks
         count = round(item.seconds * self._codec.frame_rate) + books  # they start one after the other
@@ -101,7 +101,7 @@ class Composer(TorchHandler):
 
 
 def _watching(call: Call, count: int) -> Any:
-    """Stops when nobody waits any more, and tells how far it is."""
+    """Stops when the call is cancelled, and reports progress."""
     import torch
     from transformers import StoppingCriteria
 

@@ -1,4 +1,4 @@
-"""When somebody speaks: models that judge each moment of a recording."""
+"""Voice activity detection with models that classify each frame of an audio file."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.float32]
 
-NOBODY = "Nobody speaks."
+NO_SPEECH = "Nobody speaks."
 
 _WINDOW = 30.0
 _BREATH = 0.3
@@ -86,7 +86,7 @@ class Activity(TorchHandler):
             raise ModelFailed("the model gave scores that are not finite", remedy="try another recording or model")
         loud = [(start, end) for start, end, score in self._frames(scores, item) if score >= item.threshold]
         found = [(round(start, 3), round(end, 3)) for start, end in joined(loud, _BREATH) if end - start >= _BLINK]
-        return {"segments": [{"start": start, "end": end} for start, end in found], "text": told(found)}
+        return {"segments": [{"start": start, "end": end} for start, end in found], "text": described(found)}
 
     def _frames(self, scores: list[list[float]], item: Recording) -> Iterator[tuple[float, float, float]]:
         """When each begins and ends, and its score."""
@@ -96,7 +96,7 @@ class Activity(TorchHandler):
                 yield offset + place * step, offset + (place + 1) * step, score
 
     def _likely(self, logits: Any) -> Any:
-        """That somebody speaks: speech among its rivals, or at least one of several speakers."""
+        """Returns the probability of speech per frame: of the speech class, or of at least one of several speakers."""
         if self._speech is not None and logits.shape[-1] > 1:
             return logits.softmax(-1)[..., self._speech]
         return logits.sigmoid().amax(-1)
@@ -113,10 +113,10 @@ def joined(spans: Sequence[tuple[float, float]], gap: float) -> list[tuple[float
     return found
 
 
-def told(spans: Sequence[tuple[float, float]]) -> str:
+def described(spans: Sequence[tuple[float, float]]) -> str:
     """For a person, the first of them."""
     if not spans:
-        return NOBODY
+        return NO_SPEECH
     times = [f"{start:.1f} to {end:.1f} s" for start, end in spans[:_SHOWN]]
     more = f" and {len(spans) - _SHOWN} more times" if len(spans) > _SHOWN else ""
     return f"Somebody speaks from {', '.join(times)}{more}."

@@ -48,8 +48,8 @@ def _summarize(inputs: Inputs, parameters: Parameters) -> Outputs:
     found = _prose(sentences(_FURNITURE.sub("\n\n", text)) or sentences(text))
     longest, shortest = _limits(parameters, len(words(text)))
     chosen = _chosen(found, longest, shortest)
-    told = " ".join(found[index].text for index in sorted(chosen)).split()
-    return {"text": " ".join(told[:longest]) + ("…" if len(told) > longest else "")}
+    selected = " ".join(found[index].text for index in sorted(chosen)).split()
+    return {"text": " ".join(selected[:longest]) + ("…" if len(selected) > longest else "")}
 
 
 def _prose(found: list[Sentence]) -> list[Sentence]:

@@ -1,4 +1,4 @@
-"""How a translation model is told which language to read and which to write: families differ."""
+"""How source and target language are passed to a translation model, by model family."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -33,8 +33,8 @@ class Scheme:
         """What the encoder reads; source and target are tags."""
         raise NotImplementedError
 
-    def options(self, target: str) -> dict[str, Any]:  # noqa: ARG002  # most are told by the text
-        """What generating is told."""
+    def options(self, target: str) -> dict[str, Any]:  # noqa: ARG002  # most models read the language from the text
+        """Returns the options of `generate` for a target language."""
         return {}
 
 
@@ -67,7 +67,7 @@ class Tagged(Scheme):
 
 
 @dataclass(frozen=True)
-class Told(Scheme):
+class TextScheme(Scheme):
     """T5 and MADLAD: words or a token before the text say what is wanted."""
 
     form: str = ""
@@ -87,7 +87,7 @@ def scheme_of(tokenizer: Any, config: Any, model_id: str) -> Scheme:
     scheme = _marian(tokenizer, config, model_id) or _tagged(tokenizer) or _madlad(tokenizer) or _t5(tokenizer, config)
     if scheme is None:
         raise FailedPrecondition(
-            f"{model_id} does not say how it is told languages",
+            f"{model_id} has no known format for its languages",
             reason="LOAD_FAILED",
             remedy="take a model of the families Marian (opus-mt), M2M100, NLLB, mBART-50, MADLAD-400 or T5",
         )
@@ -118,7 +118,7 @@ def _tagged(tokenizer: Any) -> Scheme | None:
 
 def _madlad(tokenizer: Any) -> Scheme | None:
     targets = _by_tag((match[1], match[0]) for token in tokenizer.get_vocab() if (match := _MADLAD.fullmatch(token)))
-    return Told({}, targets, tokenizer=tokenizer, form="{1} ") if targets else None
+    return TextScheme({}, targets, tokenizer=tokenizer, form="{1} ") if targets else None
 
 
 def _t5(tokenizer: Any, config: Any) -> Scheme | None:
@@ -127,7 +127,7 @@ def _t5(tokenizer: Any, config: Any) -> Scheme | None:
     if not pairs:
         return None
     sources, targets = ({tag: languages()[tag].name for tag in tags} for tags in zip(*pairs, strict=True))
-    return Told(sources, targets, pairs, tokenizer, form="translate {} to {}: ")  # type: ignore[arg-type]  # two groups make pairs
+    return TextScheme(sources, targets, pairs, tokenizer, form="translate {} to {}: ")  # type: ignore[arg-type]  # two groups make pairs
 
 
 def _by_tag(codes: Iterable[tuple[str, str]]) -> dict[str, str]:

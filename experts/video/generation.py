@@ -22,7 +22,7 @@ _RATES: Mapping[str, float] = {"Wan": 16.0, "LTX": 24.0, "Hunyuan": 24.0, "Stabl
 _LARGEST_SEED = 2**53
 _LONGEST_TEXT = 5_000
 _SHAPELESS = "StableVideoDiffusion"
-"""A pipeline that squeezes a picture into whatever size it is told."""
+"""A pipeline that distorts an image to the requested size."""
 _GRID = 64
 """Sides of a picture are multiples of it."""
 _OPTIONS = ("num_frames", "num_inference_steps", "guidance_scale")
@@ -39,7 +39,7 @@ def image_to_video(model_id: str, device: str) -> Handler:
 
 
 @dataclass(frozen=True)
-class Wish:
+class GenerationItem:
     """One caller's."""
 
     options: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Maker(TorchHandler):
         kind = type(pipeline).__name__
         self._rate = next((rate for name, rate in _RATES.items() if kind.startswith(name)), _USUAL_RATE)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Wish:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         options = {name: parameters[name] for name in _OPTIONS if parameters.get(name) is not None}
         unknown = options.keys() - self._takes.keys()
         if unknown:
@@ -78,12 +78,12 @@ class Maker(TorchHandler):
         if "prompt" in self._takes:
             options["prompt"] = self._prompt(inputs)
         seed = parameters.get("seed")
-        return Wish(options, secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed), name)
+        return GenerationItem(options, secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed), name)
 
-    def cost(self, item: Wish) -> float:
+    def cost(self, item: GenerationItem) -> float:
         return float(item.options.get("num_frames", 1))
 
-    def run(self, items: Sequence[Wish], call: Call) -> list[tuple[Any, str]]:
+    def run(self, items: Sequence[GenerationItem], call: Call) -> list[tuple[Any, str]]:
         made = []
         for item in items:
             try:
@@ -100,7 +100,7 @@ class Maker(TorchHandler):
             raise ModelFailed("the model made pictures that are not finite", remedy="try another seed or another model")
         return {"video": written((frames.clip(0, 1) * 255).round().astype(np.uint8), self._rate, name)}
 
-    def _made(self, item: Wish, call: Call) -> Any:
+    def _made(self, item: GenerationItem, call: Call) -> Any:
         """Frames as floats, one after the other."""
         import numpy as np
         import torch
@@ -137,7 +137,7 @@ class Maker(TorchHandler):
 
 
 class StoppedError(Exception):
-    """Nobody waits for the video any more."""
+    """Raised when the call is cancelled."""
 
 
 @dataclass

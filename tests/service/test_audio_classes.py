@@ -3,7 +3,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from experts.audio.voice_activity import NOBODY, joined, told
+from experts.audio.voice_activity import NO_SPEECH, described, joined
 from experts.audio.waveforms import windows
 from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
@@ -89,7 +89,7 @@ async def test_it_finds_when_somebody_speaks(tiny: Tiny) -> None:
         out = await expert.ask(SPEAKING, {"audio": sound})
     times = [time for one in out["segments"] for time in (one["start"], one["end"])]
     assert times == pytest.approx([0.5, 1.5, 2.0, 2.5], abs=0.06)
-    assert out["text"] == told([(one["start"], one["end"]) for one in out["segments"]])
+    assert out["text"] == described([(one["start"], one["end"]) for one in out["segments"]])
 
 
 async def test_in_a_long_recording_the_times_stay_right(tiny: Tiny) -> None:
@@ -103,7 +103,7 @@ async def test_in_a_long_recording_the_times_stay_right(tiny: Tiny) -> None:
 async def test_in_silence_nobody_speaks(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
         out = await expert.ask(SPEAKING, {"audio": recorded(tone(0, 3.0))})
-    assert out == {"segments": [], "text": NOBODY}
+    assert out == {"segments": [], "text": NO_SPEECH}
 
 
 async def test_nothing_is_surer_than_sure(tiny: Tiny) -> None:
@@ -119,7 +119,7 @@ def test_spans_with_a_short_gap_are_one() -> None:
 
 
 def test_many_spans_are_told_in_short() -> None:
-    assert told([(float(at), at + 0.5) for at in range(25)]).endswith("19.0 to 19.5 s and 5 more times.")
+    assert described([(float(at), at + 0.5) for at in range(25)]).endswith("19.0 to 19.5 s and 5 more times.")
 
 
 @pytest.mark.parametrize(("length", "parts"), [(5, [5]), (10, [10]), (24, [10, 10, 4]), (30, [10, 10, 10])])
