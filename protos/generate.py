@@ -48,7 +48,7 @@ def stale() -> list[Path]:
 
 
 def _stubs(root: Path) -> list[Path]:
-    return sorted((root / FOLDER).rglob("*_pb2*.py*"))
+    return sorted(path for path in (root / FOLDER).rglob("*_pb2*") if path.suffix in {".py", ".pyi"})
 
 
 def main() -> None:
