@@ -95,17 +95,17 @@ class CatalogueRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["catalogue"], default_response_class=Response)
-        router.add_api_route("/tasks", self.tasks, methods=["GET"], **document.TASKS)
-        router.add_api_route("/models", self.models, methods=["GET"], **document.MODELS)
-        router.add_api_route("/experts", self.experts, methods=["GET"], **document.EXPERTS)
+        router.add_api_route("/tasks", self.list_tasks, methods=["GET"], **document.TASKS)
+        router.add_api_route("/models", self.list_models, methods=["GET"], **document.MODELS)
+        router.add_api_route("/experts", self.list_experts, methods=["GET"], **document.EXPERTS)
         router.add_api_route("/experts/{name}", self.remove_expert, methods=["DELETE"], **document.NO_CONTENT)
         return router
 
-    async def tasks(self, request: Request) -> Response:
+    async def list_tasks(self, request: Request) -> Response:
         """Lists the task types that can be planned now; supports `If-None-Match`."""
         return (await self._catalogue.tasks_json()).response(request)
 
-    async def models(
+    async def list_models(
         self,
         request: Request,
         task: Annotated[str, Query(description="Only models for this task.")] = "",
@@ -117,11 +117,11 @@ class CatalogueRoutes:
         The first page also contains the operator's routing rules (`routes`) and the default selection policy
         (`selection_policy`).
         """
-        wanted = {"task": task, "page_size": page_size, "page_token": page_token}
-        reply = await self._catalogue.models(decode(gateway_pb2.ListModelsRequest, wanted))
+        parameters = {"task": task, "page_size": page_size, "page_token": page_token}
+        reply = await self._catalogue.models(decode(gateway_pb2.ListModelsRequest, parameters))
         return CacheableJson(dumps(_models(reply))).response(request)
 
-    async def experts(self) -> Response:
+    async def list_experts(self) -> Response:
         """Lists the known experts, including dormant ones, and their problems."""
         reply = await self._catalogue.experts()
         listed = {"object": "list", "data": [encode(expert) for expert in reply.experts]}

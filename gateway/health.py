@@ -33,15 +33,15 @@ class Health:
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["health"], default_response_class=Response)
-        router.add_api_route("/healthz", self.alive, methods=["GET"], **document.HEALTH)
-        router.add_api_route("/readyz", self.ready, methods=["GET"], **document.HEALTH)
+        router.add_api_route("/healthz", self.get_health, methods=["GET"], **document.HEALTH)
+        router.add_api_route("/readyz", self.get_readiness, methods=["GET"], **document.HEALTH)
         return router
 
-    async def alive(self) -> Response:
+    async def get_health(self) -> Response:
         """Reports that this process is alive, regardless of other services."""
-        return self._well()
+        return self._ok()
 
-    async def ready(self) -> Response:
+    async def get_readiness(self) -> Response:
         """Reports whether the orchestrator and the selector are reachable."""
         answers = await asyncio.gather(*map(_serves, self._backends.values()))
         missing = [name for name, serves in zip(self._backends, answers, strict=True) if not serves]
@@ -51,9 +51,9 @@ class Health:
                 reason="NOT_READY",
                 remedy="try again later; if it persists, run hugginggpt doctor",
             )
-        return self._well()
+        return self._ok()
 
-    def _well(self) -> Response:
+    def _ok(self) -> Response:
         return Response(
             dumps({"status": "ok", "service": SERVICE, "version": self._version}), media_type="application/json"
         )

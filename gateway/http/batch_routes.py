@@ -109,8 +109,8 @@ class BatchRoutes:
         page_token: Annotated[str, Query(description="`next_page_token` of the previous page.")] = "",
     ) -> Response:
         """Lists batches, newest first, without plans, rates and remaining times."""
-        wanted = {"states": state or [], "page_size": page_size, "page_token": page_token}
-        page = await self._batches.list(decode(pb.ListBatchesRequest, wanted))
+        parameters = {"states": state or [], "page_size": page_size, "page_token": page_token}
+        page = await self._batches.list(decode(pb.ListBatchesRequest, parameters))
         more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(batch) for batch in page.batches], **more})
 
@@ -127,14 +127,14 @@ class BatchRoutes:
         page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
     ) -> Response:
         """Lists the items of a batch in input order, with their states and results."""
-        wanted = {
+        parameters = {
             "batch_id": batch_id,
             "states": state or [],
             "after_index": after,
             "page_size": page_size,
             "page_token": page_token,
         }
-        page = await self._batches.items(decode(pb.ListBatchItemsRequest, wanted))
+        page = await self._batches.items(decode(pb.ListBatchItemsRequest, parameters))
         more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(item) for item in page.items], **more})
 
@@ -185,8 +185,8 @@ class BatchRoutes:
         body = loads(await read_limited(request.stream(), JSON_BYTES, "the body") or b"{}")
         if not isinstance(body, dict) or body.keys() - {"failed_only"}:
             refuse("", "has fields other than failed_only", remedy='send {"failed_only": true}, or no body')
-        wanted = decode(pb.ResumeBatchRequest, {**body, "batch_id": batch_id})
-        batch = await self._batches.resume(batch_id, failed_only=wanted.failed_only)
+        parameters = decode(pb.ResumeBatchRequest, {**body, "batch_id": batch_id})
+        batch = await self._batches.resume(batch_id, failed_only=parameters.failed_only)
         return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch_id}"})
 
     async def delete_batch(self, batch_id: BatchId) -> Response:

@@ -128,8 +128,8 @@ class RunRoutes:
         page_token: Annotated[str, Query(description="`next_page_token` of the previous page.")] = "",
     ) -> Response:
         """Lists runs, newest first, without their tasks and answers."""
-        wanted = {"states": state or [], "conversation_id": conversation_id}
-        request = decode(pb.ListRunsRequest, {**wanted, "page_size": page_size, "page_token": page_token})
+        parameters = {"states": state or [], "conversation_id": conversation_id}
+        request = decode(pb.ListRunsRequest, {**parameters, "page_size": page_size, "page_token": page_token})
         page = await self._runs.list(request)
         more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(run) for run in page.runs], **more})
@@ -188,12 +188,12 @@ class RunRoutes:
 
     async def _wait_until_ended(self, feed: RunEventFeed, seconds: int, receive: Receive) -> Run:
         """Waits until the run ends, the time is over or the client disconnects, and returns the current state."""
-        ending, gone = asyncio.create_task(_read_to_end(feed)), asyncio.create_task(disconnected(receive))
+        ending, disconnection = asyncio.create_task(_read_to_end(feed)), asyncio.create_task(disconnected(receive))
         try:
-            await asyncio.wait((ending, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((ending, disconnection), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ending.cancel()
-            gone.cancel()
+            disconnection.cancel()
             feed.stop()
         return await self._runs.get(feed.run_id)
 

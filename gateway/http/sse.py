@@ -65,25 +65,25 @@ class Stream(Response):
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as ASGI calls it
-        gone = asyncio.create_task(disconnected(receive))
+        disconnection = asyncio.create_task(disconnected(receive))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await self._send(self.greeting, send)
-            await self._relay(gone, send)
+            await self._relay(disconnection, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            gone.cancel()
+            disconnection.cancel()
             await self.close()
 
-    async def _relay(self, gone: "asyncio.Task[None]", send: Send) -> None:
+    async def _relay(self, disconnection: "asyncio.Task[None]", send: Send) -> None:
         reading: asyncio.Task[tuple[bytes, bool]] | None = None
         try:
             while True:
                 reading = reading or asyncio.create_task(self.next())
                 await asyncio.wait(
-                    (reading, gone), timeout=self._heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
+                    (reading, disconnection), timeout=self._heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
                 )
-                if gone.done():
+                if disconnection.done():
                     return
                 if not reading.done():
                     await self._send(self.heartbeat, send)

@@ -60,13 +60,13 @@ async def table(batch: Batch, items: AsyncIterable[BatchItem]) -> AsyncIterator[
 
 async def buffered(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Joins chunks into larger ones."""
-    begun = bytearray()
+    buffer = bytearray()
     async for piece in pieces:
-        begun += piece
-        if len(begun) >= CHUNK_BYTES:
-            yield bytes(begun)
-            begun.clear()
-    yield bytes(begun)
+        buffer += piece
+        if len(buffer) >= CHUNK_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
 
 
 def _written(cells: Sequence[Any]) -> bytes:
