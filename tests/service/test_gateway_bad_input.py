@@ -1,4 +1,4 @@
-"""What is refused before a run is made of it: over HTTP with a problem, over gRPC with the matching status."""
+"""Invalid requests get a problem over HTTP and the matching status over gRPC."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Who may begin batches and how much of them, and what becomes of those who follow one."""
+"""Limits and policies of batches, and their streams when keys or servers go away."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Batches that cannot be begun: refused with what is wrong, and nothing of them kept."""
+"""Invalid batches are rejected with the cause and not stored."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

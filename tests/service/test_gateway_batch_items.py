@@ -1,4 +1,4 @@
-"""What items are given: looked at as what runs are given, and the cost of what cannot be had."""
+"""Values of batch items, and items whose values cannot be resolved."""
 
 import hashlib
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Batches of any length: begun, broken off and read in bounded memory."""
+"""Batches of any length are received, interrupted and read in bounded memory."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Batches over HTTP: begun, followed, read and stopped."""
+"""Batches over HTTP: start, follow, read, cancel."""
 
 import asyncio
 import csv

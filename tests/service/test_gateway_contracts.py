@@ -1,4 +1,4 @@
-"""What clients that keep, probe and look at codes rely on: HEAD, tags, and codes that stay."""
+"""Stable contracts with clients: HEAD, ETags and error codes."""
 
 import ast
 import asyncio

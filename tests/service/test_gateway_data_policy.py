@@ -1,4 +1,4 @@
-"""What follows on a run that keeps its data in asks for no URL, through whichever door it comes."""
+"""Continuations of a run with the data policy local fetch no external URL, over any protocol."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is deleted cannot be read, and nobody learns what others have."""
+"""Deleted objects are unreadable, and other tenants learn nothing from deletion."""
 
 from collections.abc import AsyncIterator
 from hashlib import sha256

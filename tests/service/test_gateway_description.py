@@ -1,4 +1,4 @@
-"""The API's description is tried against the API: every route, with what the description allows and what it forbids."""
+"""The API conforms to its OpenAPI document, checked by schemathesis."""
 
 import asyncio
 import os

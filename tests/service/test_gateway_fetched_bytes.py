@@ -1,4 +1,4 @@
-"""What is fetched counts as what is sent."""
+"""Fetched bytes count like sent bytes."""
 
 from pathlib import Path
 

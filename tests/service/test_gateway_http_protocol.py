@@ -1,4 +1,4 @@
-"""Bytes that are no requests, on the gateway's HTTP port."""
+"""Malformed, slow and oversized HTTP on the gateway's port."""
 
 import asyncio
 import json

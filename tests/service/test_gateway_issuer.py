@@ -1,4 +1,4 @@
-"""Tokens of an issuer beside keys, and pages elsewhere that may ask."""
+"""JWTs of an issuer, and CORS."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A gateway that asks for keys: who comes in, and what the others are told."""
+"""Authentication with API keys."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Five thousand connections, each dropped in its own way, leave nothing behind."""
+"""Five thousand connections dropped in different ways leak no resources."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Keys are held to their limits, over HTTP and gRPC, and learn where they stand."""
+"""Limits of API keys over HTTP and gRPC, and the headers that report them."""
 
 import asyncio
 import time

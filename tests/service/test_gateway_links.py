@@ -1,4 +1,4 @@
-"""Addresses that open without a key: one artifact of one tenant, until their time is over."""
+"""Signed links: one artifact of one tenant, for a limited time."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

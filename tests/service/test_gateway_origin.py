@@ -1,4 +1,4 @@
-"""Another site's page reaches no route, whether it points its own name here or sends across."""
+"""Pages of other sites reach no route of an unauthenticated gateway."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Plans kept under names, by both doors."""
+"""Pipelines over HTTP and gRPC."""
 
 import json
 from collections.abc import AsyncIterator

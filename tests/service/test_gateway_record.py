@@ -1,4 +1,4 @@
-"""Records and verifications of runs that a real orchestrator has driven."""
+"""Records and verifications of runs driven by a real orchestrator."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What came with a key ends with it, over every door."""
+"""Requests and streams end when their key is revoked, over every protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator

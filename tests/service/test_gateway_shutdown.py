@@ -1,4 +1,4 @@
-"""How the gateway ends: both doors at once, and what is under way is finished."""
+"""Graceful shutdown: HTTP and gRPC drain together, active requests finish."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Readers that stop reading hold little memory, hold up nobody, and are let go of."""
+"""Stalled readers use little memory, block nobody, and are disconnected."""
 
 import asyncio
 import socket

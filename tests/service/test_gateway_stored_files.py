@@ -1,4 +1,4 @@
-"""Files that are kept, and conversations, over HTTP."""
+"""Stored files and conversations over HTTP."""
 
 import asyncio
 import hashlib

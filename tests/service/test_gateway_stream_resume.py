@@ -1,4 +1,4 @@
-"""A client killed a hundred times sees every event once, wherever it stands, and whoever replaces the orchestrator."""
+"""A client killed a hundred times sees every event once, also when orchestrators are replaced."""
 
 import asyncio
 import json

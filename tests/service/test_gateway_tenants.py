@@ -1,4 +1,4 @@
-"""What is one tenant's is not there for another: every route and every call is tried with the other's ids."""
+"""Tenant isolation: every route and gRPC method is called with another tenant's ids."""
 
 import re
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Both doors by TLS, while the services behind them ask one another for certificates of the house."""
+"""HTTP and gRPC with TLS, while the services behind use certificates of the deployment."""
 
 import ssl
 from collections.abc import AsyncIterator

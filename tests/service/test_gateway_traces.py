@@ -1,4 +1,4 @@
-"""What is traced and logged of requests at the gateway's doors."""
+"""Traces and access logs of requests."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Webhooks at a gateway's doors: made over HTTP by a tenant, told by the gateway, also of what ended without it."""
+"""Webhooks over HTTP, and notifications sent by the gateway."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Keys, the audit log, counters and places, on both kinds of databases."""
+"""API keys, audit log, usage counters and run slots, on SQLite and PostgreSQL."""
 
 import asyncio
 import json

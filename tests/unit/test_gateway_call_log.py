@@ -1,4 +1,4 @@
-"""With which code a call stands in the log."""
+"""Access log of gRPC calls."""
 
 import asyncio
 from contextlib import nullcontext

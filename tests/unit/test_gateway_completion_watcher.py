@@ -1,4 +1,4 @@
-"""Runs' ends count once, whoever sees them and however often, and those that nobody saw are caught up with."""
+"""Each end of a run or batch is processed once, also with several watchers and after an outage."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Tokens of an issuer elsewhere, and its keys when they change or cannot be fetched."""
+"""Verification of JWTs, and caching of the issuer's keys."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Requests that are small to send and long to read."""
+"""Limits on JSON that is cheap to send and expensive to parse."""
 
 from collections.abc import Mapping
 from typing import Any

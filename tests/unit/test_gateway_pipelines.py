@@ -1,4 +1,4 @@
-"""What is told of a batch: lines, tables and figures."""
+"""Batch results, tables, summaries and the parsing of batch bodies."""
 
 import asyncio
 import csv

@@ -1,4 +1,4 @@
-"""The record says what did what, and nothing of what it was about."""
+"""Run records: complete facts, no content."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a run is asked that does another one again."""
+"""The spec of a verification rerun."""
 
 from gateway.provenance.rerun import artifacts_of, spec
 from gateway.provenance.rerun_terms import RerunTerms, SkipReason

@@ -1,4 +1,4 @@
-"""The page's files hold together: each import leads to one of them, and none makes markup or asks elsewhere."""
+"""The web page's files: imports resolve, and no module creates markup or uses external resources."""
 
 import re
 from pathlib import Path

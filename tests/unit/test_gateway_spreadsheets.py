@@ -1,4 +1,4 @@
-"""Cells that a spreadsheet would calculate."""
+"""Escaping of cells that a spreadsheet would evaluate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs that would be refused behind the gateway are refused at it, but not for long."""
+"""The throttle of run requests."""
 
 from contextlib import ExitStack
 

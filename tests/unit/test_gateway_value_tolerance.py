@@ -1,4 +1,4 @@
-"""What counts as the same but for rounding."""
+"""Tolerances of the comparison of values."""
 
 import io
 import json

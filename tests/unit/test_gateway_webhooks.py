@@ -1,4 +1,4 @@
-"""Webhooks are told once of each end, whoever sees it; on either database, by one gateway or several."""
+"""Webhook deliveries on SQLite and PostgreSQL, with one gateway or several."""
 
 import asyncio
 import time
