@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and plugins for all tests."""
 
 import logging
 import signal
@@ -32,7 +32,7 @@ Serve = Callable[[Register, ServiceDescriptor], Awaitable[grpc.aio.Channel]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Starts servers on loopback; gives a channel to each."""
+    """Function that starts a gRPC server on loopback and returns a channel to it."""
     async with AsyncExitStack() as stack:
 
         async def start(register: Register, service: ServiceDescriptor) -> grpc.aio.Channel:
@@ -44,7 +44,7 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture(autouse=True)
 def _restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undoes what a test configures about logs; a logger that is cached would keep it for good."""
+    """Restores the logging configuration after each test, and disables logger caches, which would outlive the test."""
     configure, before = structlog.configure, structlog.get_config()
     monkeypatch.setattr(
         structlog, "configure", lambda **given: configure(**given | {"cache_logger_on_first_use": False})

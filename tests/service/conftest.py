@@ -1,4 +1,4 @@
-"""The orchestrator among its scripted cast, and a machine without LLMs, for those tests that ask for them."""
+"""Fixtures of service tests: an orchestrator with scripted peers, recorded traces, and a machine without LLMs."""
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -37,7 +37,7 @@ LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_")
 
 @pytest.fixture
 def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No endpoint is configured, and none that runs on this machine is found."""
+    """Removes the configuration of LLM endpoints, and finds none on this machine."""
     for name in [name for name in os.environ if name.startswith(LLM_SETTINGS)]:
         monkeypatch.delenv(name)
     ports: dict[int, str] = {}
@@ -46,18 +46,20 @@ def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def traces() -> Iterator[RecordedTraces]:
-    """What is traced in this process while a test runs."""
+    """Spans of this process that end while the test runs."""
     with record_traces() as kept:
         yield kept
 
 
 @pytest.fixture
 async def peers() -> ScriptedPeers:
+    """What planner, selector, responder and expert do; each test scripts what it needs."""
     return ScriptedPeers()
 
 
 @pytest.fixture
 async def peer_addresses(peers: ScriptedPeers) -> AsyncIterator[dict[str, str]]:
+    """Addresses of servers that act as scripted in `peers`, by service name."""
     services = {
         "planner": (planner_pb2, "PlannerService", planner_pb2_grpc.add_PlannerServiceServicer_to_server, Planner),
         "selector": (
@@ -86,7 +88,13 @@ async def peer_addresses(peers: ScriptedPeers) -> AsyncIterator[dict[str, str]]:
 
 
 def orchestrator_settings(peer_addresses: Mapping[str, str], folder: Path, journal: str = "") -> Settings:
-    """Of an orchestrator among peers; its journal is in the folder, too, unless it is said where."""
+    """Returns settings of an orchestrator with these peers.
+
+    Args:
+        peer_addresses: by service name.
+        folder: for artifacts, and for the journal if none is given.
+        journal: path or URL.
+    """
     return Settings(
         listen="127.0.0.1:0",
         planner=peer_addresses["planner"],
@@ -105,5 +113,6 @@ def settings(peer_addresses: dict[str, str], tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def orchestrator(peers: ScriptedPeers, settings: Settings) -> AsyncIterator[OrchestratorUnderTest]:
+    """A real orchestrator in this process, between scripted peers."""
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         yield OrchestratorUnderTest(peers, stub, settings)

@@ -1,4 +1,4 @@
-"""Keys of a gateway under test, made as the operator makes them."""
+"""A gateway that requires API keys, and keys created as an operator creates them."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,17 +15,17 @@ OPERATOR = Actor("default", "operator:test")
 
 
 def bearer(token: str) -> dict[str, str]:
-    """As HTTP sends it."""
+    """HTTP headers with an API key."""
     return {"authorization": f"Bearer {token}"}
 
 
 def metadata(token: str) -> tuple[tuple[str, str], ...]:
-    """As gRPC sends it."""
+    """Metadata of gRPC calls with an API key."""
     return (("authorization", f"Bearer {token}"),)
 
 
 class KeyedGateway:
-    """A gateway that asks for keys, and the keys.
+    """A gateway that requires API keys.
 
     Args:
         doors: to the gateway.
@@ -38,7 +38,7 @@ class KeyedGateway:
         self.audit = Audit(database)
 
     async def key(self, tenant: str = "a", **terms: Any) -> tuple[Key, str]:
-        """A new key, and what is sent to prove it."""
+        """Creates a key; returns it and the token that clients send."""
         return await self.keys.create(Terms(tenant, **terms), OPERATOR)
 
     async def token(self, tenant: str = "a", **terms: Any) -> str:
@@ -52,7 +52,7 @@ class KeyedGateway:
 async def start_keyed_gateway(
     folder: Path, settings: Mapping[str, Any] | None = None, **given: Any
 ) -> AsyncIterator[KeyedGateway]:
-    """Opens a gateway that asks for keys; the rest is as opened_doors has it."""
+    """Starts a gateway that requires API keys; other arguments are those of `start_gateway`."""
     own = {"authentication": "keys", **(settings or {})}
     async with (
         start_gateway(folder, settings=own, **given) as gateway,

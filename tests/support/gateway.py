@@ -1,4 +1,4 @@
-"""A real gateway on free ports, with scripted services behind it and clients in front of it."""
+"""A real gateway on free ports with scripted services, and HTTP and gRPC clients."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +23,7 @@ from tests.fakes import ScriptedOrchestrator, ScriptedSelector
 
 @dataclass(frozen=True)
 class GatewayUnderTest:
-    """Both ways in, and what stands behind them."""
+    """A running gateway, its clients and its scripted services."""
 
     app: FastAPI
     http: httpx.AsyncClient
@@ -35,7 +35,7 @@ class GatewayUnderTest:
     grpc_port: int
 
     async def ask(self, request: str = "do it", **fields: Any) -> httpx.Response:
-        """POST /v1/runs with JSON; a field called headers is sent as headers."""
+        """Posts a run as JSON; the field `headers` becomes the HTTP headers."""
         headers = fields.pop("headers", {})
         return await self.http.post("/v1/runs", json={"request": request, **fields}, headers=headers)
 
@@ -47,7 +47,14 @@ async def start_gateway(
     selector: ScriptedSelector | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[GatewayUnderTest]:
-    """Opens all of it; settings are the gateway's, over those that make it small and local."""
+    """Starts the gateway, its scripted services and its clients.
+
+    Args:
+        folder: for artifacts and the database.
+        orchestrator: the scripted one; a new one by default.
+        selector: likewise.
+        settings: of the gateway, over the defaults of tests.
+    """
     orchestrator, selector = orchestrator or ScriptedOrchestrator(), selector or ScriptedSelector()
     async with AsyncExitStack() as stack:
         runs = await stack.enter_async_context(
@@ -89,7 +96,7 @@ async def start_gateway(
 
 
 async def rpc_error(call: Any) -> grpc.aio.AioRpcError:
-    """The error a call ends with."""
+    """Awaits a call or reads a stream to its end, and returns the error with which it fails."""
     try:
         if hasattr(call, "__aiter__"):
             async for _ in call:
@@ -98,4 +105,4 @@ async def rpc_error(call: Any) -> grpc.aio.AioRpcError:
             await call
     except grpc.aio.AioRpcError as error:
         return error
-    raise AssertionError("the call was answered")
+    raise AssertionError("the call succeeded")

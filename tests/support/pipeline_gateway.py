@@ -1,4 +1,4 @@
-"""A gateway before a real orchestrator, asked about pipelines and batches over HTTP."""
+"""A gateway in front of a real orchestrator with scripted peers, for tests of pipelines and batches over HTTP."""
 
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -20,7 +20,7 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 
 def note(text: str, name: str = "") -> dict[str, Any]:
-    """An item whose note is that text."""
+    """Returns a batch item with one text input, `note`."""
     return {"name": name or text, "inputs": [{"name": "note", "text": text}]}
 
 
@@ -34,7 +34,7 @@ def lines(*documents: Any) -> bytes:
 
 @dataclass
 class PipelineGateway:
-    """The gateway, and who stands around its orchestrator."""
+    """A gateway and the scripted peers of its orchestrator."""
 
     gateway: GatewayUnderTest
     peers: ScriptedPeers

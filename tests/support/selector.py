@@ -1,4 +1,4 @@
-"""A running selector for tests, and the folder it finds experts in."""
+"""A selector for tests, and the folder in which it discovers experts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ FAST = Pace(between=0.05, again=0.02, deadline=5)
 
 
 class SelectorUnderTest:
-    """A running selector, the folder it finds experts in, and a client."""
+    """A running selector, its client, and the folder in which it discovers experts."""
 
     def __init__(self, address: str, channel: grpc.aio.Channel, folder: Path) -> None:
         self.address = address
@@ -49,7 +49,7 @@ class SelectorUnderTest:
             return await self.stub.Select(request, timeout=5, metadata=call_context.metadata() if who else None)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Looks again whenever the catalogue changes."""
+        """Waits until a condition is true, checking after each change of the catalog."""
         async with asyncio.timeout(10):
             async for _ in self.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20):
                 if await condition():
@@ -66,7 +66,7 @@ StartSelector = Callable[..., AbstractAsyncContextManager[SelectorUnderTest]]
 
 
 def selector_starter(where: Path) -> StartSelector:
-    """Opens selectors, one after the other, that share a store and a folder."""
+    """Returns a function that starts selectors which share an artifact store and a discovery folder."""
     folder = where / "experts"
     folder.mkdir(exist_ok=True)
 

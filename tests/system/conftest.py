@@ -1,4 +1,4 @@
-"""The whole house, as one starts it: a subprocess on free ports, its things in a folder of its own."""
+"""Fixtures of system tests: a local stack, that is all services in a subprocess with its own ports and home folder."""
 
 import json
 import os
@@ -31,7 +31,7 @@ ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command left."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -40,7 +40,16 @@ class CommandResult:
 
 @dataclass(frozen=True)
 class LocalStack:
-    """A house that stands."""
+    """A running local stack.
+
+    Args:
+        process: the supervisor.
+        home: the folder with its journal, artifacts and log.
+        url: of the HTTP API.
+        grpc: host:port of the gRPC API.
+        children: process ids at the start, by name.
+        log: the file with standard error of all processes.
+    """
 
     process: "subprocess.Popen[str]"
     home: Path
@@ -53,11 +62,11 @@ class LocalStack:
         return run_cli(self.home, *arguments, url=self.url, seconds=seconds)
 
     def child_pids(self) -> frozenset[int]:
-        """The process ids of its children, as they are now."""
+        """Current process ids of the supervisor's children."""
         return frozenset(child.pid for child in psutil.Process(self.process.pid).children())
 
     def expert_pid(self, name: str) -> int:
-        """The process id that an expert has now."""
+        """Current process id of an expert."""
         children = psutil.Process(self.process.pid).children()
         (found,) = (child.pid for child in children if f"experts.{name}" in child.cmdline())
         return found
@@ -73,7 +82,7 @@ class LocalStack:
         eventually(are_ready, seconds)
 
     def ask(self, request: str, *files: Path, fresh: bool = False, seconds: float = 60) -> Any:
-        """What ask --json prints."""
+        """Runs `hugginggpt ask --json` and returns the document that it prints."""
         sent = [argument for file in files for argument in ("--file", str(file))] + ["--fresh"] * fresh
         said = self.run_cli("ask", request, *sent, "--out", str(self.home / "out"), "--json", seconds=seconds)
         assert said.out, said.err
@@ -81,7 +90,7 @@ class LocalStack:
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
-    """Nothing of the machine's own set-up but where programs are."""
+    """Returns the environment of a process without settings of this machine for HuggingGPT."""
     own = ("LLM_", "PLANNER_", "SELECTOR_", "RESPONDER_", "GATEWAY_", "HUGGINGGPT_", "ARTIFACTS_", "LOG_", "DRAIN_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
     ours = {"PYTHONPATH": str(ROOT), "HUGGINGGPT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
@@ -89,7 +98,7 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
 
 
 def run_cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> CommandResult:
-    """Runs hugginggpt."""
+    """Runs the command line of HuggingGPT."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway.cli", *arguments],
         env=environment(home, **({"HUGGINGGPT_URL": url} if url else {})),
@@ -103,12 +112,12 @@ def run_cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> 
 
 @contextmanager
 def start_local_stack(home: Path, *options: str, **settings: str) -> Iterator[LocalStack]:
-    """Starts a house; what is left of it is killed when the block exits.
+    """Starts a local stack and kills it when the block exits.
 
     Args:
-        home: its folder.
+        home: folder for everything that it stores.
         options: of its command line.
-        settings: of its environment.
+        settings: additional environment variables.
     """
     home.mkdir(parents=True, exist_ok=True)
     log = home / "log"
@@ -129,7 +138,7 @@ def start_local_stack(home: Path, *options: str, **settings: str) -> Iterator[Lo
 
 @contextmanager
 def run_expert(home: Path, *module: str) -> Iterator[str]:
-    """Runs a module that is an expert, beside a house; gives its address."""
+    """Runs an expert's module as a separate process and yields its address."""
     with Ports() as ports:
         address = ports.reserve()
         command = [sys.executable, "-m", *module]
@@ -152,7 +161,7 @@ def _ready(process: "subprocess.Popen[str]", log: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """One for all tests that leave it standing."""
+    """A stack shared by all tests of the session, which must leave it running."""
     with start_local_stack(tmp_path_factory.mktemp("home")) as local_stack:
         yield local_stack
 
@@ -170,15 +179,19 @@ async def channel(local_stack: LocalStack) -> AsyncIterator[grpc.aio.Channel]:
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
-    """Looks again until it holds."""
+    """Polls a condition until it is true.
+
+    Raises:
+        AssertionError: it is still false after these seconds.
+    """
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end, "it never came to hold"
+        assert time.monotonic() < end, f"the condition was still false after {seconds} s"
         time.sleep(0.1)
 
 
 def wait_for_exit(*pids: int) -> None:
-    """Waits until processes have ended; one whose status its parent has not read counts as ended."""
+    """Waits until processes have ended; a zombie counts as ended."""
 
     def is_over(pid: int) -> bool:
         try:

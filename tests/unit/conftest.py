@@ -1,4 +1,4 @@
-"""What unit tests of the orchestrator ask for."""
+"""Fixtures of unit tests: an empty database in SQLite and in PostgreSQL, and a pipeline with scripted stages."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.run_stages import Stages
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty database, of either kind."""
+    """Path or URL of an empty database: SQLite and PostgreSQL in turn."""
     if request.param == "sqlite":
         return str(tmp_path / "journal.sqlite")
     return await emptied(request.getfixturevalue("postgres"))
@@ -21,12 +21,12 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """An empty journal's database, of either kind."""
+    """Database of an empty journal: SQLite and PostgreSQL in turn."""
     async with open_database(database_url, SCHEMA, MIGRATIONS) as kept:
         yield kept
 
 
 @pytest.fixture
 def stages() -> Stages:
-    """A pipeline whose stages each test sets."""
+    """Stages of a run that each test scripts."""
     return Stages()
