@@ -1,4 +1,4 @@
-"""The orchestrator as a process."""
+"""Runs the orchestrator as a process."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,29 +15,29 @@ from services.common.artifacts import ArtifactStore
 from services.common.channel import connect
 from services.common.peer_health import monitor_peers
 from services.common.server import RunningServer, ShutdownHook, run, serving
-from services.orchestrator.batches.runner import Means as Driving
-from services.orchestrator.batches.service import Batches
-from services.orchestrator.batches.slots import Places
-from services.orchestrator.experts.client import Attempts
-from services.orchestrator.experts.dormant import Sleepers
+from services.orchestrator.batches.runner import BatchDependencies
+from services.orchestrator.batches.service import BatchService
+from services.orchestrator.batches.slots import BatchSlots
+from services.orchestrator.experts.client import ExpertClient
+from services.orchestrator.experts.dormant import CatalogueWatcher
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_refs import Holds
+from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batches import KeptBatches
-from services.orchestrator.journal.pipelines import KeptPipelines
+from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.leases import owner_name
-from services.orchestrator.pipelines.service import Pipelines
+from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.pricing import Prices
-from services.orchestrator.runs.candidate_cache import Catalogue
-from services.orchestrator.runs.forwarding import Forwarding
-from services.orchestrator.runs.result_cache import Memory
-from services.orchestrator.runs.selection import Selections
-from services.orchestrator.runs.service import Runs
-from services.orchestrator.runs.task_executor import Means
-from services.orchestrator.runs.workflow import Pipeline
+from services.orchestrator.runs.candidate_cache import CandidateCache
+from services.orchestrator.runs.forwarding import CommandForwarder
+from services.orchestrator.runs.result_cache import ResultCache
+from services.orchestrator.runs.selection import SelectorClient
+from services.orchestrator.runs.service import RunService
+from services.orchestrator.runs.task_executor import TaskDependencies
+from services.orchestrator.runs.workflow import Workflow
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
 
@@ -47,39 +47,44 @@ if TYPE_CHECKING:  # this name exists for type checkers only
 
 @asynccontextmanager
 async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
-    """The orchestrator's server, with all it stands on."""
+    """Opens the orchestrator's dependencies and serves it."""
     async with (
         connect(settings.planner) as planner,
-        connect(settings.selector) as selecting,
+        connect(settings.selector) as selector_channel,
         connect(settings.responder) as responder,
-        database.open_database(settings.journal, SCHEMA, MIGRATIONS) as kept,
+        database.open_database(settings.journal, SCHEMA, MIGRATIONS) as journal_database,
     ):
         owner, store = owner_name(), await ArtifactStore.open_when_available(settings.artifacts_url)
-        journal = Journal(kept, owner, settings.lease_seconds, settings.own_address)
-        selector = SelectorServiceStub(selecting)
+        journal = Journal(journal_database, owner, settings.lease_seconds, settings.own_address)
+        selector = SelectorServiceStub(selector_channel)
         async with (
             monitor_peers(
                 {
                     f"the planner at {settings.planner}": planner,
-                    f"the selector at {settings.selector}": selecting,
+                    f"the selector at {settings.selector}": selector_channel,
                     f"the responder at {settings.responder}": responder,
                 }
             ),
-            Retention(kept, store, owner, settings.keep_seconds),
-            Catalogue(Sleepers(selector)) as catalogue,
-            _attempts(selector, settings) as attempts,
+            Retention(journal_database, store, owner, settings.keep_seconds),
+            CandidateCache(CatalogueWatcher(selector)) as catalogue,
+            _expert_client(selector, settings) as experts,
         ):
-            selections = Selections(selector, attempts.avoid, catalogue)
-            means = Means(selections, attempts, Memory(journal, store))
-            stages = Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
-            pipelines = Pipelines(KeptPipelines(kept), journal, selections, stages.check)
-            batches = KeptBatches(kept, journal, owner, settings.lease_seconds)
-            async with _runs(journal, stages, pipelines, settings) as runs:
-                driving = Driving(batches, runs, pipelines, catalogue, _places(runs, settings), settings.run_seconds)
-                async with Batches(driving, BatchRemoval(kept), settings.lease_seconds) as driven:
-                    servicer = OrchestratorServicer(runs, Holds(kept), pipelines, driven, BatchEnds(kept))
-                    async with _served(servicer, partial(_hand_over, driven, runs), settings) as running:
-                        yield running
+            selections = SelectorClient(selector, experts.avoid, catalogue)
+            shared = TaskDependencies(selections, experts, ResultCache(journal, store))
+            workflow = Workflow(PlannerServiceStub(planner), ResponderServiceStub(responder), shared)
+            pipelines = PipelineService(PipelineStore(journal_database), journal, selections, workflow.check)
+            batches = BatchStore(journal_database, journal, owner, settings.lease_seconds)
+            async with _run_service(journal, workflow, pipelines, settings) as runs:
+                batch_dependencies = BatchDependencies(
+                    batches, runs, pipelines, catalogue, _batch_slots(runs, settings), settings.run_seconds
+                )
+                removal = BatchRemoval(journal_database)
+                async with BatchService(batch_dependencies, removal, settings.lease_seconds) as batch_service:
+                    servicer = OrchestratorServicer(
+                        runs, ArtifactHolds(journal_database), pipelines, batch_service, BatchEnds(journal_database)
+                    )
+                    async with _served(servicer, partial(_release_all, batch_service, runs), settings) as server:
+                        yield server
 
 
 def _served(
@@ -96,18 +101,18 @@ def _served(
     )
 
 
-async def _hand_over(batches: Batches, runs: Runs) -> None:
-    await batches.hand_over()
-    await runs.hand_over()
+async def _release_all(batches: BatchService, runs: RunService) -> None:
+    await batches.release_all()
+    await runs.release_all()
 
 
-def _places(runs: Runs, settings: Settings) -> Places:
+def _batch_slots(runs: RunService, settings: Settings) -> BatchSlots:
     admission = runs.admission
-    return Places(settings.batch_items, lambda: admission.people, lambda: admission.crowded)
+    return BatchSlots(settings.batch_items, lambda: admission.has_interactive_runs, lambda: admission.is_memory_low)
 
 
-def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attempts:
-    return Attempts(
+def _expert_client(selector: "SelectorServiceAsyncStub", settings: Settings) -> ExpertClient:
+    return ExpertClient(
         selector,
         attempt_seconds=settings.attempt_seconds,
         overload_seconds=settings.overload_seconds,
@@ -118,11 +123,11 @@ def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attem
     )
 
 
-def _runs(journal: Journal, stages: Pipeline, pipelines: Pipelines, settings: Settings) -> Runs:
-    return Runs(
+def _run_service(journal: Journal, workflow: Workflow, pipelines: PipelineService, settings: Settings) -> RunService:
+    return RunService(
         journal,
-        stages,
-        Forwarding(settings.own_address),
+        workflow,
+        CommandForwarder(settings.own_address),
         pipelines,
         max_runs=settings.max_runs,
         max_bytes=settings.max_bytes,

@@ -1,4 +1,4 @@
-"""Scheduling only: steps run as they come, each once those it needs have ended."""
+"""Schedules the steps of a graph: each step runs once the steps it depends on have ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -11,11 +11,11 @@ R = TypeVar("R")
 class Dag(Generic[R]):
     """A graph that grows while it runs; leaving the block waits for its last step.
 
-    Steps are added after those they need, so there can be no cycle. If a step raises, the rest is cancelled;
-    one that may fail alone returns its failure.
+    Steps are added after those they depend on, so there can be no cycle. If a step raises, the others are cancelled;
+    a step whose failure must not cancel others returns it as a result.
 
     Args:
-        run: does a step, given the results it needs.
+        run: executes a step, given the results of its dependencies.
     """
 
     def __init__(self, run: Callable[[int, Mapping[int, R]], Awaitable[R]]) -> None:
@@ -33,24 +33,24 @@ class Dag(Generic[R]):
         await self._group.__aexit__(kind, error, trace)
 
     def add(self, node: int, needs: Collection[int] = ()) -> None:
-        """Runs a step once what it needs has ended.
+        """Adds a step, which runs once its dependencies have ended.
 
         Raises:
-            ValueError: the step is there already, or something it needs is not.
+            ValueError: the step exists already, or one of its dependencies does not.
         """
         if node in self._steps:
-            raise ValueError(f"step {node} is there already")
+            raise ValueError(f"step {node} exists already")
         if missing := set(needs) - self._steps.keys():
-            raise ValueError(f"step {node} needs {sorted(missing)}, not there yet")
+            raise ValueError(f"step {node} depends on steps that do not exist: {sorted(missing)}")
         self._steps[node] = self._group.create_task(self._step(node, needs), name=f"step-{node}")
 
     def add_ended(self, node: int, result: R) -> None:
-        """A step that ended before."""
+        """Adds a step that has ended before, with its result."""
         self._steps[node] = asyncio.get_running_loop().create_future()
         self._steps[node].set_result(result)
 
-    async def settled(self, seconds: float | None = None) -> None:
-        """Waits until all steps have ended, or for so long."""
+    async def wait_ended(self, seconds: float | None = None) -> None:
+        """Waits until all steps have ended, or until the time has passed."""
         if self._steps:
             await asyncio.wait(self._steps.values(), timeout=seconds)
 

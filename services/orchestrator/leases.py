@@ -1,4 +1,4 @@
-"""The runs this process owns: begun here or taken over, kept by its heartbeat, handed over when it stops."""
+"""Leases of runs: renews them, claims runs without an owner, and releases all runs when the process stops."""
 
 import asyncio
 import contextlib
@@ -22,200 +22,206 @@ from services.orchestrator.faults import FaultCounter, failure_of
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable
 from services.orchestrator.journal.tables import Command, Row
-from services.orchestrator.notifier import Bells
+from services.orchestrator.notifier import RunNotifier
 from services.orchestrator.runs import approval, spans
 from services.orchestrator.runs.conversation import events_of
-from services.orchestrator.runs.executor import Driver
-from services.orchestrator.runs.run_log import JOURNAL_PAUSE_SECONDS, LiveRun
+from services.orchestrator.runs.executor import RunExecutor
+from services.orchestrator.runs.run_log import JOURNAL_PAUSE_SECONDS, RunLog
 
 log = structlog.get_logger(__name__)
 
 CANCEL, APPROVE = "cancel", "approve"
-"""Kinds of commands: stop, and let the waiting plan run."""
+"""Kinds of commands: cancel the run, or approve its plan."""
 
-Left = Callable[[LiveRun], None]
+OnRelease = Callable[[RunLog], None]
 
-CLAIMED_AT_ONCE = 16
-"""Runs taken at a time: each must be read before its lease is over, and other orchestrators have room too."""
+CLAIM_LIMIT = 16
+"""Runs claimed at a time: each must be loaded before its lease expires, and other orchestrators claim runs, too."""
 
 
 def owner_name() -> str:
-    """Unique among all orchestrators."""
+    """A name for this process that is unique among all orchestrators."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def stopping() -> Unavailable:
-    """What is said to who must ask another orchestrator."""
-    return Unavailable("this orchestrator is stopping", remedy="ask again: another one answers")
+def stopping_error() -> Unavailable:
+    """The error for callers of a process that is stopping."""
+    return Unavailable("this orchestrator is stopping", remedy="retry: another orchestrator serves the request")
 
 
-class Ownership:
-    """Has runs driven as long as they are this process's.
+class LeaseManager:
+    """Executes the runs whose leases this process holds.
 
     Args:
-        journal: which says whose a run is.
-        driver: takes a run to its end.
-        room: how many more runs may be taken over now.
-        lease_seconds: the journal's; a third of it passes between renewals.
+        journal: stores the leases.
+        executor: executes a run to its end.
+        free_slots: returns how many more runs may be claimed now.
+        lease_seconds: of the journal; leases are renewed after a third of it.
     """
 
-    def __init__(self, journal: Journal, driver: Driver, room: Callable[[], int], *, lease_seconds: float) -> None:
-        self.live: dict[str, LiveRun] = {}
-        self.bells = Bells()
+    def __init__(
+        self, journal: Journal, executor: RunExecutor, free_slots: Callable[[], int], *, lease_seconds: float
+    ) -> None:
+        self.active: dict[str, RunLog] = {}
+        self.notifier = RunNotifier()
         self.closed = False
         self._journal = journal
-        self._driver = driver
-        self._room = room
+        self._executor = executor
+        self._free_slots = free_slots
         self._lease_seconds = lease_seconds
-        self._driving: dict[LiveRun, asyncio.Task[None]] = {}
-        self._watching: list[asyncio.Task[None]] = []
-        self._wanted = asyncio.Event()
+        self._executing: dict[RunLog, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._claim_due = asyncio.Event()
         self._faults = FaultCounter()
 
     async def __aenter__(self) -> Self:
-        for loop, name in ((self._beat, "run leases"), (self._follow, "journal changes"), (self._take, "run takeover")):
-            self._watching.append(asyncio.create_task(supervise(loop, name=name), name=name))
+        for loop, name in (
+            (self._renew_periodically, "run leases"),
+            (self._follow_changes, "journal changes"),
+            (self._claim_periodically, "run takeover"),
+        ):
+            self._loops.append(asyncio.create_task(supervise(loop, name=name), name=name))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.hand_over()
+        await self.release_all()
 
-    def start(self, run: LiveRun, parent_id: str, left: Left | None = None) -> None:
-        """Drives a run, unless this process stops: then it is for another.
+    def start(self, run: RunLog, parent_id: str, on_release: OnRelease | None = None) -> None:
+        """Starts to execute a run, unless this process stops: then another orchestrator claims it.
 
         Args:
             run: the run.
-            parent_id: the run it continues.
-            left: told once it is not driven here any more.
+            parent_id: ID of the run it continues.
+            on_release: called when this process no longer executes it.
         """
         if self.closed:
-            if left:
-                left(run)
+            if on_release:
+                on_release(run)
             return
-        self.live[run.id] = run
-        self._driving[run] = asyncio.create_task(self._drive(run, parent_id), name=run.id)
-        self._driving[run].add_done_callback(partial(self._left, run, left))
+        self.active[run.id] = run
+        self._executing[run] = asyncio.create_task(self._execute(run, parent_id), name=run.id)
+        self._executing[run].add_done_callback(partial(self._released, run, on_release))
 
-    async def _drive(self, run: LiveRun, parent_id: str) -> None:
-        """Drives a run; one that cannot be driven is ended once that has failed often enough."""
+    async def _execute(self, run: RunLog, parent_id: str) -> None:
+        """Executes a run; ends it as FAILED if that has failed repeatedly."""
         try:
-            await self._driver.drive(run, parent_id)
+            await self._executor.execute(run, parent_id)
         except Exception as error:
             if not self._faults.add(run.id, error):
                 raise
-            with spans.driving(run.trace):
+            with spans.in_run(run.trace):
                 await self._fail(run.id, run.fence, error)
         else:
             self._faults.forget(run.id)
 
-    async def left(self, run: LiveRun) -> None:
-        """Waits until a run is not driven here any more."""
-        if run in self._driving:
-            await asyncio.wait([self._driving[run]])
+    async def wait_released(self, run: RunLog) -> None:
+        """Waits until this process no longer executes a run."""
+        if run in self._executing:
+            await asyncio.wait([self._executing[run]])
 
-    def look(self) -> None:
-        """Has runs taken that nobody owns: left by their orchestrator, or let go of and wanted again."""
-        self._wanted.set()
+    def claim_now(self) -> None:
+        """Claims runs without an owner immediately: released ones, and approved ones."""
+        self._claim_due.set()
 
-    async def hand_over(self) -> None:
-        """Stops driving and lets go of all runs, for others to take at once."""
+    async def release_all(self) -> None:
+        """Stops executing and releases all runs, for other orchestrators to claim at once."""
         self.closed = True
-        if not self._watching:
+        if not self._loops:
             return
-        watching, self._watching = self._watching, []
-        await self._let_go([*watching, *self._driving.values()])
-        self.bells.ring(None)
+        loops, self._loops = self._loops, []
+        await self._cancel([*loops, *self._executing.values()])
+        self.notifier.notify(None)
         try:
             await self._journal.release()
         except Unavailable as error:
-            log.warning("runs are handed over late: the journal does not answer", error=error.message)
+            log.warning("leases of runs not released: journal unavailable", error=error.message)
 
-    async def _let_go(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _left(self, run: LiveRun, left: Left | None, driving: asyncio.Task[None]) -> None:
-        del self._driving[run]
-        if self.live.get(run.id) is run:
-            del self.live[run.id]
-        self.bells.ring((run.id,))
-        if left:
-            left(run)
-        if not driving.cancelled() and (error := driving.exception()):
-            with spans.driving(run.trace):
-                log.error("a run was let go", run_id=run.id, exc_info=error)
+    def _released(self, run: RunLog, on_release: OnRelease | None, executing: asyncio.Task[None]) -> None:
+        del self._executing[run]
+        if self.active.get(run.id) is run:
+            del self.active[run.id]
+        self.notifier.notify((run.id,))
+        if on_release:
+            on_release(run)
+        if not executing.cancelled() and (error := executing.exception()):
+            with spans.in_run(run.trace):
+                log.error("run released after an internal error", run_id=run.id, exc_info=error)
 
-    async def _beat(self) -> None:
-        """Keeps this process's runs, and lets go of those it has lost or cannot keep."""
+    async def _renew_periodically(self) -> None:
+        """Renews the leases of this process; stops runs whose leases are lost or cannot be renewed."""
         renewed = time.monotonic()
         while True:
             try:
-                begun = time.monotonic()
+                started = time.monotonic()
                 async with asyncio.timeout(self._lease_seconds / 3):
                     await self._renew()
-                renewed = begun
-            except Exception as error:  # any: the leases that are not renewed run out meanwhile
+                renewed = started
+            except Exception as error:  # any: otherwise the leases would expire
                 if isinstance(error, Unavailable | TimeoutError):
-                    log.warning("the journal does not answer", error=str(error) or "it takes too long")
+                    log.warning("leases of runs not renewed: journal unavailable", error=str(error) or "timeout")
                 else:
-                    log.exception("leases of runs cannot be renewed")
-                if self.live and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
-                    log.warning("runs are let go: their leases cannot be renewed", runs=len(self.live))
-                    await self._let_go(list(self._driving.values()))
+                    log.exception("leases of runs not renewed: internal error")
+                if self.active and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
+                    log.warning("runs released: leases not renewed", runs=len(self.active))
+                    await self._cancel(list(self._executing.values()))
                 await asyncio.sleep(min(JOURNAL_PAUSE_SECONDS, self._lease_seconds / 6))
             else:
                 await asyncio.sleep(self._lease_seconds / 3)
 
     async def _renew(self) -> None:
-        held = dict(self.live)
+        held = dict(self.active)
         fences = await asyncio.shield(self._journal.renew(held))
         for run_id, run in held.items():
-            if fences.get(run_id) != run.fence and run in self._driving:
-                with spans.driving(run.trace):
-                    log.warning("run lost to another orchestrator", run_id=run_id)
-                self._driving[run].cancel()
+            if fences.get(run_id) != run.fence and run in self._executing:
+                with spans.in_run(run.trace):
+                    log.warning("run lease lost", run_id=run_id)
+                self._executing[run].cancel()
 
-    async def _follow(self) -> None:
-        """Wakes watchers of what others have written, does what others ask of runs here, and looks for runs let go."""
+    async def _follow_changes(self) -> None:
+        """Notifies watchers of journal changes, applies cancel commands, and claims released runs."""
         async for run_ids in self._journal.changes():
-            self.bells.ring(run_ids)
-            if self.live and (run_ids is None or not run_ids.isdisjoint(self.live)):
+            self.notifier.notify(run_ids)
+            if self.active and (run_ids is None or not run_ids.isdisjoint(self.active)):
                 for command in await self._journal.commands():
-                    run = self.live.get(command.run_id)
-                    if run and command.kind == CANCEL and not run.cancelled:
+                    run = self.active.get(command.run_id)
+                    if run and command.kind == CANCEL and not run.cancel_reason:
                         run.cancel()
             if await self._journal.overdue():
-                self.look()
+                self.claim_now()
 
-    async def _take(self) -> None:
-        """Takes runs that nobody owns, for as long as there is room."""
+    async def _claim_periodically(self) -> None:
+        """Claims runs without an owner while slots are free."""
         while True:
-            self._wanted.clear()
-            while limit := min(self._room(), CLAIMED_AT_ONCE):
-                if not (rows := await self._journal.claim(limit, list(self.live))):
+            self._claim_due.clear()
+            while limit := min(self._free_slots(), CLAIM_LIMIT):
+                if not (rows := await self._journal.claim(limit, list(self.active))):
                     break
-                await self._take_all_up(rows)
+                await self._resume_all(rows)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._lease_seconds / 3):
-                    await self._wanted.wait()
+                    await self._claim_due.wait()
 
-    async def _take_all_up(self, rows: Sequence[Row]) -> None:
+    async def _resume_all(self, rows: Sequence[Row]) -> None:
         commands: defaultdict[str, list[Command]] = defaultdict(list)
         for command in await self._journal.commands():
             commands[command.run_id].append(command)
         for row in rows:
-            await self._take_up(row, commands[row.id])
+            await self._resume(row, commands[row.id])
 
-    async def _take_up(self, row: Row, commands: list[Command]) -> None:
+    async def _resume(self, row: Row, commands: list[Command]) -> None:
         """Continues a claimed run; if that fails its lease expires, and after several failures the run ends."""
         try:
-            run = await self._loaded(row)
+            run = await self._load(row)
         except Unavailable as error:
-            log.warning("a run is not taken over: the journal does not answer", run_id=row.id, error=error.message)
+            log.warning("run not resumed: journal unavailable", run_id=row.id, error=error.message)
             return
-        except Exception as error:  # noqa: BLE001  # after several failures it is why the run ends
-            log.warning("a run cannot be taken over", run_id=row.id, error=repr(error.__cause__ or error))
+        except Exception as error:  # noqa: BLE001  # after several failures it becomes the run's failure
+            log.warning("run not resumed", run_id=row.id, error=repr(error.__cause__ or error))
             if self._faults.add(row.id, error):
                 await self._fail(row.id, row.fence, error)
             return
@@ -226,39 +232,39 @@ class Ownership:
                 run.approval = run.approval or command.payload
         self.start(run, row.parent_id)
 
-    async def _loaded(self, row: Row) -> LiveRun:
-        """A claimed run as its events have it.
+    async def _load(self, row: Row) -> RunLog:
+        """Loads a claimed run from its events.
 
         Raises:
-            CorruptData: what is stored of it cannot be read.
-            Unavailable: the journal does not answer.
+            CorruptData: its stored data cannot be read.
+            Unavailable: the journal is unavailable.
         """
         if not row.is_readable:
             raise unreadable(row.id)
         events = await events_of(row.id, self._journal)
         try:
-            run = LiveRun(self._journal, row.id, row.fence, row.caller, events)
+            run = RunLog(self._journal, row.id, row.fence, row.caller, events)
         except Exception as error:
             raise unreadable(row.id) from error
         if not approval.is_awaited(run):
-            run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="its orchestrator was not heard of")))
+            run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="the lease of its orchestrator expired")))
             metrics.runs_taken_over.add(1)
             with spans.taking_over(run):
                 log.info("run taken over", run_id=row.id, events=row.seq)
         return run
 
     async def _fail(self, run_id: str, fence: int, error: Exception) -> None:
-        """Ends a run that cannot be continued, unless the journal does not take that: then a later attempt does."""
+        """Ends a run that cannot be continued; if the journal is unavailable, a later attempt does."""
         failure = failure_of("run", error)
         try:
             await self._journal.fail(run_id, fence, failure)
         except Unavailable as unavailable:
-            log.warning("a run that cannot be continued is not ended yet", run_id=run_id, error=unavailable.message)
+            log.warning("failed run not ended: journal unavailable", run_id=run_id, error=unavailable.message)
             return
         except Exception:
-            log.exception("a run that cannot be continued is not ended yet", run_id=run_id)
+            log.exception("failed run not ended: internal error", run_id=run_id)
             return
         self._faults.forget(run_id)
-        self.bells.ring((run_id,))
+        self.notifier.notify((run_id,))
         metrics.runs_ended.add(1, {"state": RunState.Name(RUN_STATE_FAILED), "reason": metrics.reason(failure.reason)})
         log.error("run ended: it cannot be continued", run_id=run_id, reason=failure.reason, exc_info=error)

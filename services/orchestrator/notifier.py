@@ -1,4 +1,4 @@
-"""Waking those who watch runs that others write."""
+"""Notifies watchers of runs and batches of changes in the journal."""
 
 import asyncio
 from collections import defaultdict
@@ -6,26 +6,26 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 
-class Bells:
-    """One bell for each run that is watched."""
+class RunNotifier:
+    """Subscriptions by run or batch ID."""
 
     def __init__(self) -> None:
-        self._listening: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._subscribers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     @contextmanager
-    def listening(self, run_id: str) -> Iterator[asyncio.Event]:
-        """Set whenever something may have happened to the run; to be cleared before looking."""
-        bell = asyncio.Event()
-        self._listening[run_id].add(bell)
+    def subscribed(self, run_id: str) -> Iterator[asyncio.Event]:
+        """An event that each change of the run sets; clear it before reading the run."""
+        changed = asyncio.Event()
+        self._subscribers[run_id].add(changed)
         try:
-            yield bell
+            yield changed
         finally:
-            self._listening[run_id].discard(bell)
-            if not self._listening[run_id]:
-                del self._listening[run_id]
+            self._subscribers[run_id].discard(changed)
+            if not self._subscribers[run_id]:
+                del self._subscribers[run_id]
 
-    def ring(self, run_ids: Collection[str] | None) -> None:
-        """Wakes who listens for these runs, or everybody."""
-        for run_id in list(self._listening) if run_ids is None else run_ids:
-            for bell in self._listening.get(run_id, ()):
-                bell.set()
+    def notify(self, run_ids: Collection[str] | None) -> None:
+        """Notifies the subscribers of these IDs, or all subscribers."""
+        for run_id in list(self._subscribers) if run_ids is None else run_ids:
+            for changed in self._subscribers.get(run_id, ()):
+                changed.set()

@@ -1,4 +1,4 @@
-"""Pages of lists: how long they are, and where the next one begins."""
+"""Page sizes and page tokens of lists."""
 
 import math
 from collections.abc import Iterable
@@ -10,30 +10,30 @@ from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common.errors import InvalidRequest
 
 PAGE_SIZE = 50
-LARGEST_PAGE = 1_000
+MAX_PAGE_SIZE = 1_000
 
 
-def page_size(asked: int) -> int:
-    """Rows of a page.
+def page_size(requested: int) -> int:
+    """Number of rows of a page; 0 requests the default.
 
     Raises:
-        InvalidRequest: a negative number is asked for.
+        InvalidRequest: the number is negative.
     """
-    if asked < 0:
-        raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the usual size")
-    return min(asked or PAGE_SIZE, LARGEST_PAGE)
+    if requested < 0:
+        raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the default")
+    return min(requested or PAGE_SIZE, MAX_PAGE_SIZE)
 
 
 def token(moment: float, id_: str) -> str:
-    """Says behind which row the next page begins."""
+    """The token of the page after the row with this time and ID."""
     return f"{moment!r},{id_}"
 
 
 def position(token: str) -> tuple[float, str] | None:
-    """Behind which (moment, id) a page begins; None for the first.
+    """The (time, ID) after which a page begins; None for the first page.
 
     Raises:
-        InvalidRequest: the token is none of token()'s.
+        InvalidRequest: the token was not made by token().
     """
     if not token:
         return None
@@ -56,37 +56,38 @@ def index(token: str) -> int:
 
 
 def _invalid_token() -> InvalidRequest:
-    return InvalidRequest(
-        "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
-    )
+    remedy = "send next_page_token of the previous page unchanged"
+    return InvalidRequest("the page token is invalid", port="page_token", remedy=remedy)
 
 
-def wanted(states: "Iterable[RunState.ValueType]") -> "list[RunState.ValueType]":
-    """States by which a list is filtered, each once.
+def states_filter(states: "Iterable[RunState.ValueType]") -> "list[RunState.ValueType]":
+    """The distinct states by which a list is filtered.
 
     Raises:
-        InvalidRequest: one is none.
+        InvalidRequest: a number is no state.
     """
-    asked = set(states)
-    if strange := asked - set(RunState.values()):
-        raise InvalidRequest(f"{min(strange)} is no state", port="states", remedy="see the proto's enum")
-    return sorted(asked)
+    distinct = set(states)
+    if unknown := distinct - set(RunState.values()):
+        raise InvalidRequest(f"{min(unknown)} is no run state", port="states", remedy="see the enum RunState")
+    return sorted(distinct)
 
 
 def timestamp(seconds: float) -> Timestamp:
-    """Tells a moment in whole microseconds: never later than it, or who asks for what came since then misses it."""
-    told = Timestamp()
-    told.FromMicroseconds(math.floor(Fraction(seconds) * 1_000_000))
-    return told
+    """Converts seconds since the epoch, rounded down to microseconds: a list that starts there must include the row."""
+    result = Timestamp()
+    result.FromMicroseconds(math.floor(Fraction(seconds) * 1_000_000))
+    return result
 
 
 def moment(timestamp: Timestamp, port: str) -> float:
-    """Seconds since the epoch; 0 if none is given.
+    """Seconds since the epoch; 0 for an empty timestamp.
 
     Raises:
-        InvalidRequest: it is none between the years 1 and 9999.
+        InvalidRequest: it is outside the years 1 to 9999.
     """
     try:
         return timestamp.ToMicroseconds() / 1e6
     except ValueError:
-        raise InvalidRequest(f"{port} is no time", port=port, remedy="send one of the years 1 to 9999") from None
+        raise InvalidRequest(
+            f"{port} is no valid time", port=port, remedy="send a time in the years 1 to 9999"
+        ) from None

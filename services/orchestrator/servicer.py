@@ -1,4 +1,4 @@
-"""OrchestratorService over gRPC."""
+"""OrchestratorService over gRPC: converts between messages and the services of this package."""
 
 from contextlib import aclosing
 from typing import Any
@@ -8,21 +8,28 @@ from protos.hugginggpt.v1 import gateway_pb2, run_pb2
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RUN_VIEW_BASIC, RunSpec
 from services.common import call_context
 from services.common.errors import InvalidRequest, ServiceError
-from services.orchestrator.batches.service import Batches
-from services.orchestrator.batches.servicer import BatchCalls
-from services.orchestrator.journal.artifact_refs import Holds
+from services.orchestrator.batches.service import BatchService
+from services.orchestrator.batches.servicer import BatchServicer
+from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.journal.tables import Ended, Row
-from services.orchestrator.paging import moment, page_size, position, timestamp, token, wanted
-from services.orchestrator.pipelines.service import Pipelines
-from services.orchestrator.pipelines.servicer import PipelineCalls
-from services.orchestrator.runs.service import Runs
+from services.orchestrator.journal.tables import EndedRun, Row
+from services.orchestrator.paging import moment, page_size, position, states_filter, timestamp, token
+from services.orchestrator.pipelines.service import PipelineService
+from services.orchestrator.pipelines.servicer import PipelineServicer
+from services.orchestrator.runs.service import RunService
 
 
-class OrchestratorServicer(PipelineCalls, BatchCalls):
-    """Reads requests, writes events."""
+class OrchestratorServicer(PipelineServicer, BatchServicer):
+    """Implements the RPCs of runs; those of pipelines and batches are inherited."""
 
-    def __init__(self, runs: Runs, holds: Holds, pipelines: Pipelines, batches: Batches, batch_ends: BatchEnds) -> None:
+    def __init__(
+        self,
+        runs: RunService,
+        holds: ArtifactHolds,
+        pipelines: PipelineService,
+        batches: BatchService,
+        batch_ends: BatchEnds,
+    ) -> None:
         self._runs = runs
         self._holds = holds
         self._pipelines = pipelines
@@ -33,10 +40,10 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         run_id = await self._runs.accept(request.spec)
         try:
             await self._write(context, run_id, 0)
-        except ServiceError:  # the caller is still there, and told to watch
+        except ServiceError:  # the caller is still connected, and the error asks it to watch again
             raise
         except BaseException:
-            if request.spec.on_disconnect == ON_DISCONNECT_CANCEL and not self._runs.closed:
+            if request.spec.on_disconnect == ON_DISCONNECT_CANCEL and not self._runs.is_closed:
                 await self._runs.cancel(run_id)
             raise
 
@@ -45,7 +52,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
 
     async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> run_pb2.Run:
         if request.view == RUN_VIEW_BASIC:
-            return _brief(await self._runs.row(request.run_id))
+            return _summary(await self._runs.row(request.run_id))
         return await self._runs.get(request.run_id)
 
     async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
@@ -53,14 +60,14 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         rows = await self._runs.rows(
             limit=size + 1,
             before=position(request.page_token),
-            states=wanted(request.states),
+            states=states_filter(request.states),
             conversation_id=request.conversation_id,
             batch_id=request.batch_id,
             created_after=moment(request.created_after, "created_after"),
             first_turns=request.first_turns,
         )
         following = token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
-        return gateway_pb2.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=following)
+        return gateway_pb2.ListRunsResponse(runs=[_summary(row) for row in rows[:size]], next_page_token=following)
 
     async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         await self._runs.cancel(request.run_id)
@@ -81,14 +88,14 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         ended = await self._runs.ended(since, position(request.page_token) or (0.0, ""), size + 1)
         following = token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
         return orchestrator_pb2.ListEndedRunsResponse(
-            runs=[_told(run) for run in ended[:size]], next_page_token=following
+            runs=[_ended_run(run) for run in ended[:size]], next_page_token=following
         )
 
     async def HoldArtifacts(
         self, request: orchestrator_pb2.HoldArtifactsRequest, context: Any
     ) -> orchestrator_pb2.HoldArtifactsResponse:
         if not request.holder:
-            raise InvalidRequest("nobody is named as the holder", port="holder", remedy="name it, by a file's id")
+            raise InvalidRequest("the holder is empty", port="holder", remedy="send the ID of the file that holds them")
         await self._holds.hold(call_context.current().tenant, request.holder, request.sha256s)
         return orchestrator_pb2.HoldArtifactsResponse()
 
@@ -98,7 +105,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
                 await context.write(event)
 
 
-def _brief(row: Row) -> run_pb2.Run:
+def _summary(row: Row) -> run_pb2.Run:
     run = run_pb2.Run(
         run_id=row.id,
         state=row.state,
@@ -111,7 +118,7 @@ def _brief(row: Row) -> run_pb2.Run:
     return run
 
 
-def _told(ended: Ended) -> orchestrator_pb2.EndedRun:
+def _ended_run(ended: EndedRun) -> orchestrator_pb2.EndedRun:
     run = orchestrator_pb2.EndedRun(
         run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage
     )

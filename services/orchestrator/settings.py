@@ -1,4 +1,4 @@
-"""What the orchestrator can be told."""
+"""Settings of the orchestrator."""
 
 from typing import Annotated
 
@@ -14,48 +14,47 @@ class Settings(BalancedSettings, StoreSettings):
     model_config = SettingsConfigDict(env_prefix="ORCHESTRATOR_")
 
     planner: Annotated[str, NonEmpty] = "dns:///planner:50051"
-    """Where the planner answers."""
+    """Address of the planner."""
     selector: Annotated[str, NonEmpty] = "dns:///selector:50051"
-    """Where the selector answers."""
+    """Address of the selector."""
     responder: Annotated[str, NonEmpty] = "dns:///responder:50051"
-    """Where the responder answers."""
+    """Address of the responder."""
     journal: Annotated[str, BeforeValidator(str), NonEmpty] = Field(
         default_factory=lambda: str(home() / "journal.sqlite"), repr=False
     )
-    """Where runs are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""
+    """Database of runs: path of a SQLite file, or postgresql://user:password@host:port/name."""
     keep_seconds: float = Field(30 * 24 * 3600.0, ge=0)
-    """How long an ended run is kept, with what it made; 0 is for ever."""
+    """Seconds for which ended runs and their results are stored; 0: for ever."""
     address: str = ""
-    """host:port at which other orchestrators reach this one; empty: where it listens, if that names one host."""
+    """host:port at which other orchestrators reach this one; empty: the listen address, if it names one host."""
     max_runs: int = Field(256, ge=1)
-    """Runs under way at once; more are refused."""
+    """Limit of active runs; further ones are refused."""
     batch_items: int = Field(64, ge=1)
-    """Items of batches under way here at once, beside these runs; a tenant has a sixteenth of them, one at least,
-    whatever others have."""
+    """Limit of active batch items of this process, in addition to these runs; each tenant may always have a sixteenth
+    of them, at least one."""
     max_bytes: int = Field(512 * 1024 * 1024, ge=1)
-    """Memory that the events of all runs under way may take; runs beyond it are refused, and items of batches wait
-    before."""
+    """Memory in bytes for the events of all active runs; runs beyond it are refused, and batch items wait earlier."""
     calls_at_once: int = Field(512, ge=1)
-    """Calls of experts under way at once; items of batches have three quarters of these places at most."""
+    """Limit of concurrent calls of experts; batch items may hold three quarters of them."""
     calls_per_expert: int = Field(64, ge=1)
-    """Of these, how many may be of one expert; again, three quarters at most are for items of batches."""
+    """Limit of concurrent calls of one expert; batch items may hold three quarters of them."""
     calls_per_run: int = Field(16, ge=1)
-    """Of these, how many may be for one run."""
+    """Limit of concurrent calls of one run."""
     run_seconds: float = Field(900.0, gt=0)
-    """Time a run has unless its budget says less."""
+    """Time limit of a run in seconds, unless its budget sets a lower one."""
     attempt_seconds: float = Field(300.0, gt=0)
-    """Time one call of an expert has."""
+    """Timeout of one call of an expert in seconds."""
     overload_seconds: float = Field(300.0, gt=0)
-    """Time for which a task calls the only expert left again while that refuses calls as overloaded, from its first
-    refusal on; eight calls at most, 32 for an item of a batch."""
+    """How long, in seconds from the first refusal, a task retries the only remaining expert while it refuses calls as
+    overloaded; at most 8 calls, or 32 for an item of a batch."""
     prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
-    """What a second costs, by pool: {"cpu": 0.00001, "gpu-l4": 0.0002}. A pool that is not named costs nothing."""
+    """Price of a second by pool, such as {"cpu": 0.00001, "gpu-l4": 0.0002}; other pools cost nothing."""
     lease_seconds: float = Field(10.0, gt=0)
-    """How long a run is left alone after its orchestrator was last heard of."""
+    """Seconds without a sign of life after which another orchestrator takes over a run."""
 
     @property
     def own_address(self) -> str:
-        """Where other orchestrators reach this one; empty: nowhere."""
+        """Address at which other orchestrators reach this one; empty: none."""
         host, _, port = self.listen.rpartition(":")
         everywhere = host in {"", "0.0.0.0", "[::]", "*"}
         return self.address or ("" if everywhere or port == "0" else self.listen)

@@ -1,4 +1,4 @@
-"""The selector as a process."""
+"""Runs the selector as a process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -14,40 +14,40 @@ from services.llm.client import LLM
 from services.selector import snapshot
 from services.selector.address_sources import parse
 from services.selector.catalog import Catalog
-from services.selector.discovery import Discovery, Pace
-from services.selector.dormant import Sleepers
-from services.selector.llm_ranker import Judge
+from services.selector.discovery import Discovery, PollIntervals
+from services.selector.dormant import PreconfiguredExperts
+from services.selector.llm_ranker import LlmRanker
 from services.selector.removal import Removal
 from services.selector.routing_status import watching
-from services.selector.routing_table import Table, read
+from services.selector.routing_table import RoutingTable, read
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
 from services.selector.settings import Settings
-from services.selector.snapshot import Memory
+from services.selector.snapshot import DescriptionStore
 
 SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
 
 
 @asynccontextmanager
-async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[RunningServer]:  # noqa: B008  # frozen
-    """Serves, once what is there has been found.
+async def selector(settings: Settings, pace: PollIntervals = PollIntervals()) -> AsyncIterator[RunningServer]:  # noqa: B008  # frozen
+    """Serves the selector, once the first experts were polled.
 
     Args:
-        settings: what it was told.
-        pace: how often it looks.
+        settings: of the process.
+        pace: intervals of the polls.
     """
     standard = standard_tasks()
-    table = read(Path(settings.routes)) if settings.routes else Table()
+    table = read(Path(settings.routes)) if settings.routes else RoutingTable()
     catalog = Catalog(standard, forget_seconds=settings.forget_seconds, table=table)
-    remembered = Memory(ArtifactStore.open(settings.artifacts_url).key_values(snapshot.KIND), catalog)
+    restore = DescriptionStore(ArtifactStore.open(settings.artifacts_url).key_values(snapshot.KIND), catalog)
     discovery = Discovery(parse(settings.experts), catalog, pace)
     choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)
-    async with _judging(settings, choosing) as judge:
-        servicer = SelectorServicer(catalog, choosing, Removal(catalog, discovery, remembered), judge, table)
+    async with _judging(settings, choosing) as ranker:
+        servicer = SelectorServicer(catalog, choosing, Removal(catalog, discovery, restore), ranker, table)
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
-            remembered.running(),
-            Sleepers(Path(settings.asleep), catalog).running() if settings.asleep else nullcontext(),
+            restore.running(),
+            PreconfiguredExperts(Path(settings.asleep), catalog).running() if settings.asleep else nullcontext(),
             discovery.running(),
             watching(table, catalog),
             serving(
@@ -62,17 +62,17 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Run
             try:
                 yield running
             finally:
-                catalog.close()  # watches end, so that draining need not wait for them
+                catalog.close()  # ends the watches, for which draining would wait
 
 
 @asynccontextmanager
-async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[Judge | None]:
-    """Who asks the LLM; None where there is no endpoint."""
+async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[LlmRanker | None]:
+    """Opens the LLM ranker; None without an endpoint."""
     if not settings.llm.base_url:
         yield None
         return
     async with LLM.opened(settings.llm, role="selector") as llm:
-        yield Judge(llm, choosing, described=settings.described)
+        yield LlmRanker(llm, choosing, described=settings.described)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Answers that equal questions have in common: while the first is being found, and for a while after."""
+"""Single-flight cache: equal concurrent requests share one computation, whose result is cached for a while."""
 
 import asyncio
 import time
@@ -14,71 +14,77 @@ V = TypeVar("V")
 
 @dataclass(eq=False)
 class _Flight(Generic[V]):
-    """A search under way."""
+    """A computation in flight."""
 
     task: asyncio.Task[V]
     waiting: int = 0
-    """For how many."""
-    paid: bool = False
-    """Somebody has taken the answer as theirs."""
+    """Number of callers that wait."""
+    charged: bool = False
+    """Whether the usage was reported to a caller."""
 
 
-class Shared(Generic[K, V]):
-    """Finds each answer once; whoever asks may leave without harm to the others.
+class SharedCache(Generic[K, V]):
+    """Computes each value once for all concurrent callers; a cancelled caller does not affect the others.
 
     Args:
-        worth: whether an answer is kept.
-        seconds: how long.
-        size: how many, the latest.
-        clock: seconds; never goes back.
+        should_store: whether a value is cached.
+        seconds: how long a value is cached.
+        size: number of cached values; the oldest are dropped first.
+        clock: monotonic seconds.
     """
 
     def __init__(
-        self, worth: Callable[[V], bool], *, seconds: float, size: int, clock: Callable[[], float] = time.monotonic
+        self,
+        should_store: Callable[[V], bool],
+        *,
+        seconds: float,
+        size: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._worth = worth
+        self._should_store = should_store
         self._seconds = seconds
         self._size = size
         self._clock = clock
         self._flights: dict[K, _Flight[V]] = {}
-        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
-        """Oldest first, with the time until which they hold."""
+        self._stored: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        """Values with the times at which they expire, oldest first."""
 
-    async def get(self, key: K, find: Callable[[], Coroutine[Any, Any, V]]) -> tuple[V, bool]:
-        """The answer, and whether it is the caller who pays for it: one of those who share it.
+    async def get(self, key: K, compute: Callable[[], Coroutine[Any, Any, V]]) -> tuple[V, bool]:
+        """The value, and whether its usage is charged to this caller; exactly one of those that share it is charged.
 
         Args:
-            key: what the answer depends on.
-            find: asked if nobody did; cancelled once nobody waits any more. What it raises, all get who wait.
+            key: all that the value depends on.
+            compute: called if no value is cached or in flight; cancelled once no caller waits. Its errors go to all
+                waiting callers.
         """
-        if key in self._kept and self._kept[key][0] > self._clock():
-            return self._kept[key][1], False
-        flight = self._flights.get(key) or self._started(key, find)
+        if key in self._stored and self._stored[key][0] > self._clock():
+            return self._stored[key][1], False
+        flight = self._flights.get(key) or self._start(key, compute)
         flight.waiting += 1
         try:
             value = await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
             if not flight.waiting and not flight.task.done():
-                await self._given_up(key, flight)
-        pays, flight.paid = not flight.paid, True
-        return value, pays
+                await self._cancel(key, flight)
+        is_charged, flight.charged = not flight.charged, True
+        return value, is_charged
 
-    def _started(self, key: K, find: Callable[[], Coroutine[Any, Any, V]]) -> _Flight[V]:
-        flight = self._flights[key] = _Flight(asyncio.create_task(find(), name="shared"))
-        flight.task.add_done_callback(partial(self._landed, key, flight))
+    def _start(self, key: K, compute: Callable[[], Coroutine[Any, Any, V]]) -> _Flight[V]:
+        flight = self._flights[key] = _Flight(asyncio.create_task(compute(), name="single-flight"))
+        flight.task.add_done_callback(partial(self._finish, key, flight))
         return flight
 
-    async def _given_up(self, key: K, flight: _Flight[V]) -> None:
+    async def _cancel(self, key: K, flight: _Flight[V]) -> None:
         del self._flights[key]
         flight.task.cancel()
         await asyncio.wait([flight.task])
 
-    def _landed(self, key: K, flight: _Flight[V], task: asyncio.Task[V]) -> None:
+    def _finish(self, key: K, flight: _Flight[V], task: asyncio.Task[V]) -> None:
         if self._flights.get(key) is flight:
             del self._flights[key]
-        if not task.cancelled() and task.exception() is None and self._worth(task.result()):
-            self._kept[key] = (self._clock() + self._seconds, task.result())
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+        if not task.cancelled() and task.exception() is None and self._should_store(task.result()):
+            self._stored[key] = (self._clock() + self._seconds, task.result())
+            self._stored.move_to_end(key)
+            while len(self._stored) > self._size:
+                self._stored.popitem(last=False)

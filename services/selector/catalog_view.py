@@ -7,13 +7,13 @@ from hashlib import blake2b
 
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
-from services.selector.replica import Attention, Description, Replica
-from services.selector.routing_table import Table
+from services.selector.replica import Description, Replica, ReplicaState
+from services.selector.routing_table import RoutingTable
 from services.selector.spec_comparison import disagreement
-from services.selector.task_offers import Seat, Shelf
+from services.selector.task_offers import ReplicaOffer, TaskOffers
 
 
-class View:
+class CatalogView:
     """What replicas offer, put together once and never changed.
 
     Args:
@@ -26,14 +26,14 @@ class View:
         self,
         replicas: Sequence[Replica],
         standard: Mapping[str, TaskSpec],
-        table: Table = Table(),  # noqa: B008  # frozen
+        table: RoutingTable = RoutingTable(),  # noqa: B008  # frozen
     ) -> None:
         self._standard = standard
         self._table = table
         self._specs: dict[str, TaskSpec] = {}
         self._problems: dict[str, dict[str, None]] = defaultdict(dict)
-        self._shelves: dict[str, Shelf] = {}
-        self.seats = tuple(
+        self._task_offers: dict[str, TaskOffers] = {}
+        self.replica_offers = tuple(
             self._seat(replica, replica.description)
             for replica in sorted(replicas, key=lambda replica: replica.arrival)
             if replica.description
@@ -49,17 +49,19 @@ class View:
         """Kinds of task that experts offer, with models that have all failed."""
         listed = (*self.tasks.values(), CatalogTask(), *self.failing.values())
         self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in listed)
-        self.revision = f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.seats)), table.digest.encode()))}"
+        self.revision = (
+            f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.replica_offers)), table.digest.encode()))}"
+        )
         """Of everything; begins with the digest of the tasks alone."""
 
-    def shelf(self, task: str) -> Shelf | None:
+    def offers_of(self, task: str) -> TaskOffers | None:
         """The models of a task; None if no expert offers it."""
         if task not in self._specs:
             return None
-        if task not in self._shelves:
-            offering = [seat for seat in self.seats if task in seat.tasks]
-            self._shelves[task] = Shelf(self._specs[task], offering)
-        return self._shelves[task]
+        if task not in self._task_offers:
+            offering = [replica_offer for replica_offer in self.replica_offers if task in replica_offer.tasks]
+            self._task_offers[task] = TaskOffers(self._specs[task], offering)
+        return self._task_offers[task]
 
     def models_of(self, task: str) -> Sequence[ModelCard]:
         """The cards of a task, all for an empty name, also of models that have failed; by task and id."""
@@ -67,19 +69,19 @@ class View:
 
     @cached_property
     def _models(self) -> Sequence[ModelCard]:
-        shelves = [shelf for task in self._specs if (shelf := self.shelf(task))]
-        cards = [offer.card for shelf in shelves for offer in (*shelf.offers, *shelf.failed)]
+        all_offers = [task_offers for task in self._specs if (task_offers := self.offers_of(task))]
+        cards = [offer.card for task_offers in all_offers for offer in (*task_offers.offers, *task_offers.failed)]
         return sorted(cards, key=place)
 
     def problems(self, expert: str) -> Sequence[str]:
         """What is wrong with what an expert says of itself."""
         return tuple(self._problems.get(expert, ()))
 
-    def _seat(self, replica: Replica, description: Description) -> Seat:
+    def _seat(self, replica: Replica, description: Description) -> ReplicaOffer:
         names = dict.fromkeys((*description.specs, *description.cards))
         offered = frozenset(name for name in names if self._admitted(name, description))
         self._note_failures(description)
-        return Seat(replica, description, replica.attention, offered)
+        return ReplicaOffer(replica, description, replica.attention, offered)
 
     def _admitted(self, name: str, description: Description) -> bool:
         given = description.specs.get(name)
@@ -102,27 +104,31 @@ class View:
                     why = card.failure or "no reason given"
                     self._problems[description.reply.expert][f"model {card.id} has failed: {why}"] = None
 
-    def _can_run(self, seat: Seat, task: str) -> bool:
+    def _can_run(self, replica_offer: ReplicaOffer, task: str) -> bool:
         """Whether it has a model for the task that has not failed and is not forbidden."""
-        cards = seat.description.cards.get(task, ())
+        cards = replica_offer.description.cards.get(task, ())
         return any(
             card.state != MODEL_STATE_FAILED and not self._table.forbids(task, card.id, card.revision) for card in cards
         )
 
     def _task(self, name: str) -> CatalogTask:
-        offering = [seat for seat in self.seats if name in seat.tasks and self._can_run(seat, name)]
+        offering = [
+            replica_offer
+            for replica_offer in self.replica_offers
+            if name in replica_offer.tasks and self._can_run(replica_offer, name)
+        ]
         return CatalogTask(
             spec=self._specs[name],
-            experts=sorted({seat.expert for seat in offering}),
-            dormant=all(seat.attention is Attention.ASLEEP for seat in offering),
+            experts=sorted({replica_offer.expert for replica_offer in offering}),
+            dormant=all(replica_offer.attention is ReplicaState.ASLEEP for replica_offer in offering),
         )
 
     def _failing_task(self, name: str) -> CatalogTask:
         offering = {
-            seat.expert
-            for seat in self.seats
-            if name in seat.tasks
-            and any(card.state == MODEL_STATE_FAILED for card in seat.description.cards.get(name, ()))
+            replica_offer.expert
+            for replica_offer in self.replica_offers
+            if name in replica_offer.tasks
+            and any(card.state == MODEL_STATE_FAILED for card in replica_offer.description.cards.get(name, ()))
         }
         return CatalogTask(spec=self._specs[name], experts=sorted(offering))
 
@@ -132,8 +138,14 @@ def place(card: ModelCard) -> tuple[str, str, str, str]:
     return (card.task, card.id, card.expert, card.revision)
 
 
-def _identity(seat: Seat) -> bytes:
-    return b"\0".join((seat.replica.address.encode(), seat.attention.name.encode(), seat.description.digest))
+def _identity(replica_offer: ReplicaOffer) -> bytes:
+    return b"\0".join(
+        (
+            replica_offer.replica.address.encode(),
+            replica_offer.attention.name.encode(),
+            replica_offer.description.digest,
+        )
+    )
 
 
 def _digest(parts: Iterable[bytes]) -> str:

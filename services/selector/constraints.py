@@ -1,4 +1,4 @@
-"""What a model must satisfy, whoever chooses."""
+"""Constraints that a selected model must satisfy, whichever controller selects it."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from services.selector.task_offers import Offer
 
 @dataclass(frozen=True)
 class Constraints:
-    """Empty fields ask for nothing.
+    """Empty fields do not constrain.
 
     Args:
         licenses: in lower case.
-        languages: primary tags; a model knows all of them.
-        max_parameter_count: 0: any size.
-        allowed: ids.
-        regions: in lower case; a model runs in one of them, or in a part of one.
+        languages: primary language tags; a model must support all of them.
+        max_parameter_count: 0: no limit.
+        allowed: model IDs.
+        regions: in lower case; a model must run in one of them, or in a part of one.
     """
 
     licenses: frozenset[str] = frozenset()
@@ -24,11 +24,11 @@ class Constraints:
     regions: frozenset[str] = frozenset()
 
     def admit(self, offer: Offer, home: str) -> bool:
-        """Whether the offer satisfies them.
+        """Whether an offer satisfies all constraints.
 
         Args:
             offer: of a model.
-            home: region of the house's own machines; empty: not said.
+            home: region of the deployment's own machines; empty: unknown.
         """
         card = offer.card
         return (
@@ -36,11 +36,11 @@ class Constraints:
             and (not self.languages or not offer.languages or self.languages <= offer.languages)
             and (not self.max_parameter_count or 0 < card.parameter_count <= self.max_parameter_count)
             and (not self.allowed or card.id in self.allowed)
-            and (not self.regions or self._stands(card.region or ("" if offer.external else home)))
+            and (not self.regions or self._is_in_region(card.region or ("" if offer.external else home)))
         )
 
-    def _stands(self, region: str) -> bool:
-        """Whether the region is one of those, or a part of one, as "eu-central-1" is of "eu"."""
+    def _is_in_region(self, region: str) -> bool:
+        """Whether a region is one of the allowed ones, or a part of one, as "eu-central-1" is of "eu"."""
         parts = region.lower().split("-")
         return any("-".join(parts[:length]) in self.regions for length in range(1, len(parts) + 1))
 

@@ -1,4 +1,4 @@
-"""Experts that may sleep, as the operator has described them before they were met: a folder of *.json."""
+"""Preconfigured dormant experts: descriptions in a folder of *.json files, written by the operator."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from services.selector.catalog import Catalog, check_name
 log = structlog.get_logger(__name__)
 
 SUFFIX = ".json"
-"""Of the files that count in the folder."""
+"""Suffix of description files."""
 
 LOOK_SECONDS = 1.0
 
@@ -26,19 +26,19 @@ _REMEDY = "write it with EXPERT_MAY_SLEEP=true python -m experts.NAME --describe
 
 @dataclass(frozen=True)
 class Found:
-    """What a look has found."""
+    """Contents of the folder."""
 
     replies: tuple[DescribeResponse, ...] = ()
-    trouble: str = ""
+    error: str = ""
 
 
-class Sleepers:
-    """Tells the catalogue of the experts in a folder, now and whenever its files change.
+class PreconfiguredExperts:
+    """Reads the folder's descriptions into the catalogue, now and whenever a file changes.
 
     Args:
-        folder: of files as `--describe` writes them; one that is not there describes nobody.
-        catalog: told of them.
-        seconds: from one look to the next.
+        folder: of files as `--describe` writes them; it need not exist.
+        catalog: receives the descriptions.
+        seconds: interval between reads.
     """
 
     def __init__(self, folder: Path, catalog: Catalog, *, seconds: float = LOOK_SECONDS) -> None:
@@ -50,7 +50,7 @@ class Sleepers:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Looks until the block exits, once before it is entered."""
+        """Reads the folder until the block exits, once before it is entered."""
         await self._look()
         task = asyncio.create_task(supervise(self._run, name="dormant experts folder"), name="sleepers")
         try:
@@ -66,11 +66,13 @@ class Sleepers:
 
     async def _look(self) -> None:
         found = await asyncio.to_thread(self._read)
-        if found.trouble and found.trouble != self._found.trouble:
-            log.warning("sleeping experts", folder=str(self._folder), trouble=found.trouble, remedy=_REMEDY)
+        if found.error and found.error != self._found.error:
+            log.warning(
+                "invalid descriptions of dormant experts", folder=str(self._folder), error=found.error, remedy=_REMEDY
+            )
         self._found = found
-        self._catalog.troubles[str(self._folder)] = found.trouble
-        self._catalog.foretold(found.replies)
+        self._catalog.source_errors[str(self._folder)] = found.error
+        self._catalog.set_preconfigured(found.replies)
 
     def _read(self) -> Found:
         try:
@@ -90,15 +92,15 @@ def _parsed(contents: dict[str, bytes]) -> Found:
     replies, wrong = [], []
     for name, content in contents.items():
         try:
-            replies.append(_sleeper(content))
+            replies.append(_dormant_expert(content))
         except (CorruptData, json_format.ParseError, UnicodeDecodeError) as error:
             wrong.append(f"{name} ({error})")
-    return Found(tuple(replies), f"holds what describes no expert that may sleep: {'; '.join(wrong)}" if wrong else "")
+    return Found(tuple(replies), f"has files that describe no dormant expert: {'; '.join(wrong)}" if wrong else "")
 
 
-def _sleeper(content: bytes) -> DescribeResponse:
+def _dormant_expert(content: bytes) -> DescribeResponse:
     reply = json_format.Parse(content, DescribeResponse(), ignore_unknown_fields=True)
     check_name(reply.expert)
     if not reply.may_sleep:
-        raise CorruptData(f"{reply.expert} does not say may_sleep")
+        raise CorruptData(f"{reply.expert} does not set may_sleep")
     return reply

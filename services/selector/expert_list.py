@@ -1,4 +1,4 @@
-"""The experts as people see them: awake or not, what they offer, and what is wrong."""
+"""Lists experts for operators: whether they run, what they offer, and their problems."""
 
 import time
 from collections import defaultdict
@@ -8,16 +8,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from services.selector.catalog import Catalog
-from services.selector.replica import Attention, Replica
-from services.selector.task_offers import Seat
+from services.selector.replica import Replica, ReplicaState
+from services.selector.task_offers import ReplicaOffer
 
 
 def experts(catalog: Catalog) -> list[Expert]:
-    """All of them by name; an address whose expert is not known, and a source that fails, stand under their own."""
-    seats: dict[str, list[Seat]] = defaultdict(list)
-    for seat in catalog.view.seats:
-        seats[seat.expert].append(seat)
-    rows = {name: _row(name, found, catalog) for name, found in seats.items()}
+    """All experts by name; unknown addresses and failing sources are listed under their own names."""
+    replica_offers: dict[str, list[ReplicaOffer]] = defaultdict(list)
+    for replica_offer in catalog.view.replica_offers:
+        replica_offers[replica_offer.expert].append(replica_offer)
+    rows = {name: _row(name, found, catalog) for name, found in replica_offers.items()}
     for name, problem in _troubles(catalog):
         row = rows.setdefault(name, Expert(name=name))
         if not row.dormant:
@@ -25,16 +25,23 @@ def experts(catalog: Catalog) -> list[Expert]:
     return [rows[name] for name in sorted(rows)]
 
 
-def _row(name: str, seats: Sequence[Seat], catalog: Catalog) -> Expert:
-    reply = seats[-1].description.reply
-    seen = max((seat.replica.seen for seat in seats if seat.replica.seen is not None), default=None)
+def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: Catalog) -> Expert:
+    reply = replica_offers[-1].description.reply
+    seen = max(
+        (replica_offer.replica.seen for replica_offer in replica_offers if replica_offer.replica.seen is not None),
+        default=None,
+    )
     return Expert(
         name=name,
         revision=reply.revision,
-        addresses=sorted(seat.replica.address for seat in seats if seat.attention is Attention.ANSWERS),
+        addresses=sorted(
+            replica_offer.replica.address
+            for replica_offer in replica_offers
+            if replica_offer.attention is ReplicaState.ANSWERS
+        ),
         may_sleep=reply.may_sleep,
-        dormant=all(seat.attention is Attention.ASLEEP for seat in seats),
-        tasks=sorted(frozenset().union(*(seat.tasks for seat in seats))),
+        dormant=all(replica_offer.attention is ReplicaState.ASLEEP for replica_offer in replica_offers),
+        tasks=sorted(frozenset().union(*(replica_offer.tasks for replica_offer in replica_offers))),
         start_duration=reply.start_duration if reply.HasField("start_duration") else None,
         last_seen_time=None if seen is None else _ago(catalog.now() - seen),
         problems=catalog.view.problems(name),
@@ -43,15 +50,15 @@ def _row(name: str, seats: Sequence[Seat], catalog: Catalog) -> Expert:
 
 def _troubles(catalog: Catalog) -> Iterable[tuple[str, str]]:
     for replica in catalog.replicas():
-        if replica.trouble:
+        if replica.error:
             yield replica.expert or replica.address, _silence(replica, catalog.now())
-    for source, trouble in catalog.troubles.items():
-        if trouble:
-            yield source, f"{source} {trouble}"
+    for source, error in catalog.source_errors.items():
+        if error:
+            yield source, f"{source} {error}"
 
 
 def _silence(replica: Replica, now: float) -> str:
-    return f"{replica.address} {replica.trouble}, for {now - replica.troubled_since:.0f} s now"
+    return f"{replica.address} {replica.error}, for {now - replica.failing_since:.0f} s now"
 
 
 def _ago(seconds: float) -> Timestamp:

@@ -1,4 +1,4 @@
-"""What an LLM's answer to the question of a model says, however it is written."""
+"""Tolerant parser of an LLM's choice of a model."""
 
 import json
 import re
@@ -17,22 +17,22 @@ _PAIR = re.compile(
     r"""["']?\b(?P<key>id|reason)["']?\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"?|'(?P<single>[^'\n]*)'?)""",
     re.IGNORECASE,
 )
-"""Of an object that is no JSON: single quotes, bare keys, a comma too many, an end that is missing."""
+"""Fields of invalid JSON: single quotes, unquoted keys, superfluous commas, a missing end."""
 
 
 class Answer(NamedTuple):
-    """A model by the name that the LLM gave it."""
+    """The model that an LLM chose, as it wrote the name."""
 
     named: str
     reason: str
 
 
 def read(text: str, ids: Sequence[str]) -> Answer | None:
-    """What the text names; the last object counts, for some think aloud first. None if it names nothing.
+    """Parses the chosen model; the last object counts, since some LLMs reason first. None if no model is named.
 
     Args:
-        text: of an LLM.
-        ids: of the candidates; a text without any object may name one of them.
+        text: reply of an LLM.
+        ids: of the candidates; a text without an object may mention one of them.
     """
     text = text[-_READ_CHARACTERS:]
     found = list(_objects(text)) or list(_pairs(text)) or list(_mentioned(text, ids))
@@ -40,7 +40,7 @@ def read(text: str, ids: Sequence[str]) -> Answer | None:
 
 
 def repaired(named: str, ids: Sequence[str]) -> str | None:
-    """The one candidate that can have been meant: as written, else by its letters, its last part, or nearly so."""
+    """The one candidate that matches a name: exactly, else by letters and digits, last part, or similarity."""
     if named in ids:
         return named
     for key in (_letters, _last_part):
@@ -61,7 +61,7 @@ def _objects(text: str) -> Iterator[Answer]:
         if isinstance(value.get("id"), str):
             yield _answer(value["id"], value.get("reason"))
         else:
-            end = start + 1  # it may stand deeper inside
+            end = start + 1  # the object may be nested deeper
         start = text.find("{", end)
 
 

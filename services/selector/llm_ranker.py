@@ -1,4 +1,4 @@
-"""Chooses a model by asking an LLM, where neither the request nor what is measured has settled it."""
+"""Selects a model with an LLM where the ranking is not decisive."""
 
 import asyncio
 from collections.abc import Hashable, Sequence
@@ -11,124 +11,124 @@ from services.common import call_context
 from services.llm.client import LLM
 from services.llm.llm_error import Unusable
 from services.llm.usage import Usage
-from services.selector.cache import Shared
+from services.selector.cache import SharedCache
 from services.selector.llm_answer import read, repaired
-from services.selector.llm_prompt import VERSION, Question, can_be_named, posed
-from services.selector.query import Wanted
-from services.selector.selector import CANDIDATES, Choice, Chosen, Controller, Selector
+from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named
+from services.selector.query import SelectionQuery
+from services.selector.selector import CANDIDATES, Controller, SelectedModel, Selection, Selector
 from services.selector.shortcut import is_clear, rivals
 
 log = structlog.get_logger(__name__)
 
 DESCRIBED = 5
 
-_REMEMBERED_SECONDS, _REMEMBERED = 60.0, 1024
-_PATIENCE = 0.5
-"""Of the time that the caller has: the other half is the ranking's and the task's."""
+_CACHED_SECONDS, _CACHED = 60.0, 1024
+_TIMEOUT_SHARE = 0.5
+"""Share of the caller's remaining time: the rest is for the fallback and the task."""
 
 
 @dataclass(frozen=True)
-class _Opinion:
-    """What an LLM said."""
+class _LlmChoice:
+    """The choice of an LLM."""
 
     model: str
-    """Id of the one it chose; empty if it chose none of the candidates."""
+    """ID of the chosen candidate; empty if it chose none of them."""
     reason: str
     llm_model: str
     usage: Usage
 
 
-class Judge:
-    """Asks an LLM which of the best ranked models is the right one.
+class LlmRanker:
+    """Selects among the best ranked models with an LLM.
 
     Args:
-        llm: who is asked.
-        selector: who ranks.
-        described: of how many it is told.
+        llm: client of the LLM.
+        selector: ranks the models.
+        described: number of candidates in the prompt.
     """
 
     def __init__(self, llm: LLM, selector: Selector, *, described: int = DESCRIBED) -> None:
         self._llm = llm
         self._selector = selector
-        self._described = described
-        self._opinions = Shared[Hashable, _Opinion](
-            lambda opinion: bool(opinion.model), seconds=_REMEMBERED_SECONDS, size=_REMEMBERED
+        self._set_description = described
+        self._choices = SharedCache[Hashable, _LlmChoice](
+            lambda llm_choice: bool(llm_choice.model), seconds=_CACHED_SECONDS, size=_CACHED
         )
 
-    async def choose(self, wanted: Wanted, seconds: float | None) -> Choice:
-        """The best models for a task, the LLM's choice first, the others as they are ranked.
+    async def choose(self, query: SelectionQuery, seconds: float | None) -> Selection:
+        """Selects models for a task: the LLM's choice first, the others by rank.
 
         Args:
-            wanted: the task.
-            seconds: what the caller has left; None: any time.
+            query: the selection query.
+            seconds: the caller's remaining time; None: no limit.
 
         Raises:
-            ServiceError: as Selector.choose does; never because of the LLM.
+            ServiceError: those of Selector.choose(); never because of the LLM.
         """
-        limit = wanted.limit or CANDIDATES
-        choice = self._selector.choose(replace(wanted, limit=max(limit, self._described)) if limit > 0 else wanted)
-        shown = _distinct(rivals(choice))[: self._described]
+        limit = query.limit or CANDIDATES
+        choice = self._selector.choose(replace(query, limit=max(limit, self._set_description)) if limit > 0 else query)
+        shown = _distinct(rivals(choice))[: self._set_description]
         if choice.controller is Controller.RANK and len(shown) > 1:
-            choice = await self._settled(choice, wanted, shown, seconds)
+            choice = await self._ask_llm(choice, query, shown, seconds)
         return replace(choice, chosen=choice.chosen[:limit])
 
-    async def _settled(self, choice: Choice, wanted: Wanted, shown: Sequence[Chosen], seconds: float | None) -> Choice:
-        if is_clear(choice.spec, wanted, shown):
-            return replace(choice, reason=f"{choice.reason}; clearly, so no LLM was asked")
-        question = posed(choice.spec, wanted, shown, self._budget, self._llm.tokens)
+    async def _ask_llm(
+        self, choice: Selection, query: SelectionQuery, shown: Sequence[SelectedModel], seconds: float | None
+    ) -> Selection:
+        if is_clear(choice.spec, query, shown):
+            return replace(choice, reason=f"{choice.reason}; the ranking is decisive, so no LLM was called")
+        question = build_question(choice.spec, query, shown, self._budget, self._llm.tokens)
         if question is None:
-            return replace(choice, fell_back_because="no two candidates find room in the LLM's context")
-        key = self._key(wanted, question)
+            return replace(choice, fell_back_because="no two candidates fit into the LLM's context")
+        key = self._key(query, question)
         try:
-            async with asyncio.timeout(None if seconds is None else _PATIENCE * seconds):
-                opinion, pays = await self._opinions.get(key, lambda: self._asked(question))
+            async with asyncio.timeout(None if seconds is None else _TIMEOUT_SHARE * seconds):
+                llm_choice, is_charged = await self._choices.get(key, lambda: self._call(question))
         except TimeoutError:
             return replace(choice, llm_model=self._llm.model, fell_back_because="the LLM had not answered in time")
         except Unusable as error:
             return replace(choice, llm_model=self._llm.model, fell_back_because=str(error))
-        return _decided(choice, opinion if pays else replace(opinion, usage=Usage()))
+        return _decided(choice, llm_choice if is_charged else replace(llm_choice, usage=Usage()))
 
     @property
     def _budget(self) -> int:
         return self._llm.context_tokens - self._llm.answer_tokens
 
-    def _key(self, wanted: Wanted, question: Question) -> Hashable:
-        """What an opinion depends on; no tenant learns from how quickly it comes what others asked."""
-        words = replace(
-            wanted, avoid=(), limit=0, lot="", source=_digest(wanted.source), request=_digest(wanted.request)
-        )
+    def _key(self, query: SelectionQuery, question: Question) -> Hashable:
+        """All that a choice depends on, and the tenant: response times must reveal nothing about other tenants."""
+        words = replace(query, avoid=(), limit=0, seed="", source=_digest(query.source), request=_digest(query.request))
         return (self._selector.revision, call_context.current().tenant, words, tuple(question.ids))
 
-    async def _asked(self, question: Question) -> _Opinion:
+    async def _call(self, question: Question) -> _LlmChoice:
         if question.scale < 1:
-            log.info("texts shortened to ask for a model", scale=question.scale, candidates=len(question.ids))
+            log.info("texts shortened for the selection prompt", scale=question.scale, candidates=len(question.ids))
         reply = await self._llm.complete(question.messages, schema=question.schema)
         answer = read(reply.text, question.ids)
         self._llm.judged(answer is not None)
         model = repaired(answer.named, question.ids) if answer else None
         if not model:
-            log.warning("an LLM chose none of the candidates", llm_model=reply.model, readable=answer is not None)
-        return _Opinion(model or "", answer.reason if answer else "", reply.model, reply.usage)
+            log.warning("LLM chose no candidate", llm_model=reply.model, readable=answer is not None)
+        return _LlmChoice(model or "", answer.reason if answer else "", reply.model, reply.usage)
 
 
 def _digest(text: str) -> str:
-    """Stands for a user's words where they need not be kept."""
+    """Replaces a user's text where it must not be stored."""
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _distinct(ranked: Sequence[Chosen]) -> Sequence[Chosen]:
-    """The best ranked of each id, and only those whose id can be said."""
+def _distinct(ranked: Sequence[SelectedModel]) -> Sequence[SelectedModel]:
+    """The best ranked model of each ID, without IDs that cannot be shown to an LLM."""
     first = {chosen.offer.card.id: chosen for chosen in reversed(ranked)}
     return [chosen for chosen in ranked if chosen is first[chosen.offer.card.id] and can_be_named(chosen.offer.card.id)]
 
 
-def _decided(choice: Choice, opinion: _Opinion) -> Choice:
-    asked = replace(choice, llm_model=opinion.llm_model, usage=opinion.usage, version=VERSION)
-    if not opinion.model:
+def _decided(choice: Selection, llm_choice: _LlmChoice) -> Selection:
+    asked = replace(choice, llm_model=llm_choice.llm_model, usage=llm_choice.usage, version=VERSION)
+    if not llm_choice.model:
         return replace(asked, fell_back_because="the LLM's answer names none of the candidates")
-    place = next(i for i, chosen in enumerate(choice.chosen) if chosen.offer.card.id == opinion.model)
+    place = next(i for i, chosen in enumerate(choice.chosen) if chosen.offer.card.id == llm_choice.model)
     best = choice.chosen[place]
-    best = replace(best, reason=opinion.reason or best.reason)
+    best = replace(best, reason=llm_choice.reason or best.reason)
     return replace(
         asked,
         controller=Controller.LLM,

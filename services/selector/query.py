@@ -1,4 +1,4 @@
-"""A task that needs a model, and what is asked of the model."""
+"""Selection query: a task, and the requirements on its model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _TAG_LENGTHS = (2, 3)
 
 
 class Mode(StrEnum):
-    """Where the models may be."""
+    """Allowed locations of models."""
 
     LOCAL = "local"
     HYBRID = "hybrid"
@@ -20,7 +20,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Avoid:
-    """What has been failing; empty fields stand for any."""
+    """A circuit that is open; empty fields match anything."""
 
     model: str = ""
     expert: str = ""
@@ -28,32 +28,32 @@ class Avoid:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SelectionQuery:
     """A task that needs a model."""
 
     task: str
     source: str = ""
-    """The words it came from."""
+    """Text of the request from which the task was planned."""
     request: str = ""
     languages: frozenset[str] = frozenset()
-    """Primary tags among its parameters."""
+    """Primary language tags among its parameters."""
     model: str = ""
-    """The only one that may run it."""
+    """ID of the pinned model; empty: none."""
     revision: str = ""
     mode: Mode | None = None
-    """None: the deployment's."""
-    may_leave: bool = False
-    """Bytes may go to models outside the house."""
+    """None: the deployment's default."""
+    allows_external: bool = False
+    """Whether the data policy allows external models."""
     avoid: Sequence[Avoid] = ()
     constraints: Constraints = field(default_factory=Constraints)
     limit: int = 0
-    """0: the deployment's."""
-    lot: str = ""
-    """Where weights decide: the same for the same lot."""
+    """Number of models; 0: the default."""
+    seed: str = ""
+    """Seed of the weighted choice: equal seeds give equal choices."""
 
 
 def languages_of(parameters: Mapping[str, object]) -> frozenset[str]:
-    """The primary tags among a task's parameters; a language given by name is left to the words."""
+    """Primary language tags among a task's parameters; languages given by name are left to the ranking's terms."""
     values = (parameters.get(name) for name in ("language", "source_language", "target_language"))
     tags = (primary(value) for value in values if isinstance(value, str))
     return frozenset(tag for tag in tags if tag.isalpha() and len(tag) in _TAG_LENGTHS)

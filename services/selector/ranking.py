@@ -1,4 +1,4 @@
-"""Which models suit a task best, by what is described and measured of them."""
+"""Ranks the models of a task by described and measured features."""
 
 import math
 from collections import defaultdict
@@ -11,20 +11,20 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 FIT = 3.0
-"""The most that words can add; what is measured adds less, so that the model that does what was asked is first."""
+"""Highest score for matching terms; measured features add less, so that the best description wins."""
 
 _SPOKEN, _UNSPOKEN = 0.3, -1.5
 _POPULAR = 0.3
 _SLOW = 0.2
-"""For every tenfold of PROMPT_SECONDS."""
+"""Penalty for every tenfold of PROMPT_SECONDS."""
 PROMPT_SECONDS = 0.05
-"""A median below it is as good as any."""
+"""Medians below this count as equal."""
 _EXTERNAL = -10.0
 _FAILING = -20.0
 
 
 class Presence(Enum):
-    """How near a model is to running."""
+    """State of a model: how soon it can run."""
 
     READY = "loaded"
     LOADABLE = "to be loaded"
@@ -36,65 +36,65 @@ _PRESENCE = {Presence.READY: 1.0, Presence.LOADABLE: 0.9, Presence.AWAY: -0.6, P
 
 
 @dataclass(frozen=True, slots=True)
-class Merits:
-    """What is known of a model."""
+class ModelFeatures:
+    """Known features of a model."""
 
     stems: frozenset[str]
-    """Of its name and description."""
+    """Stems of its name and description."""
     presence: Presence
     external: bool = False
     median: float | None = None
-    """Seconds of one call, as measured."""
+    """Median duration of a call in seconds; None: not measured."""
     downloads: int = 0
     likes: int = 0
     languages: frozenset[str] = frozenset()
-    """Primary tags; empty: any."""
+    """Primary language tags; empty: any language."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """A word of the request."""
+class QueryTerm:
+    """A term of the request."""
 
     written: str
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the models are weighed against."""
+class RankingQuery:
+    """What the models are ranked by."""
 
-    words: Mapping[str, Word]
+    words: Mapping[str, QueryTerm]
     """By stem."""
     languages: frozenset[str] = frozenset()
-    """Primary tags that the task names."""
+    """Primary language tags that the task names."""
     internal_first: bool = True
 
 
-class Favour(NamedTuple):
-    """What somebody else than the ranking has to say for a model, or against it."""
+class Bonus(NamedTuple):
+    """Points added to a model's score by another source than the ranking, such as the routing table."""
 
     points: float
     reason: str
 
 
 class Ranked(NamedTuple):
-    """A model's place in the list."""
+    """A ranked model."""
 
     position: int
-    """Among the models that were given."""
+    """Index among the given models."""
     score: float
     fit: float
-    """0 to 1: its share of the words that tell the models apart."""
+    """Between 0 and 1: share of the discriminating terms that the model matches."""
     reason: str
 
 
-class _Telling(NamedTuple):
-    """A word of the wish that some models have and others do not."""
+class _WeightedTerm(NamedTuple):
+    """A term that some models match and others do not."""
 
     stem: str
     written: str
     share: float
-    """Of what all such words are worth together."""
+    """Share of the total weight of all such terms."""
 
 
 class _Fit(NamedTuple):
@@ -103,129 +103,131 @@ class _Fit(NamedTuple):
 
 
 class Ranking:
-    """Models of one task, in the order that settles a tie."""
+    """Ranks models of one task; ties are resolved by their order."""
 
-    def __init__(self, merits: Sequence[Merits]) -> None:
-        self._merits = merits
+    def __init__(self, features: Sequence[ModelFeatures]) -> None:
+        self._merits = features
 
     def best(
         self,
-        wish: Wish,
+        query: RankingQuery,
         admitted: Iterable[int],
         limit: int,
         failing: Collection[int],
-        favours: Mapping[int, Favour] = MappingProxyType({}),
+        bonuses: Mapping[int, Bonus] = MappingProxyType({}),
     ) -> list[Ranked]:
         """The best models, best first.
 
         Args:
-            wish: what is wanted.
-            admitted: positions of the models that may be chosen.
-            limit: at most so many.
-            failing: positions of those to be asked last.
-            favours: by position.
+            query: terms and languages of the request.
+            admitted: indices of the models that may be selected.
+            limit: number of models.
+            failing: indices of models with open circuits, which are ranked last.
+            bonuses: by index.
         """
-        telling = self._telling(wish)
-        scores = self._scores(wish, telling, failing)
-        for position, favour in favours.items():
-            scores[position] += favour.points
+        terms = self._weighted_terms(query)
+        scores = self._scores(query, terms, failing)
+        for position, bonus in bonuses.items():
+            scores[position] += bonus.points
         return [
-            Ranked(position, round(scores[position], 4), fit.share, self._reason(position, wish, fit, failing, favours))
+            Ranked(
+                position, round(scores[position], 4), fit.share, self._reason(position, query, fit, failing, bonuses)
+            )
             for position in nlargest(limit, admitted, key=scores.__getitem__)
-            for fit in (self._fit(position, telling),)
+            for fit in (self._fit(position, terms),)
         ]
 
     @cached_property
-    def _standing(self) -> list[float]:
-        """What each model scores whatever is asked."""
-        return [_PRESENCE[merits.presence] + _popularity(merits) - _slowness(merits) for merits in self._merits]
+    def _base_scores(self) -> list[float]:
+        """Score of each model, independent of the query."""
+        return [_PRESENCE[features.presence] + _popularity(features) - _slowness(features) for features in self._merits]
 
     @cached_property
     def _holders(self) -> dict[str, list[int]]:
-        """Positions of the models that have a word, by stem."""
+        """Indices of the models that match a term, by stem."""
         holders: dict[str, list[int]] = defaultdict(list)
-        for position, merits in enumerate(self._merits):
-            for stem in merits.stems:
+        for position, features in enumerate(self._merits):
+            for stem in features.stems:
                 holders[stem].append(position)
         return holders
 
     @cached_property
-    def _outside(self) -> list[int]:
-        return [position for position, merits in enumerate(self._merits) if merits.external]
+    def _external(self) -> list[int]:
+        return [position for position, features in enumerate(self._merits) if features.external]
 
     @cached_property
-    def _choosy(self) -> list[int]:
-        """Positions of the models that do not take every language."""
-        return [position for position, merits in enumerate(self._merits) if merits.languages]
+    def _with_languages(self) -> list[int]:
+        """Indices of the models that support only some languages."""
+        return [position for position, features in enumerate(self._merits) if features.languages]
 
-    def _telling(self, wish: Wish) -> list[_Telling]:
-        """What each word of the wish is worth, the rarer the more; one that all models have, or none, tells nothing."""
-        held = [(stem, word, len(self._holders.get(stem, ()))) for stem, word in wish.words.items()]
+    def _weighted_terms(self, query: RankingQuery) -> list[_WeightedTerm]:
+        """Weights of the query's terms, higher for rarer ones; a term that all models match, or none, has no weight."""
+        held = [(stem, word, len(self._holders.get(stem, ()))) for stem, word in query.words.items()]
         worth = [
             (stem, word.written, word.weight * math.log(len(self._merits) / holders))
             for stem, word, holders in held
             if 0 < holders < len(self._merits)
         ]
         total = sum(value for _, _, value in worth)
-        return [_Telling(stem, written, value / total) for stem, written, value in worth]
+        return [_WeightedTerm(stem, written, value / total) for stem, written, value in worth]
 
-    def _scores(self, wish: Wish, telling: Sequence[_Telling], failing: Iterable[int]) -> list[float]:
-        """Of every model; only those that a word or fault concerns are looked at, there may be ten thousand."""
-        scores = self._standing.copy()
-        for word in telling:
+    def _scores(self, query: RankingQuery, terms: Sequence[_WeightedTerm], failing: Iterable[int]) -> list[float]:
+        """Scores of all models; visits only those that a term or flag concerns, since there may be ten thousand."""
+        scores = self._base_scores.copy()
+        for word in terms:
             for position in self._holders[word.stem]:
                 scores[position] += FIT * word.share
-        if wish.languages:
-            for position in self._choosy:
-                scores[position] += _spoken(self._merits[position], wish)
-        for position in self._outside if wish.internal_first else ():
+        if query.languages:
+            for position in self._with_languages:
+                scores[position] += _spoken(self._merits[position], query)
+        for position in self._external if query.internal_first else ():
             scores[position] += _EXTERNAL
         for position in failing:
             scores[position] += _FAILING
         return scores
 
-    def _fit(self, position: int, telling: Sequence[_Telling]) -> _Fit:
+    def _fit(self, position: int, terms: Sequence[_WeightedTerm]) -> _Fit:
         stems = self._merits[position].stems
-        said = [word for word in telling if word.stem in stems]
-        return _Fit(sum(word.share for word in said), tuple(word.written for word in said))
+        matched = [word for word in terms if word.stem in stems]
+        return _Fit(sum(word.share for word in matched), tuple(word.written for word in matched))
 
     def _reason(
-        self, position: int, wish: Wish, fit: _Fit, failing: Collection[int], favours: Mapping[int, Favour]
+        self, position: int, query: RankingQuery, fit: _Fit, failing: Collection[int], bonuses: Mapping[int, Bonus]
     ) -> str:
-        merits = self._merits[position]
-        parts = [favours[position].reason] if position in favours else []
+        features = self._merits[position]
+        parts = [bonuses[position].reason] if position in bonuses else []
         if fit.words:
-            said = " and ".join(f"“{word}”" for word in fit.words[:3])
-            parts.append(f"says {said} like the request")
-        if wish.languages:
-            tags = ", ".join(sorted(wish.languages))
-            parts.append(f"{'knows' if _spoken(merits, wish) >= 0 else 'does not name'} {tags}")
-        parts.append(merits.presence.value)
-        if merits.median is not None:
-            parts.append(f"median {_duration(merits.median)}")
-        if merits.external:
-            parts.append("outside the house")
+            matched = " and ".join(f"“{word}”" for word in fit.words[:3])
+            parts.append(f"matches {matched} of the request")
+        if query.languages:
+            tags = ", ".join(sorted(query.languages))
+            parts.append(f"{'supports' if _spoken(features, query) >= 0 else 'does not name'} {tags}")
+        parts.append(features.presence.value)
+        if features.median is not None:
+            parts.append(f"median {_duration(features.median)}")
+        if features.external:
+            parts.append("external")
         if position in failing:
             parts.append("has been failing")
         return "; ".join(parts)
 
 
-def _popularity(merits: Merits) -> float:
-    downloads = min(1.0, math.log10(1 + merits.downloads) / 8)
-    likes = min(1.0, math.log10(1 + merits.likes) / 5)
+def _popularity(features: ModelFeatures) -> float:
+    downloads = min(1.0, math.log10(1 + features.downloads) / 8)
+    likes = min(1.0, math.log10(1 + features.likes) / 5)
     return _POPULAR * (2 * downloads + likes) / 3
 
 
-def _slowness(merits: Merits) -> float:
-    if merits.median is None or merits.median <= PROMPT_SECONDS:
+def _slowness(features: ModelFeatures) -> float:
+    if features.median is None or features.median <= PROMPT_SECONDS:
         return 0.0
-    return _SLOW * math.log10(merits.median / PROMPT_SECONDS)
+    return _SLOW * math.log10(features.median / PROMPT_SECONDS)
 
 
-def _spoken(merits: Merits, wish: Wish) -> float:
-    if not merits.languages:
+def _spoken(features: ModelFeatures, query: RankingQuery) -> float:
+    if not features.languages:
         return 0.0
-    return _SPOKEN if wish.languages <= merits.languages else _UNSPOKEN
+    return _SPOKEN if query.languages <= features.languages else _UNSPOKEN
 
 
 def _duration(seconds: float) -> str:

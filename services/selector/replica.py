@@ -1,4 +1,4 @@
-"""An address, or a memory of one, and what an expert said there."""
+"""A server of an expert, or a dormant expert, and its description."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from protos.hugginggpt.v1.model_pb2 import Endpoint, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 
-class Attention(Enum):
-    """Whether an expert can be talked to."""
+class ReplicaState(Enum):
+    """State of a replica."""
 
     ANSWERS = "answers"
     AWAY = "does not answer, but is waited for"
@@ -21,14 +21,14 @@ class Attention(Enum):
 
 @dataclass(frozen=True)
 class Description:
-    """What an expert said of itself, in order."""
+    """An expert's description, indexed by task."""
 
     reply: DescribeResponse
     digest: bytes
-    """Of tasks and models."""
+    """Digest of tasks and models."""
     specs: Mapping[str, TaskSpec]
     cards: Mapping[str, tuple[ModelCard, ...]]
-    """By task."""
+    """Model cards by task."""
 
     @classmethod
     def of(cls, reply: DescribeResponse) -> "Description":
@@ -49,23 +49,23 @@ class Description:
 
 @dataclass(eq=False)
 class Replica:
-    """One server of an expert, or the memory of one that sleeps."""
+    """One server of an expert, or the entry of a dormant one."""
 
     address: str
-    """Empty if only a memory is left."""
+    """Empty for a dormant expert."""
     expert: str = ""
-    """Whose it was when it last answered."""
+    """Name of the expert that last answered there."""
     description: Description | None = None
-    """None while it does not count."""
+    """None while the replica is not in the catalogue."""
     arrival: int = 0
-    """When it began to count: who comes first settles what a new kind of task is."""
-    attention: Attention = Attention.AWAY
+    """Order of arrival: the first expert with a new kind of task defines its spec."""
+    attention: ReplicaState = ReplicaState.AWAY
     listed: bool = True
     seen: float | None = None
-    """When it last answered, by the catalogue's clock."""
-    trouble: str = ""
-    """What it did instead of answering when last asked."""
-    troubled_since: float = 0.0
+    """Time of the last reply, by the catalogue's clock."""
+    error: str = ""
+    """Error of the last poll; empty if it succeeded."""
+    failing_since: float = 0.0
     load: ExpertLoad = field(default_factory=ExpertLoad)
     loaded: frozenset[str] = frozenset()
 
@@ -74,18 +74,18 @@ class Replica:
 
         It does while its expert sleeps and was never seen ready: from then on it tells how long it takes to start.
         """
-        if self.attention is not Attention.ASLEEP or self.description is None:
+        if self.attention is not ReplicaState.ASLEEP or self.description is None:
             return False
         known = self.description.reply
         return not known.HasField("start_duration") and known != reply
 
     def carries(self, load: ExpertLoad) -> None:
-        """Takes note of how busy it is."""
+        """Records the load."""
         self.load = load
         self.loaded = frozenset(load.loaded)
 
     def endpoint(self, model: str) -> Endpoint:
-        """It as a place where the model can be called."""
+        """The replica as an endpoint of a model."""
         return Endpoint(
             address=self.address,
             loaded=model in self.loaded,

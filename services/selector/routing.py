@@ -1,84 +1,84 @@
-"""What the routing table says where a model is to be chosen: who comes into question, who leads, who runs beside."""
+"""Applies the routing table to a selection: which models are allowed, which is first, and bonuses by score."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-from services.selector.ranking import Favour
-from services.selector.routing_table import Named, Route, Table
+from services.selector.ranking import Bonus
+from services.selector.routing_table import ModelName, Route, RoutingTable
 from services.selector.task_offers import Offer
 
 _LEADS = 40.0
-"""More than all that the ranking adds, and what it takes from what is outside."""
+"""More than the sum of all ranking points, including the penalty of external models."""
 _SCORED = 2.0
-"""Between the worst score and the best; less than words can add."""
+"""Difference between the worst and the best score; less than matching terms can add."""
 _MIDDLE = 0.5
-"""A score that is as good as none."""
+"""A score that adds nothing."""
 
 
 def allowed(route: Route, offers: Sequence[Offer], admitted: Iterable[int]) -> Collection[int]:
-    """Positions of those that may be chosen where nobody pins a model."""
-    wanted = [name for name in (route.model, *route.listed) if name] if route.candidates else []
+    """Indices of the offers that may be selected where no model is pinned."""
+    query = [name for name in (route.model, *route.listed) if name] if route.candidates else []
     return [
         position
         for position in admitted
         if not (route.shadow and _is(offers[position], route.shadow))
-        and (not wanted or any(_is(offers[position], name) for name in wanted))
+        and (not query or any(_is(offers[position], name) for name in query))
     ]
 
 
-def led(route: Route, offers: Sequence[Offer], open_to: Collection[int], lot: str) -> Mapping[int, Favour]:
-    """Those that go first, by position: one model, wherever it is offered.
+def led(route: Route, offers: Sequence[Offer], open_to: Collection[int], seed: str) -> Mapping[int, Bonus]:
+    """Bonuses of the offers of the model that is first, by index.
 
     Args:
-        route: what is laid down for the task.
+        route: of the task.
         offers: of the task.
-        open_to: positions of those that may be chosen and do not fail just now.
-        lot: decides between weights: the same for the same lot, as long as the same models are there.
+        open_to: indices of the offers that may be selected and have no open circuit.
+        seed: decides between weights: equal seeds give equal choices, while the same models are offered.
     """
     there = {name for name in (route.model, *route.weights) if name and _held(name, offers, open_to)}
     if route.model in there:
         reason = "first by the routing table"
-        return {position: Favour(_LEADS, reason) for position in _held(route.model, offers, open_to)}
+        return {position: Bonus(_LEADS, reason) for position in _held(route.model, offers, open_to)}
     weights = {name: weight for name, weight in route.weights.items() if name in there}
     if not weights:
         return {}
-    drawn = max(weights, key=lambda name: _draw(lot, name, weights[name]))
-    reason = f"drawn for this run by its weight, {weights[drawn]:g} of {sum(weights.values()):g}"
-    return {position: Favour(_LEADS, reason) for position in _held(drawn, offers, open_to)}
+    drawn = max(weights, key=lambda name: _draw(seed, name, weights[name]))
+    reason = f"chosen for this run by its weight, {weights[drawn]:g} of {sum(weights.values()):g}"
+    return {position: Bonus(_LEADS, reason) for position in _held(drawn, offers, open_to)}
 
 
-def together(ours: Mapping[int, Favour], theirs: Mapping[int, Favour]) -> Mapping[int, Favour]:
-    """Both; the reasons of the first come first."""
+def together(ours: Mapping[int, Bonus], theirs: Mapping[int, Bonus]) -> Mapping[int, Bonus]:
+    """Adds bonuses; the reasons of the first argument come first."""
     both = {
-        position: Favour(ours[position].points + favour.points, f"{ours[position].reason}; {favour.reason}")
-        for position, favour in theirs.items()
+        position: Bonus(ours[position].points + bonus.points, f"{ours[position].reason}; {bonus.reason}")
+        for position, bonus in theirs.items()
         if position in ours
     }
     return {**theirs, **ours, **both}
 
 
-def scored(table: Table, task: str, offers: Sequence[Offer]) -> Mapping[int, Favour]:
-    """What the models' scores are worth, by position."""
+def scored(table: RoutingTable, task: str, offers: Sequence[Offer]) -> Mapping[int, Bonus]:
+    """Bonuses from the models' scores, by index."""
     scores = table.scores.get(task)
     if not scores:
         return {}
     return {
-        position: Favour(_SCORED * (scores[offer.card.id] - _MIDDLE), f"scored {scores[offer.card.id]:.2f}")
+        position: Bonus(_SCORED * (scores[offer.card.id] - _MIDDLE), f"scored {scores[offer.card.id]:.2f}")
         for position, offer in enumerate(offers)
         if offer.card.id in scores
     }
 
 
-def _held(name: Named | None, offers: Sequence[Offer], positions: Iterable[int]) -> list[int]:
+def _held(name: ModelName | None, offers: Sequence[Offer], positions: Iterable[int]) -> list[int]:
     return [position for position in positions if name and _is(offers[position], name)]
 
 
-def _is(offer: Offer, name: Named) -> bool:
+def _is(offer: Offer, name: ModelName) -> bool:
     return name.means(offer.card.id, offer.card.revision)
 
 
-def _draw(lot: str, name: Named, weight: float) -> float:
-    """The highest wins: each of them does in its share of all lots, and one that goes takes nobody else's along."""
-    digest = blake2b(f"{lot}\0{name}".encode(), digest_size=8).digest()
+def _draw(seed: str, name: ModelName, weight: float) -> float:
+    """Weighted rendezvous hashing: the highest value wins, and removing a model moves only that model's share."""
+    digest = blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest()
     return -weight / math.log((int.from_bytes(digest) + 0.5) / 2**64)

@@ -1,4 +1,4 @@
-"""The routing table as it is told: beside the catalogue, with the names in it that nothing goes by."""
+"""Reports the routing table with the names in it that no expert offers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -12,41 +12,43 @@ from protos.hugginggpt.v1.model_pb2 import Route as Told
 from protos.hugginggpt.v1.model_pb2 import RoutedModel
 from services.common.supervision import supervise
 from services.selector.catalog import Catalog
-from services.selector.catalog_view import View
-from services.selector.routing_table import SETTING, Named, Route, Table
+from services.selector.catalog_view import CatalogView
+from services.selector.routing_table import SETTING, ModelName, Route, RoutingTable
 
 log = structlog.get_logger(__name__)
 
 SETTLED_SECONDS = 10.0
-"""After a change, until experts that are starting have most likely come."""
+"""Pause after a change of the catalogue, until starting experts have probably registered."""
 
 
-def routes(table: Table, view: View, task: str = "") -> list[Told]:
-    """What is laid down, by task; first what is for any.
+def routes(table: RoutingTable, view: CatalogView, task: str = "") -> list[Told]:
+    """The routes by task, beginning with the rules for all tasks.
 
     Args:
         table: the deployment's.
-        view: what there is now.
-        task: only this one; empty: all.
+        view: the current catalogue.
+        task: only this task; empty: all.
     """
     general = [Told(forbidden=map(_model, table.forbidden), problems=_nowhere(table, view))] if table.forbidden else []
-    wanted = [task] if task else sorted({*table.routes, *table.scores})
-    named = [name for name in wanted if name in table.routes or name in table.scores]
+    query = [task] if task else sorted({*table.routes, *table.scores})
+    named = [name for name in query if name in table.routes or name in table.scores]
     return general + [_told(name, table, view) for name in named]
 
 
-def problems(table: Table, view: View) -> list[str]:
-    """Every name in the table that nothing goes by now."""
+def problems(table: RoutingTable, view: CatalogView) -> list[str]:
+    """All names in the table that no expert offers now."""
     return [problem for route in routes(table, view) for problem in route.problems]
 
 
 @asynccontextmanager
-async def watching(table: Table, catalog: Catalog, settled_seconds: float = SETTLED_SECONDS) -> AsyncIterator[None]:
-    """Logs names that nothing goes by, each once as long as it stays so, until the block exits."""
+async def watching(
+    table: RoutingTable, catalog: Catalog, settled_seconds: float = SETTLED_SECONDS
+) -> AsyncIterator[None]:
+    """Logs names that no expert offers, each once while it stays so, until the block exits."""
     if not table:
         yield
         return
-    log.info("models are routed", tasks=sorted(table.routes), digest=table.digest)
+    log.info("routing table loaded", tasks=sorted(table.routes), digest=table.digest)
     checking = supervise(partial(_watch, table, catalog, settled_seconds), name="routing table check")
     task = asyncio.create_task(checking, name="routes")
     try:
@@ -56,18 +58,20 @@ async def watching(table: Table, catalog: Catalog, settled_seconds: float = SETT
         await asyncio.wait([task])
 
 
-async def _watch(table: Table, catalog: Catalog, settled_seconds: float) -> None:
+async def _watch(table: RoutingTable, catalog: Catalog, settled_seconds: float) -> None:
     revision, told = "", set[str]()
-    while news := await catalog.beyond(revision):
+    while news := await catalog.wait_for_revision(revision):
         await asyncio.sleep(settled_seconds)
         revision, found = news, problems(table, catalog.view)
         for problem in found:
             if problem not in told:
-                log.warning("the routing table names what is not there", problem=problem, remedy=f"correct {SETTING}")
+                log.warning(
+                    "routing table names an unknown model or task", problem=problem, remedy=f"correct {SETTING}"
+                )
         told = set(found)
 
 
-def _told(task: str, table: Table, view: View) -> Told:
+def _told(task: str, table: RoutingTable, view: CatalogView) -> Told:
     route = table.route(task)
     return Told(
         task=task,
@@ -80,30 +84,30 @@ def _told(task: str, table: Table, view: View) -> Told:
     )
 
 
-def _model(name: Named, weight: float = 0.0) -> RoutedModel:
+def _model(name: ModelName, weight: float = 0.0) -> RoutedModel:
     return RoutedModel(id=name.id, revision=name.revision, weight=weight)
 
 
-def _missing(task: str, route: Route, view: View) -> Iterator[str]:
-    shelf = view.shelf(task)
-    if shelf is None:
+def _missing(task: str, route: Route, view: CatalogView) -> Iterator[str]:
+    task_offers = view.offers_of(task)
+    if task_offers is None:
         yield f"no expert offers {task} now{_like(task, view.tasks)}"
         return
-    there = {(offer.card.id, offer.card.revision) for offer in (*shelf.offers, *shelf.failed)}
+    there = {(offer.card.id, offer.card.revision) for offer in (*task_offers.offers, *task_offers.failed)}
     for name in dict.fromkeys(route.names()):
         if not any(name.means(*model) for model in there):
             yield f"no expert offers {name} for {task} now{_other(name, there)}"
 
 
-def _nowhere(table: Table, view: View) -> Iterator[str]:
-    """Models that are forbidden for any task, and are offered for none."""
+def _nowhere(table: RoutingTable, view: CatalogView) -> Iterator[str]:
+    """Models that are forbidden for all tasks and offered for none."""
     there = {(card.id, card.revision) for card in view.models_of("")}
     for name in table.forbidden:
         if not any(name.means(*model) for model in there):
             yield f"no expert offers {name} now{_other(name, there)}"
 
 
-def _other(name: Named, there: set[tuple[str, str]]) -> str:
+def _other(name: ModelName, there: set[tuple[str, str]]) -> str:
     revisions = sorted(revision or "unnamed" for model, revision in there if model == name.id)
     return f"; it is there at {', '.join(revisions)}" if revisions else _like(name.id, {model for model, _ in there})
 

@@ -1,4 +1,4 @@
-"""The routing table of a deployment: what its operator has laid down about models, task by task."""
+"""The operator's routing table: which models are first, allowed, forbidden or shadows, by task."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ SETTING = "SELECTOR_ROUTES"
 
 
 @dataclass(frozen=True)
-class Named:
-    """A model, at any commit where none is named."""
+class ModelName:
+    """A model, at any commit unless one is named."""
 
     id: str
     revision: str = ""
@@ -28,16 +28,16 @@ class Named:
 
 
 def named(text: Any) -> Any:
-    """A name as people write it: model, or model@revision."""
-    if isinstance(text, Named):
+    """Parses a name: model, or model@revision."""
+    if isinstance(text, ModelName):
         return text
     if not isinstance(text, str) or not text.strip("@ "):
         raise ValueError("name a model, or model@revision")
     model, at, revision = text.rpartition("@")
-    return Named(model, revision) if at and model else Named(text)
+    return ModelName(model, revision) if at and model else ModelName(text)
 
 
-Model = Annotated[Named, BeforeValidator(named)]
+Model = Annotated[ModelName, BeforeValidator(named)]
 
 
 class _Entry(BaseModel):
@@ -45,11 +45,11 @@ class _Entry(BaseModel):
 
 
 class Candidate(_Entry):
-    """A model that comes into question."""
+    """A model that may be selected."""
 
     model: Model
     weight: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Its share of the runs for which it is asked first; 0: only where those with a weight fail."""
+    """Share of the runs for which it is first; 0: only a fallback of those with a weight."""
 
 
 def _candidate(written: Any) -> Any:
@@ -57,16 +57,16 @@ def _candidate(written: Any) -> Any:
 
 
 class Route(_Entry):
-    """What is laid down for one task."""
+    """Rules of one task."""
 
     model: Model | None = None
-    """Asked first, while it is there."""
+    """First while it is offered."""
     candidates: tuple[Annotated[Candidate, BeforeValidator(_candidate)], ...] = ()
-    """Only those are chosen; empty: all that are not forbidden. A run may still pin another one."""
+    """Only these models are selected; empty: all that are not forbidden. A run may still pin another model."""
     forbidden: tuple[Model, ...] = ()
-    """Never used, not even where a run pins them."""
+    """Never used, not even if a run pins them."""
     shadow: Model | None = None
-    """Runs beside the one chosen, for comparison; its results are not used."""
+    """Runs in addition to the selected model, for comparison; its results are not used."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -82,23 +82,23 @@ class Route(_Entry):
         return self
 
     @property
-    def listed(self) -> list[Named]:
+    def listed(self) -> list[ModelName]:
         return [candidate.model for candidate in self.candidates]
 
     @property
-    def weights(self) -> Mapping[Named, float]:
-        """Of those that have one."""
+    def weights(self) -> Mapping[ModelName, float]:
+        """Weights of the candidates that have one."""
         return {candidate.model: candidate.weight for candidate in self.candidates if candidate.weight}
 
-    def names(self) -> Iterator[Named]:
-        """Every model that it names."""
+    def names(self) -> Iterator[ModelName]:
+        """All models that the route names."""
         yield from filter(None, (self.model, self.shadow))
         yield from self.listed
         yield from self.forbidden
 
 
 NOTHING = Route()
-"""Where nothing is laid down."""
+"""The route of tasks without rules."""
 
 _Score = Annotated[float, Field(ge=0, le=1)]
 
@@ -112,27 +112,27 @@ class _File(_Entry):
     format: Literal["hugginggpt/routes/1"]
     tasks: Mapping[str, Route] = Field(default_factory=dict)
     forbidden: tuple[Model, ...] = ()
-    """Whatever the task."""
+    """For all tasks."""
     scores: str = ""
-    """A file that compare --save-scores has written; its path begins where this file is."""
+    """Path, relative to this file, of a file written by compare --save-scores."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """What is laid down for all tasks.
+class RoutingTable:
+    """Rules of all tasks.
 
     Args:
         routes: by task.
         forbidden: models that are used for no task.
-        scores: how good models were found to be, from 0 to 1, by task and id.
+        scores: measured quality of models, from 0 to 1, by task and ID.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
-    forbidden: tuple[Named, ...] = ()
+    forbidden: tuple[ModelName, ...] = ()
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether anything is."""
+        """Whether there is any rule."""
         return bool(self.routes or self.forbidden or self.scores)
 
     @property
@@ -146,12 +146,12 @@ class Table:
         return any(name.means(model, revision) for name in (*self.forbidden, *self.route(task).forbidden))
 
 
-def read(path: Path) -> Table:
-    """The table in a file, and the scores that it names.
+def read(path: Path) -> RoutingTable:
+    """Reads the table from a file, and the scores file that it names.
 
     Raises:
-        FailedPrecondition: with the line of what is wrong, and what would help.
+        FailedPrecondition: the file is invalid; the message names the line, the remedy a correction.
     """
     file = config_file.read(path, _File, SETTING)
     scores = config_file.read(path.parent / file.scores, _Scores, SETTING).tasks if file.scores else {}
-    return Table(file.tasks, file.forbidden, scores)
+    return RoutingTable(file.tasks, file.forbidden, scores)

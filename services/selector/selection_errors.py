@@ -1,4 +1,4 @@
-"""What is said where no model can be chosen: what stands in the way, and what would help."""
+"""Errors of selections without a candidate, with reasons and remedies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -13,8 +13,8 @@ _MENTIONED = 3
 _REPAIR = "see the expert's log for why it did not load, or use another model"
 
 
-def nobody(task: str, offered: Iterable[str], standard: Mapping[str, TaskSpec], failed: Sequence[Offer]) -> NotFound:
-    """No expert offers the task, or none of its models works."""
+def no_offer(task: str, offered: Iterable[str], standard: Mapping[str, TaskSpec], failed: Sequence[Offer]) -> NotFound:
+    """The error if no expert offers a task, or all its models have failed."""
     if failed:
         return NotFound(f"every model for {task} has failed: {_failures(failed)}", reason="TASK", remedy=_REPAIR)
     similar = get_close_matches(task, offered, n=_MENTIONED)
@@ -28,9 +28,9 @@ def nobody(task: str, offered: Iterable[str], standard: Mapping[str, TaskSpec], 
 
 
 def unknown_model(task: str, model: str, revision: str, offers: Sequence[Offer], failed: Sequence[Offer]) -> NotFound:
-    """The pinned model, or its pinned commit, is not there."""
+    """The error if the pinned model, or its pinned commit, is not offered."""
     if others := [offer.card.revision or "unnamed" for offer in offers if offer.card.id == model]:
-        what = f"model {model} for {task} is there at revision {', '.join(others)}, not {revision}"
+        what = f"model {model} for {task} is offered at revision {', '.join(others)}, not {revision}"
         return NotFound(what, reason="MODEL", remedy="pin a revision that is there, or none")
     if broken := [offer for offer in failed if offer.card.id == model]:
         return NotFound(f"the pinned model has failed: {_failures(broken)}", reason="MODEL", remedy=_REPAIR)
@@ -40,8 +40,8 @@ def unknown_model(task: str, model: str, revision: str, offers: Sequence[Offer],
     return NotFound(what, reason="MODEL", remedy=f"pin {' or '.join(near)}, or no model")
 
 
-def unconstrained(task: str, constraints: str) -> NotFound:
-    """No model satisfies what was asked of it."""
+def constraints_unmet(task: str, constraints: str) -> NotFound:
+    """The error if no model satisfies the constraints."""
     return NotFound(
         f"no model for {task} satisfies the constraints: {constraints}",
         reason="MODEL",
@@ -49,43 +49,43 @@ def unconstrained(task: str, constraints: str) -> NotFound:
     )
 
 
-def only_outside(task: str) -> FailedPrecondition:
-    """Models are there, but the data policy keeps bytes away from them."""
+def only_external(task: str) -> FailedPrecondition:
+    """The error if all models are external and the data policy is local."""
     return FailedPrecondition(
-        f"{task} is offered only outside the house, and the data policy is local",
+        f"{task} is offered only by external experts, and the data policy is local",
         reason="POLICY",
-        remedy="add an expert of your own that offers it, or allow the data policy open",
+        remedy="add an internal expert that offers it, or set the data policy to open",
     )
 
 
 def wrong_mode(task: str, mode: str) -> FailedPrecondition:
-    """Models are there, but not where the inference mode wants them."""
-    where = "inside" if mode == "remote" else "outside"
+    """The error if no model is where the inference mode requires it."""
+    where = "internal" if mode == "remote" else "external"
     return FailedPrecondition(
-        f"{task} is offered only {where} the house, and the inference mode is {mode}",
+        f"{task} is offered only by {where} experts, and the inference mode is {mode}",
         reason="POLICY",
         remedy="use the inference mode hybrid",
     )
 
 
 def forbidden(task: str, model: str) -> FailedPrecondition:
-    """The routing table forbids the pinned model, or all there are."""
+    """The error if the routing table forbids the pinned model, or all models."""
     what = f"model {model} is forbidden for {task}" if model else f"every model for {task} is forbidden"
     other = "pin another model, or none" if model else "add an expert with another model"
     return FailedPrecondition(
-        f"{what} by this house's routing table", reason="POLICY", remedy=f"{other}; or have {SETTING} changed"
+        f"{what} by the deployment's routing table", reason="POLICY", remedy=f"{other}; or change {SETTING}"
     )
 
 
 def no_candidate(task: str, route: Route, offers: Sequence[Offer]) -> NotFound:
-    """Models are there, but none that the routing table lets be chosen."""
+    """The error if the routing table allows none of the offered models."""
     there = ", ".join(dict.fromkeys(offer.card.id for offer in offers))
     named = ", ".join(map(str, filter(None, (route.model, *route.listed))))
-    what = f"the routing table lets only {named} be chosen" if named else f"{route.shadow} is only a shadow"
+    what = f"the routing table allows only {named}" if named else f"{route.shadow} is only a shadow"
     return NotFound(
-        f"nobody can be chosen for {task}: {what}, and there is {there}",
+        f"no candidate for {task}: {what}, and the offered models are {there}",
         reason="MODEL",
-        remedy=f"start an expert with a model that may be chosen, or have {SETTING} changed",
+        remedy=f"start an expert with an allowed model, or change {SETTING}",
     )
 
 
@@ -94,7 +94,7 @@ def _failures(failed: Sequence[Offer]) -> str:
 
 
 def _folder(spec: TaskSpec) -> str:
-    """The folder of experts/ where models of such a task belong."""
+    """The folder of experts/ for models of such a task."""
     takes = {port.modality for port in spec.inputs}
     gives = {port.modality for port in spec.outputs}
     if MODALITY_VIDEO in takes | gives:

@@ -1,4 +1,4 @@
-"""Translates between the protos and the selector."""
+"""SelectorService over gRPC: converts between messages and the selector's types."""
 
 import asyncio
 import json
@@ -32,12 +32,12 @@ from services.selector import expert_list, paging
 from services.selector.catalog import Catalog
 from services.selector.catalog_view import place
 from services.selector.constraints import Constraints
-from services.selector.llm_ranker import Judge
-from services.selector.query import Avoid, Mode, Wanted, languages_of
+from services.selector.llm_ranker import LlmRanker
+from services.selector.query import Avoid, Mode, SelectionQuery, languages_of
 from services.selector.removal import Removal
 from services.selector.routing_status import routes
-from services.selector.routing_table import Table
-from services.selector.selector import Choice, Chosen, Controller, Selector
+from services.selector.routing_table import RoutingTable
+from services.selector.selector import Controller, SelectedModel, Selection, Selector
 from services.selector.task_offers import primary
 
 NOTIFY_SECONDS = 2.0
@@ -47,7 +47,7 @@ _MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, 
 
 
 class SelectorServicer(rpc.SelectorServiceServicer):
-    """Answers for the catalogue and the selector.
+    """Serves the catalogue and the selector.
 
     Args:
         catalog: who offers what.
@@ -62,22 +62,22 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         catalog: Catalog,
         selector: Selector,
         removal: Removal,
-        judge: Judge | None = None,
-        table: Table = Table(),  # noqa: B008  # frozen
+        ranker: LlmRanker | None = None,
+        table: RoutingTable = RoutingTable(),  # noqa: B008  # frozen
     ) -> None:
         self._catalog = catalog
         self._table = table
-        self._policy = SELECTION_POLICY_LLM if judge and not table else SELECTION_POLICY_RANK
+        self._policy = SELECTION_POLICY_LLM if ranker and not table else SELECTION_POLICY_RANK
         self._selector = selector
         self._removal = removal
         self._watchers: set[_Watcher] = set()
-        self._judge = judge
+        self._ranker = ranker
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
-        wanted = wanted_from_pb(request, may_leave=call_context.allows_external_endpoints())
-        if self._judge and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
-            return choice_to_pb(await self._judge.choose(wanted, context.time_remaining()))
-        choice = self._selector.choose(wanted)
+        query = wanted_from_pb(request, allows_external=call_context.allows_external_endpoints())
+        if self._ranker and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
+            return choice_to_pb(await self._ranker.choose(query, context.time_remaining()))
+        choice = self._selector.choose(query)
         if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
             choice = replace(choice, fell_back_because="no LLM is configured")
         return choice_to_pb(choice)
@@ -121,7 +121,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         return selector_pb2.ForgetExpertResponse()
 
     async def _sent_to_watchers(self) -> None:
-        """Waits until every watcher was sent the present revision: planner and orchestrators cache what is offered."""
+        """Waits until all watchers have the current revision: planner and orchestrators cache the catalogue."""
         with suppress(TimeoutError):
             async with asyncio.timeout(NOTIFY_SECONDS):
                 for watcher in list(self._watchers):
@@ -132,7 +132,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
-            while news := await self._catalog.beyond(watcher.revision):
+            while news := await self._catalog.wait_for_revision(watcher.revision):
                 await context.write(selector_pb2.WatchCatalogueResponse(revision=news))
                 watcher.sent(news)
         finally:
@@ -146,7 +146,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.revision = ""
-        """The last one sent."""
+        """The last revision sent."""
         self._sent = asyncio.Event()
 
     def sent(self, revision: str) -> None:
@@ -155,18 +155,18 @@ class _Watcher:
         self._sent = asyncio.Event()
 
     async def next(self) -> None:
-        """Waits until another revision has been sent, or the stream has ended."""
+        """Waits until another revision was sent, or the stream has ended."""
         await self._sent.wait()
 
 
-def wanted_from_pb(request: selector_pb2.SelectRequest, *, may_leave: bool) -> Wanted:
-    """What is asked for.
+def wanted_from_pb(request: selector_pb2.SelectRequest, *, allows_external: bool) -> SelectionQuery:
+    """Converts a request.
 
     Raises:
         InvalidRequest: the task's parameters are no JSON object.
     """
     task, constraints = request.task, request.constraints
-    return Wanted(
+    return SelectionQuery(
         task=task.task,
         source=f"{task.source} {_instruction(task)}",
         request=request.request,
@@ -174,7 +174,7 @@ def wanted_from_pb(request: selector_pb2.SelectRequest, *, may_leave: bool) -> W
         model=task.pinned_model,
         revision=task.pinned_revision,
         mode=_MODES.get(request.inference_mode),
-        may_leave=may_leave,
+        allows_external=allows_external,
         avoid=[Avoid(avoid.model_id, avoid.expert, avoid.address) for avoid in request.avoid],
         constraints=Constraints(
             licenses=frozenset(license_.lower() for license_ in constraints.licenses),
@@ -184,12 +184,12 @@ def wanted_from_pb(request: selector_pb2.SelectRequest, *, may_leave: bool) -> W
             regions=frozenset(region.lower() for region in constraints.regions),
         ),
         limit=request.limit,
-        lot=call_context.current().run_id,
+        seed=call_context.current().run_id,
     )
 
 
-def choice_to_pb(choice: Choice) -> selector_pb2.SelectResponse:
-    """The candidates, the first of them primary."""
+def choice_to_pb(choice: Selection) -> selector_pb2.SelectResponse:
+    """Converts a selection; the first candidate is the primary one."""
     return selector_pb2.SelectResponse(
         candidates=[_candidate(chosen, role) for chosen, role in _roles(choice)],
         decision=Decision(
@@ -205,7 +205,7 @@ def choice_to_pb(choice: Choice) -> selector_pb2.SelectResponse:
     )
 
 
-def _roles(choice: Choice) -> Iterator[tuple[Chosen, "CandidateRole.ValueType"]]:
+def _roles(choice: Selection) -> Iterator[tuple[SelectedModel, "CandidateRole.ValueType"]]:
     first, *others = choice.chosen
     yield first, CANDIDATE_ROLE_PRIMARY
     for other in others:
@@ -214,7 +214,7 @@ def _roles(choice: Choice) -> Iterator[tuple[Chosen, "CandidateRole.ValueType"]]
         yield choice.shadow, CANDIDATE_ROLE_SHADOW
 
 
-def _candidate(chosen: Chosen, role: "CandidateRole.ValueType") -> Candidate:
+def _candidate(chosen: SelectedModel, role: "CandidateRole.ValueType") -> Candidate:
     offer = chosen.offer
     return Candidate(
         model_id=offer.card.id,
@@ -232,7 +232,7 @@ def _candidate(chosen: Chosen, role: "CandidateRole.ValueType") -> Candidate:
 
 
 def _instruction(task: Task) -> str:
-    """What the task tells its model to do, in words."""
+    """Instruction text of the task, if it has one."""
     return task.arguments["instruction"].value.text if "instruction" in task.arguments else ""
 
 

@@ -1,4 +1,4 @@
-"""What the selector can be told."""
+"""Settings of the selector."""
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -11,24 +11,24 @@ from services.selector.query import Mode
 
 
 class Settings(BalancedSettings, StoreSettings):
-    """Prefix SELECTOR_."""
+    """Environment variables start with SELECTOR_."""
 
     model_config = SettingsConfigDict(env_prefix="SELECTOR_")
 
     experts: str = Field(default_factory=lambda: str(home() / "experts"))
-    """Where experts are: host:port, dns:///name:port or a folder of *.address files of one line; several by comma."""
+    """Sources of expert addresses: host:port, dns:///name:port or a folder of *.address files; separated by commas."""
     asleep: str = ""
-    """Path of a folder of *.json, as `python -m experts.NAME --describe` prints them, of experts that may sleep:
-    who has not been met yet is in the catalogue all the same. It is read again while the service runs."""
+    """Folder of *.json files, written by `python -m experts.NAME --describe`, of experts that may be scaled to zero:
+    they are in the catalogue before they are first met. Changes are read while the service runs."""
     inference_mode: Mode = Mode.HYBRID
-    """Where models may be, unless a request says otherwise: local, hybrid or remote."""
+    """Default location of models: local, hybrid or remote."""
     region: str = ""
-    """Where the house's own machines stand, the wider first, as in eu-central-1: for requests that ask for a region."""
+    """Region of the deployment's own machines, such as eu-central-1, for requests with a region constraint."""
     routes: str = ""
-    """Path of a YAML file that lays down, task by task, which models are first, come into question or are forbidden."""
+    """YAML file with the routing table: which models are first, allowed or forbidden, by task."""
     described: int = Field(DESCRIBED, ge=2)
-    """How many of the best ranked models an LLM is told of."""
+    """Number of best ranked models in the prompt of the LLM."""
     forget_seconds: float = Field(FORGET_SECONDS, ge=0)
-    """How long an expert that does not answer is waited for."""
+    """Seconds after which an unreachable expert is removed."""
     llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("selector"))
-    """Who chooses where nothing else settles it; without an endpoint the ranking does."""
+    """The LLM that selects where the ranking is not decisive; without an endpoint the ranking decides."""

@@ -1,22 +1,23 @@
-"""When no LLM need be asked: who comes into question, and whether the first of them is so by far.
+"""Decides whether the ranking is decisive, so that no LLM is called.
 
-The first of the ranking is clear, if of every other one that comes into question two things hold:
+The first model is decisive if, compared with every other model that may be first, two things hold:
 
-- it is no better by its words: it is the same model elsewhere; or the first says something that the task's own words
-  say and the kind of task does not, all that the other says of it, and knows the languages if the other does;
-- it is worse by measure: asleep or silent while the expert of the first answers; or, the first being loaded, at least
-  twice as slow. What it takes is its median, at least 50 ms, times one more than the calls that wait or run where
-  fewest do; and its 95th percentile must not be the shorter one.
+- its description fits at least as well: it is the same model at another expert; or it matches a term of the task's own
+  text that the kind of task does not contain, and all that the other matches, and supports the languages if the other
+  does;
+- it is better by measurement: the other is dormant or unreachable while the first is reachable; or the first is loaded
+  and at least twice as fast. Its time is its median, at least 50 ms, times one more than its shortest queue; and its
+  95th percentile must not be longer.
 
-Where nothing is measured, or no word tells them apart, an LLM reads better than we do.
+Where nothing is measured, or no term tells the models apart, an LLM decides better.
 """
 
 from collections.abc import Sequence
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.selector.query import Mode, Wanted
+from services.selector.query import Mode, SelectionQuery
 from services.selector.ranking import PROMPT_SECONDS, Presence
-from services.selector.selector import Choice, Chosen
+from services.selector.selector import SelectedModel, Selection
 from services.selector.tokens import stemmed
 
 FASTER = 2.0
@@ -24,8 +25,8 @@ FASTER = 2.0
 _AWAKE = {Presence.READY, Presence.LOADABLE}
 
 
-def rivals(choice: Choice) -> Sequence[Chosen]:
-    """Those that may be put first, best ranked first; what fails is not, nor in mode hybrid what is outside."""
+def rivals(choice: Selection) -> Sequence[SelectedModel]:
+    """Models that may be first, best ranked first: without failing ones, and in hybrid mode without external ones."""
     first = choice.chosen[0]
     return [
         chosen
@@ -35,30 +36,30 @@ def rivals(choice: Choice) -> Sequence[Chosen]:
     ]
 
 
-def is_clear(spec: TaskSpec, wanted: Wanted, ranked: Sequence[Chosen]) -> bool:
-    """Whether the first needs no comparison in words with the others."""
+def is_clear(spec: TaskSpec, query: SelectionQuery, ranked: Sequence[SelectedModel]) -> bool:
+    """Whether the first model needs no comparison by an LLM."""
     first, *others = ranked
-    own = (stemmed(wanted.source) or stemmed(wanted.request)) - stemmed(f"{spec.name} {spec.description}")
+    own = (stemmed(query.source) or stemmed(query.request)) - stemmed(f"{spec.name} {spec.description}")
     return all(
-        _same(first, other) or (_says_as_much(first, other, own, wanted) and _measures_better(first, other))
+        _same(first, other) or (_says_as_much(first, other, own, query) and _measures_better(first, other))
         for other in others
     )
 
 
-def _same(first: Chosen, other: Chosen) -> bool:
+def _same(first: SelectedModel, other: SelectedModel) -> bool:
     return first.offer.card.id == other.offer.card.id
 
 
-def _says_as_much(first: Chosen, other: Chosen, own: frozenset[str], wanted: Wanted) -> bool:
+def _says_as_much(first: SelectedModel, other: SelectedModel, own: frozenset[str], query: SelectionQuery) -> bool:
     said = own & first.offer.stems
-    return bool(said) and own & other.offer.stems <= said and _knows(first, wanted) >= _knows(other, wanted)
+    return bool(said) and own & other.offer.stems <= said and _knows(first, query) >= _knows(other, query)
 
 
-def _knows(chosen: Chosen, wanted: Wanted) -> bool:
-    return not chosen.offer.languages or wanted.languages <= chosen.offer.languages
+def _knows(chosen: SelectedModel, query: SelectionQuery) -> bool:
+    return not chosen.offer.languages or query.languages <= chosen.offer.languages
 
 
-def _measures_better(first: Chosen, other: Chosen) -> bool:
+def _measures_better(first: SelectedModel, other: SelectedModel) -> bool:
     if first.offer.presence not in _AWAKE:
         return False
     if other.offer.presence not in _AWAKE:
@@ -73,13 +74,13 @@ def _measures_better(first: Chosen, other: Chosen) -> bool:
     )
 
 
-def seconds(chosen: Chosen) -> float | None:
-    """What a call will take about, those before it included; None if not measured."""
+def seconds(chosen: SelectedModel) -> float | None:
+    """Expected duration of a call with its queue, in seconds; None if not measured."""
     if chosen.offer.median is None or not chosen.replicas:
         return None
     return max(chosen.offer.median, PROMPT_SECONDS) * (1 + queue(chosen))
 
 
-def queue(chosen: Chosen) -> int:
-    """Calls that wait or run where fewest do."""
+def queue(chosen: SelectedModel) -> int:
+    """Length of the shortest queue of its replicas."""
     return min((replica.load.waiting + replica.load.running for replica in chosen.replicas), default=0)

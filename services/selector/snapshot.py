@@ -1,4 +1,4 @@
-"""What the selector keeps for its next life: the last description of each expert, in the object store."""
+"""Stores the last description of each expert in the object store, for the next start of the selector."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,18 +17,18 @@ from services.selector.catalog import Catalog
 log = structlog.get_logger(__name__)
 
 KIND = "experts"
-"""Of its notes."""
+"""Collection of the descriptions in the store."""
 
 FIRST_LOOK_SECONDS = 2.0
-"""Longest wait for what was written; a slower store is heard later."""
+"""Longest wait for the stored descriptions at the start; a slower store is read later."""
 
 LOOK_SECONDS = 5.0
 
 LAST_WRITE_SECONDS = 2.0
-"""Longest wait for what is still to be written when the service stops."""
+"""Longest wait for pending writes at the stop."""
 
 
-class Memory:
+class DescriptionStore:
     """Tells the catalogue who slept when this service last ran, and writes down what it has learnt.
 
     Args:
@@ -47,12 +47,12 @@ class Memory:
         self._look = look
         self._written: dict[str, bytes] = {}
         self._forgetting: set[str] = set()
-        """By this replica, just now."""
+        """Names of experts that this process is removing."""
         self._tried = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Remembers, then writes until the block exits; a store that does not answer costs only the memory."""
+        """Restores descriptions, then writes changes until the block exits; an unavailable store only disables this."""
         loops = {"stored expert descriptions": self._run, "forgotten experts": self._heed}
         tasks = [asyncio.create_task(supervise(loop, name=name), name=name) for name, loop in loops.items()]
         try:
@@ -70,7 +70,7 @@ class Memory:
 
     @asynccontextmanager
     async def forgetting(self, name: str) -> AsyncIterator[None]:
-        """Drops what is written of an expert, for all replicas of this service; writes nothing of it within the block.
+        """Deletes an expert's stored description for all replicas of the selector, and writes none within the block.
 
         The block takes it out of the catalogue.
 
@@ -89,31 +89,31 @@ class Memory:
         while not await self._recall():  # noqa: ASYNC110  # a store does not say when it is back
             await asyncio.sleep(self._pause)
         revision = ""
-        while news := await self._catalog.beyond(revision):
+        while news := await self._catalog.wait_for_revision(revision):
             revision = news if await self._write() else ""  # empty: tried again
             await asyncio.sleep(self._pause)
 
     async def _heed(self) -> None:
-        """Forgets whom another replica was told to forget: what was written of it is there no more."""
+        """Removes experts whose stored descriptions another replica of the selector has deleted."""
         while True:
             await asyncio.sleep(self._look)
             written = set(self._written)
             try:
-                dropped = written - await self._notes.keys()
+                drop_address = written - await self._notes.keys()
             except ServiceError as error:
-                log.debug("what was forgotten elsewhere is not known", error=error.message)
+                log.debug("deleted descriptions unknown: store unavailable", error=error.message)
                 continue
-            for name in (dropped & self._written.keys()) - self._forgetting:
+            for name in (drop_address & self._written.keys()) - self._forgetting:
                 self._written.pop(name, None)
                 with suppress(NotFound, FailedPrecondition):  # it is forgotten already, or awake, and then known anew
                     self._catalog.forget(name)
-                    log.info("an expert is forgotten", expert=name)
+                    log.info("expert removed", expert=name)
 
     async def _recall(self) -> bool:
         try:
             kept = await self._notes.all()
         except ServiceError as error:
-            log.warning("sleeping experts cannot be remembered", error=error.message, remedy=error.remedy)
+            log.warning("dormant experts not restored: store unavailable", error=error.message, remedy=error.remedy)
             return False
         finally:
             self._tried.set()
@@ -126,13 +126,15 @@ class Memory:
         try:
             reply = DescribeResponse.FromString(content)
         except DecodeError:
-            log.warning("what was written of an expert cannot be read", expert=name)
+            log.warning("stored expert description invalid", expert=name)
             return
         if reply.may_sleep and reply.expert == name:
-            self._catalog.remembered(reply)
+            self._catalog.restore(reply)
 
     async def _write(self) -> bool:
-        latest = {seat.expert: seat.description.reply for seat in self._catalog.view.seats}
+        latest = {
+            replica_offer.expert: replica_offer.description.reply for replica_offer in self._catalog.view.replica_offers
+        }
         try:
             for name, reply in latest.items():
                 content = _lasting(reply)
@@ -140,13 +142,13 @@ class Memory:
                     await self._notes.put(name, content)
                     self._written[name] = content
         except ServiceError as error:
-            log.warning("experts cannot be written down", error=error.message, remedy=error.remedy)
+            log.warning("expert descriptions not stored", error=error.message, remedy=error.remedy)
             return False
         return True
 
 
 def _lasting(reply: DescribeResponse) -> bytes:
-    """The description without what changes from hour to hour."""
+    """The description without load, revision and loaded state, which change often."""
     lasting = DescribeResponse()
     lasting.CopyFrom(reply)
     lasting.ClearField("load")

@@ -1,4 +1,4 @@
-"""When two descriptions of a kind of task mean the same: their ports match exactly; words may differ."""
+"""Compares two specs of a task: ports must match exactly, descriptions may differ."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 
 
 def disagreement(given: TaskSpec, settled: TaskSpec) -> str:
-    """What is different about the given ports, in words; empty if nothing is."""
+    """Describes the differences between ports; empty if there are none."""
     kinds = (("input", given.inputs, settled.inputs), ("output", given.outputs, settled.outputs))
     return "; ".join(text for kind, ours, theirs in kinds for text in _differences(kind, ours, theirs))
 

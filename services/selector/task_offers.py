@@ -1,4 +1,4 @@
-"""The models of one task, over all experts: who has them, where, and in which order they stand."""
+"""Offers of the models of one task, by all experts."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from protos.hugginggpt.v1.model_pb2 import (
     ModelCard,
 )
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.selector.ranking import Merits, Presence, Ranking
-from services.selector.replica import Attention, Description, Replica
+from services.selector.ranking import ModelFeatures, Presence, Ranking
+from services.selector.replica import Description, Replica, ReplicaState
 from services.selector.tokens import stems
 
-_NEAREST = (Attention.ANSWERS, Attention.AWAY, Attention.ASLEEP)
+_NEAREST = (ReplicaState.ANSWERS, ReplicaState.AWAY, ReplicaState.ASLEEP)
 
 
-class Seat(NamedTuple):
-    """A replica as it was when the catalogue was put together."""
+class ReplicaOffer(NamedTuple):
+    """A replica, with its state and tasks when the view was built."""
 
     replica: Replica
     description: Description
-    attention: Attention
+    attention: ReplicaState
     tasks: frozenset[str]
-    """Those it offers in the way the catalogue has them."""
+    """Tasks that it offers with the catalogue's specs."""
 
     @property
     def expert(self) -> str:
@@ -40,20 +40,20 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True)
 class Offer:
-    """A commit of a model at an expert, and where it can be called."""
+    """A commit of a model at one expert, and its replicas."""
 
     card: ModelCard
     presence: Presence | None
     """None if it has failed."""
     replicas: tuple[Replica, ...]
-    """Empty if its expert sleeps."""
+    """Empty if its expert is dormant."""
     start_duration: Duration | None
     version: str = ""
-    """Of the expert's program."""
+    """Version of the expert's program."""
 
     @cached_property
     def external(self) -> bool:
-        """Only what says that it is inside the house is."""
+        """Whether it is not stated to be internal."""
         return self.card.location != MODEL_LOCATION_INTERNAL
 
     @cached_property
@@ -62,18 +62,18 @@ class Offer:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """Of its name and of what it says that it does."""
+        """Stems of its name and description."""
         return stems(self.card.id, self.card.description)
 
     @property
     def median(self) -> float | None:
-        """Seconds of one call; None until measured."""
+        """Median duration of a call in seconds; None: not measured."""
         return self.card.p50.ToNanoseconds() / 1e9 if self.card.HasField("p50") else None
 
     @property
-    def merits(self) -> Merits:
+    def features(self) -> ModelFeatures:
         card = self.card
-        return Merits(
+        return ModelFeatures(
             stems=self.stems,
             presence=self.presence or Presence.AWAY,
             external=self.external,
@@ -84,56 +84,58 @@ class Offer:
         )
 
 
-class Shelf:
-    """All models of a task."""
+class TaskOffers:
+    """All offers of one task."""
 
-    def __init__(self, spec: TaskSpec, seats: Sequence[Seat]) -> None:
+    def __init__(self, spec: TaskSpec, replica_offers: Sequence[ReplicaOffer]) -> None:
         self.spec = spec
-        offers = _offers(spec.name, seats)
+        offers = _offers(spec.name, replica_offers)
         self.offers = tuple(offer for offer in offers if offer.presence)
-        """Those that can run, in the order that settles a tie."""
+        """Offers that can run, in the order that resolves ties."""
         self.failed = tuple(offer for offer in offers if not offer.presence)
 
     @cached_property
     def ranking(self) -> Ranking:
-        return Ranking([offer.merits for offer in self.offers])
+        return Ranking([offer.features for offer in self.offers])
 
 
 def primary(tag: str) -> str:
-    """The language of a BCP 47 tag, without script and region."""
+    """Primary language of a BCP 47 tag, without script and region."""
     return tag.partition("-")[0].lower()
 
 
-def _offers(task: str, seats: Sequence[Seat]) -> list[Offer]:
-    holders: dict[tuple[str, str, str], list[tuple[Seat, ModelCard]]] = defaultdict(list)
+def _offers(task: str, replica_offers: Sequence[ReplicaOffer]) -> list[Offer]:
+    holders: dict[tuple[str, str, str], list[tuple[ReplicaOffer, ModelCard]]] = defaultdict(list)
     places: dict[tuple[str, str, str], int] = {}
-    for seat in seats:
-        for place, card in enumerate(seat.description.cards.get(task, ())):
-            key = (seat.expert, card.id, card.revision)
-            holders[key].append((seat, card))
+    for replica_offer in replica_offers:
+        for place, card in enumerate(replica_offer.description.cards.get(task, ())):
+            key = (replica_offer.expert, card.id, card.revision)
+            holders[key].append((replica_offer, card))
             places[key] = min(place, places.get(key, place))
     ordered = sorted(holders, key=lambda key: (places[key], key))
     return [_offer(holders[key]) for key in ordered]
 
 
-def _offer(holders: Sequence[tuple[Seat, ModelCard]]) -> Offer:
-    """Puts together what the replicas of one expert say of one commit of a model."""
-    working = [(seat, card) for seat, card in holders if card.state != MODEL_STATE_FAILED]
+def _offer(holders: Sequence[tuple[ReplicaOffer, ModelCard]]) -> Offer:
+    """Merges the cards of one commit of a model from the replicas of one expert."""
+    working = [(replica_offer, card) for replica_offer, card in holders if card.state != MODEL_STATE_FAILED]
     if not working:
-        seat, card = holders[0]
-        return Offer(_shown(card, seat, MODEL_STATE_FAILED), None, (), None)
-    attention = min({seat.attention for seat, _ in working}, key=_NEAREST.index)
-    nearest = [(seat, card) for seat, card in working if seat.attention is attention]
-    seat, card = min(nearest, key=lambda pair: pair[1].state != MODEL_STATE_READY)
-    reply = seat.description.reply
+        replica_offer, card = holders[0]
+        return Offer(_shown(card, replica_offer, MODEL_STATE_FAILED), None, (), None)
+    attention = min({replica_offer.attention for replica_offer, _ in working}, key=_NEAREST.index)
+    nearest = [(replica_offer, card) for replica_offer, card in working if replica_offer.attention is attention]
+    replica_offer, card = min(nearest, key=lambda pair: pair[1].state != MODEL_STATE_READY)
+    reply = replica_offer.description.reply
     presence = _presence(attention, ready=card.state == MODEL_STATE_READY)
-    shown = _shown(card, seat, _STATES[presence])
+    shown = _shown(card, replica_offer, _STATES[presence])
     if any(other.region != card.region for _, other in nearest):
         shown.region = ""  # a call may go to any of them
     return Offer(
         card=shown,
         presence=presence,
-        replicas=tuple(dict.fromkeys(seat.replica for seat, _ in nearest if seat.replica.address)),
+        replicas=tuple(
+            dict.fromkeys(replica_offer.replica for replica_offer, _ in nearest if replica_offer.replica.address)
+        ),
         start_duration=reply.start_duration if reply.HasField("start_duration") else None,
         version=reply.version,
     )
@@ -147,17 +149,17 @@ _STATES = {
 }
 
 
-def _presence(attention: Attention, *, ready: bool) -> Presence:
-    if attention is Attention.ASLEEP:
+def _presence(attention: ReplicaState, *, ready: bool) -> Presence:
+    if attention is ReplicaState.ASLEEP:
         return Presence.DORMANT
-    if attention is Attention.AWAY:
+    if attention is ReplicaState.AWAY:
         return Presence.AWAY
     return Presence.READY if ready else Presence.LOADABLE
 
 
-def _shown(card: ModelCard, seat: Seat, state: int) -> ModelCard:
+def _shown(card: ModelCard, replica_offer: ReplicaOffer, state: int) -> ModelCard:
     shown = ModelCard()
     shown.CopyFrom(card)
-    shown.expert = seat.expert
+    shown.expert = replica_offer.expert
     shown.state = state  # type: ignore[assignment]  # an enum's values are ints
     return shown

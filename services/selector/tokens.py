@@ -1,15 +1,15 @@
-"""Words as the ranking compares them: lower case, without endings, without those that every request has."""
+"""Tokenizes text for the ranking: lower case, stemmed, without common words."""
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 WEIGHED_CHARACTERS = 2000
-"""Of a description; whoever writes more is not found by more."""
+"""Characters of a description that are used: a longer one gains nothing."""
 
 _WORD = re.compile(r"[^\W_]+")
 _SHORTEST = 3
-"""Letters that must be left of a word when its ending goes."""
+"""Letters that a stem must have."""
 
 _ENDINGS = (
     *("inesses", "iness", "ness", "iest", "ier", "ily", "ingly", "edly", "ely"),
@@ -19,7 +19,7 @@ _ENDINGS = (
 _DENIED = re.compile(
     r"\b(?:(?:do(?:es)?|is|are) not|cannot|can't|doesn't|not|no|never|without|misses|except)\b[^.;:]*", re.IGNORECASE
 )
-"""What a description says a model does not do, to the end of the clause."""
+"""A negated clause of a description."""
 
 _COMMON = frozenset(
     _WORD.findall("""
@@ -32,12 +32,12 @@ _COMMON = frozenset(
 
 
 def affirmed(description: str) -> str:
-    """The description without what it denies: "does not tell topics" is no reason to be asked about topics."""
+    """The description without negated clauses: "does not detect topics" must not match a request about topics."""
     return _DENIED.sub(" ", description)
 
 
 def words(text: str) -> Iterator[tuple[str, str]]:
-    """The words of a text that tell something, each as its stem and as it is written, in order."""
+    """The terms of a text, each with its stem and as written, in order."""
     for match in _WORD.finditer(text):
         written = match[0].lower()
         if written not in _COMMON:
@@ -46,7 +46,7 @@ def words(text: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=65_536)
 def stems(name: str, description: str) -> frozenset[str]:
-    """The stems of a model's name and of what it says that it does, remembered: cards come again with every look."""
+    """Stems of a model's name and description; cached, since cards are read repeatedly."""
     return stemmed(f"{name} {affirmed(description[:WEIGHED_CHARACTERS])}")
 
 
@@ -58,7 +58,7 @@ def stemmed(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The word without its ending: face and faces, happy and happiness become the same."""
+    """The word without its ending, so that face and faces, happy and happiness are equal."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST and (ending != "s" or word[-2] != "s"):
             word = word.removesuffix(ending)

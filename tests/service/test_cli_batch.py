@@ -141,7 +141,7 @@ KNOWN_BEFORE = (
     ("batch aloud --folder in --set colour=red", 2, "--set has colour, which aloud@1 does not take"),
     ("batch aloud --plan newer.yaml --folder in", 2, "it is not clear what to run"),
     ("batch aloud --folder in --files x", 2, "it is not clear what to run it on"),
-    ("batch aloud --folder texts", 2, "no item fits: input picture is a text"),
+    ("batch aloud --folder texts", 2, "no item is valid: input picture is a text"),
     ("resume batch_1", 1, "there is no batch batch_1"),
     ("watch batch_1", 1, "there is no batch batch_1"),
 )

@@ -20,7 +20,7 @@ from protos.hugginggpt.v1 import (
 from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_LLM
 from services.common import call_context
 from services.common.errors import InvalidRequest, ModelFailed, Unavailable
-from services.orchestrator.runs.selection import AT_ONCE, BACKGROUND_AT_ONCE
+from services.orchestrator.runs.selection import AT_ONCE, BATCH_AT_ONCE
 from tests.support.orchestrator import (
     END,
     OrchestratorUnderTest,
@@ -84,7 +84,7 @@ async def test_independent_tasks_run_side_by_side(orchestrator: OrchestratorUnde
 
 async def test_a_large_plan_does_not_flood_the_selector(orchestrator: OrchestratorUnderTest) -> None:
     full, planned, there, most = asyncio.Event(), asyncio.Event(), 0, 0
-    people = AT_ONCE - BACKGROUND_AT_ONCE
+    people = AT_ONCE - BATCH_AT_ONCE
 
     async def select() -> None:
         nonlocal there, most
@@ -194,7 +194,7 @@ async def test_a_reference_to_an_output_that_was_not_given_fails_its_task(orches
     orchestrator.peers.plan(task(1), task(2, text=ref(1, "sound")), END)
     events = await orchestrator.run()
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED"}
-    assert "gave no sound" in run_ended(events).failure.message
+    assert "has no output sound" in run_ended(events).failure.message
 
 
 async def test_a_task_nobody_offers_fails_with_the_remedy(orchestrator: OrchestratorUnderTest) -> None:

@@ -353,7 +353,7 @@ async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
 async def test_a_batch_that_waits_keeps_no_other_from_running(
     counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 1)
+    monkeypatch.setattr("services.orchestrator.batches.leases.MAX_ACTIVE", 1)
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         stuck = await asking.start(notes(30), max_at_once=5)

@@ -45,7 +45,7 @@ class Hanging:
 async def test_a_tenant_whose_items_hang_stops_no_other(
     settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 2)
+    monkeypatch.setattr("services.orchestrator.batches.leases.MAX_ACTIVE", 2)
     expert = Hanging(peers, PLACES)
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         many, few = OrchestratorClient(stub, "many"), OrchestratorClient(stub, "few")

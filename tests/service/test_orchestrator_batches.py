@@ -20,7 +20,7 @@ from protos.hugginggpt.v1 import (
     task_pb2,
 )
 from services.common.errors import InvalidRequest, from_rpc
-from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, given, note, notes, parts, state, step
 from tests.support.orchestrator import END, OrchestratorUnderTest, echo, task
@@ -164,7 +164,7 @@ async def test_an_item_that_does_not_fit_costs_itself(orchestrator_client: Orche
     items = await orchestrator_client.items(batch.batch_id)
     assert [state(item)[0] for item in items] == list("CFFFFC")
     assert [item.failure.message for item in items[1:4]] == [
-        "input note is a picture; the plan takes a text there",
+        "input note is an image, but the plan takes a text",
         "input note is missing",
         "input note is given twice",
     ]
@@ -176,12 +176,12 @@ async def test_an_item_that_does_not_fit_costs_itself(orchestrator_client: Orche
     ("requests", "message"),
     [
         ([*parts([])], "no items"),
-        ([*parts([batch_pb2.NewItem(), batch_pb2.NewItem()])], "no item fits: input note is missing"),
+        ([*parts([batch_pb2.NewItem(), batch_pb2.NewItem()])], "no item is valid: input note is missing"),
         ([*parts(notes(1), plan=plan_pb2.Plan())], "no task"),
-        ([*parts(notes(1), request=" ")], "not said what to run"),
+        ([*parts(notes(1), request=" ")], "names no work to run"),
         ([*parts(notes(1), max_at_once=-1)], "negative"),
-        ([gateway_pb2.CreateBatchRequest(items=gateway_pb2.NewItems(items=notes(1)))], "must come first"),
-        ([], "must come first"),
+        ([gateway_pb2.CreateBatchRequest(items=gateway_pb2.NewItems(items=notes(1)))], "no batch spec"),
+        ([], "no batch spec"),
         ([*parts(notes(1)), *parts(notes(1))], "one spec"),
         ([*parts(notes(2))][:-1], "ended without the number of its items"),
         ([*[*parts(notes(2))][:-1], *[*parts(notes(1))][-1:]], "2 of 1 items were received"),
@@ -333,7 +333,7 @@ async def test_a_batch_whose_sender_goes_away_never_runs(
 async def test_a_batch_whose_sender_goes_away_once_it_is_kept_runs_to_its_end(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, kept = KeptBatches.start, asyncio.Event()
+    start, kept = BatchStore.start, asyncio.Event()
 
     async def slow(*args: Any) -> str:
         batch_id = await start(*args)
@@ -341,7 +341,7 @@ async def test_a_batch_whose_sender_goes_away_once_it_is_kept_runs_to_its_end(
         await asyncio.sleep(0.1)  # as where the answer waits for a busy loop
         return batch_id
 
-    monkeypatch.setattr(KeptBatches, "start", slow)
+    monkeypatch.setattr(BatchStore, "start", slow)
     call = orchestrator.stub.CreateBatch(parts(notes(30)), **orchestrator_client.call_options)
     await kept.wait()
     call.cancel()

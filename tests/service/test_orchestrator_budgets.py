@@ -153,7 +153,7 @@ async def test_another_way_that_breaks_off_is_not_taken_for_whole(orchestrator: 
     events = await orchestrator.run()
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SUCCEEDED"}
     assert (run_ended(events).state, run_ended(events).failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "MODEL_FAILED")
-    assert any("no other way" in event.plan_completed.decision.reason for event in events)
+    assert any("no alternative" in event.plan_completed.decision.reason for event in events)
 
 
 async def test_another_way_is_planned_to_its_end_by_the_next_owner(peers: ScriptedPeers, settings: Settings) -> None:

@@ -22,11 +22,11 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import DeadlineExceeded, Overloaded
 from services.common.server import serving
-from services.orchestrator.experts.dormant import Sleepers
+from services.orchestrator.experts.dormant import CatalogueWatcher
 from services.orchestrator.runs import selection
-from services.orchestrator.runs.candidate_cache import Catalogue
-from services.orchestrator.runs.planning import Plans
-from services.orchestrator.runs.selection import Selections
+from services.orchestrator.runs.candidate_cache import CandidateCache
+from services.orchestrator.runs.planning import PlannerClient
+from services.orchestrator.runs.selection import SelectorClient
 from tests.conftest import Serve
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, Asker, asking, candidate
@@ -115,21 +115,21 @@ async def test_wait_for_a_selector_permit_counts_against_the_deadline(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, priority: "Priority.ValueType"
 ) -> None:
     monkeypatch.setattr(selection, "AT_ONCE", 2)
-    monkeypatch.setattr(selection, "BACKGROUND_AT_ONCE", 1)
+    monkeypatch.setattr(selection, "BATCH_AT_ONCE", 1)
     selector = HangingSelector()
     register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, selector)
     channel = await serve(register, selector_pb2.DESCRIPTOR.services_by_name["SelectorService"])
     stub = selector_pb2_grpc.SelectorServiceStub(channel)
     first, second = list(standard_tasks())[:2]
     async with AsyncExitStack() as stack:
-        catalogue = await stack.enter_async_context(Catalogue(Sleepers(stub)))
+        catalogue = await stack.enter_async_context(CandidateCache(CatalogueWatcher(stub)))
         stack.enter_context(call_context.use_caller(Caller(tenant="tenant", priority=priority)))
-        chosen = Selections(stub, list, catalogue)
-        holding = asyncio.create_task(chosen.standing(Task(task=first), INFERENCE_MODE_LOCAL, None))
+        chosen = SelectorClient(stub, list, catalogue)
+        holding = asyncio.create_task(chosen.select_cached(Task(task=first), INFERENCE_MODE_LOCAL, None))
         await selector.called.wait()
-        monkeypatch.setattr(selection, "STANDING_SECONDS", 0.1)
+        monkeypatch.setattr(selection, "CACHED_SECONDS", 0.1)
         with pytest.raises(DeadlineExceeded) as late:
-            await chosen.standing(Task(task=second), INFERENCE_MODE_LOCAL, None)
+            await chosen.select_cached(Task(task=second), INFERENCE_MODE_LOCAL, None)
         holding.cancel()
         await asyncio.wait([holding])
     assert f"no model was selected for {second}: 1 calls to the selector were active" in late.value.message
@@ -154,7 +154,7 @@ async def test_planner_call_is_cancelled_when_its_reader_stops() -> None:
     register = partial(planner_pb2_grpc.add_PlannerServiceServicer_to_server, Planner())
     service = planner_pb2.DESCRIPTOR.services_by_name["PlannerService"]
     async with serving(register, service) as running, connect(f"127.0.0.1:{running.port}") as channel:
-        plan = await Plans(planner_pb2_grpc.PlannerServiceStub(channel)).check(PlanRequest())
+        plan = await PlannerClient(planner_pb2_grpc.PlannerServiceStub(channel)).check(PlanRequest())
         assert [each.id for each in plan.tasks] == [1]
         async with asyncio.timeout(10):
             await cancelled.wait()

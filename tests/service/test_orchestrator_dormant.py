@@ -20,8 +20,8 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import NotFound, Unavailable
 from services.common.server import serving
-from services.orchestrator.experts.client import Attempts
-from services.orchestrator.experts.dormant import Sleepers
+from services.orchestrator.experts.client import ExpertClient
+from services.orchestrator.experts.dormant import CatalogueWatcher
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
 from tests.support.orchestrator import END, OrchestratorUnderTest, task, task_states
@@ -96,7 +96,7 @@ async def selector_address(catalogue: Catalogue) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def attempts(selector_address: str) -> AsyncIterator[Attempts]:
+async def attempts(selector_address: str) -> AsyncIterator[ExpertClient]:
     async with asking(selector_address) as attempts:
         yield attempts
 
@@ -108,7 +108,7 @@ async def awake() -> AsyncIterator[str]:
 
 
 async def test_a_task_waits_for_its_expert_and_goes_on_as_soon_as_it_wakes(
-    attempts: Attempts, catalogue: Catalogue
+    attempts: ExpertClient, catalogue: Catalogue
 ) -> None:
     waits, asked = Asker(attempts, seconds=100), Asked()
     catalogue.where = catalogue.sleeping(start=42)
@@ -128,7 +128,7 @@ async def test_a_task_waits_for_its_expert_and_goes_on_as_soon_as_it_wakes(
 
 
 async def test_one_stream_serves_all_who_wait_and_is_there_only_for_them(
-    attempts: Attempts, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+    attempts: ExpertClient, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = Counter[str]()
 
@@ -153,7 +153,7 @@ async def test_one_stream_serves_all_who_wait_and_is_there_only_for_them(
 
 
 async def test_an_expert_that_woke_since_it_was_chosen_is_called_without_waiting(
-    attempts: Attempts, catalogue: Catalogue
+    attempts: ExpertClient, catalogue: Catalogue
 ) -> None:
     async with awake() as address:
         asleep, catalogue.where = catalogue.where, candidate(address, expert=EXPERT)
@@ -162,7 +162,9 @@ async def test_an_expert_that_woke_since_it_was_chosen_is_called_without_waiting
     assert catalogue.watches == 0
 
 
-async def test_a_stream_that_breaks_is_opened_anew_and_misses_nothing(attempts: Attempts, catalogue: Catalogue) -> None:
+async def test_a_stream_that_breaks_is_opened_anew_and_misses_nothing(
+    attempts: ExpertClient, catalogue: Catalogue
+) -> None:
     catalogue.breaks = True
     task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
     await catalogue.watched.wait()
@@ -190,14 +192,14 @@ async def test_catalogue_watch_restarts_after_an_unexpected_exception(
     selector_address: str, catalogue: Catalogue
 ) -> None:
     async with connect(selector_address) as channel, asyncio.timeout(10):
-        sleepers = Sleepers(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
+        sleepers = CatalogueWatcher(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
         with sleepers.watched() as changed:
             await changed.wait()
     assert catalogue.watches == 1
 
 
 async def test_a_selector_that_does_not_choose_just_now_is_asked_again_later(
-    attempts: Attempts, catalogue: Catalogue
+    attempts: ExpertClient, catalogue: Catalogue
 ) -> None:
     failures = iter([NotFound("nobody", reason="TASK"), Unavailable("away")])
 
@@ -215,7 +217,7 @@ async def test_a_selector_that_does_not_choose_just_now_is_asked_again_later(
 
 @pytest.mark.parametrize(("start", "seconds"), [(None, 100), (50.0, 40)], ids=["never seen", "seen"])
 async def test_a_start_that_would_take_too_long_is_not_waited_for(
-    attempts: Attempts, catalogue: Catalogue, start: float | None, seconds: float
+    attempts: ExpertClient, catalogue: Catalogue, start: float | None, seconds: float
 ) -> None:
     asleep = catalogue.where = catalogue.sleeping(start)
     async with awake() as address, asyncio.timeout(15):
@@ -235,7 +237,7 @@ async def test_a_start_that_would_take_too_long_is_not_waited_for(
 
 
 async def test_an_expert_that_does_not_wake_is_waited_for_no_longer_than_there_is_time(
-    attempts: Attempts, catalogue: Catalogue
+    attempts: ExpertClient, catalogue: Catalogue
 ) -> None:
     asleep = catalogue.where = catalogue.sleeping(start=0.1)
     async with awake() as address, asyncio.timeout(5):
@@ -246,7 +248,7 @@ async def test_an_expert_that_does_not_wake_is_waited_for_no_longer_than_there_i
     await catalogue.unwatched()
 
 
-async def test_who_stops_waiting_closes_the_stream(attempts: Attempts, catalogue: Catalogue) -> None:
+async def test_who_stops_waiting_closes_the_stream(attempts: ExpertClient, catalogue: Catalogue) -> None:
     task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
     await catalogue.watched.wait()
     task.cancel()

@@ -7,7 +7,7 @@ import pytest
 from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, plan_pb2, run_pb2
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
-from services.orchestrator.runs.selection import BACKGROUND_AT_ONCE
+from services.orchestrator.runs.selection import BATCH_AT_ONCE
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, note, notes, step
 from tests.support.orchestrator import OrchestratorUnderTest, ScriptedPeers, echo, run_ended
@@ -71,7 +71,7 @@ async def test_a_choice_for_a_person_stands_behind_none_for_items(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     await orchestrator_client.save(plan=PLAN)  # so that the catalogue is known before the selector is held up
-    held = Held(BACKGROUND_AT_ONCE)
+    held = Held(BATCH_AT_ONCE)
     batch = await orchestrator_client.start(notes(40), plan=LARGE)
     orchestrator.peers.select = held
     await held.full.wait()

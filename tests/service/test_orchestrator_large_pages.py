@@ -11,7 +11,7 @@ import pytest
 from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, run_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.errors import from_rpc
-from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.pages import PAGE_BYTES
 from services.orchestrator.settings import Settings
 from tests.support.batches import OrchestratorClient, given, notes, step
@@ -120,10 +120,10 @@ async def test_a_state_is_asked_for_as_often_as_one_likes(
 async def test_who_watches_is_told_the_plan_once_and_all_share_one_look(
     orchestrator_client: OrchestratorClient, orchestrator: OrchestratorUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, counts = 0, KeptBatches.counts
+    looks, counts = 0, BatchStore.counts
     go_on = [asyncio.Event() for _ in range(3)]
 
-    async def counted(self: KeptBatches, batch_id: str, since: float) -> Any:
+    async def counted(self: BatchStore, batch_id: str, since: float) -> Any:
         nonlocal looks
         looks += 1
         return await counts(self, batch_id, since)
@@ -134,7 +134,7 @@ async def test_who_watches_is_told_the_plan_once_and_all_share_one_look(
 
     orchestrator.peers.infer["model"] = one_by_one
     batch = await orchestrator_client.start(notes(3), max_at_once=1)
-    monkeypatch.setattr(KeptBatches, "counts", counted)
+    monkeypatch.setattr(BatchStore, "counts", counted)
     told: list[list[batch_pb2.Batch]] = [[] for _ in range(20)]
 
     async def watch(seen: list[batch_pb2.Batch]) -> None:

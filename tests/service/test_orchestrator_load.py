@@ -13,7 +13,7 @@ from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.model_pb2 import Endpoint
 from services.common.errors import ServiceError, Unavailable
-from services.orchestrator.experts.backoff import EARNED, RESERVE
+from services.orchestrator.experts.backoff import INITIAL_RETRIES, RETRIES_PER_CALL
 from services.orchestrator.experts.circuit_breaker import Key
 from tests.fakes import FakeExpert, card
 from tests.fakes.tracing import record_traces
@@ -70,7 +70,7 @@ async def test_cancel_reaches_the_running_expert(*, traced: bool) -> None:
                 await expert.left.wait()
                 await asyncio.wait([task])
                 assert task.cancelled()
-            assert not attempts._calls._replicas._replicas[address].calls
+            assert not attempts._calls._balancer._replicas[address].calls
             assert attempts._calls.circuits.all_closed
 
 
@@ -108,7 +108,7 @@ async def test_an_expert_that_hangs_costs_only_its_callers() -> None:
         for task in stuck:
             task.cancel()
         await asyncio.wait(stuck)
-        assert attempts._means.turns._free == 20
+        assert attempts._dependencies.limiter._free == 20
 
 
 async def test_a_large_run_leaves_places_to_others() -> None:
@@ -146,7 +146,7 @@ async def test_people_are_served_before_the_background() -> None:
 
 
 async def test_a_wait_for_a_turn_is_told_once_and_only_if_it_is_noticeable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.retry.NOTICEABLE_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.experts.retry.REPORT_WAIT_AFTER_SECONDS", 0.01)
     told = asyncio.Event()
     expert, asked = Held(), Asked()
 
@@ -165,7 +165,8 @@ async def test_a_wait_for_a_turn_is_told_once_and_only_if_it_is_noticeable(monke
         await asyncio.wait([first, second])
     assert asked.told == ["task_waiting", "task_started"]
     waiting = asked.events[0].task_waiting
-    assert (waiting.expert, "under way" in waiting.reason) == ("fake", True)
+    assert waiting.expert == "fake"
+    assert "limit of concurrent calls" in waiting.reason
 
 
 async def test_a_turn_that_does_not_come_in_time_leaves_time_for_the_next_candidate() -> None:
@@ -221,14 +222,14 @@ async def test_an_outage_is_not_amplified(
     monkeypatch: pytest.MonkeyPatch, failure: ServiceError | None, runs: int
 ) -> None:
     monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.02)
-    monkeypatch.setattr("services.orchestrator.experts.retry.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("services.orchestrator.experts.retry.MAX_PROBE_WAIT_SECONDS", 0.1)
     expert, tasks = Down(failure), 200
     async with asking(calls_per_expert=16) as attempts, expert.serving() as address:
         askers = [Asker(attempts, f"run-{number}") for number in range(runs)]
         calls = (askers[number % runs].infer(candidate(address)) for number in range(tasks))
         asked = await asyncio.gather(*calls)
     assert {each.result.failure.code for each in asked} <= {"UNAVAILABLE", "CANCELLED"}
-    assert len(expert.asked) <= tasks * (1 + 1.5 * EARNED) + RESERVE
+    assert len(expert.asked) <= tasks * (1 + 1.5 * RETRIES_PER_CALL) + INITIAL_RETRIES
 
 
 async def test_tasks_in_flight_outlast_the_restart_of_their_only_expert(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +241,7 @@ async def test_tasks_in_flight_outlast_the_restart_of_their_only_expert(monkeypa
             calls = [asyncio.create_task(asker.infer(candidate(address))) for _ in range(tasks)]
             await before.has(100)
         while not attempts.avoid():  # until it is known that the expert is away
-            await attempts._calls.circuits.change(1)
+            await attempts._calls.circuits.wait_for_change(1)
         async with after.serving(listen=address):
             asked = await asyncio.gather(*calls)
     assert {each.result.outputs["text"].text for each in asked} == {"hello"}

@@ -207,8 +207,8 @@ async def test_a_given_plan_is_pinned_to_what_would_run_now(orchestrator_client:
     ("inputs", "port", "words"),
     [
         ([], "note", "is missing"),
-        (SHOWN, "photo", "takes no input photo"),
-        ([artifact_pb2.NamedValue(name="note", value=PICTURE)], "note", "is a picture; the plan takes a text"),
+        (SHOWN, "photo", "has no input photo"),
+        ([artifact_pb2.NamedValue(name="note", value=PICTURE)], "note", "is an image, but the plan takes a text"),
         ([artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(json="[]"))], "note", "is JSON"),
     ],
     ids=["missing", "unknown", "picture", "json"],
@@ -245,7 +245,7 @@ async def test_files_without_names_are_the_parameters_that_they_fit(
             pipeline=named(), inputs=[*inputs, artifact_pb2.NamedValue(name="file3", value=PICTURE)]
         )
     )
-    assert "takes no input file3" in error.message
+    assert "has no input file3" in error.message
 
 
 async def test_a_task_that_has_vanished_is_named_with_what_would_help(

@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL, Candidate, Endpoint
 from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from services.orchestrator.experts.circuit_breaker import Key
-from services.orchestrator.experts.retry import BATCH_CALLS, TRIES
+from services.orchestrator.experts.retry import MAX_BATCH_CALLS, MAX_CALLS
 from tests.fakes import FakeExpert, card
 from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
 
@@ -41,19 +41,19 @@ async def forever(_: InferRequest) -> dict[str, Value]:
 
 
 async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.retry.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("services.orchestrator.experts.retry.MAX_PROBE_WAIT_SECONDS", 0.0)
     async with asking() as attempts:
         async with fake().serving() as address:
             asked = await Asker(attempts).infer(candidate(address))
             assert asked.result.outputs["text"].text == "hello"
-            assert list(attempts._calls._lines._lines) == [address]
+            assert list(attempts._calls._channels._channels) == [address]
         asked = await Asker(attempts).infer(candidate(address))
         failure = asked.result.failure
         assert (failure.code, failure.reason) == ("UNAVAILABLE", "CIRCUIT_OPEN")
         assert "fake" in failure.message
         assert "fake" in failure.remedy
         assert asked.told.count("task_started") == asked.result.attempt == 3
-        assert not attempts._calls._lines._lines
+        assert not attempts._calls._channels._channels
 
 
 async def test_an_expert_that_comes_back_is_reached_again() -> None:
@@ -120,13 +120,13 @@ async def test_calls_that_lose_their_place_at_once_all_find_the_other() -> None:
 
 
 async def test_a_call_under_way_does_not_lose_its_channel_to_another_that_fails() -> None:
-    under_way, go = asyncio.Event(), asyncio.Event()
+    unfinished, go = asyncio.Event(), asyncio.Event()
 
     class Torn(FakeExpert):
         async def Infer(self, request: InferRequest, context: Any) -> InferResponse:
             self.asked.append(request)
             if len(self.asked) == 1:
-                under_way.set()
+                unfinished.set()
                 await go.wait()
             if len(self.asked) == 2:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
@@ -134,7 +134,7 @@ async def test_a_call_under_way_does_not_lose_its_channel_to_another_that_fails(
 
     async with asking() as attempts, Torn("fake", [card("model", SPEC.name)]).serving() as address:
         first = asyncio.create_task(Asker(attempts).infer(candidate(address)))
-        await under_way.wait()
+        await unfinished.wait()
         second = await Asker(attempts).infer(candidate(address))
         assert (second.result.attempt, second.told.count("attempt_failed")) == (2, 1)
         go.set()
@@ -223,7 +223,7 @@ async def test_refusals_of_the_only_candidate_end_at_the_attempt_limit() -> None
     busy = refusing(math.inf)
     async with asking() as attempts, busy.serving() as address:
         asked = await Asker(attempts).infer(candidate(address))
-    assert len(busy.asked) == TRIES
+    assert len(busy.asked) == MAX_CALLS
     assert asked.result.failure.reason == "OVERLOADED"
     assert asked.result.failure.HasField("retry_after")
 
@@ -298,20 +298,20 @@ async def test_limits_of_refusals_end_a_task_whose_candidates_all_refuse() -> No
     async with asking() as attempts, one.serving() as first, two.serving() as second:
         asked = await Asker(attempts).infer(candidate(first), candidate(second, model="other", expert="another"))
     assert asked.result.failure.reason == "OVERLOADED"
-    assert len(one.asked) <= TRIES
-    assert len(two.asked) == TRIES
+    assert len(one.asked) <= MAX_CALLS
+    assert len(two.asked) == MAX_CALLS
 
 
 @pytest.mark.usefixtures("_pauses_as_named")
 async def test_an_item_of_a_batch_outlasts_more_refusals() -> None:
-    async with asking() as attempts, refusing(BATCH_CALLS - 1).serving() as address:
+    async with asking() as attempts, refusing(MAX_BATCH_CALLS - 1).serving() as address:
         asked = await Asker(attempts, priority=PRIORITY_BATCH).infer(candidate(address))
-    assert asked.result.attempt == BATCH_CALLS
+    assert asked.result.attempt == MAX_BATCH_CALLS
     assert asked.result.outputs["text"].text == "hello"
 
 
 async def test_each_further_address_of_a_candidate_may_refuse_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.retry.TRIES", 1)
+    monkeypatch.setattr("services.orchestrator.experts.retry.MAX_CALLS", 1)
     async with asking() as attempts, refusing(math.inf).serving() as one, fake().serving() as two:
         both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
         asked = await Asker(attempts).infer(both)

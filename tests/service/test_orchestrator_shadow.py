@@ -19,8 +19,8 @@ from services.common import call_context
 from services.common.errors import ModelFailed
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.client import Attempts, Job
-from services.orchestrator.experts.shadow import Shadows
+from services.orchestrator.experts.client import ExpertClient, TaskRequest
+from services.orchestrator.experts.shadow import ShadowRunner
 from tests.fakes import FakeExpert, card
 from tests.support.expert_calls import SPEC, asking, candidate, nobody_new
 
@@ -50,22 +50,22 @@ def own() -> FakeExpert:
     return FakeExpert("own", [card("model", SPEC.name)])
 
 
-def job(*candidates: Candidate, told: list[RunEvent]) -> Job:
+def job(*candidates: Candidate, told: list[RunEvent]) -> TaskRequest:
     request = expert_pb2.InferRequest(task=SPEC.name, inputs={"text": Value(text="hello")})
-    return Job(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new, Deadline(math.inf))
+    return TaskRequest(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new, Deadline(math.inf))
 
 
-async def followed(attempts: Attempts, wanted: Job) -> TaskResult:
+async def followed(attempts: ExpertClient, wanted: TaskRequest) -> TaskResult:
     """The result of the one chosen; its shadows are on their way."""
     with call_context.use_caller(WHO):
         result = await attempts.infer(wanted)
-        attempts.follow(wanted, result)
+        attempts.run_shadows(wanted, result)
     return result
 
 
 async def outcome(logs: list[Any]) -> Any:
     async with asyncio.timeout(5):
-        while not (told := [entry for entry in logs if entry["event"] == "a shadow was tried"]):  # noqa: ASYNC110  # a log tells nobody that it has grown
+        while not (told := [entry for entry in logs if entry["event"] == "shadow call ended"]):  # noqa: ASYNC110  # a log tells nobody that it has grown
             await asyncio.sleep(0)
     return told[0]
 
@@ -109,16 +109,16 @@ async def test_a_shadow_outside_the_house_sees_nothing_that_must_stay() -> None:
 
 
 async def test_trials_beyond_a_number_are_left_out() -> None:
-    asked, may_answer = list[Job](), asyncio.Event()
+    asked, may_answer = list[TaskRequest](), asyncio.Event()
 
-    async def infer(wanted: Job) -> TaskResult:
+    async def infer(wanted: TaskRequest) -> TaskResult:
         asked.append(wanted)
         await may_answer.wait()
         return TaskResult()
 
-    shadows = Shadows(infer, at_once=2)
+    shadows = ShadowRunner(infer, at_once=2)
     for _ in range(5):
-        shadows.follow(job(candidate("x:1", role=CANDIDATE_ROLE_SHADOW), told=[]), TaskResult())
+        shadows.start(job(candidate("x:1", role=CANDIDATE_ROLE_SHADOW), told=[]), TaskResult())
     await asyncio.sleep(0)
     assert len(asked) == 2
     await shadows.close()

@@ -30,7 +30,7 @@ from services.common import errors
 from services.common.channel import connect
 from services.common.server import serving
 from services.selector.__main__ import SERVICE
-from services.selector.address_sources import Listing, parse
+from services.selector.address_sources import SourceResult, parse
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery
 from tests.fakes import FakeExpert, card
@@ -109,11 +109,11 @@ class FailingOnce:
         self._address = address
         self._failed = False
 
-    async def look(self) -> Listing:
+    async def read(self) -> SourceResult:
         if not self._failed:
             self._failed = True
             raise OSError("too many open files")
-        return Listing(frozenset({self._address}))
+        return SourceResult(frozenset({self._address}))
 
 
 async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatc
         async with asyncio.timeout(10), discovery.running():
             revision = ""
             while "image-to-text" not in catalog.view.tasks:
-                revision = await catalog.beyond(revision) or revision
+                revision = await catalog.wait_for_revision(revision) or revision
             assert "text-classification" in catalog.view.tasks
 
 
@@ -388,11 +388,11 @@ async def test_addresses_without_an_expert_are_named(start_selector: StartSelect
         mistaken, empty = f"127.0.0.1:{other.port}", "127.0.0.1:1"
         async with start_selector(experts=f"{mistaken},{empty}") as selector:
             experts = await selector.experts()
-            assert f"{mistaken} answers, but is no expert" in experts[mistaken].problems[0]
+            assert f"{mistaken} answers, but is not an expert" in experts[mistaken].problems[0]
             assert f"{empty} does not answer" in experts[empty].problems[0]
 
 
 async def test_a_setting_that_names_no_address_stops_the_start(start_selector: StartSelector) -> None:
-    with pytest.raises(errors.InvalidRequest, match="nonsense is no host:port"):
+    with pytest.raises(errors.InvalidRequest, match="nonsense is not host:port"):
         async with start_selector(experts="nonsense"):
             pass

@@ -110,7 +110,7 @@ async def test_a_file_that_describes_no_sleeper_is_named_and_the_others_count(
     async with start_selector(asleep=str(asleep)) as selector:
         assert set(await selector.tasks()) == {"image-to-text"}
         (problem,) = (await selector.experts())[str(asleep)].problems
-        for name in ("broken.json", "nobody.json", "lite.json (lite does not say may_sleep)"):
+        for name in ("broken.json", "nobody.json", "lite.json (lite does not set may_sleep)"):
             assert name in problem
         assert "notes.txt" not in problem
 

@@ -34,9 +34,9 @@ from services.llm.client import LLM
 from services.llm.settings import LlmSettings, Price
 from services.selector.__main__ import selector as serve_selector
 from services.selector.catalog import Catalog
-from services.selector.discovery import Pace
-from services.selector.llm_ranker import Judge
-from services.selector.query import Mode, Wanted
+from services.selector.discovery import PollIntervals
+from services.selector.llm_ranker import LlmRanker
+from services.selector.query import Mode, SelectionQuery
 from services.selector.selector import Selector
 from services.selector.settings import Settings
 from tests.fakes import Cuts, Fails, FakeExpert, Garbage, Says, ScriptedLLM, Stalls, card
@@ -98,7 +98,7 @@ def start_llm_selector(tmp_path: Path) -> Opened:
                 llm=LlmSettings(**endpoint),
             )
             running = await stack.enter_async_context(
-                serve_selector(settings, Pace(between=0.05, again=0.02, deadline=5))
+                serve_selector(settings, PollIntervals(between=0.05, again=0.02, deadline=5))
             )
             channel = await stack.enter_async_context(connect(f"127.0.0.1:{running.port}"))
             yield Room(rpc.SelectorServiceStub(channel), scripted, expert)
@@ -256,7 +256,7 @@ async def test_ten_thousand_models_with_long_descriptions_are_asked_about_within
 async def test_a_context_too_small_for_two_candidates_is_said(start_llm_selector: Opened) -> None:
     async with start_llm_selector([], context_tokens=512, answer_tokens=256) as room:
         answer = await room.select()
-        assert "find room" in answer.decision.fell_back_because
+        assert "fit into" in answer.decision.fell_back_because
         assert room.llm.requests == []
 
 
@@ -294,14 +294,14 @@ async def test_one_that_leaves_takes_nothing_from_the_others() -> None:
     standard = standard_tasks()
     catalog = Catalog(standard)
     catalog.listed("speech:1")
-    catalog.heard("speech:1", DescribeResponse(expert="speech", models=VOICES))
+    catalog.record_reply("speech:1", DescribeResponse(expert="speech", models=VOICES))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(20))
         scripted = await stack.enter_async_context(ScriptedLLM.serving([Stalls('{"id": "wise", "reason": "x"}')]))
         settings = LlmSettings(base_url=scripted.base_url, model="scripted", internal=True)
         llm = await stack.enter_async_context(LLM.opened(settings, role="selector"))
-        judge = Judge(llm, Selector(catalog, standard, Mode.HYBRID))
-        first, *others = [asyncio.create_task(judge.choose(Wanted(TASK), None)) for _ in range(8)]
+        judge = LlmRanker(llm, Selector(catalog, standard, Mode.HYBRID))
+        first, *others = [asyncio.create_task(judge.choose(SelectionQuery(TASK), None)) for _ in range(8)]
         await scripted.arrivals.get()
         first.cancel()
         with suppress(asyncio.CancelledError):

@@ -32,7 +32,7 @@ from services.llm.settings import LlmSettings
 from services.selector.__main__ import selector as serve_selector
 from services.selector.catalog import Catalog
 from services.selector.routing_status import watching
-from services.selector.routing_table import Route, Table
+from services.selector.routing_table import Route, RoutingTable
 from services.selector.settings import Settings
 from tests.fakes import FakeExpert, Says, ScriptedLLM, card
 
@@ -155,10 +155,10 @@ async def test_a_table_that_is_wrong_keeps_the_selector_from_starting(tmp_path: 
 async def test_names_that_nothing_goes_by_are_logged_once_as_long_as_it_stays_so() -> None:
     catalog = Catalog(standard_tasks())
     catalog.listed("vision:1")
-    table = Table({TASK: Route(forbidden=["faces"]), "depth-estimation": Route()})
+    table = RoutingTable({TASK: Route(forbidden=["faces"]), "depth-estimation": Route()})
     with capture_logs() as logs:
         async with watching(table, catalog, settled_seconds=0):
             assert await warning(logs, 2) == "no expert offers depth-estimation now"
             assert await warning(logs, 3) == "no expert offers object-detection now"
-            catalog.heard("vision:1", DescribeResponse(expert="vision", models=CARDS[1:]))
+            catalog.record_reply("vision:1", DescribeResponse(expert="vision", models=CARDS[1:]))
             assert await warning(logs, 4) == "no expert offers faces for object-detection now"

@@ -18,7 +18,7 @@ from services.common import call_context
 from services.common.channel import connect
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.client import Attempts, Job
+from services.orchestrator.experts.client import ExpertClient, TaskRequest
 from services.orchestrator.pricing import Prices
 
 SPEC = standard_tasks()["summarization"]
@@ -63,7 +63,7 @@ class Asker:
         who: other fields of its Caller.
     """
 
-    def __init__(self, attempts: Attempts, run: str = "run", *, seconds: float | None = None, **who: Any) -> None:
+    def __init__(self, attempts: ExpertClient, run: str = "run", *, seconds: float | None = None, **who: Any) -> None:
         self._attempts = attempts
         self._retries = RetryBudget()
         self._deadline = Deadline(math.inf if seconds is None else seconds)
@@ -87,16 +87,16 @@ class Asker:
         """
         asked = asked or Asked()
         request = InferRequest(task=SPEC.name, inputs={"text": Value(text=text)})
-        job = Job(1, request, SPEC, candidates, asked.events.append, self._retries, again, self._deadline)
+        job = TaskRequest(1, request, SPEC, candidates, asked.events.append, self._retries, again, self._deadline)
         with call_context.use_caller(self._caller):
             asked.result = await self._attempts.infer(job)
         return asked
 
 
 @asynccontextmanager
-async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[Attempts]:
+async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[ExpertClient]:
     """Attempts with limits that are in nobody's way; the selector's address only matters where experts sleep."""
     given: dict[str, Any] = {"attempt_seconds": 5.0, "overload_seconds": 60.0, "prices": Prices({})}
     given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
-    async with connect(selector) as channel, Attempts(SelectorServiceStub(channel), **given) as attempts:
+    async with connect(selector) as channel, ExpertClient(SelectorServiceStub(channel), **given) as attempts:
         yield attempts

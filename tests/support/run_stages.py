@@ -13,16 +13,16 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.common.errors import Unavailable
-from services.orchestrator.batches.service import Batches
+from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_refs import Holds
+from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.tables import NewRun
-from services.orchestrator.pipelines.service import Pipelines
-from services.orchestrator.runs.forwarding import Forwarding
-from services.orchestrator.runs.run_log import LiveRun
-from services.orchestrator.runs.service import Runs
-from services.orchestrator.runs.workflow import Pipeline
+from services.orchestrator.pipelines.service import PipelineService
+from services.orchestrator.runs.forwarding import CommandForwarder
+from services.orchestrator.runs.run_log import RunLog
+from services.orchestrator.runs.service import RunService
+from services.orchestrator.runs.workflow import Workflow
 from services.orchestrator.servicer import OrchestratorServicer
 
 SPEC = RunSpec(request="do it")
@@ -36,22 +36,22 @@ class Stages:
     def __init__(self) -> None:
         self.executed: list[list[run_pb2.Turn]] = []
         self.running = asyncio.Event()
-        self.work: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
-        self.answer: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
+        self.work: Callable[[RunLog], Awaitable[Failure | None]] | None = None
+        self.answer: Callable[[RunLog], Awaitable[Failure | None]] | None = None
 
     async def check(self, request: planner_pb2.PlanRequest) -> plan_pb2.Plan:
         return request.goal.check.draft
 
-    async def plan(self, run: LiveRun, turns: Sequence[run_pb2.Turn]) -> Failure | None:
+    async def plan(self, run: RunLog, turns: Sequence[run_pb2.Turn]) -> Failure | None:
         return await self.execute(run, turns)
 
-    async def execute(self, run: LiveRun, turns: Sequence[run_pb2.Turn]) -> Failure | None:
+    async def execute(self, run: RunLog, turns: Sequence[run_pb2.Turn]) -> Failure | None:
         self.executed.append(list(turns))
         self.running.set()
         run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
         return await self.work(run) if self.work else None
 
-    async def respond(self, run: LiveRun, turns: Sequence[run_pb2.Turn], failure: Failure | None) -> Failure | None:
+    async def respond(self, run: RunLog, turns: Sequence[run_pb2.Turn], failure: Failure | None) -> Failure | None:
         return await self.answer(run) if self.answer else None
 
 
@@ -99,21 +99,21 @@ class Troubled(Journal):
 GONE = Unavailable("the disk is gone")
 
 
-async def forever(_: LiveRun) -> Failure | None:
+async def forever(_: RunLog) -> Failure | None:
     await asyncio.Event().wait()
     return None
 
 
 @asynccontextmanager
-async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
-    pipeline = cast("Pipeline", stages)
+async def running(journal: Journal, stages: Stages) -> AsyncIterator[RunService]:
+    pipeline = cast("Workflow", stages)
     async with (
         asyncio.timeout(30),
-        Runs(
+        RunService(
             journal,
             pipeline,
-            Forwarding(""),
-            cast("Pipelines", None),
+            CommandForwarder(""),
+            cast("PipelineService", None),
             max_runs=10,
             max_bytes=10_000_000,
             run_seconds=60,
@@ -123,18 +123,18 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
         yield runs
 
 
-def serving(runs: Runs, database: Database) -> OrchestratorServicer:
+def serving(runs: RunService, database: Database) -> OrchestratorServicer:
     """The servicer of runs alone."""
     return OrchestratorServicer(
-        runs, Holds(database), cast("Pipelines", None), cast("Batches", None), BatchEnds(database)
+        runs, ArtifactHolds(database), cast("PipelineService", None), cast("BatchService", None), BatchEnds(database)
     )
 
 
-async def watched(runs: Runs, run_id: str) -> list[RunEvent]:
+async def watched(runs: RunService, run_id: str) -> list[RunEvent]:
     return [event async for event in runs.watch(run_id, 0)]
 
 
-async def to_the_end(runs: Runs, run_id: str) -> list[RunEvent]:
+async def to_the_end(runs: RunService, run_id: str) -> list[RunEvent]:
     """Watches again, as a caller does, where the run goes on elsewhere."""
     while True:
         with contextlib.suppress(Unavailable):

@@ -15,10 +15,10 @@ from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
 from services.selector.__main__ import selector as serve_selector
-from services.selector.discovery import Pace
+from services.selector.discovery import PollIntervals
 from services.selector.settings import Settings
 
-FAST = Pace(between=0.05, again=0.02, deadline=5)
+FAST = PollIntervals(between=0.05, again=0.02, deadline=5)
 
 
 class SelectorUnderTest:

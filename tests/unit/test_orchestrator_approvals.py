@@ -12,8 +12,8 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.common.errors import FailedPrecondition
 from services.orchestrator.journal.tables import Row
-from services.orchestrator.runs.run_log import LiveRun
-from services.orchestrator.runs.service import Runs
+from services.orchestrator.runs.run_log import RunLog
+from services.orchestrator.runs.service import RunService
 from tests.support.run_stages import Stages, Troubled, forever, running, to_the_end
 
 
@@ -21,8 +21,8 @@ from tests.support.run_stages import Stages, Troubled, forever, running, to_the_
 def planned(stages: Stages) -> Stages:
     """A plan of one task; once it is approved its work never ends, if its request says so."""
 
-    async def work(run: LiveRun) -> Failure | None:
-        if run.view.approved:
+    async def work(run: RunLog) -> Failure | None:
+        if run.view.is_approved:
             return await forever(run) if run.view.run.spec.request == "for ever" else None
         planned = event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization"))
         run.emit(RunEvent(task_id=1, task_planned=planned))
@@ -33,7 +33,7 @@ def planned(stages: Stages) -> Stages:
     return stages
 
 
-async def waiting(runs: Runs, request: str = "do it") -> str:
+async def waiting(runs: RunService, request: str = "do it") -> str:
     """A run whose plan waits."""
     run_id = await runs.accept(RunSpec(request=request, mode=run_pb2.RUN_MODE_APPROVE))
     async for event in runs.watch(run_id, 0):

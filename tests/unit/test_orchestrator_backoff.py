@@ -2,25 +2,32 @@
 
 import pytest
 
-from services.orchestrator.experts.backoff import EARNED, RESERVE, RetryBudget, backoff, refusal_backoff, spend
+from services.orchestrator.experts.backoff import (
+    INITIAL_RETRIES,
+    RETRIES_PER_CALL,
+    RetryBudget,
+    backoff,
+    refusal_backoff,
+    spend,
+)
 
 
 def test_a_budget_has_a_reserve_and_then_what_calls_earn() -> None:
     budget = RetryBudget()
-    assert sum(spend(budget) for _ in range(100)) == RESERVE
+    assert sum(spend(budget) for _ in range(100)) == INITIAL_RETRIES
     calls = 100
     retries = 0
     for _ in range(calls):
         budget.earn()
         retries += spend(budget)
-    assert retries == int(calls * EARNED)
+    assert retries == int(calls * RETRIES_PER_CALL)
 
 
 def test_quiet_times_do_not_add_up() -> None:
     budget = RetryBudget()
     for _ in range(1000):
         budget.earn()
-    assert sum(spend(budget) for _ in range(100)) == RESERVE
+    assert sum(spend(budget) for _ in range(100)) == INITIAL_RETRIES
 
 
 def test_a_retry_is_taken_from_all_budgets_or_from_none() -> None:
@@ -28,7 +35,7 @@ def test_a_retry_is_taken_from_all_budgets_or_from_none() -> None:
     while spend(empty):
         pass
     assert not spend(full, empty)
-    assert full.left == RESERVE
+    assert full.left == INITIAL_RETRIES
 
 
 def test_pauses_are_anywhere_below_a_limit_that_doubles() -> None:

@@ -16,12 +16,12 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, BatchPosition
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.database import Database, Query, Steps, sqlite
 from services.common.errors import NotFound
-from services.orchestrator.batches.items import settled
+from services.orchestrator.batches.items import item_result_rows
 from services.orchestrator.journal import Journal, LeaseLost, batch_removal
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
-from services.orchestrator.journal.batches import KeptBatches
-from services.orchestrator.journal.pipelines import KeptPipelines
+from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.runs.run_state import RunView
 from tests.unit.test_orchestrator_retention import RetainedRuns
@@ -35,15 +35,15 @@ class Batched(RetainedRuns):
     def __init__(self, database: Database, folder: Path) -> None:
         super().__init__(database, folder)
         self.kept = self.of("me")
-        self.pipelines = KeptPipelines(database)
+        self.pipelines = PipelineStore(database)
 
-    def of(self, owner: str) -> KeptBatches:
-        return KeptBatches(self.database, Journal(self.database, owner, 60), owner, 60)
+    def of(self, owner: str) -> BatchStore:
+        return BatchStore(self.database, Journal(self.database, owner, 60), owner, 60)
 
     async def batch(self, name: str, *files: str) -> None:
         """A batch with an item for each file."""
         plan = Pipeline(plan=Plan(tasks=[Task(id=1, task="image-to-text")]))
-        await self.kept.begin(NewBatch(name, CALLER, BatchSpec(), plan))
+        await self.kept.create(NewBatch(name, CALLER, BatchSpec(), plan))
         await self.kept.add(name, "default", 1, [_item(sha256) for sha256 in files], {})
         await self.kept.start(name, "default", "", "d", len(files))
 
@@ -52,7 +52,7 @@ class Batched(RetainedRuns):
         ended = RunEvent(run_id=name, sequence=2)
         ended.run_ended.state = RUN_STATE_COMPLETED
         view = RunView([_run(name, "batch", 1).first, ended])
-        await self.kept._journal.append(name, 1, [ended], RUN_STATE_COMPLETED, more=settled(view.run))
+        await self.kept._journal.append(name, 1, [ended], RUN_STATE_COMPLETED, more=item_result_rows(view.run))
 
     async def tell(self, sql: str, *values: object) -> None:
         def operation() -> Steps[None]:
@@ -109,7 +109,7 @@ async def test_a_removed_batch_takes_along_what_others_would_reuse(batch_journal
     await batch_journal.run("alone")
     await batch_journal.end("alone", memo="alone")
     (claimed,) = await batch_journal.kept.claim(["batch"])
-    await batch_journal.kept.admit(claimed, [_run("run", "batch", 1)], {})
+    await batch_journal.kept.add_runs(claimed, [_run("run", "batch", 1)], {})
     made = await batch_journal.file(b"of the batch")
     await batch_journal.end("run", output=made, memo="of the batch")
     await batch_journal.kept.end(claimed, RUN_STATE_COMPLETED, None)
@@ -132,7 +132,7 @@ async def test_runs_of_a_batch_to_remove_are_found_by_an_index(database: Databas
 async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(batch_journal: Batched) -> None:
     await batch_journal.batch("batch", "a" * 64)
     (claimed,) = await batch_journal.kept.claim(["batch"])
-    await batch_journal.kept.admit(claimed, [_run("run", "batch", 1)], {})
+    await batch_journal.kept.add_runs(claimed, [_run("run", "batch", 1)], {})
     await batch_journal.settle("run")
     await batch_journal.tell("UPDATE runs SET created = 1, lease_until = 1")
     await batch_journal.retention.collect()
@@ -147,8 +147,8 @@ async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(batch_jou
 
 
 async def test_what_never_became_a_batch_goes_after_a_day(batch_journal: Batched) -> None:
-    await batch_journal.kept.begin(NewBatch("young", CALLER, BatchSpec(), Pipeline()))
-    await batch_journal.kept.begin(NewBatch("old", CALLER, BatchSpec(), Pipeline()))
+    await batch_journal.kept.create(NewBatch("young", CALLER, BatchSpec(), Pipeline()))
+    await batch_journal.kept.create(NewBatch("old", CALLER, BatchSpec(), Pipeline()))
     await batch_journal.kept.add("old", "default", 1, [_item("a" * 64)], {})
     await batch_journal.tell("UPDATE batches SET created = ? WHERE id = 'old'", time.time() - UNFINISHED_SECONDS - 60)
     await batch_journal.retention.collect()
@@ -164,8 +164,8 @@ async def test_an_owner_that_was_taken_for_dead_begins_no_item(batch_journal: Ba
     (theirs,) = await batch_journal.of("other").claim(["batch"])
     assert theirs.fence == mine.fence + 1
     for told in (
-        batch_journal.kept.admit(mine, [_run("run", "batch", 1)], {}),
-        batch_journal.kept.waits(mine, "nothing"),
+        batch_journal.kept.add_runs(mine, [_run("run", "batch", 1)], {}),
+        batch_journal.kept.set_waiting_reason(mine, "nothing"),
         batch_journal.kept.end(mine, RUN_STATE_COMPLETED, None),
     ):
         with pytest.raises(LeaseLost):
@@ -182,7 +182,7 @@ async def test_a_batch_that_was_let_run_is_not_abandoned_and_one_that_was_abando
     await batch_journal.batch("runs", "a" * 64)
     await removal.abandon("runs", "default")
     assert (await batch_journal.kept.row("runs", "default")).total == 1
-    await batch_journal.kept.begin(NewBatch("late", CALLER, BatchSpec(), Pipeline()))
+    await batch_journal.kept.create(NewBatch("late", CALLER, BatchSpec(), Pipeline()))
     await removal.abandon("late", "default")
     with pytest.raises(NotFound):
         await batch_journal.kept.start("late", "default", "", "d", 1)
@@ -190,12 +190,12 @@ async def test_a_batch_that_was_let_run_is_not_abandoned_and_one_that_was_abando
 
 async def test_of_late_are_runs_that_have_ended_since_the_batch_was_taken_up(batch_journal: Batched) -> None:
     await batch_journal.batch("batch", "a" * 64, "b" * 64)
-    assert (await batch_journal.kept.row("batch", "default")).taken_up == 0
+    assert (await batch_journal.kept.row("batch", "default")).claimed_at == 0
     (claimed,) = await batch_journal.kept.claim(["batch"])
-    await batch_journal.kept.admit(claimed, [_run("run", "batch", 1)], {2: Failure(message="it has no picture")})
+    await batch_journal.kept.add_runs(claimed, [_run("run", "batch", 1)], {2: Failure(message="it has no picture")})
     await batch_journal.settle("run")
-    assert (await batch_journal.kept.counts("batch", claimed.batch.taken_up - 1)).late == 1
+    assert (await batch_journal.kept.counts("batch", claimed.batch.claimed_at - 1)).recent == 1
     await batch_journal.tell("UPDATE batches SET lease_until = 0, taken_up = 1")
     (again,) = await batch_journal.kept.claim(["batch"])
-    assert again.batch.taken_up >= claimed.batch.taken_up
-    assert (await batch_journal.kept.counts("batch", again.batch.taken_up + 1)).late == 0
+    assert again.batch.claimed_at >= claimed.batch.claimed_at
+    assert (await batch_journal.kept.counts("batch", again.batch.claimed_at + 1)).recent == 0

@@ -7,7 +7,7 @@ from protos.hugginggpt.v1 import event_pb2, plan_pb2, run_pb2, usage_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.usage_pb2 import Budget
-from services.orchestrator.runs.budget import Spending
+from services.orchestrator.runs.budget import BudgetTracker
 
 
 class Run:
@@ -17,12 +17,12 @@ class Run:
         self.told: list[Failure] = []
         self.late = asyncio.Event()
         self._now = 0.0
-        self.spending = Spending(budget, before, self._spent, lambda: self._now)
+        self.spending = BudgetTracker(budget, before, self._spent, lambda: self._now)
 
     def saw(self, event: RunEvent) -> None:
         """An event at its time."""
         self._now = event.time.ToNanoseconds() / 1e9
-        self.spending.saw(event)
+        self.spending.add(event)
 
     def _spent(self, failure: Failure) -> None:
         self.told.append(failure)

@@ -10,7 +10,7 @@ from services.orchestrator.experts.circuit_breaker import (
     FORGET_SECONDS,
     LONGEST_COOL_DOWN_SECONDS,
     PROBE_SECONDS,
-    Circuits,
+    CircuitBreakers,
     Key,
 )
 from tests.support.clock import Clock
@@ -25,17 +25,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def circuits(clock: Clock) -> Circuits:
-    return Circuits(clock)
+async def circuits(clock: Clock) -> CircuitBreakers:
+    return CircuitBreakers(clock)
 
 
-def broken(circuits: Circuits, key: Key = PLACE) -> Circuits:
+def broken(circuits: CircuitBreakers, key: Key = PLACE) -> CircuitBreakers:
     for _ in range(FAILURES):
         circuits.failed(key, "it is down")
     return circuits
 
 
-async def test_failures_in_a_row_open_a_circuit(circuits: Circuits) -> None:
+async def test_failures_in_a_row_open_a_circuit(circuits: CircuitBreakers) -> None:
     for _ in range(FAILURES - 1):
         circuits.failed(PLACE, "it is down")
         assert not circuits.seconds_left(PLACE)
@@ -46,7 +46,7 @@ async def test_failures_in_a_row_open_a_circuit(circuits: Circuits) -> None:
     assert circuits.reason(MODEL, PLACE) == "it is down"
 
 
-async def test_a_success_between_failures_keeps_it_closed(circuits: Circuits) -> None:
+async def test_a_success_between_failures_keeps_it_closed(circuits: CircuitBreakers) -> None:
     for _ in range(3 * FAILURES):
         circuits.failed(PLACE, "it is down")
         circuits.succeeded(PLACE)
@@ -54,7 +54,7 @@ async def test_a_success_between_failures_keeps_it_closed(circuits: Circuits) ->
 
 
 async def test_half_open_it_lets_one_call_in_and_others_wait_for_what_comes_of_it(
-    circuits: Circuits, clock: Clock
+    circuits: CircuitBreakers, clock: Clock
 ) -> None:
     broken(circuits)
     clock.now += COOL_DOWN_SECONDS
@@ -65,7 +65,7 @@ async def test_half_open_it_lets_one_call_in_and_others_wait_for_what_comes_of_i
     assert circuits.all_closed
 
 
-async def test_a_probe_that_takes_long_keeps_nobody_out_for_ever(circuits: Circuits, clock: Clock) -> None:
+async def test_a_probe_that_takes_long_keeps_nobody_out_for_ever(circuits: CircuitBreakers, clock: Clock) -> None:
     broken(circuits)
     clock.now += COOL_DOWN_SECONDS
     circuits.enter(PLACE)
@@ -73,16 +73,18 @@ async def test_a_probe_that_takes_long_keeps_nobody_out_for_ever(circuits: Circu
     assert not circuits.seconds_left(PLACE)
 
 
-async def test_a_probe_that_says_nothing_lets_the_next_in(circuits: Circuits, clock: Clock) -> None:
+async def test_a_probe_that_says_nothing_lets_the_next_in(circuits: CircuitBreakers, clock: Clock) -> None:
     broken(circuits)
     clock.now += COOL_DOWN_SECONDS
     circuits.enter(PLACE)
-    circuits.left(PLACE)
+    circuits.ended_without_result(PLACE)
     assert not circuits.seconds_left(PLACE)
     assert circuits.is_open(PLACE)
 
 
-async def test_every_probe_that_fails_doubles_the_cool_down_up_to_a_limit(circuits: Circuits, clock: Clock) -> None:
+async def test_every_probe_that_fails_doubles_the_cool_down_up_to_a_limit(
+    circuits: CircuitBreakers, clock: Clock
+) -> None:
     broken(circuits)
     waits = []
     for _ in range(8):
@@ -94,22 +96,22 @@ async def test_every_probe_that_fails_doubles_the_cool_down_up_to_a_limit(circui
     assert waits[-1] == LONGEST_COOL_DOWN_SECONDS
 
 
-async def test_calls_from_before_it_opened_do_not_prolong_it(circuits: Circuits, clock: Clock) -> None:
+async def test_calls_from_before_it_opened_do_not_prolong_it(circuits: CircuitBreakers, clock: Clock) -> None:
     broken(circuits)
     clock.now += COOL_DOWN_SECONDS / 2
     circuits.failed(PLACE, "a late one")
-    circuits.left(PLACE)
+    circuits.ended_without_result(PLACE)
     assert circuits.seconds_left(PLACE) == COOL_DOWN_SECONDS / 2
 
 
-async def test_a_model_that_said_when_it_can_be_loaded_again_is_not_tried_before(circuits: Circuits) -> None:
+async def test_a_model_that_said_when_it_can_be_loaded_again_is_not_tried_before(circuits: CircuitBreakers) -> None:
     for _ in range(FAILURES):
         circuits.failed(MODEL, "no such file", 25.0)
     assert circuits.seconds_left(MODEL) == 25.0
 
 
 async def test_what_lets_nobody_in_is_to_be_avoided_and_what_may_be_tried_is_not(
-    circuits: Circuits, clock: Clock
+    circuits: CircuitBreakers, clock: Clock
 ) -> None:
     broken(broken(circuits), MODEL)
     circuits.failed(Key("other", model="once"), "nan")
@@ -119,17 +121,17 @@ async def test_what_lets_nobody_in_is_to_be_avoided_and_what_may_be_tried_is_not
     assert not circuits.avoid()
 
 
-async def test_those_who_wait_are_woken_by_what_is_known_anew(circuits: Circuits) -> None:
+async def test_those_who_wait_are_woken_by_what_is_known_anew(circuits: CircuitBreakers) -> None:
     broken(circuits)
-    waiting = asyncio.create_task(circuits.change(60))
+    waiting = asyncio.create_task(circuits.wait_for_change(60))
     await asyncio.sleep(0)
     circuits.succeeded(PLACE)
     async with asyncio.timeout(10):
         await waiting
-    await circuits.change(0.001)
+    await circuits.wait_for_change(0.001)
 
 
-async def test_what_nobody_calls_any_more_is_forgotten(circuits: Circuits, clock: Clock) -> None:
+async def test_what_nobody_calls_any_more_is_forgotten(circuits: CircuitBreakers, clock: Clock) -> None:
     broken(circuits)
     clock.now += FORGET_SECONDS / 2
     broken(circuits, MODEL)
@@ -139,7 +141,7 @@ async def test_what_nobody_calls_any_more_is_forgotten(circuits: Circuits, clock
 
 
 async def test_open_circuits_are_counted_and_logged_once_per_change(
-    circuits: Circuits, clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    circuits: CircuitBreakers, clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted = []
 

@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.orchestrator.journal import Journal
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.run_state import RunView
 from tests.support.run_stages import GONE, SPEC, Stages, Troubled, running, to_the_end, watched
 
@@ -49,8 +49,8 @@ async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_mea
 async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_meanwhile(
     database: Database, stages: Stages
 ) -> None:
-    async def work(run: LiveRun) -> Failure | None:
-        if run.view.planned:
+    async def work(run: RunLog) -> Failure | None:
+        if run.view.is_planned:
             return None
         run.emit(
             RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization")))
@@ -85,13 +85,13 @@ class Silent:
 
 async def test_who_watches_is_told_though_the_letting_go_is_cut_short() -> None:
     journal = Silent()
-    run = LiveRun(cast("Journal", journal), "run", 1, caller_pb2.Caller(), [RunEvent(sequence=1)])
+    run = RunLog(cast("Journal", journal), "run", 1, caller_pb2.Caller(), [RunEvent(sequence=1)])
     async with asyncio.timeout(5):
         run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
-        keeping = asyncio.create_task(run.keep())
+        keeping = asyncio.create_task(run.write_events())
         await journal.asked.wait()
         keeping.cancel()
-        letting_go = asyncio.create_task(run.let_go())
+        letting_go = asyncio.create_task(run.release())
         await asyncio.sleep(0)  # it waits for what is being written
         letting_go.cancel()
         assert [event async for event in run.feed.after(1)] == []

@@ -13,12 +13,12 @@ from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import ConstraintViolation, Database, Query, Steps
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
-from services.orchestrator.batches.leases import Tenure
+from services.orchestrator.batches.leases import BatchLeaseManager
 from services.orchestrator.faults import TAKEOVER_ATTEMPTS, FaultCounter
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
-from services.orchestrator.journal.batches import KeptBatches
-from services.orchestrator.notifier import Bells
+from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.notifier import RunNotifier
 from tests.support.run_stages import GONE, LEASE_SECONDS, SPEC, Stages, Troubled, forever, running, to_the_end, watched
 
 GARBAGE = b"\xff\xff\xff"
@@ -64,7 +64,7 @@ async def conflict(database: Database, run_id: str) -> None:
 async def ended(database: Database, stages: Stages, run_id: str) -> run_pb2.Run:
     """The run as the next orchestrator shows it once it has ended."""
     async with running(Troubled(database, "second"), stages) as runs:
-        await runs.finished(run_id)
+        await runs.wait_until_ended(run_id)
         return await runs.get(run_id)
 
 
@@ -103,8 +103,8 @@ async def test_run_with_undecodable_caller_ends_as_failed_and_others_go_on(datab
     broken, sound = await left(database, stages), await left(database, stages)
     await changed(database, "UPDATE runs SET caller = ? WHERE id = ?", GARBAGE, broken)
     async with running(Troubled(database, "second"), stages) as runs:
-        await runs.finished(sound)
-        await runs.finished(broken)
+        await runs.wait_until_ended(sound)
+        await runs.wait_until_ended(broken)
         assert (await runs.get(sound)).state == run_pb2.RUN_STATE_COMPLETED
         assert (await runs.get(broken)).failure.reason == "CORRUPT"
 
@@ -148,7 +148,7 @@ async def test_watcher_of_a_run_whose_last_event_is_lost_gets_an_error(database:
         run_id = await runs.accept(SPEC)
         last = (await watched(runs, run_id))[-1].sequence
         await corrupt(database, run_id, last)
-        await runs.finished(run_id)
+        await runs.wait_until_ended(run_id)
         with pytest.raises(CorruptData):
             await watched(runs, run_id)
 
@@ -222,29 +222,29 @@ def test_faults_count_until_the_last_attempt() -> None:
 
 
 @asynccontextmanager
-async def driving(database: Database, drive: Any) -> AsyncIterator[KeptBatches]:
+async def driving(database: Database, drive: Any) -> AsyncIterator[BatchStore]:
     """Batches driven by a function of the test's."""
-    kept = KeptBatches(database, Journal(database, "me", LEASE_SECONDS), "me", LEASE_SECONDS)
+    kept = BatchStore(database, Journal(database, "me", LEASE_SECONDS), "me", LEASE_SECONDS)
     waiting: Collection[str] = ()
-    async with Tenure(kept, lambda claimed: drive(kept, claimed), Bells(), LEASE_SECONDS, waiting):
+    async with BatchLeaseManager(kept, lambda claimed: drive(kept, claimed), RunNotifier(), LEASE_SECONDS, waiting):
         yield kept
 
 
 async def stored(database: Database, batch_id: str) -> None:
-    kept = KeptBatches(database, Journal(database, "first", 60), "first", 60)
+    kept = BatchStore(database, Journal(database, "first", 60), "first", 60)
     plan = pipeline_pb2.Pipeline(plan=plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="image-to-text")]))
-    await kept.begin(NewBatch(batch_id, CALLER, batch_pb2.BatchSpec(), plan))
+    await kept.create(NewBatch(batch_id, CALLER, batch_pb2.BatchSpec(), plan))
     await kept.add(batch_id, "default", 1, [batch_pb2.NewItem(name="item")], {})
     await kept.start(batch_id, "default", "", "d", 1)
 
 
-async def over(kept: KeptBatches, batch_id: str) -> BatchRow:
-    while not (row := await kept.row(batch_id, "default")).over:
+async def over(kept: BatchStore, batch_id: str) -> BatchRow:
+    while not (row := await kept.row(batch_id, "default")).has_ended:
         pass
     return row
 
 
-async def complete(kept: KeptBatches, claimed: Claimed) -> None:
+async def complete(kept: BatchStore, claimed: Claimed) -> None:
     await kept.end(claimed, run_pb2.RUN_STATE_COMPLETED, None)
 
 
@@ -266,7 +266,7 @@ async def test_batch_that_cannot_be_decoded_ends_as_failed_and_others_go_on(data
 async def test_batch_that_breaks_at_every_takeover_ends_as_failed(database: Database) -> None:
     attempts = 0
 
-    async def drive(kept: KeptBatches, claimed: Claimed) -> None:
+    async def drive(kept: BatchStore, claimed: Claimed) -> None:
         nonlocal attempts
         attempts += 1
         raise ExceptionGroup("of its tasks", [ConstraintViolation("it is there already")])
@@ -282,7 +282,7 @@ async def test_batch_that_breaks_at_every_takeover_ends_as_failed(database: Data
 async def test_batch_is_not_failed_while_the_journal_is_away(database: Database) -> None:
     errors: list[Exception] = [GONE, CorruptData("once"), GONE, ExceptionGroup("of its tasks", [GONE])]
 
-    async def drive(kept: KeptBatches, claimed: Claimed) -> None:
+    async def drive(kept: BatchStore, claimed: Claimed) -> None:
         if errors:
             raise errors.pop()
         await complete(kept, claimed)
@@ -296,8 +296,8 @@ async def test_batch_is_not_failed_while_the_journal_is_away(database: Database)
 async def test_item_that_cannot_be_decoded_fails_alone(database: Database) -> None:
     await stored(database, "batch")
     await changed(database, "UPDATE batch_items SET inputs = ?", GARBAGE)
-    kept = KeptBatches(database, Journal(database, "me", 60), "me", 60)
-    (item,) = await kept.next(await kept.row("batch", "default"), 0, 10, 1000)
+    kept = BatchStore(database, Journal(database, "me", 60), "me", 60)
+    (item,) = await kept.next_items(await kept.row("batch", "default"), 0, 10, 1000)
     assert item.failure
     assert item.failure.reason == "CORRUPT"
 
@@ -311,7 +311,7 @@ async def test_item_fails_with_its_run(database: Database, stages: Stages) -> No
         await stages.running.wait()
     await corrupt(database, run_id, 1)
     await ended(database, stages, run_id)
-    kept = KeptBatches(database, Journal(database, "me", 60), "me", 60)
+    kept = BatchStore(database, Journal(database, "me", 60), "me", 60)
     (item,) = (await kept.items("batch", 0, 10)).rows
     assert item.state == run_pb2.RUN_STATE_FAILED
     assert item.failure.reason == "CORRUPT"

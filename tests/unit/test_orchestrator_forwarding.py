@@ -8,7 +8,7 @@ from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import gateway_pb2
 from services.common.server import serving
-from services.orchestrator.runs.forwarding import Forwarding
+from services.orchestrator.runs.forwarding import CommandForwarder
 from tests.fakes import ScriptedOrchestrator
 
 
@@ -25,7 +25,7 @@ async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
     register = partial(rpc.add_OrchestratorServiceServicer_to_server, owner)
     service = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
     async with asyncio.timeout(10), serving(register, service) as running:
-        forwarding = Forwarding("me:1")
+        forwarding = CommandForwarder("me:1")
         await forwarding.cancel("run_1", f"127.0.0.1:{running.port}")
         await forwarding.cancel("run_2", "me:1")
         await forwarding.cancel("run_3", "")
@@ -34,4 +34,4 @@ async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
 
 async def test_an_owner_that_is_gone_is_not_waited_for() -> None:
     async with asyncio.timeout(10):
-        await Forwarding("me:1").cancel("run_1", "127.0.0.1:1")
+        await CommandForwarder("me:1").cancel("run_1", "127.0.0.1:1")

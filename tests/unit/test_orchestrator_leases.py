@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database, Query, Steps
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 from tests.support.run_stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
 
 
@@ -28,7 +28,7 @@ async def stolen(database: Database, run_id: str) -> None:
 async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, stages: Stages) -> None:
     stopped = asyncio.Event()
 
-    async def work(_: LiveRun) -> Failure | None:
+    async def work(_: RunLog) -> Failure | None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -50,7 +50,7 @@ async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, sta
 async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Database, stages: Stages) -> None:
     answering, told = asyncio.Event(), asyncio.Event()
 
-    async def answer(run: LiveRun) -> Failure | None:
+    async def answer(run: RunLog) -> Failure | None:
         answering.set()
         await told.wait()
         run.emit(RunEvent(answer_chunk=event_pb2.AnswerChunk(text="too late")))
@@ -65,7 +65,7 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
         await answering.wait()
         await stolen(database, run_id)
         told.set()
-        await asyncio.wait(list(runs._owned._driving.values()))
+        await asyncio.wait(list(runs._leases._executing.values()))
         watching.cancel()
         row = await journal.row(run_id, "default")
         assert (row.owner, row.fence, row.ended) == ("thief", 2, False)
@@ -97,7 +97,7 @@ async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: D
         request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
         calling = asyncio.create_task(serving(runs, database).CreateRun(request, Context()))
         await stages.running.wait()
-        await runs.hand_over()
+        await runs.release_all()
         with pytest.raises(Unavailable, match="stopping"):
             await calling
         assert await journal.commands() == []
@@ -110,7 +110,7 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
 ) -> None:
     stopped = asyncio.Event()
 
-    async def work(_: LiveRun) -> Failure | None:
+    async def work(_: RunLog) -> Failure | None:
         try:
             await asyncio.Event().wait()
         finally:

@@ -14,7 +14,7 @@ from services.orchestrator.experts.load_balancer import (
     FRESH_SECONDS,
     LONG_QUEUE,
     UNUSED_SECONDS,
-    Replicas,
+    LoadBalancer,
 )
 from tests.support.clock import Clock
 
@@ -27,8 +27,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def replicas(clock: Clock) -> Replicas:
-    return Replicas(clock)
+def replicas(clock: Clock) -> LoadBalancer:
+    return LoadBalancer(clock)
 
 
 def places(*given: tuple[str, bool, int, int]) -> list[Endpoint]:
@@ -39,68 +39,68 @@ def said(queue: int = 0, *loaded: str, free: int = 0) -> list[tuple[str, str | b
     return [("expert-queue", str(queue)), ("expert-loaded", ",".join(loaded)), ("expert-free-bytes", str(free))]
 
 
-def test_the_least_busy_that_has_the_model_runs_it(replicas: Replicas) -> None:
+def test_the_least_busy_that_has_the_model_runs_it(replicas: LoadBalancer) -> None:
     assert replicas.choose("m", places((A, False, 0, 99), (B, True, 3, 0), (C, True, 2, 0))) == C
 
 
-def test_a_cold_model_goes_where_most_room_is(replicas: Replicas) -> None:
+def test_a_cold_model_goes_where_most_room_is(replicas: LoadBalancer) -> None:
     assert replicas.choose("m", places((A, False, 0, 5), (B, False, 3, 9), (C, False, 0, 0))) == B
 
 
 def test_of_equal_places_every_orchestrator_takes_the_same_and_not_the_same_for_all(clock: Clock) -> None:
     cold = places((A, False, 0, 0), (B, False, 0, 0), (C, False, 0, 0))
-    chosen = {model: Replicas(clock).choose(model, cold) for model in map(str, range(30))}
-    again = {model: Replicas(clock).choose(model, cold[::-1]) for model in chosen}
+    chosen = {model: LoadBalancer(clock).choose(model, cold) for model in map(str, range(30))}
+    again = {model: LoadBalancer(clock).choose(model, cold[::-1]) for model in chosen}
     assert again == chosen
     assert set(chosen.values()) == {A, B, C}
 
 
-def test_a_burst_for_a_cold_model_loads_it_once(replicas: Replicas) -> None:
+def test_a_burst_for_a_cold_model_loads_it_once(replicas: LoadBalancer) -> None:
     cold = places((A, False, 0, 9), (B, False, 0, 9))
     first = replicas.choose("m", cold)
     for _ in range(50):
-        replicas.begun(first, "m")
+        replicas.call_started(first, "m")
         assert replicas.choose("m", cold) == first
 
 
-def test_a_burst_of_cold_models_is_spread_over_the_replicas(replicas: Replicas) -> None:
+def test_a_burst_of_cold_models_is_spread_over_the_replicas(replicas: LoadBalancer) -> None:
     cold, counted = places((A, False, 0, 9), (B, False, 0, 9), (C, False, 0, 9)), []
     for model in map(str, range(9)):
         counted.append(replicas.choose(model, cold))
-        replicas.begun(counted[-1], model)
+        replicas.call_started(counted[-1], model)
     assert sorted(counted) == [A, A, A, B, B, B, C, C, C]
 
 
-def test_what_is_being_loaded_takes_room_as_its_size_was_learnt(replicas: Replicas) -> None:
+def test_what_is_being_loaded_takes_room_as_its_size_was_learnt(replicas: LoadBalancer) -> None:
     one, two = places((A, False, 0, 10), (B, False, 0, 9))
     replicas.choose("m", [one, two])
-    replicas.begun(A, "m")
-    replicas.ended(A, "m", said(0, "m", free=6))
+    replicas.call_started(A, "m")
+    replicas.call_ended(A, "m", said(0, "m", free=6))
     assert replicas.choose("n", [one, two]) == B
-    replicas.begun(B, "n")
+    replicas.call_started(B, "n")
     assert replicas.choose("o", [one, two]) == A
 
 
-def test_a_hot_model_is_spread_when_its_queue_is_long_and_another_has_room(replicas: Replicas) -> None:
+def test_a_hot_model_is_spread_when_its_queue_is_long_and_another_has_room(replicas: LoadBalancer) -> None:
     known = places((A, True, 0, 0), (B, False, 0, 9))
     for _ in range(LONG_QUEUE):
         assert replicas.choose("m", known) == A
-        replicas.begun(A, "m")
+        replicas.call_started(A, "m")
     assert replicas.choose("m", known) == B
 
 
-def test_a_hot_model_stays_where_it_is_while_the_others_are_as_busy(replicas: Replicas) -> None:
+def test_a_hot_model_stays_where_it_is_while_the_others_are_as_busy(replicas: LoadBalancer) -> None:
     known = places((A, True, 3 * LONG_QUEUE, 0), (B, False, LONG_QUEUE, 9))
     assert replicas.choose("m", known) == A
 
 
-def test_a_hot_model_throws_out_none_in_use_but_one_that_has_gone_unused(replicas: Replicas, clock: Clock) -> None:
+def test_a_hot_model_throws_out_none_in_use_but_one_that_has_gone_unused(replicas: LoadBalancer, clock: Clock) -> None:
     hot, cold = places((A, True, 2 * LONG_QUEUE, 0), (B, False, 0, 5))
     replicas.choose("m", [hot, cold])
-    replicas.begun(B, "other")
-    replicas.ended(B, "other", said(0, "other", free=5))
-    replicas.begun(B, "other")
-    replicas.ended(B, "other", said(0, "other"))
+    replicas.call_started(B, "other")
+    replicas.call_ended(B, "other", said(0, "other", free=5))
+    replicas.call_started(B, "other")
+    replicas.call_ended(B, "other", said(0, "other"))
     clock.now += FRESH_SECONDS / 2
     assert replicas.choose("m", [hot, cold]) == A
     clock.now += UNUSED_SECONDS
@@ -108,28 +108,28 @@ def test_a_hot_model_throws_out_none_in_use_but_one_that_has_gone_unused(replica
 
 
 def test_what_an_address_says_itself_counts_more_than_a_selection_until_it_is_old(
-    replicas: Replicas, clock: Clock
+    replicas: LoadBalancer, clock: Clock
 ) -> None:
     stale = places((A, False, 50, 0), (B, True, 40, 0))
     assert replicas.choose("m", stale) == B
-    replicas.begun(A, "m")
-    replicas.ended(A, "m", said(1, "m"))
+    replicas.call_started(A, "m")
+    replicas.call_ended(A, "m", said(1, "m"))
     assert replicas.choose("m", stale) == A
     clock.now += FRESH_SECONDS
     assert replicas.choose("m", stale) == B
 
 
-def test_a_model_that_was_thrown_out_is_cold_again(replicas: Replicas) -> None:
+def test_a_model_that_was_thrown_out_is_cold_again(replicas: LoadBalancer) -> None:
     known = places((A, True, 0, 0), (B, False, 0, 1))
-    replicas.begun(A, "m")
-    replicas.ended(A, "m", said(0, "other"))
+    replicas.call_started(A, "m")
+    replicas.call_ended(A, "m", said(0, "other"))
     assert replicas.choose("m", known) == B
 
 
-def test_an_address_that_takes_no_calls_is_passed_over_for_as_long(replicas: Replicas, clock: Clock) -> None:
+def test_an_address_that_takes_no_calls_is_passed_over_for_as_long(replicas: LoadBalancer, clock: Clock) -> None:
     known = places((A, True, 0, 0), (B, False, 0, 0))
     replicas.choose("m", known)
-    replicas.full(A, 3.0)
+    replicas.refused(A, 3.0)
     assert replicas.choose("m", known) == B
     assert replicas.choose("m", known[:1]) == A
     clock.now += 3.0
@@ -137,24 +137,24 @@ def test_an_address_that_takes_no_calls_is_passed_over_for_as_long(replicas: Rep
 
 
 def test_an_address_that_nobody_mentions_is_forgotten_once_its_calls_have_ended(
-    replicas: Replicas, clock: Clock
+    replicas: LoadBalancer, clock: Clock
 ) -> None:
     replicas.choose("m", places((A, True, 0, 0), (B, False, 0, 0)))
-    replicas.begun(B, "m")
+    replicas.call_started(B, "m")
     clock.now += FORGET_SECONDS + 1
     replicas.forget()
     assert replicas.addresses == {B}
-    replicas.ended(B, "m")
+    replicas.call_ended(B, "m")
     replicas.forget()
     assert not replicas.addresses
 
 
 @pytest.mark.parametrize("trailer", [[], said(), [("expert-loaded", b"\xff"), ("expert-queue", "many")]])
 def test_a_trailer_that_says_nothing_sensible_harms_nobody(
-    replicas: Replicas, trailer: list[tuple[str, str | bytes]]
+    replicas: LoadBalancer, trailer: list[tuple[str, str | bytes]]
 ) -> None:
-    replicas.begun(A, "m")
-    replicas.ended(A, "m", trailer)
+    replicas.call_started(A, "m")
+    replicas.call_ended(A, "m", trailer)
     assert replicas.choose("m", places((A, True, 0, 0))) == A
 
 
@@ -201,7 +201,7 @@ class Shelf:
 Choose = Callable[[str], str]
 
 
-def loads(shelves: Sequence[Shelf], clock: Clock, replicas: Replicas, choose: Choose, callers: int) -> int:
+def loads(shelves: Sequence[Shelf], clock: Clock, replicas: LoadBalancer, choose: Choose, callers: int) -> int:
     """How often a model had to be loaded, for requests for all models alike by callers who ask one after the other."""
     chance, ends, numbers, asked = random.Random(4), list[tuple[float, int, Shelf]](), itertools.count(), 0
     by_address = {shelf.address: shelf for shelf in shelves}
@@ -211,7 +211,7 @@ def loads(shelves: Sequence[Shelf], clock: Clock, replicas: Replicas, choose: Ch
         asked += 1
         model = chance.choice(MODELS)
         shelf = by_address[choose(model)]
-        replicas.begun(shelf.address, model)
+        replicas.call_started(shelf.address, model)
         shelf.queue.append(model)
         if len(shelf.queue) == 1:
             serve(shelf)
@@ -224,7 +224,7 @@ def loads(shelves: Sequence[Shelf], clock: Clock, replicas: Replicas, choose: Ch
     while ends:
         clock.now, _, shelf = heapq.heappop(ends)
         model = shelf.queue.popleft()
-        replicas.ended(shelf.address, model, shelf.trailer())
+        replicas.call_ended(shelf.address, model, shelf.trailer())
         if shelf.queue:
             serve(shelf)
         if asked < REQUESTS:
@@ -234,7 +234,7 @@ def loads(shelves: Sequence[Shelf], clock: Clock, replicas: Replicas, choose: Ch
 
 @pytest.mark.parametrize("callers", [1, 16, 64, 256])
 @pytest.mark.parametrize("tells", [True, False], ids=["room told", "room not told"])
-def test_models_stay_where_they_are_loaded(replicas: Replicas, clock: Clock, callers: int, *, tells: bool) -> None:
+def test_models_stay_where_they_are_loaded(replicas: LoadBalancer, clock: Clock, callers: int, *, tells: bool) -> None:
     shelves = [Shelf(address, tells=tells) for address in (A, B, C)]
     endpoints = [Endpoint(address=shelf.address, free_bytes=1000 * ROOM * tells) for shelf in shelves]
 
@@ -244,7 +244,7 @@ def test_models_stay_where_they_are_loaded(replicas: Replicas, clock: Clock, cal
     assert loads(shelves, clock, replicas, choose, callers) <= REQUESTS * 0.02
 
 
-def test_by_turns_they_are_loaded_for_most_calls(replicas: Replicas, clock: Clock) -> None:
+def test_by_turns_they_are_loaded_for_most_calls(replicas: LoadBalancer, clock: Clock) -> None:
     shelves = [Shelf(address, tells=True) for address in (A, B, C)]
     turns = itertools.cycle([A, B, C])
     assert loads(shelves, clock, replicas, lambda _: next(turns), 16) > REQUESTS * 0.6

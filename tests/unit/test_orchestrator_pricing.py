@@ -12,8 +12,8 @@ from protos.hugginggpt.v1 import event_pb2, plan_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import Run
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from services.orchestrator.pricing import MOST_TOLD, Prices, used
-from services.orchestrator.runs.result import spent
+from services.orchestrator.pricing import MAX_REPORTED, Prices, pool_seconds
+from services.orchestrator.runs.result import total_usage
 from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.settings import Settings
 
@@ -41,7 +41,7 @@ def test_a_pool_without_a_price_costs_nothing_and_is_told_once() -> None:
     with capture_logs() as logs:
         assert charged(prices, cpu=1, gpu_t4=5).cost == pytest.approx(0.01)
         charged(prices, gpu_t4=5)
-    assert [(each["pool"], each["remedy"]) for each in logs] == [("gpu-t4", "name it in ORCHESTRATOR_PRICES")]
+    assert [(each["pool"], each["remedy"]) for each in logs] == [("gpu-t4", "add it to ORCHESTRATOR_PRICES")]
 
 
 def test_where_no_price_was_entered_nothing_is_told() -> None:
@@ -53,9 +53,9 @@ def test_where_no_price_was_entered_nothing_is_told() -> None:
 def test_an_expert_that_makes_up_pools_does_not_fill_the_log() -> None:
     prices = Prices(PRICES)
     with capture_logs() as logs:
-        for number in range(MOST_TOLD + 10):
+        for number in range(MAX_REPORTED + 10):
             charged(prices, **{f"pool{number}": 1})
-    assert len(logs) == MOST_TOLD
+    assert len(logs) == MAX_REPORTED
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
@@ -83,7 +83,7 @@ def test_what_no_call_can_take_is_left_out_and_a_run_can_be_summed_up(told: Usag
     prices.charge(told, "summarization", "model")
     run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=told)) for _ in range(3)])
     run.create_time.GetCurrentTime()
-    whole = spent(run, [], [])
+    whole = total_usage(run, [], [])
     assert (whole.cost, whole.input_tokens, whole.output_tokens, dict(whole.pool_seconds)) == (0, 0, 0, {})
     assert whole.busy.ToTimedelta() == timedelta()
 
@@ -106,11 +106,11 @@ def test_words_of_an_expert_are_no_pool(table: dict[str, float]) -> None:
     ],
 )
 def test_a_failed_call_tells_its_seconds_in_the_trailer(told: str, seconds: dict[str, float]) -> None:
-    assert used([("expert-queue", "0"), ("expert-used", told)]) == seconds
+    assert pool_seconds([("expert-queue", "0"), ("expert-used", told)]) == seconds
 
 
 def test_an_expert_that_tells_nothing_of_a_failed_call_has_used_nothing_that_is_known() -> None:
-    assert not used([("expert-queue", "0"), ("expert-used-bin", b"cpu=1")])
+    assert not pool_seconds([("expert-queue", "0"), ("expert-used-bin", b"cpu=1")])
 
 
 def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
@@ -120,7 +120,7 @@ def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
     view.apply(RunEvent(attempt_failed=failed, task_id=1))
     view.apply(RunEvent(attempt_failed=event_pb2.AttemptFailed(), task_id=1))
     run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=Usage(cost=1, pool_seconds={"cpu": 1})))])
-    whole = spent(run, [plan_pb2.Decision(usage=Usage(cost=2, input_tokens=7))], view.lost)
+    whole = total_usage(run, [plan_pb2.Decision(usage=Usage(cost=2, input_tokens=7))], view.failed_usage)
     assert (whole.cost, whole.input_tokens) == (3.5, 7)
     assert dict(whole.pool_seconds) == {"cpu": 1, "gpu-l4": 2}
     assert whole.busy.ToTimedelta() == timedelta()

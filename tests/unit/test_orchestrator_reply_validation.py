@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import CorruptData
-from services.orchestrator.experts.reply_validation import check
+from services.orchestrator.experts.reply_validation import check_reply
 
 SPEC = TaskSpec(
     name="seeing",
@@ -33,14 +33,14 @@ KEPT = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_byt
     ],
 )
 def test_a_reply_that_fits_its_ports_is_taken(outputs: dict[str, Value]) -> None:
-    check(InferResponse(outputs=outputs), SPEC)
+    check_reply(InferResponse(outputs=outputs), SPEC)
 
 
 @pytest.mark.parametrize(
     ("outputs", "complaint"),
     [
-        ({}, "lacks text"),
-        ({"boxes": Value(json="[]")}, "lacks text"),
+        ({}, "lacks the required output text"),
+        ({"boxes": Value(json="[]")}, "lacks the required output text"),
         ({"text": Value()}, "text is empty"),
         ({"text": Value(json='"said"')}, "text is json"),
         ({"text": SAID, "picture": Value(text="la")}, "picture is text"),
@@ -53,6 +53,6 @@ def test_a_reply_that_fits_its_ports_is_taken(outputs: dict[str, Value]) -> None
 )
 def test_a_reply_that_does_not_is_corrupt_and_says_whose_fault_it_is(outputs: dict[str, Value], complaint: str) -> None:
     with pytest.raises(CorruptData, match=complaint) as caught:
-        check(InferResponse(outputs=outputs), SPEC)
+        check_reply(InferResponse(outputs=outputs), SPEC)
     assert "expert" in caught.value.message
     assert caught.value.remedy

@@ -24,7 +24,7 @@ from services.common.artifacts import ArtifactStore
 from services.common.database import Database, Query, Steps, open_database
 from services.common.errors import AlreadyExists, NotFound
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_refs import Holds
+from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.retention import ARTIFACT_SECONDS, Retention
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
 
@@ -290,12 +290,12 @@ async def test_one_process_collects_at_a_time(database_url: str, tmp_path: Path)
         databases = [await stack.enter_async_context(open_database(database_url, SCHEMA, MIGRATIONS)) for _ in range(3)]
         worlds = [RetainedRuns(database, tmp_path / "artifacts") for database in databases]
         collectors = [each.collector(f"owner{number}") for number, each in enumerate(worlds)]
-        turns = await asyncio.gather(*(collector._turn() for collector in collectors))
+        turns = await asyncio.gather(*(collector._acquire() for collector in collectors))
         assert sorted(turns) == [False, False, True]
         first = turns.index(True)
-        assert [await collector._turn() for collector in collectors] == turns  # it may go on, the others wait
+        assert [await collector._acquire() for collector in collectors] == turns  # it may go on, the others wait
         await worlds[0].tell("UPDATE duties SET until = 0")
-        assert await collectors[(first + 1) % 3]._turn()
+        assert await collectors[(first + 1) % 3]._acquire()
 
 
 async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ async def test_what_only_a_deleted_run_referred_to_goes_and_what_others_do_stays
     alone, shared, remembered = [await retained_runs.file(name) for name in (b"alone", b"shared", b"remembered")]
     young = (await retained_runs.store.put("default", b"young", media_type="text/plain", name="young")).sha256
     theirs = await retained_runs.file(b"alone", tenant="them")
-    await Holds(retained_runs.database).hold("them", "file_1", [theirs])
+    await ArtifactHolds(retained_runs.database).hold("them", "file_1", [theirs])
     await retained_runs.run("r", inputs=alone)
     await retained_runs.end("r", output=remembered, memo="d")
     await retained_runs.run("y", inputs=young)
@@ -381,7 +381,7 @@ async def test_a_result_that_another_run_gave_meanwhile_outlives_the_one_that_ga
 async def test_what_somebody_holds_is_kept_until_it_is_let_go(retained_runs: RetainedRuns) -> None:
     held, other = await retained_runs.file(b"held"), await retained_runs.file(b"other")
     theirs = await retained_runs.file(b"held", tenant="them")
-    holds = Holds(retained_runs.database)
+    holds = ArtifactHolds(retained_runs.database)
     await holds.hold("default", "file_1", [held, other])
     await holds.hold("default", "file_1", [held])
     await retained_runs.retention.collect()

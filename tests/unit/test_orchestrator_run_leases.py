@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.database import Database
 from services.orchestrator.journal import Journal
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 from tests.support.run_stages import SPEC, Stages, Troubled, forever, running, to_the_end
 
 
@@ -55,7 +55,7 @@ async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database
                 return asyncio.get_running_loop().create_future()
             return super().renew(run_ids)
 
-    async def work(_: LiveRun) -> Failure | None:
+    async def work(_: RunLog) -> Failure | None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -73,7 +73,7 @@ async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database
 async def test_time_left_does_not_follow_the_systems_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     caller, first = Caller(tenant="default"), RunEvent(sequence=1, run_accepted=RunAccepted())
     caller.deadline.FromSeconds(int(time.time()) + 600)
-    run = LiveRun(Troubled(database), "run", 1, caller, [first])
+    run = RunLog(Troubled(database), "run", 1, caller, [first])
     hour_later = time.time() + 3600
     monkeypatch.setattr(time, "time", lambda: hour_later)
     assert 500 < run.seconds_left <= 600
@@ -81,7 +81,7 @@ async def test_time_left_does_not_follow_the_systems_clock(database: Database, m
 
 async def test_a_wait_that_is_given_up_does_not_say_that_the_journal_is_back(database: Database) -> None:
     journal = Troubled(database)
-    journal.taking.clear()
+    journal.accepting.clear()
     journal.command("run", "cancel").cancel()
     await asyncio.sleep(0)
-    assert not journal.taking.is_set()
+    assert not journal.accepting.is_set()

@@ -37,4 +37,4 @@ def test_tasks_are_known_once_planned() -> None:
     folded = view()
     assert (1 in folded, 2 in folded, folded.last_task) == (True, False, 1)
     assert RunView().last_task == 0
-    assert folded.under_way() == [1]
+    assert folded.unfinished() == [1]

@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database, open_database
 from services.common.errors import Unavailable
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 from tests.support.run_stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
 
 
@@ -86,7 +86,7 @@ async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Data
 
 @pytest.mark.parametrize("stage", ["work", "answer"])
 async def test_a_bug_ends_its_run_and_says_nothing(database: Database, stages: Stages, stage: str) -> None:
-    async def broken(_: LiveRun) -> Failure | None:
+    async def broken(_: RunLog) -> Failure | None:
         raise ExceptionGroup("steps", [ZeroDivisionError("secret")])
 
     setattr(stages, stage, broken)
@@ -198,7 +198,7 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
     async with running(journal, stages) as runs:
         calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), Gone()))
         await journal.accepting.wait()
-        (keeping,) = runs._keeping._since
+        (keeping,) = runs._pending._since
         calling.cancel()
         await asyncio.wait([calling])
         assert (await watched(runs, await keeping))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED

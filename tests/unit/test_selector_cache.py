@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.selector.cache import Shared
+from services.selector.cache import SharedCache
 
 
 class Oracle:
@@ -38,11 +38,18 @@ class Clock:
         return self.now
 
 
-def shared(*, size: int = 9, clock: Callable[[], float] = Clock(), worth: bool = True) -> Shared[str, str]:  # noqa: B008  # a clock that stands
-    return Shared(lambda _: worth, seconds=10, size=size, clock=clock)
+def shared(
+    *,
+    size: int = 9,
+    clock: Callable[[], float] = Clock(),  # noqa: B008  # a stopped clock
+    worth: bool = True,
+) -> SharedCache[str, str]:
+    return SharedCache(lambda _: worth, seconds=10, size=size, clock=clock)
 
 
-async def asking(answers: Shared[str, str], oracle: Oracle, find: Callable[[], Coroutine[Any, Any, str]]) -> list[Any]:
+async def asking(
+    answers: SharedCache[str, str], oracle: Oracle, find: Callable[[], Coroutine[Any, Any, str]]
+) -> list[Any]:
     """Eight who ask the same and wait: the search begins after the last of them has asked."""
     tasks = [asyncio.create_task(answers.get("key", find)) for _ in range(8)]
     await oracle.was_asked.wait()

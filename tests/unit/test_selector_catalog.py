@@ -20,7 +20,7 @@ from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector import expert_list
 from services.selector.catalog import Catalog
-from services.selector.replica import Attention
+from services.selector.replica import ReplicaState
 from tests.fakes import card
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"
@@ -58,7 +58,7 @@ def greeting(modality: "int" = MODALITY_TEXT) -> TaskSpec:
 
 def answers(catalog: Catalog, address: str, described: DescribeResponse) -> None:
     catalog.listed(address)
-    catalog.heard(address, described)
+    catalog.record_reply(address, described)
 
 
 def row(catalog: Catalog, name: str) -> Expert:
@@ -105,7 +105,7 @@ def test_the_first_spec_of_a_new_kind_wins_while_it_lives(catalog: Catalog, cloc
     answers(catalog, THERE, reply("second", cry, specs=(greeting(MODALITY_AUDIO),)))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
     assert "disagrees with the one that came first" in row(catalog, "second").problems[0]
-    catalog.missed(HERE, "does not answer")
+    catalog.record_failure(HERE, "does not answer")
     clock.now += 10
     catalog.expire()
     assert list(catalog.view.tasks["greeting"].experts) == ["second"]
@@ -122,7 +122,7 @@ def test_who_answers_late_does_not_come_first(catalog: Catalog) -> None:
 
 def test_who_sleeps_lives(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), may_sleep=True))
-    catalog.dropped(HERE)
+    catalog.drop_address(HERE)
     answers(catalog, THERE, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
     answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), may_sleep=True))
@@ -166,8 +166,8 @@ def test_digest_of_tasks_changes_when_a_task_that_was_never_planned_starts_faili
 def test_an_expert_that_is_silent_is_waited_for_and_then_leaves(catalog: Catalog, clock: Clock) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     clock.now += 100
-    assert catalog.missed(HERE, "does not answer")
-    assert not catalog.missed(HERE, "does not answer")
+    assert catalog.record_failure(HERE, "does not answer")
+    assert not catalog.record_failure(HERE, "does not answer")
     clock.now += 9
     assert catalog.expire() == []
     assert "image-to-text" in catalog.view.tasks
@@ -181,9 +181,9 @@ def test_an_expert_that_is_silent_is_waited_for_and_then_leaves(catalog: Catalog
 def test_one_that_comes_back_in_time_never_left(catalog: Catalog, clock: Clock) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     before = catalog.view.revision
-    catalog.missed(HERE, "does not answer")
+    catalog.record_failure(HERE, "does not answer")
     clock.now += 9
-    catalog.heard(HERE, reply("vision", OCR))
+    catalog.record_reply(HERE, reply("vision", OCR))
     clock.now += 9
     assert catalog.expire() == []
     assert catalog.view.revision == before
@@ -193,13 +193,13 @@ def test_one_that_comes_back_in_time_never_left(catalog: Catalog, clock: Clock) 
 def test_after_a_silence_the_expert_is_asked_anew(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR, revision="7"))
     assert catalog.known_revision(HERE) == "7"
-    catalog.missed(HERE, "does not answer")
+    catalog.record_failure(HERE, "does not answer")
     assert catalog.known_revision(HERE) == ""
 
 
 def test_an_address_that_is_no_longer_listed_is_forgotten_with_its_expert(catalog: Catalog, clock: Clock) -> None:
     answers(catalog, HERE, reply("vision", OCR))
-    catalog.dropped(HERE)
+    catalog.drop_address(HERE)
     assert "image-to-text" in catalog.view.tasks
     clock.now += 10
     catalog.expire()
@@ -209,7 +209,7 @@ def test_an_address_that_is_no_longer_listed_is_forgotten_with_its_expert(catalo
 
 def test_an_address_that_never_answered_is_named(catalog: Catalog, clock: Clock) -> None:
     catalog.listed(HERE)
-    catalog.missed(HERE, "does not answer")
+    catalog.record_failure(HERE, "does not answer")
     clock.now += 100
     assert catalog.expire() == []
     assert list(row(catalog, HERE).problems) == [f"{HERE} does not answer, for 100 s now"]
@@ -228,16 +228,16 @@ def test_an_expert_must_say_who_it_is_by_a_name_that_can_be_shown_and_kept(
 ) -> None:
     catalog.listed(HERE)
     with pytest.raises(CorruptData, match="which expert"):
-        catalog.heard(HERE, said)
+        catalog.record_reply(HERE, said)
 
 
 def test_replicas_stand_under_one_name(catalog: Catalog) -> None:
     waiting = card("ocr", "image-to-text", state=MODEL_STATE_LOADABLE)
     answers(catalog, HERE, reply("vision", waiting))
     answers(catalog, THERE, reply("vision", OCR))
-    shelf = catalog.view.shelf("image-to-text")
-    assert shelf is not None
-    (offer,) = shelf.offers
+    offers = catalog.view.offers_of("image-to-text")
+    assert offers is not None
+    (offer,) = offers.offers
     assert offer.card.state == MODEL_STATE_READY
     assert [replica.address for replica in offer.replicas] == [HERE, THERE]
     assert list(row(catalog, "vision").addresses) == [HERE, THERE]
@@ -246,23 +246,23 @@ def test_replicas_stand_under_one_name(catalog: Catalog) -> None:
 def test_a_silent_replica_is_not_called_while_another_answers(catalog: Catalog) -> None:
     for address in (HERE, THERE):
         answers(catalog, address, reply("vision", OCR))
-    catalog.missed(HERE, "does not answer")
-    shelf = catalog.view.shelf("image-to-text")
-    assert shelf is not None
-    assert [replica.address for replica in shelf.offers[0].replicas] == [THERE]
+    catalog.record_failure(HERE, "does not answer")
+    offers = catalog.view.offers_of("image-to-text")
+    assert offers is not None
+    assert [replica.address for replica in offers.offers[0].replicas] == [THERE]
 
 
 def test_replicas_with_another_commit_are_another_offer(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     answers(catalog, THERE, reply("vision", card("ocr", "image-to-text", revision="2")))
-    shelf = catalog.view.shelf("image-to-text")
-    assert shelf is not None
-    assert [(offer.card.revision, len(offer.replicas)) for offer in shelf.offers] == [("1", 1), ("2", 1)]
+    offers = catalog.view.offers_of("image-to-text")
+    assert offers is not None
+    assert [(offer.card.revision, len(offer.replicas)) for offer in offers.offers] == [("1", 1), ("2", 1)]
 
 
 def test_one_that_may_sleep_stays_asleep(catalog: Catalog, clock: Clock) -> None:
     answers(catalog, HERE, reply("vision", OCR, may_sleep=True))
-    catalog.missed(HERE, "does not answer")
+    catalog.record_failure(HERE, "does not answer")
     assert not catalog.view.tasks["image-to-text"].dormant
     clock.now += 10
     catalog.expire()
@@ -275,14 +275,14 @@ def test_one_that_may_sleep_stays_asleep(catalog: Catalog, clock: Clock) -> None
 def test_one_that_may_sleep_sleeps_as_soon_as_its_last_address_is_gone(catalog: Catalog) -> None:
     for address in (HERE, THERE):
         answers(catalog, address, reply("vision", OCR, may_sleep=True))
-    catalog.dropped(HERE)
-    assert [seat.attention for seat in catalog.view.seats] == [Attention.ANSWERS]
-    catalog.dropped(THERE)
+    catalog.drop_address(HERE)
+    assert [seat.attention for seat in catalog.view.replica_offers] == [ReplicaState.ANSWERS]
+    catalog.drop_address(THERE)
     assert row(catalog, "vision").dormant
 
 
 def test_one_that_wakes_up_elsewhere_is_the_same(catalog: Catalog) -> None:
-    catalog.remembered(reply("vision", OCR, may_sleep=True))
+    catalog.restore(reply("vision", OCR, may_sleep=True))
     assert row(catalog, "vision").dormant
     answers(catalog, THERE, reply("vision", card("better", "image-to-text"), may_sleep=True))
     assert list(row(catalog, "vision").addresses) == [THERE]
@@ -291,7 +291,7 @@ def test_one_that_wakes_up_elsewhere_is_the_same(catalog: Catalog) -> None:
 
 def test_what_is_awake_is_not_replaced_by_a_memory(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR, may_sleep=True))
-    catalog.remembered(reply("vision", may_sleep=True))
+    catalog.restore(reply("vision", may_sleep=True))
     assert not row(catalog, "vision").dormant
 
 
@@ -302,7 +302,7 @@ def test_forgetting(catalog: Catalog) -> None:
     with pytest.raises(FailedPrecondition) as awake:
         catalog.forget("vision")
     assert (missing.value.reason, awake.value.reason) == ("EXPERT", "AWAKE")
-    catalog.dropped(HERE)
+    catalog.drop_address(HERE)
     catalog.forget("vision")
     assert not catalog.view.tasks
     assert expert_list.experts(catalog) == []
@@ -312,27 +312,27 @@ def test_load_is_fresh_and_no_news(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     before = catalog.view
     load = ExpertLoad(waiting=2, running=1, loaded=["ocr"], free_bytes=7)
-    catalog.heard(HERE, DescribeResponse(unchanged=True, load=load))
+    catalog.record_reply(HERE, DescribeResponse(unchanged=True, load=load))
     assert catalog.view is before
-    shelf = catalog.view.shelf("image-to-text")
-    assert shelf is not None
-    endpoint = shelf.offers[0].replicas[0].endpoint("ocr")
+    offers = catalog.view.offers_of("image-to-text")
+    assert offers is not None
+    endpoint = offers.offers[0].replicas[0].endpoint("ocr")
     assert (endpoint.address, endpoint.loaded, endpoint.queue, endpoint.free_bytes) == (HERE, True, 3, 7)
 
 
 def test_the_revision_follows_the_content(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     first = catalog.view
-    catalog.heard(HERE, reply("vision", card("ocr", "image-to-text", state=MODEL_STATE_LOADABLE), revision="2"))
+    catalog.record_reply(HERE, reply("vision", card("ocr", "image-to-text", state=MODEL_STATE_LOADABLE), revision="2"))
     second = catalog.view
-    catalog.heard(HERE, reply("vision", OCR, revision="3"))
+    catalog.record_reply(HERE, reply("vision", OCR, revision="3"))
     assert second.revision != first.revision
     assert second.tasks_digest == first.tasks_digest
     assert catalog.view.revision == first.revision
 
 
 async def test_a_watcher_wakes_at_a_change(catalog: Catalog) -> None:
-    waiting = asyncio.create_task(catalog.beyond(catalog.view.revision))
+    waiting = asyncio.create_task(catalog.wait_for_revision(catalog.view.revision))
     await asyncio.sleep(0)
     assert not waiting.done()
     answers(catalog, HERE, reply("vision", OCR))
@@ -341,7 +341,7 @@ async def test_a_watcher_wakes_at_a_change(catalog: Catalog) -> None:
 
 
 async def test_watchers_are_sent_away_when_it_closes(catalog: Catalog) -> None:
-    waiting = asyncio.create_task(catalog.beyond(catalog.view.revision))
+    waiting = asyncio.create_task(catalog.wait_for_revision(catalog.view.revision))
     await asyncio.sleep(0)
     catalog.close()
     async with asyncio.timeout(10):

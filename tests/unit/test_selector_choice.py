@@ -16,8 +16,8 @@ from protos.hugginggpt.v1.model_pb2 import (
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
-from services.selector.query import Avoid, Mode, Wanted, languages_of
-from services.selector.selector import Choice, Selector
+from services.selector.query import Avoid, Mode, SelectionQuery, languages_of
+from services.selector.selector import Selection, Selector
 from tests.fakes import card
 
 TEXT, OBJECTS = "text-classification", "object-detection"
@@ -46,11 +46,11 @@ def selector(mode: Mode = Mode.HYBRID) -> Selector:
     }
     for name, (address, cards) in experts.items():
         catalog.listed(address)
-        catalog.heard(address, DescribeResponse(expert=name, models=cards))
+        catalog.record_reply(address, DescribeResponse(expert=name, models=cards))
     return Selector(catalog, standard, mode)
 
 
-def ids(choice: Choice) -> list[str]:
+def ids(choice: Selection) -> list[str]:
     return [chosen.offer.card.id for chosen in choice.chosen]
 
 
@@ -66,55 +66,62 @@ def ids(choice: Choice) -> list[str]:
     ],
 )
 def test_the_words_of_the_task_decide(task: str, source: str, best: ModelCard) -> None:
-    assert ids(selector().choose(Wanted(task, source)))[0] == best.id
+    assert ids(selector().choose(SelectionQuery(task, source)))[0] == best.id
 
 
 def test_the_rest_of_the_request_weighs_less_than_the_task_s_own_words() -> None:
     request = "Which language is it in, which languages are these, and is it sad?"
-    assert ids(selector().choose(Wanted(TEXT, "is it sad", request)))[0] == MOOD.id
-    assert ids(selector().choose(Wanted(TEXT, "", request)))[0] == TONGUE.id
+    assert ids(selector().choose(SelectionQuery(TEXT, "is it sad", request)))[0] == MOOD.id
+    assert ids(selector().choose(SelectionQuery(TEXT, "", request)))[0] == TONGUE.id
 
 
 def test_a_model_with_other_labels_is_no_fallback_within_its_expert() -> None:
-    assert ids(selector().choose(Wanted(OBJECTS, "find the faces"))) == [FACES.id, DULL.id]
+    assert ids(selector().choose(SelectionQuery(OBJECTS, "find the faces"))) == [FACES.id, DULL.id]
 
 
 def test_a_model_that_shares_words_with_the_request_stays_a_fallback() -> None:
-    assert ids(selector().choose(Wanted(OBJECTS, "find the faces, faces of people"))) == [FACES.id, PEOPLE.id, DULL.id]
+    assert ids(selector().choose(SelectionQuery(OBJECTS, "find the faces, faces of people"))) == [
+        FACES.id,
+        PEOPLE.id,
+        DULL.id,
+    ]
 
 
 def test_models_that_make_things_stand_in_for_one_another() -> None:
-    assert ids(selector().choose(Wanted("text-to-image", "an oil painting"))) == ["oil", "photo"]
+    assert ids(selector().choose(SelectionQuery("text-to-image", "an oil painting"))) == ["oil", "photo"]
 
 
 def test_outside_the_house_comes_after_all_inside() -> None:
-    choice = selector().choose(Wanted(TEXT, may_leave=True))
+    choice = selector().choose(SelectionQuery(TEXT, allows_external=True))
     assert ids(choice) == [MOOD.id, TONGUE.id, CLOUD.id]
 
 
 def test_the_policy_hides_what_is_outside() -> None:
-    assert CLOUD.id not in ids(selector().choose(Wanted(TEXT, "is it happy")))
+    assert CLOUD.id not in ids(selector().choose(SelectionQuery(TEXT, "is it happy")))
 
 
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (Wanted(TEXT, mode=Mode.REMOTE, may_leave=True), [CLOUD.id]),
-        (Wanted(TEXT, mode=Mode.LOCAL, may_leave=True), [MOOD.id, TONGUE.id]),
-        (Wanted(TEXT, model="langid"), [TONGUE.id]),
-        (Wanted(TEXT, model="langid", revision="1"), [TONGUE.id]),
-        (Wanted(TEXT, constraints=Constraints(licenses=frozenset({"bsd"}))), [TONGUE.id]),
-        (Wanted(TEXT, constraints=Constraints(max_parameter_count=10)), [TONGUE.id]),
-        (Wanted(TEXT, constraints=Constraints(allowed=frozenset({"vader"}))), [MOOD.id]),
-        (Wanted(TEXT, constraints=Constraints(languages=frozenset({"de"}))), [MOOD.id, TONGUE.id]),
-        (Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu"})), may_leave=True), [CLOUD.id]),
-        (Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu-central-1"})), may_leave=True), [CLOUD.id]),
-        (Wanted(TEXT, limit=1), [MOOD.id]),
-        (Wanted(TEXT, avoid=[Avoid(model="vader", expert="lite")]), [TONGUE.id, MOOD.id]),
-        (Wanted(TEXT, avoid=[Avoid(expert="lite", address="lite:9")]), [MOOD.id, TONGUE.id]),
+        (SelectionQuery(TEXT, mode=Mode.REMOTE, allows_external=True), [CLOUD.id]),
+        (SelectionQuery(TEXT, mode=Mode.LOCAL, allows_external=True), [MOOD.id, TONGUE.id]),
+        (SelectionQuery(TEXT, model="langid"), [TONGUE.id]),
+        (SelectionQuery(TEXT, model="langid", revision="1"), [TONGUE.id]),
+        (SelectionQuery(TEXT, constraints=Constraints(licenses=frozenset({"bsd"}))), [TONGUE.id]),
+        (SelectionQuery(TEXT, constraints=Constraints(max_parameter_count=10)), [TONGUE.id]),
+        (SelectionQuery(TEXT, constraints=Constraints(allowed=frozenset({"vader"}))), [MOOD.id]),
+        (SelectionQuery(TEXT, constraints=Constraints(languages=frozenset({"de"}))), [MOOD.id, TONGUE.id]),
+        (SelectionQuery(TEXT, constraints=Constraints(regions=frozenset({"eu"})), allows_external=True), [CLOUD.id]),
+        (
+            SelectionQuery(TEXT, constraints=Constraints(regions=frozenset({"eu-central-1"})), allows_external=True),
+            [CLOUD.id],
+        ),
+        (SelectionQuery(TEXT, limit=1), [MOOD.id]),
+        (SelectionQuery(TEXT, avoid=[Avoid(model="vader", expert="lite")]), [TONGUE.id, MOOD.id]),
+        (SelectionQuery(TEXT, avoid=[Avoid(expert="lite", address="lite:9")]), [MOOD.id, TONGUE.id]),
     ],
 )
-def test_only_what_is_allowed_is_chosen(wanted: Wanted, expected: Sequence[str]) -> None:
+def test_only_what_is_allowed_is_chosen(wanted: SelectionQuery, expected: Sequence[str]) -> None:
     assert ids(selector().choose(wanted)) == expected
 
 
@@ -123,8 +130,8 @@ def test_what_the_house_runs_itself_stands_where_the_house_says_and_nobody_else_
     elsewhere = card("elsewhere", TEXT, region="us-east-1")
     silent = card("silent", TEXT, location=MODEL_LOCATION_EXTERNAL)
     catalog.listed("lite:1")
-    catalog.heard("lite:1", DescribeResponse(expert="lite", models=[MOOD, elsewhere, silent]))
-    wanted = Wanted(TEXT, constraints=Constraints(regions=frozenset({"ch"})), may_leave=True)
+    catalog.record_reply("lite:1", DescribeResponse(expert="lite", models=[MOOD, elsewhere, silent]))
+    wanted = SelectionQuery(TEXT, constraints=Constraints(regions=frozenset({"ch"})), allows_external=True)
     assert ids(Selector(catalog, standard, Mode.HYBRID, "ch-dk-2").choose(wanted)) == [MOOD.id]
     with pytest.raises(NotFound, match="region ch"):
         Selector(catalog, standard, Mode.HYBRID).choose(wanted)
@@ -135,10 +142,10 @@ def test_replicas_in_several_regions_are_in_none() -> None:
     catalog = Catalog(standard)
     for region in ("eu-west-1", "us-east-1"):
         catalog.listed(f"{region}:1")
-        catalog.heard(f"{region}:1", DescribeResponse(expert="cloud", models=[card("m", TEXT, region=region)]))
+        catalog.record_reply(f"{region}:1", DescribeResponse(expert="cloud", models=[card("m", TEXT, region=region)]))
     with pytest.raises(NotFound):
         Selector(catalog, standard, Mode.HYBRID).choose(
-            Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu"})))
+            SelectionQuery(TEXT, constraints=Constraints(regions=frozenset({"eu"})))
         )
 
 
@@ -147,62 +154,68 @@ def test_a_replica_to_avoid_is_not_an_endpoint() -> None:
     catalog = Catalog(standard)
     for address in ("one:1", "two:1"):
         catalog.listed(address)
-        catalog.heard(address, DescribeResponse(expert="lite", models=[MOOD]))
+        catalog.record_reply(address, DescribeResponse(expert="lite", models=[MOOD]))
     choosing = Selector(catalog, standard, Mode.HYBRID)
-    one = choosing.choose(Wanted(TEXT, avoid=[Avoid(address="one:1")])).chosen[0]
-    both = choosing.choose(Wanted(TEXT, avoid=[Avoid(address="one:1"), Avoid(address="two:1")])).chosen[0]
+    one = choosing.choose(SelectionQuery(TEXT, avoid=[Avoid(address="one:1")])).chosen[0]
+    both = choosing.choose(SelectionQuery(TEXT, avoid=[Avoid(address="one:1"), Avoid(address="two:1")])).chosen[0]
     assert [replica.address for replica in one.replicas] == ["two:1"]
     assert [replica.address for replica in both.replicas] == ["one:1", "two:1"]
     assert "has been failing" in both.reason
 
 
-REFUSED: dict[str, tuple[Wanted, type[ServiceError], str, str, str]] = {
-    "nobody, with where to get it": (Wanted("depth-estimation"), NotFound, "TASK", "depth-estimation", "vision"),
-    "a misspelt task": (Wanted("object-detecton"), NotFound, "TASK", "object-detecton", "use object-detection"),
-    "a task nobody knows": (Wanted("zzz"), NotFound, "TASK", "there is no task zzz", "hugginggpt tasks"),
-    "all models failed": (Wanted("summarization"), NotFound, "TASK", "file is gone", "log"),
-    "a pinned failed model": (Wanted("summarization", model="broken"), NotFound, "TASK", "file is gone", "log"),
-    "an unknown pin": (Wanted(TEXT, model="vadr"), NotFound, "MODEL", "vadr", "pin vader"),
+REFUSED: dict[str, tuple[SelectionQuery, type[ServiceError], str, str, str]] = {
+    "nobody, with where to get it": (
+        SelectionQuery("depth-estimation"),
+        NotFound,
+        "TASK",
+        "depth-estimation",
+        "vision",
+    ),
+    "a misspelt task": (SelectionQuery("object-detecton"), NotFound, "TASK", "object-detecton", "use object-detection"),
+    "a task nobody knows": (SelectionQuery("zzz"), NotFound, "TASK", "there is no task zzz", "hugginggpt tasks"),
+    "all models failed": (SelectionQuery("summarization"), NotFound, "TASK", "file is gone", "log"),
+    "a pinned failed model": (SelectionQuery("summarization", model="broken"), NotFound, "TASK", "file is gone", "log"),
+    "an unknown pin": (SelectionQuery(TEXT, model="vadr"), NotFound, "MODEL", "vadr", "pin vader"),
     "another commit": (
-        Wanted(TEXT, model="vader", revision="9"),
+        SelectionQuery(TEXT, model="vader", revision="9"),
         NotFound,
         "MODEL",
         "at revision 1, not 9",
         "revision",
     ),
     "constraints": (
-        Wanted(TEXT, constraints=Constraints(licenses=frozenset({"gpl"}))),
+        SelectionQuery(TEXT, constraints=Constraints(licenses=frozenset({"gpl"}))),
         *(NotFound, "MODEL", "licence gpl", "loosen"),
     ),
     "a region that nobody names": (
-        Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu-c"})), may_leave=True),
+        SelectionQuery(TEXT, constraints=Constraints(regions=frozenset({"eu-c"})), allows_external=True),
         *(NotFound, "MODEL", "region eu-c", "loosen"),
     ),
-    "policy": (Wanted("text-to-video"), FailedPrecondition, "POLICY", "policy is local", "open"),
-    "a pin outside": (Wanted(TEXT, model=CLOUD.id), FailedPrecondition, "POLICY", "policy is local", "open"),
+    "policy": (SelectionQuery("text-to-video"), FailedPrecondition, "POLICY", "policy is local", "open"),
+    "a pin outside": (SelectionQuery(TEXT, model=CLOUD.id), FailedPrecondition, "POLICY", "policy is local", "open"),
     "a model that does not say that it is inside": (
-        Wanted("automatic-speech-recognition"),
+        SelectionQuery("automatic-speech-recognition"),
         *(FailedPrecondition, "POLICY", "policy is local", "open"),
     ),
     "mode remote": (
-        Wanted(OBJECTS, mode=Mode.REMOTE, may_leave=True),
+        SelectionQuery(OBJECTS, mode=Mode.REMOTE, allows_external=True),
         FailedPrecondition,
         "POLICY",
-        "inside",
+        "internal",
         "hybrid",
     ),
     "mode local": (
-        Wanted("text-to-video", mode=Mode.LOCAL, may_leave=True),
-        *(FailedPrecondition, "POLICY", "outside", "hybrid"),
+        SelectionQuery("text-to-video", mode=Mode.LOCAL, allows_external=True),
+        *(FailedPrecondition, "POLICY", "external", "hybrid"),
     ),
-    "no task": (Wanted(""), InvalidRequest, "INVALID", "task", "name"),
-    "a negative limit": (Wanted(TEXT, limit=-1), InvalidRequest, "INVALID", "limit", ""),
+    "no task": (SelectionQuery(""), InvalidRequest, "INVALID", "task", "name"),
+    "a negative limit": (SelectionQuery(TEXT, limit=-1), InvalidRequest, "INVALID", "limit", ""),
 }
 
 
 @pytest.mark.parametrize(("wanted", "kind", "reason", "message", "remedy"), REFUSED.values(), ids=REFUSED)
 def test_a_refusal_names_cause_and_remedy(
-    wanted: Wanted, kind: type[ServiceError], reason: str, message: str, remedy: str
+    wanted: SelectionQuery, kind: type[ServiceError], reason: str, message: str, remedy: str
 ) -> None:
     with pytest.raises(kind) as refused:
         selector().choose(wanted)
@@ -212,12 +225,12 @@ def test_a_refusal_names_cause_and_remedy(
 
 
 def test_the_deployment_s_mode_holds_where_the_request_names_none() -> None:
-    assert ids(selector(Mode.REMOTE).choose(Wanted(TEXT, may_leave=True))) == [CLOUD.id]
+    assert ids(selector(Mode.REMOTE).choose(SelectionQuery(TEXT, allows_external=True))) == [CLOUD.id]
 
 
 def test_the_decision_says_why_and_how_sure() -> None:
-    sure = selector().choose(Wanted(TEXT, "tell me whether it sounds happy"))
-    unsure = selector().choose(Wanted(TEXT, "do it"))
+    sure = selector().choose(SelectionQuery(TEXT, "tell me whether it sounds happy"))
+    unsure = selector().choose(SelectionQuery(TEXT, "do it"))
     assert "vader" in sure.reason
     assert "“happy”" in sure.reason
     assert math.isclose(sure.confidence, 1.0)

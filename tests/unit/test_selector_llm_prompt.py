@@ -10,8 +10,8 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
-from services.selector.llm_prompt import Question, can_be_named, posed
-from services.selector.query import Mode, Wanted
+from services.selector.llm_prompt import Question, build_question, can_be_named
+from services.selector.query import Mode, SelectionQuery
 from services.selector.selector import CANDIDATES, Selector
 from services.selector.shortcut import rivals
 from tests.fakes import card
@@ -29,10 +29,10 @@ def asked(*cards: ModelCard, budget: int = 7168, **wanted: Any) -> Question | No
     standard = standard_tasks()
     catalog = Catalog(standard)
     catalog.listed("lite:1")
-    catalog.heard("lite:1", DescribeResponse(expert="lite", models=cards))
-    want = Wanted(TASK, **wanted)
-    choice = Selector(catalog, standard, Mode.REMOTE if want.may_leave else Mode.HYBRID).choose(want)
-    return posed(choice.spec, want, rivals(choice), budget, count)
+    catalog.record_reply("lite:1", DescribeResponse(expert="lite", models=cards))
+    want = SelectionQuery(TASK, **wanted)
+    choice = Selector(catalog, standard, Mode.REMOTE if want.allows_external else Mode.HYBRID).choose(want)
+    return build_question(choice.spec, want, rivals(choice), budget, count)
 
 
 def posed_of(*cards: ModelCard, **wanted: Any) -> Question:
@@ -77,7 +77,7 @@ def test_a_candidate_is_described_by_what_is_known_of_it() -> None:
 
 def test_a_candidate_outside_the_house_is_said_to_be_there() -> None:
     cards = [card(name, TASK, location=MODEL_LOCATION_EXTERNAL) for name in "ab"]
-    assert {fields["where"] for fields in listed(posed_of(*cards, may_leave=True))} == {"outside the house"}
+    assert {fields["where"] for fields in listed(posed_of(*cards, allows_external=True))} == {"external"}
 
 
 def test_the_wanted_language_is_among_those_shown() -> None:

@@ -1,18 +1,19 @@
 import pytest
 
-from services.selector.ranking import Merits, Presence, Ranking, Wish, Word
+from services.selector.ranking import ModelFeatures, Presence, QueryTerm, Ranking, RankingQuery
 from services.selector.tokens import stemmed, words
 
 
-def wish(text: str = "", *languages: str, internal_first: bool = True) -> Wish:
-    return Wish({stem: Word(word, 1.0) for stem, word in words(text)}, frozenset(languages), internal_first)
+def wish(text: str = "", *languages: str, internal_first: bool = True) -> RankingQuery:
+    terms = {stem: QueryTerm(word, 1.0) for stem, word in words(text)}
+    return RankingQuery(terms, frozenset(languages), internal_first)
 
 
-def merits(description: str = "", presence: Presence = Presence.READY, **fields: object) -> Merits:
-    return Merits(stemmed(description), presence, **fields)  # type: ignore[arg-type]  # whatever a row of a table says
+def merits(description: str = "", presence: Presence = Presence.READY, **fields: object) -> ModelFeatures:
+    return ModelFeatures(stemmed(description), presence, **fields)  # type: ignore[arg-type]  # whatever a row of a table says
 
 
-def order(wanted: Wish, *models: Merits, failing: frozenset[int] = frozenset()) -> list[int]:
+def order(wanted: RankingQuery, *models: ModelFeatures, failing: frozenset[int] = frozenset()) -> list[int]:
     return [place.position for place in Ranking(models).best(wanted, range(len(models)), 5, failing)]
 
 
@@ -40,7 +41,7 @@ BETTER = {
 
 
 @pytest.mark.parametrize(("wanted", "better", "worse"), BETTER.values(), ids=BETTER)
-def test_comes_first(wanted: Wish, better: Merits, worse: Merits) -> None:
+def test_comes_first(wanted: RankingQuery, better: ModelFeatures, worse: ModelFeatures) -> None:
     assert order(wanted, better, worse) == [0, 1]
     assert order(wanted, worse, better) == [1, 0]
 
@@ -70,7 +71,7 @@ def test_only_the_admitted_are_listed_and_no_more_than_asked() -> None:
 def test_the_reason_says_why() -> None:
     models = [merits("happy or sad moods of a text", median=0.003), TONGUE]
     best = Ranking(models).best(wish("is the text happy, and in which moods"), [0, 1], 5, frozenset())[0]
-    assert best.reason == "says “happy” and “moods” like the request; loaded; median 3 ms"
+    assert best.reason == "matches “happy” and “moods” of the request; loaded; median 3 ms"
 
 
 def test_scores_fall_along_the_list() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.common.errors import FailedPrecondition
-from services.selector.routing_table import Named, Table, read
+from services.selector.routing_table import ModelName, RoutingTable, read
 
 WHOLE = """\
 format: hugginggpt/routes/1
@@ -32,9 +32,9 @@ def written(folder: Path, text: str) -> Path:
 def test_a_table_says_what_is_laid_down(tmp_path: Path) -> None:
     table = read(written(tmp_path, WHOLE))
     reading, finding = table.route("image-to-text"), table.route("object-detection")
-    assert (reading.model, reading.shadow) == (Named("org/ocr", "0123abc"), Named("org/new-ocr"))
-    assert finding.listed == [Named("a"), Named("b"), Named("c")]
-    assert finding.weights == {Named("a"): 3, Named("b"): 1}
+    assert (reading.model, reading.shadow) == (ModelName("org/ocr", "0123abc"), ModelName("org/new-ocr"))
+    assert finding.listed == [ModelName("a"), ModelName("b"), ModelName("c")]
+    assert finding.weights == {ModelName("a"): 3, ModelName("b"): 1}
     assert table.forbids("object-detection", "d", "7")
     assert table.forbids("object-detection", "e", "2")
     assert not table.forbids("object-detection", "e", "3")
@@ -44,7 +44,7 @@ def test_a_table_says_what_is_laid_down(tmp_path: Path) -> None:
 
 def test_a_table_that_says_something_else_has_another_digest(tmp_path: Path) -> None:
     one, other = (read(written(tmp_path, text)) for text in (WHOLE, WHOLE.replace("weight: 3", "weight: 2")))
-    assert "" == Table().digest != one.digest != other.digest
+    assert "" == RoutingTable().digest != one.digest != other.digest
     assert read(written(tmp_path, WHOLE)).digest == one.digest
 
 

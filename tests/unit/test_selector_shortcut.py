@@ -9,8 +9,8 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_LOADABLE, ModelCard
 from services.selector.catalog import Catalog
-from services.selector.query import Avoid, Mode, Wanted
-from services.selector.selector import Choice, Selector
+from services.selector.query import Avoid, Mode, SelectionQuery
+from services.selector.selector import Selection, Selector
 from services.selector.shortcut import is_clear, rivals
 from tests.fakes import card
 
@@ -41,13 +41,13 @@ class House:
         self.catalog.listed(address)
         expert = address.partition(":")[0]
         reply = DescribeResponse(expert=expert, models=[offered], load=load, may_sleep=may_sleep)
-        self.catalog.heard(address, reply)
+        self.catalog.record_reply(address, reply)
 
-    def choose(self, wanted: Wanted) -> Choice:
+    def choose(self, wanted: SelectionQuery) -> Selection:
         return self.selector.choose(wanted)
 
     def settles(self, source: str = ASKED, **fields: Any) -> bool:
-        wanted = Wanted(TASK, source, **fields)
+        wanted = SelectionQuery(TASK, source, **fields)
         choice = self.choose(wanted)
         return is_clear(choice.spec, wanted, rivals(choice))
 
@@ -96,14 +96,14 @@ def test_a_language_that_only_the_other_knows_is_for_an_llm_to_weigh() -> None:
 def test_one_that_answers_is_clear_of_one_that_does_not() -> None:
     house = House(voice("a"), voice("b"))
     assert not house.settles()
-    house.catalog.missed("e1:1", "does not answer")
+    house.catalog.record_failure("e1:1", "does not answer")
     assert house.settles()
 
 
 def test_one_that_answers_is_not_clear_of_a_sleeper_that_fits_better() -> None:
     house = House(voice("a", OTHER))
     house.hear("sleepy:1", voice("b", "Calm.", p50=1), may_sleep=True)
-    house.catalog.dropped("sleepy:1")
+    house.catalog.drop_address("sleepy:1")
     assert not house.settles("a calm and loud voice")
 
 
@@ -114,19 +114,19 @@ def test_a_queue_makes_slow() -> None:
     assert house.settles()
 
 
-def ids(choice: Choice) -> list[str]:
+def ids(choice: Selection) -> list[str]:
     return [chosen.offer.card.id for chosen in rivals(choice)]
 
 
 def test_what_fails_comes_into_question_only_where_all_fail() -> None:
     house = House(voice("a"), voice("b"), voice("c"))
-    assert ids(house.choose(Wanted(TASK, avoid=[Avoid(model="a")]))) == ["b", "c"]
-    assert ids(house.choose(Wanted(TASK, avoid=[Avoid()]))) == ["a", "b", "c"]
+    assert ids(house.choose(SelectionQuery(TASK, avoid=[Avoid(model="a")]))) == ["b", "c"]
+    assert ids(house.choose(SelectionQuery(TASK, avoid=[Avoid()]))) == ["a", "b", "c"]
 
 
 def test_what_is_outside_comes_into_question_with_what_is_inside_only_where_the_mode_says_so() -> None:
     house = House(
         voice("a"), voice("b", location=MODEL_LOCATION_EXTERNAL), voice("c", location=MODEL_LOCATION_EXTERNAL)
     )
-    assert ids(house.choose(Wanted(TASK, may_leave=True))) == ["a"]
-    assert ids(house.choose(Wanted(TASK, may_leave=True, mode=Mode.REMOTE))) == ["b", "c"]
+    assert ids(house.choose(SelectionQuery(TASK, allows_external=True))) == ["a"]
+    assert ids(house.choose(SelectionQuery(TASK, allows_external=True, mode=Mode.REMOTE))) == ["b", "c"]

@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from services.common.errors import Unavailable
 from services.common.kv_store import KeyValueStore
 from services.selector.catalog import Catalog
-from services.selector.snapshot import KIND, Memory
+from services.selector.snapshot import KIND, DescriptionStore
 from tests.fakes import card
 
 ASLEEP = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], may_sleep=True)
@@ -40,7 +40,7 @@ def catalog_with(*replies: DescribeResponse) -> Catalog:
     catalog = Catalog(standard_tasks())
     for number, reply in enumerate(replies, start=1):
         catalog.listed(f"host:{number}")
-        catalog.heard(f"host:{number}", reply)
+        catalog.record_reply(f"host:{number}", reply)
     return catalog
 
 
@@ -52,10 +52,10 @@ async def written(notes: TellingNotes) -> str:
 async def test_what_slept_sleeps_in_the_next_life() -> None:
     store = MemoryStore()
     notes = TellingNotes(store)
-    async with Memory(notes, catalog_with(ASLEEP)).running():
+    async with DescriptionStore(notes, catalog_with(ASLEEP)).running():
         assert await written(notes) == "big one"
     reborn = catalog_with()
-    async with Memory(TellingNotes(store), reborn).running():
+    async with DescriptionStore(TellingNotes(store), reborn).running():
         assert reborn.view.tasks["text-to-video"].dormant
 
 
@@ -63,24 +63,24 @@ async def test_what_may_not_sleep_is_not_brought_back() -> None:
     store = MemoryStore()
     notes = TellingNotes(store)
     awake = DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")])
-    async with Memory(notes, catalog_with(awake)).running():
+    async with DescriptionStore(notes, catalog_with(awake)).running():
         assert await written(notes) == "lite"
     reborn = catalog_with()
-    async with Memory(TellingNotes(store), reborn).running():
+    async with DescriptionStore(TellingNotes(store), reborn).running():
         assert not reborn.view.tasks
 
 
 async def test_what_has_not_changed_is_not_written_again() -> None:
     notes = TellingNotes(MemoryStore())
     catalog = catalog_with(ASLEEP)
-    async with Memory(notes, catalog, pause=0).running():
+    async with DescriptionStore(notes, catalog, pause=0).running():
         await written(notes)
         busier = DescribeResponse()
         busier.CopyFrom(ASLEEP)
         busier.MergeFrom(DescribeResponse(revision="2", load=ExpertLoad(waiting=3)))
-        catalog.heard("host:1", busier)
+        catalog.record_reply("host:1", busier)
         catalog.listed("host:2")
-        catalog.heard("host:2", DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
+        catalog.record_reply("host:2", DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
         assert await written(notes) == "lite"
 
 
@@ -89,7 +89,7 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
     await KeyValueStore(store, KIND).put("big one", ASLEEP.SerializeToString())
     notes = TellingNotes(store, failures=3)
     reborn = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
-    async with Memory(notes, reborn, pause=0).running():
+    async with DescriptionStore(notes, reborn, pause=0).running():
         assert await written(notes) == "lite"
         assert reborn.view.tasks["text-to-video"].dormant
 
@@ -99,24 +99,24 @@ async def test_what_cannot_be_read_is_passed_over() -> None:
     await KeyValueStore(store, KIND).put("odd", b"\xff\xff\xff")
     await KeyValueStore(store, KIND).put("big one", ASLEEP.SerializeToString())
     reborn = catalog_with()
-    async with Memory(TellingNotes(store), reborn).running():
+    async with DescriptionStore(TellingNotes(store), reborn).running():
         assert list(reborn.view.tasks) == ["text-to-video"]
 
 
 async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
     store = MemoryStore()
     notes, catalog = TellingNotes(store), catalog_with(ASLEEP)
-    memory = Memory(notes, catalog, pause=0)
+    memory = DescriptionStore(notes, catalog, pause=0)
     async with memory.running():
         await written(notes)
-        catalog.dropped("host:1")
+        catalog.drop_address("host:1")
         async with memory.forgetting("big one"):
             catalog.forget("big one")
         async with memory.forgetting("big one"):
             pass
         assert await KeyValueStore(store, KIND).all() == {}
         catalog.listed("host:1")
-        catalog.heard("host:1", ASLEEP)
+        catalog.record_reply("host:1", ASLEEP)
         assert await written(notes) == "big one"
 
 
@@ -124,40 +124,40 @@ async def forgotten(catalog: Catalog) -> None:
     async with asyncio.timeout(5):
         revision = ""
         while catalog.view.tasks:
-            revision = await catalog.beyond(revision) or ""
+            revision = await catalog.wait_for_revision(revision) or ""
 
 
 async def test_what_one_replica_is_told_to_forget_is_forgotten_by_all() -> None:
     store = MemoryStore()
     first, second = catalog_with(), catalog_with()
-    told = Memory(TellingNotes(store), first, look=0)
-    async with Memory(notes := TellingNotes(store), catalog_with(ASLEEP)).running():
+    told = DescriptionStore(TellingNotes(store), first, look=0)
+    async with DescriptionStore(notes := TellingNotes(store), catalog_with(ASLEEP)).running():
         await written(notes)
-    async with told.running(), Memory(TellingNotes(store), second, look=0).running():
+    async with told.running(), DescriptionStore(TellingNotes(store), second, look=0).running():
         assert second.view.tasks["text-to-video"].dormant
         async with told.forgetting("big one"):
             first.forget("big one")
         await forgotten(second)
     reborn = catalog_with()
-    async with Memory(TellingNotes(store), reborn).running():
+    async with DescriptionStore(TellingNotes(store), reborn).running():
         assert not reborn.view.tasks
 
 
 async def test_who_is_awake_is_not_forgotten_and_written_down_when_it_changes() -> None:
     store, catalog = MemoryStore(), catalog_with(ASLEEP)
     notes = TellingNotes(store)
-    async with Memory(notes, catalog, pause=0, look=0).running():
+    async with DescriptionStore(notes, catalog, pause=0, look=0).running():
         await written(notes)
         await KeyValueStore(store, KIND).delete("big one")
         async with asyncio.timeout(5):
             while not await KeyValueStore(store, KIND).keys():
-                catalog.heard("host:1", changed(catalog))
+                catalog.record_reply("host:1", changed(catalog))
         assert catalog.view.tasks
 
 
 def changed(catalog: Catalog) -> DescribeResponse:
     """The same expert, with one model more."""
-    (seat,) = catalog.view.seats
+    (seat,) = catalog.view.replica_offers
     reply = DescribeResponse()
     reply.CopyFrom(seat.description.reply)
     reply.models.append(card(f"svd-{len(reply.models)}", "text-to-video"))

@@ -1,1 +1,1 @@
-"""Batches: one plan over many items, each a run of its own, driven by whichever orchestrator holds the batch."""
+"""Batches: one plan over many items, each of which is a run; the orchestrator that holds the lease runs the batch."""

@@ -1,4 +1,4 @@
-"""One batch from its claim to its end: planned once, its items begun in order, a bounded number of them at once."""
+"""Executes one batch from its claim to its end: plans it once, then runs its items."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from services.common import call_context
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded
 from services.common.supervision import supervise
 from services.orchestrator.batches.items import caller_of
-from services.orchestrator.batches.runner import Course, Means
+from services.orchestrator.batches.runner import BatchDependencies, BatchRunner
 from services.orchestrator.experts.client import to_failure
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed
 from services.orchestrator.runs.run_log import CANCELLED
@@ -28,54 +28,54 @@ from services.orchestrator.runs.run_log import CANCELLED
 log = structlog.get_logger(__name__)
 
 
-class Driver:
-    """Drives batches by shared means."""
+class BatchExecutor:
+    """Executes batches."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, shared: BatchDependencies) -> None:
+        self._shared = shared
 
-    async def drive(self, claimed: Claimed) -> None:
-        """Takes a batch to its end; being cancelled leaves it for another owner, as does a journal that is not there.
+    async def execute(self, claimed: Claimed) -> None:
+        """Executes a batch to its end; if cancelled, or without a journal, leaves it for another owner.
 
         Raises:
-            LeaseLost: another owner drives it.
-            Unavailable: the journal does not answer.
+            LeaseLost: another orchestrator owns the batch.
+            Unavailable: the journal is unavailable.
         """
         batch = claimed.batch
         with call_context.use_caller(caller_of(batch)):
-            if not batch.planned and (failure := await self._plan(claimed)):
-                cancelled = failure.reason == CANCELLED.reason
-                state, why = (RUN_STATE_CANCELLED, None) if cancelled else (RUN_STATE_FAILED, failure)
-                await self._means.kept.end(claimed, state, why)
+            if not batch.is_planned and (failure := await self._plan(claimed)):
+                is_cancelled = failure.reason == CANCELLED.reason
+                state, batch_failure = (RUN_STATE_CANCELLED, None) if is_cancelled else (RUN_STATE_FAILED, failure)
+                await self._shared.store.end(claimed, state, batch_failure)
                 return
-            await Course(self._means, claimed).run()
-            await self._means.kept.end(claimed, await self._ending(claimed), None)
+            await BatchRunner(self._shared, claimed).run()
+            await self._shared.store.end(claimed, await self._final_state(claimed), None)
         log.info("batch ended", batch_id=batch.id)
 
     async def _plan(self, claimed: Claimed) -> Failure | None:
-        """Has the first item that can be run planned, as a run of its own; gives why there is no plan."""
+        """Plans the first valid item, in a run of its own; returns the failure if there is no plan."""
         batch = claimed.batch
         try:
-            if not (run_id := await self._accepted(await self._to_plan(batch), batch.id)):
+            if not (run_id := await self._start_planning(await self._planning_spec(batch), batch.id)):
                 return CANCELLED
-            await self._finished(run_id, batch.id)
-            run = await self._means.runs.get(run_id)
+            await self._wait_until_ended(run_id, batch.id)
+            run = await self._shared.runs.get(run_id)
             if run.state != RUN_STATE_COMPLETED:
                 return run.failure
-            pipeline = await self._means.pipelines.of_run(run_id)
+            pipeline = await self._shared.pipelines.from_run(run_id)
         except (InvalidRequest, FailedPrecondition, NotFound) as error:
             return to_failure(error)
-        await self._means.kept.planned(claimed, pipeline)
+        await self._shared.store.set_pipeline(claimed, pipeline)
         batch.pipeline.CopyFrom(pipeline)
         return None
 
-    async def _to_plan(self, batch: BatchRow) -> RunSpec:
-        """What the run that plans is asked to do.
+    async def _planning_spec(self, batch: BatchRow) -> RunSpec:
+        """The request of the run that plans.
 
         Raises:
-            InvalidRequest: no item can be run.
+            InvalidRequest: no item is valid.
         """
-        async for page in self._means.pages(batch):
+        async for page in self._shared.pages(batch):
             for item in page:
                 if not item.failure:
                     return RunSpec(
@@ -86,37 +86,39 @@ class Driver:
                         inference_mode=batch.spec.inference_mode,
                         idempotency_key=f"{batch.id}/{batch.round}",
                     )
-        raise InvalidRequest("no item can be run", reason="EMPTY", port="items", remedy="send one that can")
+        raise InvalidRequest("the batch has no valid item", reason="EMPTY", port="items", remedy="send a valid item")
 
-    async def _accepted(self, spec: RunSpec, batch_id: str) -> str:
-        """The run that plans, once there is a place for it; empty if the batch is to stop before."""
-        while not await self._means.kept.wish(batch_id):
+    async def _start_planning(self, spec: RunSpec, batch_id: str) -> str:
+        """Starts the run that plans once a slot is free; returns its ID, or "" if the batch is cancelled before."""
+        while not await self._shared.store.pending_command(batch_id):
             try:
-                return await self._means.runs.accept(spec, BatchPosition(batch_id=batch_id))
+                return await self._shared.runs.accept(spec, BatchPosition(batch_id=batch_id))
             except Overloaded as error:
                 await asyncio.sleep(error.retry_after.total_seconds() if error.retry_after else 1.0)
         return ""
 
-    async def _finished(self, run_id: str, batch_id: str) -> None:
-        """Waits for the end of the run that plans; a command to cancel the batch cancels it, once."""
+    async def _wait_until_ended(self, run_id: str, batch_id: str) -> None:
+        """Waits until the run that plans has ended; a command to cancel the batch cancels it."""
 
-        async def heed() -> None:
-            await self._means.stop_wished(batch_id)
-            await self._means.runs.cancel(run_id)
+        async def cancel_on_command() -> None:
+            await self._shared.wait_for_cancel(batch_id)
+            await self._shared.runs.cancel(run_id)
 
-        heeding = asyncio.create_task(supervise(heed, name="batch cancellation"), name=f"heed-{batch_id}")
+        cancelling = asyncio.create_task(
+            supervise(cancel_on_command, name="batch cancellation"), name=f"cancel-{batch_id}"
+        )
         try:
-            await self._means.runs.finished(run_id)
+            await self._shared.runs.wait_until_ended(run_id)
         finally:
-            heeding.cancel()
+            cancelling.cancel()
 
-    async def _ending(self, claimed: Claimed) -> "RunState.ValueType":
-        counts = await self._means.kept.counts(claimed.batch.id, 0.0)
+    async def _final_state(self, claimed: Claimed) -> "RunState.ValueType":
+        counts = await self._shared.store.counts(claimed.batch.id, 0.0)
         total = claimed.batch.total
         if counts[RUN_STATE_COMPLETED] == total:
             return RUN_STATE_COMPLETED
-        begun = sum(counts.by_state.values()) - counts[RUN_STATE_QUEUED]
-        if begun < total or counts[RUN_STATE_CANCELLED]:
+        started = sum(counts.by_state.values()) - counts[RUN_STATE_QUEUED]
+        if started < total or counts[RUN_STATE_CANCELLED]:
             return RUN_STATE_CANCELLED
         usable = counts[RUN_STATE_COMPLETED] + counts[RUN_STATE_INCOMPLETE]
         return RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED

@@ -1,4 +1,4 @@
-"""Taking in a new batch: its spec, then its items page by page, of which never more than one page is in memory."""
+"""Ingests a new batch: its spec, then its items in pages, of which only one is in memory at a time."""
 
 import asyncio
 import contextlib
@@ -20,65 +20,70 @@ from services.common.errors import InvalidRequest
 from services.orchestrator.experts.client import to_failure
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
-from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.pipelines import parameters
-from services.orchestrator.pipelines.service import Pipelines, stricter
+from services.orchestrator.pipelines.service import PipelineService, with_policy
 from services.orchestrator.runs import acceptance
 
-MOST_ITEMS = 1_000_000
+MAX_ITEMS = 1_000_000
 
 PAGE = 500
-"""Items kept in one transaction: others wait for it."""
+"""Items stored in one transaction: other writers wait for it."""
 
 
-class Reception:
-    """Takes in batches.
+class BatchIngest:
+    """Stores new batches.
 
     Args:
-        kept: where they go.
-        removal: takes back those that break off before they run.
-        pipelines: what their items run through.
+        store: of batches.
+        removal: deletes batches whose upload breaks off.
+        pipelines: stored pipelines.
     """
 
-    def __init__(self, kept: KeptBatches, removal: BatchRemoval, pipelines: Pipelines) -> None:
-        self._kept = kept
+    def __init__(self, store: BatchStore, removal: BatchRemoval, pipelines: PipelineService) -> None:
+        self._store = store
         self._removal = removal
         self._pipelines = pipelines
 
-    async def received(self, parts: AsyncIterable[CreateBatchRequest], taken: Callable[[], Awaitable[None]]) -> str:
-        """Keeps a batch that then runs; gives its id, an earlier one's if the idempotency key stands for the same.
+    async def receive(
+        self, parts: AsyncIterable[CreateBatchRequest], on_accepted: Callable[[], Awaitable[None]]
+    ) -> str:
+        """Stores a batch and starts it; returns its ID, or that of an earlier equal batch with the same key.
 
         Args:
-            parts: its spec, then its items.
-            taken: called once the spec is taken, before the items are read.
+            parts: the spec, then the items.
+            on_accepted: called once the spec is valid, before the items are read.
 
         Raises:
-            InvalidRequest: the stream does not begin with a spec, there is no item, or none fits; BROKEN_OFF; BUDGET.
+            InvalidRequest: the stream does not begin with a spec, has no item, or no valid one; BROKEN_OFF; BUDGET.
             NotFound: PIPELINE or RUN.
             FailedPrecondition: VANISHED or POLICY.
             AlreadyExists: IDEMPOTENCY.
         """
-        spec, pages = await _opened(parts)
-        with call_context.use_caller(stricter(call_context.current(), spec.policy)):
-            pipeline = await self._planned(spec)
-            acceptance.check(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
-            who = stricter(call_context.current(), pipeline.policy)
-            with call_context.use_caller(who):
-                await self._pipelines.vouch(pipeline.plan, spec.inference_mode, spec.constraints)
-        batch = NewBatch(f"batch_{int(time.time() * 1000):011x}{secrets.token_hex(8)}", who, spec, pipeline)
-        await self._kept.begin(batch)
+        spec, pages = await _open(parts)
+        with call_context.use_caller(with_policy(call_context.current(), spec.policy)):
+            pipeline = await self._pipeline(spec)
+            acceptance.validate(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
+            caller = with_policy(call_context.current(), pipeline.policy)
+            with call_context.use_caller(caller):
+                await self._pipelines.check_available(pipeline.plan, spec.inference_mode, spec.constraints)
+        batch = NewBatch(f"batch_{int(time.time() * 1000):011x}{secrets.token_hex(8)}", caller, spec, pipeline)
+        await self._store.create(batch)
         started = ""
         try:
-            await taken()
-            digest, total = await self._filled(batch, pages)
-            started = await asyncio.shield(self._kept.start(batch.id, who.tenant, spec.idempotency_key, digest, total))
+            await on_accepted()
+            digest, total = await self._store_items(batch, pages)
+            start = self._store.start(batch.id, caller.tenant, spec.idempotency_key, digest, total)
+            started = await asyncio.shield(start)
         finally:
-            if started != batch.id:  # which a caller that leaves meanwhile does not know: it may run by now
-                await asyncio.shield(self._removal.abandon(batch.id, who.tenant))
+            if (
+                started != batch.id
+            ):  # also if the caller disconnected and start() succeeded: then abandon() does nothing
+                await asyncio.shield(self._removal.abandon(batch.id, caller.tenant))
         return started
 
-    async def _planned(self, spec: BatchSpec) -> Pipeline:
-        """What its items run through; empty if that is to be planned."""
+    async def _pipeline(self, spec: BatchSpec) -> Pipeline:
+        """The pipeline that the items run; empty if it is planned later."""
         pipelines = self._pipelines
         match spec.WhichOneof("source"):
             case "pipeline":
@@ -86,42 +91,43 @@ class Reception:
                 spec.pipeline.version = pipeline.version
                 return pipeline
             case "plan":
-                return await pipelines.drafted(spec.plan)
+                return await pipelines.from_plan(spec.plan)
             case "run_id":
-                return await pipelines.of_run(spec.run_id)
+                return await pipelines.from_run(spec.run_id)
             case "request" if spec.request.strip():
                 return Pipeline()
         raise InvalidRequest(
-            "it is not said what to run on the items", reason="EMPTY", port="spec", remedy="name a pipeline, or a plan"
+            "the batch names no work to run", reason="EMPTY", port="spec", remedy="name a pipeline, a run, or a plan"
         )
 
-    async def _filled(self, batch: NewBatch, pages: AsyncIterable[Sequence[NewItem]]) -> tuple[str, int]:
-        """Keeps the items; gives the digest of what was asked, and how many items there are."""
-        asked, total, misfits, first = _Digest(batch.spec, batch.caller), 0, 0, None
+    async def _store_items(self, batch: NewBatch, pages: AsyncIterable[Sequence[NewItem]]) -> tuple[str, int]:
+        """Stores the items; returns the digest of the whole request, and the number of items."""
+        digest, total, invalid_count, first = _Digest(batch.spec, batch.caller), 0, 0, None
         async for page in pages:
-            unfit = _misfits(batch.pipeline, page, total + 1)
-            first, misfits = first or next(iter(unfit.values()), None), misfits + len(unfit)
-            if total + len(page) > MOST_ITEMS:
-                remedy = "split it into several"
-                raise InvalidRequest(f"a batch has {MOST_ITEMS} items at most", reason="TOO_LARGE", remedy=remedy)
-            await self._kept.add(batch.id, batch.caller.tenant, total + 1, page, unfit)
-            asked.add(page)
+            invalid = _invalid_items(batch.pipeline, page, total + 1)
+            first, invalid_count = first or next(iter(invalid.values()), None), invalid_count + len(invalid)
+            if total + len(page) > MAX_ITEMS:
+                message = f"the batch has more than {MAX_ITEMS} items"
+                raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several")
+            await self._store.add(batch.id, batch.caller.tenant, total + 1, page, invalid)
+            digest.add(page)
             total += len(page)
         if not total:
-            raise InvalidRequest("the batch has no items", reason="EMPTY", port="items", remedy="send one at least")
-        if first and misfits == total:
-            raise InvalidRequest(f"no item fits: {first.message}", port=first.port, remedy=first.remedy)
-        return asked.hex, total
+            message = "the batch has no items"
+            raise InvalidRequest(message, reason="EMPTY", port="items", remedy="send at least one item")
+        if first and invalid_count == total:
+            raise InvalidRequest(f"no item is valid: {first.message}", port=first.port, remedy=first.remedy)
+        return digest.hex, total
 
 
 class _Digest:
-    """Same digest, same batch: SHA-256 over spec, data policy and items."""
+    """SHA-256 of spec, data policy and items; equal for equal batches."""
 
-    def __init__(self, spec: BatchSpec, who: Caller) -> None:
+    def __init__(self, spec: BatchSpec, caller: Caller) -> None:
         bare = BatchSpec()
         bare.CopyFrom(spec)
         bare.ClearField("idempotency_key")
-        self._hash = hashlib.sha256(_bytes(bare) + b"%d" % who.policy)
+        self._hash = hashlib.sha256(_bytes(bare) + b"%d" % caller.policy)
 
     def add(self, items: Sequence[NewItem]) -> None:
         for item in items:
@@ -133,15 +139,15 @@ class _Digest:
         return self._hash.hexdigest()
 
 
-async def _opened(parts: AsyncIterable[CreateBatchRequest]) -> tuple[BatchSpec, AsyncIterator[Sequence[NewItem]]]:
+async def _open(parts: AsyncIterable[CreateBatchRequest]) -> tuple[BatchSpec, AsyncIterator[Sequence[NewItem]]]:
     stream = aiter(parts)
     with contextlib.suppress(StopAsyncIteration):
         first = await anext(stream)
         if first.HasField("spec"):
             if first.spec.max_at_once < 0:
-                raise InvalidRequest("max_at_once is negative", port="max_at_once", remedy="send 0 for the usual")
+                raise InvalidRequest("max_at_once is negative", port="max_at_once", remedy="send 0 for the default")
             return first.spec, _paged(stream)
-    raise InvalidRequest("the batch's spec must come first", port="spec", remedy="send it, then the items")
+    raise InvalidRequest("the first message has no batch spec", port="spec", remedy="send the spec, then the items")
 
 
 async def _paged(parts: AsyncIterable[CreateBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
@@ -150,15 +156,15 @@ async def _paged(parts: AsyncIterable[CreateBatchRequest]) -> AsyncIterator[Sequ
             yield items[begin : begin + PAGE]
 
 
-def _misfits(pipeline: Pipeline, items: Sequence[NewItem], first: int) -> dict[int, Failure]:
-    """What is wrong with items, by index; only what was said to be is known while there is no plan."""
+def _invalid_items(pipeline: Pipeline, items: Sequence[NewItem], first: int) -> dict[int, Failure]:
+    """Failures of invalid items by index; without a plan, only of those that were sent as failed."""
     found: dict[int, Failure] = {}
     for index, item in enumerate(items, first):
         if item.HasField("failure"):
             found[index] = item.failure
         elif pipeline.plan.tasks:
             try:
-                parameters.place(pipeline.inputs, item.inputs)
+                parameters.assign_files(pipeline.inputs, item.inputs)
                 parameters.check(pipeline.inputs, item.inputs)
             except InvalidRequest as error:
                 found[index] = to_failure(error)

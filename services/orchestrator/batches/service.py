@@ -1,4 +1,4 @@
-"""Batches as callers know them: started, looked at, watched, cancelled, resumed, removed."""
+"""Batches of callers: starts, reads, watches, cancels, resumes and deletes them."""
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection
@@ -9,99 +9,103 @@ from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
 from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
 from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context
-from services.orchestrator.batches.executor import Driver
-from services.orchestrator.batches.ingest import Reception
-from services.orchestrator.batches.leases import Tenure
-from services.orchestrator.batches.runner import Means
-from services.orchestrator.batches.watch import Looks, planless
+from services.orchestrator.batches.executor import BatchExecutor
+from services.orchestrator.batches.ingest import BatchIngest
+from services.orchestrator.batches.leases import BatchLeaseManager
+from services.orchestrator.batches.runner import BatchDependencies
+from services.orchestrator.batches.watch import BatchPoller, without_plan
 from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batch_rows import BatchRow, Counts, counted
+from services.orchestrator.journal.batch_rows import BatchRow, Counts, batch_counts
 from services.orchestrator.journal.pages import Page
 from services.orchestrator.paging import timestamp
 
 RATE_SECONDS = 30.0
-"""Over which the rate is measured, but no longer than the batch has been driven without a pause."""
+"""Period over which the rate is measured, at most the time since the batch was claimed."""
 
 
-class Batches:
-    """The caller's batches, and those that this process drives.
+class BatchService:
+    """The caller's batches, and those that this process executes.
 
     Args:
-        means: by which they are driven.
-        removal: removes them.
-        lease_seconds: the journal's.
+        shared: what all batches share.
+        removal: deletes batches.
+        lease_seconds: of the journal.
     """
 
-    def __init__(self, means: Means, removal: BatchRemoval, lease_seconds: float) -> None:
-        self._kept = means.kept
+    def __init__(self, shared: BatchDependencies, removal: BatchRemoval, lease_seconds: float) -> None:
+        self._store = shared.store
         self._removal = removal
-        self._reception = Reception(means.kept, removal, means.pipelines)
-        self._tenure = Tenure(means.kept, Driver(means).drive, means.runs.bells, lease_seconds, means.waiting)
-        self._bells = means.runs.bells
-        self._looks = Looks(self._seen)
+        self._ingest = BatchIngest(shared.store, removal, shared.pipelines)
+        self._leases = BatchLeaseManager(
+            shared.store, BatchExecutor(shared).execute, shared.runs.notifier, lease_seconds, shared.waiting
+        )
+        self._notifier = shared.runs.notifier
+        self._poller = BatchPoller(self._read)
 
     async def __aenter__(self) -> Self:
-        await self._tenure.__aenter__()
+        await self._leases.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.hand_over()
+        await self.release_all()
 
-    async def hand_over(self) -> None:
-        """Lets go of all batches, for other orchestrators to take at once; who watches is sent to them."""
-        self._looks.close()
-        await self._tenure.hand_over()
+    async def release_all(self) -> None:
+        """Releases all batches, for other orchestrators to claim at once; watchers get an error and retry."""
+        self._poller.close()
+        await self._leases.release_all()
 
-    async def start(self, parts: AsyncIterable[CreateBatchRequest], taken: Callable[[], Awaitable[None]]) -> Batch:
-        """Keeps a batch and lets it run.
+    async def start(
+        self, parts: AsyncIterable[CreateBatchRequest], on_accepted: Callable[[], Awaitable[None]]
+    ) -> Batch:
+        """Stores a batch and starts it.
 
         Args:
-            parts: its spec, then its items.
-            taken: called once the spec is taken, before the items are read.
+            parts: the spec, then the items.
+            on_accepted: called once the spec is valid, before the items are read.
 
         Raises:
-            ServiceError: what Reception.received says.
+            ServiceError: those of BatchIngest.receive().
         """
-        batch_id = await self._reception.received(parts, taken)
-        self._tenure.look()
+        batch_id = await self._ingest.receive(parts, on_accepted)
+        self._leases.claim_now()
         return await self.get(batch_id)
 
     async def get(self, batch_id: str) -> Batch:
-        """A batch as it stands.
+        """The state of a batch.
 
         Raises:
             NotFound: BATCH.
         """
-        return await self._seen(batch_id, call_context.current().tenant)
+        return await self._read(batch_id, call_context.current().tenant)
 
-    async def _seen(self, batch_id: str, tenant: str) -> Batch:
-        row = await self._kept.row(batch_id, tenant)
+    async def _read(self, batch_id: str, tenant: str) -> Batch:
+        row = await self._store.row(batch_id, tenant)
         now = time.time()
-        since = max(now - RATE_SECONDS, row.taken_up or row.created)
-        counts = await self._kept.counts(batch_id, since)
-        return _paced(_shown(row, counts), counts, now - since, row)
+        since = max(now - RATE_SECONDS, row.claimed_at or row.created)
+        counts = await self._store.counts(batch_id, since)
+        return _with_rate(_to_batch(row, counts), counts, now - since, row)
 
-    async def listed(
+    async def list(
         self, limit: int, before: tuple[float, str] | None, states: "Collection[RunState.ValueType]"
     ) -> Page[tuple[BatchRow, Batch]]:
-        """The caller's batches without their plans, newest first, older than a (created, id); of large ones fewer."""
-        found = await self._kept.rows(call_context.current().tenant, limit=limit, before=before, states=states)
-        shown = [(row, planless(_shown(row, await self._kept.counts(row.id, 0.0)))) for row in found.rows]
+        """The caller's batches without their plans, newest first, created before a (created, ID); a page of them."""
+        found = await self._store.rows(call_context.current().tenant, limit=limit, before=before, states=states)
+        shown = [(row, without_plan(_to_batch(row, await self._store.counts(row.id, 0.0)))) for row in found.rows]
         return Page(shown, found.more)
 
     async def items(
         self, batch_id: str, after: int, limit: int, states: "Collection[RunState.ValueType]", *, inputs: bool
     ) -> Page[BatchItem]:
-        """Items behind an index, in the order of the input; of large ones fewer, one at least.
+        """Items after an index, in their order; a page of them.
 
         Raises:
             NotFound: BATCH.
         """
-        await self._kept.row(batch_id, call_context.current().tenant)
-        return await self._kept.items(batch_id, after, limit, states, inputs=inputs)
+        await self._store.row(batch_id, call_context.current().tenant)
+        return await self._store.items(batch_id, after, limit, states, inputs=inputs)
 
     async def watch(self, batch_id: str) -> AsyncGenerator[Batch]:
-        """A batch whenever it has changed, to its end; with its plan only where that is new.
+        """Yields a batch whenever it has changed, to its end; with its plan only when that is new.
 
         Raises:
             NotFound: BATCH.
@@ -109,7 +113,7 @@ class Batches:
         """
         tenant, shown = call_context.current().tenant, Batch()
         while True:
-            batch = await (self._looks.next(batch_id, tenant) if shown.batch_id else self.get(batch_id))
+            batch = await (self._poller.next(batch_id, tenant) if shown.batch_id else self.get(batch_id))
             if batch.HasField("pipeline") and not shown.HasField("pipeline"):
                 batch = await self.get(batch_id)
                 yield batch
@@ -117,32 +121,32 @@ class Batches:
                 yield batch
             if batch.HasField("end_time"):
                 return
-            shown = planless(batch)
+            shown = without_plan(batch)
 
     async def cancel(self, batch_id: str) -> None:
-        """Keeps the wish that a batch stops.
+        """Stores a command to cancel a batch.
 
         Raises:
             NotFound: BATCH.
         """
-        row = await self._kept.row(batch_id, call_context.current().tenant)
-        if not row.over:
-            await self._kept.cancel(batch_id)
-            self._bells.ring((batch_id,))
+        row = await self._store.row(batch_id, call_context.current().tenant)
+        if not row.has_ended:
+            await self._store.cancel(batch_id)
+            self._notifier.notify((batch_id,))
 
     async def resume(self, batch_id: str, *, failed_only: bool) -> Batch:
-        """Lets the items run that have not, or only those that have failed.
+        """Runs the items that have not run, or only those that have failed.
 
         Raises:
             NotFound: BATCH.
-            FailedPrecondition: RUNNING, it has not ended, and failed ones are wanted or it is just being cancelled.
+            FailedPrecondition: RUNNING, it has not ended, and failed_only is set or it is being cancelled.
         """
-        await self._kept.resume(batch_id, call_context.current().tenant, failed_only=failed_only)
-        self._tenure.look()
+        await self._store.resume(batch_id, call_context.current().tenant, failed_only=failed_only)
+        self._leases.claim_now()
         return await self.get(batch_id)
 
     async def delete(self, batch_id: str) -> None:
-        """Removes an ended batch.
+        """Deletes an ended batch.
 
         Raises:
             NotFound: BATCH.
@@ -151,26 +155,26 @@ class Batches:
         await self._removal.delete(batch_id, call_context.current().tenant)
 
 
-def _shown(row: BatchRow, counts: Counts) -> Batch:
+def _to_batch(row: BatchRow, counts: Counts) -> Batch:
     batch = Batch(
         batch_id=row.id,
         state=row.state,
         spec=row.spec,
-        pipeline=row.pipeline if row.planned else None,
-        counts=counted(row.total, counts),
+        pipeline=row.pipeline if row.is_planned else None,
+        counts=batch_counts(row.total, counts),
         failure=row.failure if row.failure.reason else None,
         waiting_for=row.waiting_for,
     )
     batch.create_time.CopyFrom(timestamp(row.created))
-    if row.over:
+    if row.has_ended:
         batch.end_time.CopyFrom(timestamp(row.ended))
     return batch
 
 
-def _paced(batch: Batch, counts: Counts, seconds: float, row: BatchRow) -> Batch:
-    """With rate and remaining time, while it is under way."""
-    if counts.late and not row.over and seconds > 0:
-        batch.items_per_second = counts.late / seconds
+def _with_rate(batch: Batch, counts: Counts, seconds: float, row: BatchRow) -> Batch:
+    """Adds rate and remaining time while the batch has not ended."""
+    if counts.recent and not row.has_ended and seconds > 0:
+        batch.items_per_second = counts.recent / seconds
         left = batch.counts.waiting + batch.counts.running
         batch.remaining.FromTimedelta(timedelta(seconds=left / batch.items_per_second))
     return batch

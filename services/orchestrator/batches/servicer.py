@@ -1,4 +1,4 @@
-"""The calls of OrchestratorService that are about batches."""
+"""RPCs of OrchestratorService for batches."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -10,15 +10,15 @@ from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch
 from services.common import upload_acks
-from services.orchestrator.batches.service import Batches
+from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.paging import index, moment, page_size, position, token, wanted
+from services.orchestrator.paging import index, moment, page_size, position, states_filter, token
 
 
-class BatchCalls(rpc.OrchestratorServiceServicer):
-    """Reads requests, writes batches."""
+class BatchServicer(rpc.OrchestratorServiceServicer):
+    """Implements the RPCs of batches."""
 
-    _batches: Batches
+    _batches: BatchService
     _batch_ends: BatchEnds
 
     async def CreateBatch(self, request_iterator: AsyncIterator[gateway_pb2.CreateBatchRequest], context: Any) -> Batch:
@@ -30,15 +30,15 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
     async def ListBatches(
         self, request: gateway_pb2.ListBatchesRequest, context: Any
     ) -> gateway_pb2.ListBatchesResponse:
-        size, states = page_size(request.page_size), wanted(request.states)
-        found = await self._batches.listed(size, position(request.page_token), states)
+        size, states = page_size(request.page_size), states_filter(request.states)
+        found = await self._batches.list(size, position(request.page_token), states)
         following = token(found.rows[-1][0].created, found.rows[-1][0].id) if found.more else ""
         return gateway_pb2.ListBatchesResponse(batches=[batch for _, batch in found.rows], next_page_token=following)
 
     async def ListBatchItems(
         self, request: gateway_pb2.ListBatchItemsRequest, context: Any
     ) -> gateway_pb2.ListBatchItemsResponse:
-        size, states = page_size(request.page_size), wanted(request.states)
+        size, states = page_size(request.page_size), states_filter(request.states)
         inputs = request.view != BATCH_ITEM_VIEW_BASIC
         after = max(request.after_index, index(request.page_token))
         found = await self._batches.items(request.batch_id, after, size, states, inputs=inputs)

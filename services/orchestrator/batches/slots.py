@@ -1,4 +1,4 @@
-"""How many items of batches may be under way here, and how fast they begin while people wait."""
+"""Slots for active items of batches, with slower starts while interactive runs are active."""
 
 import asyncio
 import time
@@ -9,149 +9,151 @@ from contextlib import contextmanager
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common.change_signal import ChangeSignal
 
-PACE_SECONDS = 0.02
-"""Between two items that begin while people ask: most of the process is for them."""
+START_INTERVAL_SECONDS = 0.02
+"""Shortest interval between starts of items while interactive runs are active, to leave the process to them."""
 
-PRESENT_SECONDS = 1.0
-"""How long people count as asking after a run for one of them was under way."""
+INTERACTIVE_SECONDS = 1.0
+"""How long interactive runs count as active after the last one."""
 
 CALM_SECONDS = 0.002
-"""A round of the event loop that takes longer has enough to do: what a person asks for would wait for many of those."""
+"""Longest round of an event loop that is not overloaded: an interactive call waits for many rounds."""
 
 CALM_WAIT_SECONDS = 5.0
-"""Most time that items wait for a short round; then they start all the same, few at a time."""
+"""Longest wait of items for a short round; after it they start in spite of the overload, few at a time."""
 
 REPORT_SECONDS = 1.0
-"""Items that wait longer for a short round, or for memory, have their batch say so."""
+"""A wait for a short round, or for memory, is reported as the batch's waiting reason after this time."""
 
-CROWDED_SECONDS = 0.5
-"""How long it is waited for memory."""
+MEMORY_WAIT_SECONDS = 0.5
+"""Interval at which free memory is checked."""
 
 BUSY = "the orchestrator is overloaded: its event loop is late, so that items start only every few seconds"
-CROWDED = "the orchestrator is overloaded: its active runs take all the memory for batch items"
-"""What a batch says it waits for."""
+MEMORY_LOW = "the orchestrator is overloaded: its active runs use all the memory for batch items"
+"""Waiting reasons of a batch."""
 
 Report = Callable[[str], Awaitable[None]]
 
-FEW = 1 / 16
-"""Of all places, what a tenant has whatever others have, one at least: theirs may be held up for long."""
+GUARANTEED_SHARE = 1 / 16
+"""Share of all slots that each tenant may hold whatever the others hold, at least one slot."""
 
 
-class Places:
-    """Places for items, shared between the tenants whose batches are driven here; who waits longest has the next.
+class BatchSlots:
+    """Slots for items, shared fairly between the tenants whose batches run here; the oldest request is served first.
 
-    Where several tenants wait, those who have more than their share of the places do so longer. A tenant that has few
-    waits for no other's to be free, so that there may be some more under way than there are places.
+    While several tenants wait, those with more than their share wait longer. A tenant with less than its guaranteed
+    share never waits for others, so that the limit may be exceeded by some slots.
 
     Args:
-        most: places.
-        people: whether a run is under way here for which somebody waits.
-        crowded: whether the runs under way take all the memory that is for items.
+        limit: number of slots.
+        has_interactive_runs: returns whether an interactive run is active here.
+        is_memory_low: returns whether active runs use all the memory for items.
     """
 
-    def __init__(self, most: int, people: Callable[[], bool], crowded: Callable[[], bool]) -> None:
-        self.most = most
-        self._people = people
-        self._crowded = crowded
-        self._few = max(1, int(most * FEW))
+    def __init__(self, limit: int, has_interactive_runs: Callable[[], bool], is_memory_low: Callable[[], bool]) -> None:
+        self.limit = limit
+        self._has_interactive_runs = has_interactive_runs
+        self._is_memory_low = is_memory_low
+        self._guaranteed = max(1, int(limit * GUARANTEED_SHARE))
         self._held: Counter[str] = Counter()
-        self._of_keys: Counter[str] = Counter()
-        self._wanting: Counter[str] = Counter()
-        self._next_at = 0.0
-        self._asked_at = -PRESENT_SECONDS
+        self._held_by_key: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
+        self._next_start = 0.0
+        self._last_interactive = -INTERACTIVE_SECONDS
         self._changed = ChangeSignal()
 
-    async def take(self, who: Caller, wanted: int, report: Report | None = None) -> int:
-        """Takes places for who started a batch, as soon as there are any; gives how many, one at least.
+    async def acquire(self, caller: Caller, count: int, report: Report | None = None) -> int:
+        """Waits for slots; returns how many were acquired, between 1 and `count`.
 
         Args:
-            who: the caller of the batch.
-            wanted: places.
-            report: called with BUSY or CROWDED when an overload delays this for longer than REPORT_SECONDS.
+            caller: of the batch.
+            count: requested slots.
+            report: called with BUSY or MEMORY_LOW when an overload delays this for longer than REPORT_SECONDS.
         """
-        while not self._left(who):
+        while not self._left_for_key(caller):
             await self._changed.wait()
-        with self._wants(who.tenant):
+        with self._waits(caller.tenant):
             overload = _Delay(report)
             while True:
-                await overload.calm()
+                await overload.wait_for_calm()
                 version = self._changed.version
-                if self._crowded():
-                    await overload.crowded()
-                elif not (room := min(self._room(who.tenant), self._left(who))):
+                if self._is_memory_low():
+                    await overload.wait_for_memory()
+                elif not (available := min(self._available(caller.tenant), self._left_for_key(caller))):
                     await self._changed.wait(version)
-                elif not self._asks():
-                    return self._took(who, min(wanted, room))
-                elif (delay := self._next_at - time.monotonic()) > 0:
+                elif not self._is_interactive():
+                    return self._grant(caller, min(count, available))
+                elif (delay := self._next_start - time.monotonic()) > 0:
                     await asyncio.sleep(delay)
                 else:
-                    self._next_at = time.monotonic() + PACE_SECONDS
-                    return self._took(who, 1)
+                    self._next_start = time.monotonic() + START_INTERVAL_SECONDS
+                    return self._grant(caller, 1)
 
-    def give_back(self, who: Caller, count: int = 1) -> None:
-        """Places are free again."""
-        self._held -= Counter({who.tenant: count})  # which drops who has none
-        self._of_keys -= Counter({who.key_id: count})
+    def release(self, caller: Caller, count: int = 1) -> None:
+        """Releases slots."""
+        self._held -= Counter({caller.tenant: count})  # drops a tenant whose count is 0
+        self._held_by_key -= Counter({caller.key_id: count})
         self._changed.notify()
 
     @contextmanager
-    def _wants(self, tenant: str) -> Iterator[None]:
-        self._wanting[tenant] += 1
+    def _waits(self, tenant: str) -> Iterator[None]:
+        self._waiting[tenant] += 1
         try:
             yield
         finally:
-            self._wanting -= Counter([tenant])
-            if self._wanting and tenant not in self._wanting:
-                self._changed.notify()  # what was left for it may be others'
+            self._waiting -= Counter([tenant])
+            if self._waiting and tenant not in self._waiting:
+                self._changed.notify()  # others may take the tenant's share
 
-    def _room(self, tenant: str) -> int:
-        """How many places a tenant may take now."""
+    def _available(self, tenant: str) -> int:
+        """Number of slots that a tenant may acquire now."""
         held = self._held[tenant]
-        less = sum(self._held[other] < held for other in self._wanting)
-        free = min(self.most - self._held.total(), self.most // (less + 1) - held)
-        return max(free, self._few - held, 0)
+        with_less = sum(self._held[other] < held for other in self._waiting)
+        free = min(self.limit - self._held.total(), self.limit // (with_less + 1) - held)
+        return max(free, self._guaranteed - held, 0)
 
-    def _left(self, who: Caller) -> int:
-        """How many more places its key allows."""
-        return max(0, who.items_at_once - self._of_keys[who.key_id]) if who.items_at_once else self.most
+    def _left_for_key(self, caller: Caller) -> int:
+        """Number of slots that the limit of the caller's API key leaves."""
+        if not caller.items_at_once:
+            return self.limit
+        return max(0, caller.items_at_once - self._held_by_key[caller.key_id])
 
-    def _asks(self) -> bool:
-        """Whether people ask, or did a moment ago."""
+    def _is_interactive(self) -> bool:
+        """Whether interactive runs are active, or were until lately."""
         now = time.monotonic()
-        if self._people():
-            self._asked_at = now
-        return now - self._asked_at < PRESENT_SECONDS
+        if self._has_interactive_runs():
+            self._last_interactive = now
+        return now - self._last_interactive < INTERACTIVE_SECONDS
 
-    def _took(self, who: Caller, count: int) -> int:
-        self._held[who.tenant] += count
-        self._of_keys[who.key_id] += count
+    def _grant(self, caller: Caller, count: int) -> int:
+        self._held[caller.tenant] += count
+        self._held_by_key[caller.key_id] += count
         return count
 
 
 class _Delay:
-    """How long one call of Places.take() has waited because of an overload."""
+    """How long one call of BatchSlots.acquire() has waited because of an overload."""
 
     def __init__(self, report: Report | None) -> None:
         self._report = report
         self._busy = 0.0
-        self._crowded = 0.0
+        self._memory_low = 0.0
 
-    async def calm(self) -> None:
-        """Waits for a short round of the event loop, CALM_WAIT_SECONDS at most in all."""
+    async def wait_for_calm(self) -> None:
+        """Waits for a short round of the event loop, for CALM_WAIT_SECONDS at most in all."""
         while self._busy < CALM_WAIT_SECONDS:
-            begun = time.monotonic()
+            started = time.monotonic()
             await asyncio.sleep(0)
-            if (took := time.monotonic() - begun) < CALM_SECONDS:
+            if (elapsed := time.monotonic() - started) < CALM_SECONDS:
                 return
-            self._busy += took
-            await self._exceeded(self._busy, BUSY)
+            self._busy += elapsed
+            await self._report_if_long(self._busy, BUSY)
 
-    async def crowded(self) -> None:
-        """Waits a while for memory."""
-        await asyncio.sleep(CROWDED_SECONDS)
-        self._crowded += CROWDED_SECONDS
-        await self._exceeded(self._crowded, CROWDED)
+    async def wait_for_memory(self) -> None:
+        """Waits until memory is checked again."""
+        await asyncio.sleep(MEMORY_WAIT_SECONDS)
+        self._memory_low += MEMORY_WAIT_SECONDS
+        await self._report_if_long(self._memory_low, MEMORY_LOW)
 
-    async def _exceeded(self, seconds: float, reason: str) -> None:
+    async def _report_if_long(self, seconds: float, reason: str) -> None:
         if self._report and seconds > REPORT_SECONDS:
             await self._report(reason)

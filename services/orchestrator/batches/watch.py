@@ -1,65 +1,65 @@
-"""Looks at batches that are watched: one in a while, whoever watches."""
+"""Polls watched batches, once per interval for all watchers of a batch."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 
 from protos.hugginggpt.v1.batch_pb2 import Batch
-from services.orchestrator.leases import stopping
+from services.orchestrator.leases import stopping_error
 
 WATCH_SECONDS = 1.0
-"""Between two looks at a batch that is watched."""
+"""Interval of reads of a watched batch."""
 
 
-class Looks:
-    """Shared by all who watch a batch of a tenant.
+class BatchPoller:
+    """Reads shared by all watchers of a batch.
 
     Args:
-        look: at a batch of a tenant, as it stands.
+        read: reads the state of a batch, by its ID and tenant.
     """
 
-    def __init__(self, look: Callable[[str, str], Awaitable[Batch]]) -> None:
-        self._look = look
-        self._coming: dict[tuple[str, str], asyncio.Task[Batch]] = {}
+    def __init__(self, read: Callable[[str, str], Awaitable[Batch]]) -> None:
+        self._read = read
+        self._pending: dict[tuple[str, str], asyncio.Task[Batch]] = {}
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """Ends the waiting for looks, also for those to come."""
+        """Fails all pending and later reads."""
         self._closed.set()
 
     async def next(self, batch_id: str, tenant: str) -> Batch:
-        """How a batch stands a moment from now, without its plan; not to be changed.
+        """The state of a batch at the next read, without its plan; callers must not change it.
 
         Raises:
-            ServiceError: of looking at it; Unavailable if this is closed.
+            ServiceError: of the read; Unavailable after close().
         """
         key = batch_id, tenant
-        if key not in self._coming:
-            self._coming[key] = asyncio.create_task(self._later(*key), name=f"look-{batch_id}", context=Context())
-            self._coming[key].add_done_callback(_heard)
-        return await asyncio.shield(self._coming[key])
+        if key not in self._pending:
+            self._pending[key] = asyncio.create_task(self._read_later(*key), name=f"read-{batch_id}", context=Context())
+            self._pending[key].add_done_callback(_ignore_error)
+        return await asyncio.shield(self._pending[key])
 
-    async def _later(self, batch_id: str, tenant: str) -> Batch:
+    async def _read_later(self, batch_id: str, tenant: str) -> Batch:
         try:
             async with asyncio.timeout(WATCH_SECONDS):
                 await self._closed.wait()
         except TimeoutError:
             pass
-        del self._coming[batch_id, tenant]  # who comes from now on waits for the look after this one
+        del self._pending[batch_id, tenant]  # later watchers wait for the read after this one
         if self._closed.is_set():
-            raise stopping()
-        return planless(await self._look(batch_id, tenant))
+            raise stopping_error()
+        return without_plan(await self._read(batch_id, tenant))
 
 
-def planless(batch: Batch) -> Batch:
-    """The same batch, rid of its plan."""
-    for holder in ("pipeline", "spec"):
-        if batch.HasField(holder):
-            getattr(batch, holder).ClearField("plan")
+def without_plan(batch: Batch) -> Batch:
+    """Removes the plan from a batch; returns the batch."""
+    for field in ("pipeline", "spec"):
+        if batch.HasField(field):
+            getattr(batch, field).ClearField("plan")
     return batch
 
 
-def _heard(looking: "asyncio.Task[Batch]") -> None:
-    """Nobody may be left to hear what went wrong."""
-    if not looking.cancelled():
-        looking.exception()
+def _ignore_error(reading: "asyncio.Task[Batch]") -> None:
+    """Marks the error as retrieved, for a read without watchers."""
+    if not reading.cancelled():
+        reading.exception()

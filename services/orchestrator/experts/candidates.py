@@ -1,4 +1,4 @@
-"""One task on its way through its candidates: who is next, how much time is left, and what is told of it."""
+"""Candidates of one task: their order, the time each has, and the events of the attempts."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,92 +40,91 @@ from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.backoff import CallHistory, RetryBudget
 
 Emit = Callable[[RunEvent], None]
-Again = Callable[[], Awaitable[Sequence[Candidate]]]
-
-
-class OutOfReach(Unavailable):
-    """A candidate that cannot be called now, nor soon enough."""
-
-
 _NEXT_STEPS = {
     RecoveryAction.RETRY: NEXT_STEP_RETRY,
     RecoveryAction.NEXT_CANDIDATE: NEXT_STEP_NEXT_CANDIDATE,
     RecoveryAction.GIVE_UP: NEXT_STEP_UNSPECIFIED,
 }
 
+Reselect = Callable[[], Awaitable[Sequence[Candidate]]]
+
+
+class CandidateUnavailable(Unavailable):
+    """A candidate that cannot be called now, nor before the task's time ends."""
+
 
 @dataclass(frozen=True)
-class Job:
-    """A task whose inputs are there."""
+class TaskRequest:
+    """A task with resolved inputs, its candidates and its limits."""
 
     task_id: int
     request: InferRequest
-    """Without model, revision and call id."""
+    """Without model, revision and call ID."""
     spec: TaskSpec
-    """What the reply must look like."""
+    """Declares the outputs that a reply must have."""
     candidates: Sequence[Candidate]
     """Best first."""
     emit: Emit
-    """Told of every attempt's start, of what is waited for, and of every failure but the last."""
+    """Takes an event for each start of an attempt, each wait, and each failure except the last."""
     retries: RetryBudget
-    """The run's, shared by its tasks."""
-    again: Again
-    """Asks the selector anew, by ranking only; raises ServiceError."""
+    """Shared by all tasks of the run."""
+    reselect: Reselect
+    """Selects candidates again, by rank only; raises ServiceError."""
     deadline: Deadline
-    """The run's."""
+    """Of the run."""
     last_attempt: int = 0
-    """Number of the last attempt made before."""
+    """Number of the last attempt made before a takeover or restart; 0: none."""
 
 
-class Asking:
-    """Counts the attempts of a job and tells of them."""
+class AttemptReporter:
+    """Counts the attempts of a task and emits their events."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.attempt = job.last_attempt
+    def __init__(self, task: TaskRequest) -> None:
+        self.task = task
+        self.attempt = task.last_attempt
         self.usage: Usage | None = None
-        """What the last call took, as far as is known, and nobody was told yet."""
+        """Usage of the last call, as far as known, until an event reports it."""
         self._waited_for: set[str] = set()
         self._histories: defaultdict[tuple[str, str], CallHistory] = defaultdict(CallHistory)
 
     @property
     def left(self) -> float:
         """Seconds the run has left."""
-        return self.job.deadline.left
+        return self.task.deadline.left
 
-    def until(self, *, last: bool) -> Deadline:
-        """When a candidate must be done: half of what is left is for those behind it.
+    def candidate_deadline(self, *, is_last: bool) -> Deadline:
+        """Deadline of the next candidate: half of the run's remaining time, or all of it for the last candidate.
 
         Raises:
-            DeadlineExceeded: nothing is left.
+            DeadlineExceeded: the run has no time left.
         """
         if self.left <= 0:
-            what = f"no time is left for task {self.job.task_id}"
-            raise DeadlineExceeded(what, remedy="give the run more time (budget.wall_time)")
-        return self.job.deadline if last else self.job.deadline.sooner(self.left / 2)
+            message = f"no time is left for task {self.task.task_id}"
+            raise DeadlineExceeded(message, remedy="give the run more time (budget.wall_time)")
+        return self.task.deadline if is_last else self.task.deadline.sooner(self.left / 2)
 
     def history(self, candidate: Candidate) -> CallHistory:
-        """The calls of a candidate so far."""
-        return self._histories[_name(candidate)]
+        """Calls of a candidate for this task so far."""
+        return self._histories[_key(candidate)]
 
-    def passed_over(self) -> None:
-        """A candidate counts as an attempt though it was not called."""
+    def count_unavailable(self) -> None:
+        """Counts a candidate that could not be called as an attempt."""
         self.attempt += 1
 
-    def started(self, candidate: Candidate, address: str) -> Candidate:
-        """The candidate with the one address this attempt goes to."""
+    def attempt_started(self, candidate: Candidate, address: str) -> Candidate:
+        """Reports the start of an attempt; returns the candidate with only the called address."""
         self.attempt += 1
         by = Candidate()
         by.CopyFrom(candidate)
         del by.endpoints[:]
         by.endpoints.extend(endpoint for endpoint in candidate.endpoints if endpoint.address == address)
-        self._tell(RunEvent(task_started=TaskStarted(by=by)))
+        self._emit(RunEvent(task_started=TaskStarted(by=by)))
         return by
 
-    def failed(self, error: ServiceError, by: Candidate, then: RecoveryAction, delay: float = 0.0) -> None:
-        """An attempt failed, and another follows."""
+    def attempt_failed(self, error: ServiceError, by: Candidate, then: RecoveryAction, delay: float = 0.0) -> None:
+        """Reports a failed attempt that another attempt follows, after `delay` seconds."""
         _count(error, by, then)
-        facts: tracing.Attributes = {
+        attributes: tracing.Attributes = {
             names.ATTEMPT: self.attempt,
             names.EXPERT: by.expert,
             names.MODEL: by.model_id,
@@ -133,135 +132,136 @@ class Asking:
             names.NEXT: then.name.lower(),
             names.DELAY: delay,
         }
-        tracing.add_event(names.ATTEMPT_FAILED, facts)
-        event = AttemptFailed(failure=to_failure(error), by=by, next=_NEXT_STEPS[then], usage=self._taken())
+        tracing.add_event(names.ATTEMPT_FAILED, attributes)
+        event = AttemptFailed(failure=to_failure(error), by=by, next=_NEXT_STEPS[then], usage=self._take_usage())
         event.delay.FromTimedelta(timedelta(seconds=delay))
-        self._tell(RunEvent(attempt_failed=event))
+        self._emit(RunEvent(attempt_failed=event))
 
-    def waits(self, expert: str, reason: str, start_duration: Duration | None = None) -> None:
-        """It cannot go on just now; told once for the same reason."""
+    def report_waiting(self, expert: str, reason: str, start_duration: Duration | None = None) -> None:
+        """Reports that the task waits for an expert; each reason is reported once."""
         if reason not in self._waited_for:
             self._waited_for.add(reason)
             tracing.add_event(names.WAITING, {names.EXPERT: expert})
             waiting = TaskWaiting(expert=expert, reason=reason, start_duration=start_duration)
-            self._tell(RunEvent(task_waiting=waiting))
+            self._emit(RunEvent(task_waiting=waiting))
 
-    def progressed(self, fraction: float, message: str) -> None:
-        self._tell(RunEvent(task_progress=TaskProgress(fraction=fraction, message=message)))
+    def report_progress(self, fraction: float, message: str) -> None:
+        """Reports the progress of the current call; `fraction` is between 0 and 1."""
+        self._emit(RunEvent(task_progress=TaskProgress(fraction=fraction, message=message)))
 
-    def ended(self, error: ServiceError, by: Candidate | None = None) -> TaskResult:
-        """The result of a job that has failed for good."""
+    def failed_result(self, error: ServiceError, by: Candidate | None = None) -> TaskResult:
+        """Result of a task of which all attempts have failed."""
         if by:
             _count(error, by, RecoveryAction.GIVE_UP)
-        failure, usage = to_failure(error), self._taken()
-        return TaskResult(task_id=self.job.task_id, attempt=self.attempt, by=by, failure=failure, usage=usage)
+        failure, usage = to_failure(error), self._take_usage()
+        return TaskResult(task_id=self.task.task_id, attempt=self.attempt, by=by, failure=failure, usage=usage)
 
-    async def anew(self) -> Sequence[Candidate]:
-        """What the selector offers now; nothing if it does not say."""
+    async def reselect(self) -> Sequence[Candidate]:
+        """Selects candidates again; returns none if the selector is unavailable."""
         try:
-            return _allowed(await self.job.again())
+            return _allowed(await self.task.reselect())
         except ServiceError:
             return ()
 
-    def _taken(self) -> Usage | None:
+    def _take_usage(self) -> Usage | None:
         usage, self.usage = self.usage, None
         return usage
 
-    def _tell(self, event: RunEvent) -> None:
-        event.task_id, event.attempt = self.job.task_id, self.attempt
-        self.job.emit(event)
+    def _emit(self, event: RunEvent) -> None:
+        event.task_id, event.attempt = self.task.task_id, self.attempt
+        self.task.emit(event)
 
 
-class Lineup:
-    """Candidates in the order in which they are asked.
+class CandidateQueue:
+    """Candidates of one task, best first.
 
-    Before it comes to its end the selector is asked anew, once; and those that were passed over since they could not be
-    called just then, or refused as overloaded, have a second chance, for which they are waited for.
+    Before it runs out it refreshes once from the selector, and then retries candidates that could not be called or
+    refused calls as overloaded. Shadow candidates and those that the data policy forbids are left out.
 
     Args:
-        asking: whose candidates they are; those for comparison only are left out, and what the data policy forbids.
-        seconds: until one can be called, as far as is known; 0: now.
+        reporter: of the task.
+        seconds_to_call: returns the seconds until a candidate can be called, as far as known; 0: now.
     """
 
-    def __init__(self, asking: Asking, seconds: Callable[[Candidate], float]) -> None:
-        self._asking, self._seconds_to_call = asking, seconds
-        self._queue = _allowed(asking.job.candidates)
+    def __init__(self, reporter: AttemptReporter, seconds_to_call: Callable[[Candidate], float]) -> None:
+        self._reporter, self._seconds_to_call = reporter, seconds_to_call
+        self._queue = _allowed(reporter.task.candidates)
         self._current: Candidate | None = None
-        self._passed_over: list[Candidate] = []
+        self._unavailable: list[Candidate] = []
         self._failed: set[tuple[str, str]] = set()
-        self._asked = False
+        self._refreshed = False
 
     @property
-    def at_end(self) -> bool:
-        """The one given last has nobody behind it."""
-        return not self._queue and (self._asked or not self._passed_over)
+    def is_last(self) -> bool:
+        """Whether no candidate follows the current one."""
+        return not self._queue and (self._refreshed or not self._unavailable)
 
     @property
-    def patient(self) -> bool:
-        """The one given last is worth waiting for."""
-        return self._asked or self.at_end
+    def may_wait(self) -> bool:
+        """Whether the task waits for the current candidate while it cannot be called."""
+        return self._refreshed or self.is_last
 
     def has_alternative(self) -> bool:
-        """Whether a candidate other than the one given last can be called now."""
-        others = self._queue if self._asked else (*self._queue, *self._passed_over)
+        """Whether a candidate other than the current one can be called now."""
+        others = self._queue if self._refreshed else (*self._queue, *self._unavailable)
         return any(not self._seconds(candidate) for candidate in others)
 
     async def next(self, failure: ServiceError | None = None) -> Candidate | None:
-        """The next to ask, if there is one.
+        """Removes and returns the next candidate; None if there is none or the failure is final.
 
         Args:
-            failure: what came of the one before.
+            failure: of the current candidate.
         """
         if failure and recovery_action(failure) is RecoveryAction.GIVE_UP:
             return None
         if self._current:
-            self._note(self._current, failure)
-        if not (self._asked or self._queue[1:] or (self._queue and not self._seconds(self._queue[0]))):
-            self._asked = True
+            self._record(self._current, failure)
+        if not (self._refreshed or self._queue[1:] or (self._queue and not self._seconds(self._queue[0]))):
+            self._refreshed = True
             await self._refill()
         self._current = self._queue.pop(0) if self._queue else None
         return self._current
 
-    def nobody(self) -> ServiceError:
-        """Why there was nobody to ask."""
-        task = self._asking.job.spec.name
-        if any(candidate.role != CANDIDATE_ROLE_SHADOW for candidate in self._asking.job.candidates):
-            what = f"{task} is offered only outside the house, and the data policy is local"
-            remedy = "add an expert of your own that offers it, or allow the data policy open"
-            return FailedPrecondition(what, reason="POLICY", remedy=remedy)
-        return NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
+    def no_candidate_error(self) -> ServiceError:
+        """The error for a task without any candidate that may be called."""
+        task = self._reporter.task.spec.name
+        if any(candidate.role != CANDIDATE_ROLE_SHADOW for candidate in self._reporter.task.candidates):
+            message = f"{task} is offered only by external experts, and the data policy is local"
+            remedy = "add an internal expert that offers it, or set the data policy to open"
+            return FailedPrecondition(message, reason="POLICY", remedy=remedy)
+        return NotFound(f"no candidate for {task}", reason="MODEL", remedy="see `hugginggpt models`")
 
     def _seconds(self, candidate: Candidate) -> float:
-        """Seconds until a candidate can be called, as far as is known; 0: now."""
-        return max(self._seconds_to_call(candidate), self._asking.history(candidate).seconds_refused())
+        """Seconds until a candidate can be called, as far as known; 0: now."""
+        return max(self._seconds_to_call(candidate), self._reporter.history(candidate).seconds_refused())
 
-    def _note(self, candidate: Candidate, failure: ServiceError | None) -> None:
-        if failure and (isinstance(failure, OutOfReach) or is_refusal(failure)) and not self.patient:
-            self._passed_over.append(candidate)
+    def _record(self, candidate: Candidate, failure: ServiceError | None) -> None:
+        if failure and (isinstance(failure, CandidateUnavailable) or is_refusal(failure)) and not self.may_wait:
+            self._unavailable.append(candidate)
         else:
-            self._failed.add(_name(candidate))
+            self._failed.add(_key(candidate))
 
     async def _refill(self) -> None:
-        """Those that can be called now in their order, then those that cannot, the soonest first."""
-        fresh = await self._asking.anew()
-        left = [same(candidate, fresh) for candidate in (*self._queue, *self._passed_over)]
-        known = {_name(candidate) for candidate in left} | self._failed
-        left += [candidate for candidate in fresh if _name(candidate) not in known]
-        self._queue = sorted(left, key=self._seconds)
+        """Refreshes the queue: candidates that can be called now first, then the others by their time."""
+        fresh = await self._reporter.reselect()
+        queue = [updated(candidate, fresh) for candidate in (*self._queue, *self._unavailable)]
+        known = {_key(candidate) for candidate in queue} | self._failed
+        queue += [candidate for candidate in fresh if _key(candidate) not in known]
+        self._queue = sorted(queue, key=self._seconds)
 
 
 def is_refusal(error: ServiceError) -> bool:
-    """Whether an expert refused a call because it is overloaded, and may accept it later."""
+    """Whether an expert refused a call as overloaded and may accept it later."""
     return isinstance(error, Overloaded) and recovery_action(error) is RecoveryAction.RETRY
 
 
-def same(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:
-    """The candidate as it stands among others, or as it was."""
-    return next((other for other in others if _name(other) == _name(candidate)), candidate)
+def updated(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:
+    """The candidate as listed in `others`, or unchanged if it is not listed."""
+    return next((other for other in others if _key(other) == _key(candidate)), candidate)
 
 
 def to_failure(error: ServiceError) -> Failure:
-    """The error as an event keeps it."""
+    """Converts an error to its message."""
     failure = Failure(
         reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.name
     )
@@ -274,12 +274,12 @@ def _count(error: ServiceError, by: Candidate, then: RecoveryAction) -> None:
     metrics.attempts_failed.add(1, {"expert": by.expert, "code": error.code.name, "next": then.value})
 
 
-def _name(candidate: Candidate) -> tuple[str, str]:
+def _key(candidate: Candidate) -> tuple[str, str]:
     return candidate.expert, candidate.model_id
 
 
 def _allowed(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that may be given the caller's bytes, for their result: whatever is not said to be inside is outside."""
+    """The candidates that the data policy allows for a result; one whose location is not stated counts as external."""
     open_ = call_context.allows_external_endpoints()
     return [
         candidate

@@ -10,50 +10,50 @@ if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub
 
 
-class Line:
-    """A channel to an address, with the calls that are under way on it."""
+class ExpertChannel:
+    """A channel to one address, and the number of calls in flight on it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.calls = 0
         self.broken = False
-        """The server could not be reached."""
+        """A call on it failed as UNAVAILABLE; it is closed after its last call."""
         self.channel = dial(address)
         self.expert: ExpertServiceAsyncStub = ExpertServiceStub(self.channel)
 
 
-class Lines:
-    """Where experts are reached; an address that could not be is dialled anew the next time, if there is one."""
+class ChannelPool:
+    """Channels by address; a broken channel is closed after its last call, so that the next call reconnects."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
+        self._channels: dict[str, ExpertChannel] = {}
 
-    def take(self, address: str) -> Line:
-        """The line to an address, for one call."""
-        line = self._lines.get(address)
-        if line is None:
-            line = self._lines[address] = Line(address)
-        line.calls += 1
-        return line
+    def acquire(self, address: str) -> ExpertChannel:
+        """Returns the channel to an address, for one call."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = ExpertChannel(address)
+        channel.calls += 1
+        return channel
 
-    async def give_back(self, line: Line) -> None:
-        """The call has ended."""
-        line.calls -= 1
-        if line.broken and not line.calls:
-            await self._hang_up(line)
+    async def release(self, channel: ExpertChannel) -> None:
+        """Ends one call on the channel."""
+        channel.calls -= 1
+        if channel.broken and not channel.calls:
+            await self._close(channel)
 
-    async def keep(self, addresses: Collection[str]) -> None:
-        """Hangs up on all others on which nobody speaks."""
-        for line in list(self._lines.values()):
-            if not line.calls and line.address not in addresses:
-                await self._hang_up(line)
+    async def close_unused(self, addresses: Collection[str]) -> None:
+        """Closes idle channels to addresses that are not in `addresses`."""
+        for channel in list(self._channels.values()):
+            if not channel.calls and channel.address not in addresses:
+                await self._close(channel)
 
     async def close(self) -> None:
-        """Hangs up on everybody."""
-        for line in list(self._lines.values()):
-            await self._hang_up(line)
+        """Closes all channels."""
+        for channel in list(self._channels.values()):
+            await self._close(channel)
 
-    async def _hang_up(self, line: Line) -> None:
-        if self._lines.get(line.address) is line:
-            del self._lines[line.address]
-        await line.channel.close()
+    async def _close(self, channel: ExpertChannel) -> None:
+        if self._channels.get(channel.address) is channel:
+            del self._channels[channel.address]
+        await channel.channel.close()

@@ -1,7 +1,7 @@
-"""What has failed several times in a row is left alone for a while: addresses that are gone, models that break.
+"""Circuit breakers of expert addresses and models: after repeated failures calls stop for a growing time.
 
-No library does this: when half open, purgatory and pybreaker let everybody in, and a call that is cancelled counts
-there as one that failed or did not.
+purgatory and pybreaker do not fit: when half open they let all calls through, and they count a cancelled call as a
+success or a failure.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from services.orchestrator import metrics
 log = structlog.get_logger(__name__)
 
 FAILURES = 3
-"""In a row, that open a circuit."""
+"""Consecutive failures that open a circuit."""
 
 COOL_DOWN_SECONDS, LONGEST_COOL_DOWN_SECONDS = 0.5, 30.0
-"""How long it then stays open; twice as long after every probe that fails."""
+"""How long an open circuit lets no call through; doubled after every failed probe."""
 
 PROBE_SECONDS = 5.0
-"""How long a probe keeps others out; one that takes longer may just be a long call."""
+"""How long a probe blocks other calls; a probe that takes longer may be a slow call of a healthy model."""
 
 FORGET_SECONDS = 600.0
-"""After which failures count no more if nothing was heard since."""
+"""Failures are forgotten if no call was made for this long."""
 
 Clock = Callable[[], float]
 
 
 class Key(NamedTuple):
-    """What a circuit is about: an address of an expert, or one of its models."""
+    """Identifies a circuit: an address of an expert, or one of its models."""
 
     expert: str
     address: str = ""
@@ -46,115 +46,115 @@ class Key(NamedTuple):
         return "address" if self.address else "model"
 
 
-class Circuit:
-    """Failures in a row at one place; open, it lets in one call at a time, each after a longer time.
+class CircuitBreaker:
+    """Counts consecutive failures; when open, lets one probe at a time through, at growing intervals.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures = 0
         self._cool_down = COOL_DOWN_SECONDS
-        self._shut_until: float | None = None
+        self._blocked_until: float | None = None
         self._probing = False
-        self.heard = clock()
+        self.last_failure = clock()
         self.reason = ""
-        """Why the last call failed."""
+        """Message of the last failure."""
 
     @property
-    def open(self) -> bool:
-        return self._shut_until is not None
+    def is_open(self) -> bool:
+        return self._blocked_until is not None
 
     def seconds_left(self) -> float:
-        """Until it lets a call in; 0: now."""
-        return 0.0 if self._shut_until is None else max(0.0, self._shut_until - self._clock())
+        """Seconds until it lets a call through; 0: now."""
+        return 0.0 if self._blocked_until is None else max(0.0, self._blocked_until - self._clock())
 
     def enter(self) -> None:
-        """A call is made that it lets in; if it is open, that one is a probe and others wait for what comes of it."""
-        if self.open:
+        """Starts a call that it lets through; if it is open, the call is a probe and blocks others until it ends."""
+        if self.is_open:
             self._probing = True
-            self._shut_until = self._clock() + PROBE_SECONDS
+            self._blocked_until = self._clock() + PROBE_SECONDS
 
     def failed(self, reason: str, at_least: float = 0.0) -> None:
-        """A call failed, and what this is about is to blame.
+        """Records a failed call.
 
         Args:
-            reason: in words.
-            at_least: seconds for which another call would be in vain.
+            reason: message of the error.
+            at_least: seconds during which another call would fail, too.
         """
-        self.reason, self.heard = reason, self._clock()
+        self.reason, self.last_failure = reason, self._clock()
         self._failures += 1
         if self._probing:
             self._cool_down = min(2 * self._cool_down, LONGEST_COOL_DOWN_SECONDS)
-        if self._probing or (self._failures >= FAILURES and not self.open):
+        if self._probing or (self._failures >= FAILURES and not self.is_open):
             self._probing = False
-            self._shut_until = self._clock() + max(self._cool_down, at_least)
+            self._blocked_until = self._clock() + max(self._cool_down, at_least)
 
-    def left(self) -> None:
-        """A call ended that says nothing about it."""
+    def ended_without_result(self) -> None:
+        """Records a call whose end shows neither success nor failure, such as a cancelled one."""
         if self._probing:
             self._probing = False
-            self._shut_until = self._clock()
+            self._blocked_until = self._clock()
 
 
-class Circuits:
-    """The circuits of all addresses and models of experts.
+class CircuitBreakers:
+    """Circuit breakers of all addresses and models of experts.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._circuits: dict[Key, Circuit] = {}
+        self._circuits: dict[Key, CircuitBreaker] = {}
         self._changed = ChangeSignal()
 
     @property
     def all_closed(self) -> bool:
-        """Nothing has failed lately."""
+        """Whether no circuit has recorded a failure lately."""
         return not self._circuits
 
     def seconds_left(self, key: Key) -> float:
-        """Until it lets a call in; 0: now."""
+        """Seconds until the circuit lets a call through; 0: now."""
         circuit = self._circuits.get(key)
         return circuit.seconds_left() if circuit else 0.0
 
     def is_open(self, key: Key) -> bool:
-        """Whether the last calls there have failed, and none has succeeded since."""
-        return key in self._circuits and self._circuits[key].open
+        """Whether the last calls have failed and none has succeeded since."""
+        return key in self._circuits and self._circuits[key].is_open
 
     def reason(self, *keys: Key) -> str:
-        """Why the first of them that is open is so."""
+        """Message of the last failure of the first open circuit among `keys`; empty if none is open."""
         return next((self._circuits[key].reason for key in keys if self.is_open(key)), "")
 
     def enter(self, *keys: Key) -> None:
-        """A call is made that all of them let in."""
+        """Starts a call that all of the circuits let through."""
         for key in keys:
             if circuit := self._circuits.get(key):
                 circuit.enter()
 
     def succeeded(self, key: Key) -> None:
-        """What a call came to speaks for it."""
+        """Closes the circuit after a successful call."""
         if circuit := self._circuits.pop(key, None):
-            self._tell(key, circuit, was_open=circuit.open, is_open=False)
+            self._report(key, circuit, was_open=circuit.is_open, is_open=False)
 
     def failed(self, key: Key, reason: str, at_least: float = 0.0) -> None:
-        """A call failed, and what it is about is to blame; another would be in vain for some seconds at least."""
-        circuit = self._circuits.setdefault(key, Circuit(self._clock))
-        was_open = circuit.open
+        """Records a failed call; `at_least`: seconds during which another call would fail, too."""
+        circuit = self._circuits.setdefault(key, CircuitBreaker(self._clock))
+        was_open = circuit.is_open
         circuit.failed(reason, at_least)
-        self._tell(key, circuit, was_open=was_open, is_open=circuit.open)
+        self._report(key, circuit, was_open=was_open, is_open=circuit.is_open)
 
-    def left(self, key: Key) -> None:
-        """A call ended that says nothing about it."""
+    def ended_without_result(self, key: Key) -> None:
+        """Records a call whose end shows neither success nor failure, such as a cancelled one."""
         if circuit := self._circuits.get(key):
-            circuit.left()
+            circuit.ended_without_result()
             self._changed.notify()
 
-    async def change(self, seconds: float) -> None:
-        """Waits until something is known anew of any circuit, or so long."""
+    async def wait_for_change(self, seconds: float) -> None:
+        """Waits until any circuit changes, or until the time has passed."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -162,7 +162,7 @@ class Circuits:
             return
 
     def avoid(self) -> list[Avoid]:
-        """Those that let nobody in now, for the selector to rank last."""
+        """Circuits that let no call through now, for the selector to rank last."""
         return [
             Avoid(model_id=key.model, expert=key.expert, address=key.address)
             for key, circuit in self._circuits.items()
@@ -170,22 +170,22 @@ class Circuits:
         ]
 
     def forget(self) -> None:
-        """Drops what nobody has called in a long time, such as addresses of experts that moved."""
+        """Drops circuits without a failure for a long time, such as those of experts that moved."""
         before = self._clock() - FORGET_SECONDS
         for key, circuit in list(self._circuits.items()):
-            if circuit.heard < before:
+            if circuit.last_failure < before:
                 self.succeeded(key)
 
-    def _tell(self, key: Key, circuit: Circuit, *, was_open: bool, is_open: bool) -> None:
+    def _report(self, key: Key, circuit: CircuitBreaker, *, was_open: bool, is_open: bool) -> None:
         if was_open or is_open:
             self._changed.notify()
         if was_open is is_open:
             return
         metrics.circuit_open.add(1 if is_open else -1, {"expert": key.expert, "kind": key.kind})
-        facts = {names.EXPERT: key.expert, names.MODEL: key.model, names.CIRCUIT: key.kind}
-        tracing.add_event(names.CIRCUIT_OPENED if is_open else names.CIRCUIT_CLOSED, facts)
-        what = {name: value for name, value in key._asdict().items() if value}
+        attributes = {names.EXPERT: key.expert, names.MODEL: key.model, names.CIRCUIT: key.kind}
+        tracing.add_event(names.CIRCUIT_OPENED if is_open else names.CIRCUIT_CLOSED, attributes)
+        fields = {name: value for name, value in key._asdict().items() if value}
         if is_open:
-            log.warning("circuit opened", kind=key.kind, **what, reason=circuit.reason)
+            log.warning("circuit opened", kind=key.kind, **fields, reason=circuit.reason)
         else:
-            log.info("circuit closed", kind=key.kind, **what)
+            log.info("circuit closed", kind=key.kind, **fields)

@@ -1,4 +1,4 @@
-"""Asking experts: the candidates of a task in their order, until one answers."""
+"""Client of all experts: calls the candidates of a task in order until one succeeds."""
 
 import math
 from collections import defaultdict
@@ -10,31 +10,37 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import RecoveryAction, ServiceError
 from services.orchestrator import metrics
 from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.candidates import Asking, Job, Lineup, OutOfReach, to_failure
-from services.orchestrator.experts.dormant import Sleepers
-from services.orchestrator.experts.infer_call import Calls
-from services.orchestrator.experts.limiter import Turns
-from services.orchestrator.experts.retry import Means, Trying
-from services.orchestrator.experts.shadow import Shadows
+from services.orchestrator.experts.candidates import (
+    AttemptReporter,
+    CandidateQueue,
+    CandidateUnavailable,
+    TaskRequest,
+    to_failure,
+)
+from services.orchestrator.experts.dormant import CatalogueWatcher
+from services.orchestrator.experts.infer_call import InferCaller
+from services.orchestrator.experts.limiter import ConcurrencyLimiter
+from services.orchestrator.experts.retry import CallDependencies, RetryingCall
+from services.orchestrator.experts.shadow import ShadowRunner
 from services.orchestrator.pricing import Prices
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
-__all__ = ["Attempts", "Job", "to_failure"]
+__all__ = ["ExpertClient", "TaskRequest", "to_failure"]
 
 
-class Attempts:
-    """Experts, and what is known of them from having asked.
+class ExpertClient:
+    """Calls experts, with limits, retries, circuit breakers and load balancing shared by all runs of this process.
 
     Args:
-        selector: tells of changes in the catalogue.
-        attempt_seconds: time one call has, if the run has that much left.
-        overload_seconds: how long a task calls an expert again that refuses calls as overloaded.
-        calls_at_once: most calls under way, of all.
-        calls_per_expert: most calls under way of one expert.
-        calls_per_run: most calls under way of one run.
-        prices: what calls cost.
+        selector: streams changes of the catalogue.
+        attempt_seconds: timeout of one call, if the run has that much time left.
+        overload_seconds: how long a task retries an expert that refuses calls as overloaded.
+        calls_at_once: limit of concurrent calls.
+        calls_per_expert: limit of concurrent calls of one expert.
+        calls_per_run: limit of concurrent calls of one run.
+        prices: price table.
     """
 
     def __init__(
@@ -48,67 +54,67 @@ class Attempts:
         calls_per_run: int,
         prices: Prices,
     ) -> None:
-        self._calls = Calls(attempt_seconds, prices)
-        self._sleepers = Sleepers(selector)
-        turns = Turns(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
-        self._means = Means(self._calls, turns, self._sleepers, attempt_seconds, overload_seconds)
+        self._calls = InferCaller(attempt_seconds, prices)
+        self._catalogue = CatalogueWatcher(selector)
+        limiter = ConcurrencyLimiter(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
+        self._dependencies = CallDependencies(self._calls, limiter, self._catalogue, attempt_seconds, overload_seconds)
         self._retries: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
-        self._shadows = Shadows(self.infer)
+        self._shadows = ShadowRunner(self.infer)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._shadows.close()
-        self._sleepers.close()
+        self._catalogue.close()
         await self._calls.close()
 
     def avoid(self) -> list[Avoid]:
-        """What has been failing, for the selector to rank last."""
+        """Experts, addresses and models with open circuits, for the selector to rank last."""
         return self._calls.circuits.avoid()
 
-    async def infer(self, job: Job) -> TaskResult:
-        """Asks the candidates in order until one answers; gives the outputs, or the failure of the last attempt."""
-        await self._calls.forget()
-        asking = Asking(job)
-        lineup = Lineup(asking, self._seconds_left)
-        candidate = await lineup.next()
+    async def infer(self, task: TaskRequest) -> TaskResult:
+        """Calls the candidates in order until one succeeds; returns its outputs, or the failure of the last attempt."""
+        await self._calls.forget_unused()
+        reporter = AttemptReporter(task)
+        queue = CandidateQueue(reporter, self._seconds_left)
+        candidate = await queue.next()
         if candidate is None:
-            return asking.ended(lineup.nobody())
+            return reporter.failed_result(queue.no_candidate_error())
         while True:
             try:
-                return await self._ask(asking, candidate, lineup)
+                return await self._call(reporter, candidate, queue)
             except ServiceError as error:
-                following = await lineup.next(error) if asking.left > 0 else None
+                following = await queue.next(error) if reporter.left > 0 else None
                 if following is None:
-                    return asking.ended(error, candidate)
-                asking.failed(error, candidate, RecoveryAction.NEXT_CANDIDATE)
+                    return reporter.failed_result(error, candidate)
+                reporter.attempt_failed(error, candidate, RecoveryAction.NEXT_CANDIDATE)
                 candidate = following
 
-    def follow(self, job: Job, result: TaskResult) -> None:
-        """Has the shadows of a job that has succeeded do it, too; nobody waits for them."""
-        self._shadows.follow(job, result)
+    def run_shadows(self, task: TaskRequest, result: TaskResult) -> None:
+        """Starts the shadow candidates of a task that has succeeded, in the background."""
+        self._shadows.start(task, result)
 
     def _seconds_left(self, candidate: Candidate) -> float:
         return self._calls.seconds_left(candidate) if candidate.endpoints else math.inf
 
-    async def _ask(self, asking: Asking, candidate: Candidate, lineup: Lineup) -> TaskResult:
-        attempt, label, retries = asking.attempt, {"expert": candidate.expert}, self._retries[candidate.expert]
+    async def _call(self, reporter: AttemptReporter, candidate: Candidate, queue: CandidateQueue) -> TaskResult:
+        attempt, label, retries = reporter.attempt, {"expert": candidate.expert}, self._retries[candidate.expert]
         metrics.expert_queue_depth.add(1, label)
         try:
-            trying = Trying(
-                self._means,
-                asking,
+            call = RetryingCall(
+                self._dependencies,
+                reporter,
                 candidate,
                 retries,
-                last=lineup.at_end,
-                patient=lineup.patient,
-                has_alternative=lineup.has_alternative,
+                is_last=queue.is_last,
+                may_wait=queue.may_wait,
+                has_alternative=queue.has_alternative,
             )
-            return await trying.result()
-        except OutOfReach:
-            if asking.attempt == attempt:
-                asking.passed_over()
+            return await call.result()
+        except CandidateUnavailable:
+            if reporter.attempt == attempt:
+                reporter.count_unavailable()
             raise
         finally:
             metrics.expert_queue_depth.add(-1, label)

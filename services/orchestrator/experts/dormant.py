@@ -1,4 +1,4 @@
-"""Waiting for experts that sleep: whoever waits is woken when the catalogue changes."""
+"""Waits for experts that are scaled to zero, by watching the selector's catalogue."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ if TYPE_CHECKING:  # these names exist for type checkers only
 log = structlog.get_logger(__name__)
 
 WATCH_SECONDS = 600.0
-"""After which the catalogue is watched anew: every call has a deadline."""
+"""Length of one WatchCatalogue call; it is repeated, since every call has a deadline."""
 
 
-class Sleepers:
-    """The catalogue, watched by one stream for as long as anybody waits.
+class CatalogueWatcher:
+    """Watches the catalogue by one stream for as long as a task waits for a change.
 
     Args:
-        selector: whose catalogue it is.
+        selector: serves the catalogue.
     """
 
     def __init__(self, selector: "SelectorServiceAsyncStub") -> None:
@@ -38,12 +38,12 @@ class Sleepers:
 
     @contextmanager
     def watched(self) -> Iterator[ChangeSignal]:
-        """Within the block changes are told; the first as soon as the stream stands, for what was missed until then."""
+        """Watches the catalogue within the block; opening the stream counts as a change."""
         self._waiting += 1
         if self._watch is None:
-            # In a context of its own: it outlives the run for which it was opened.
-            following = supervise(self._follow, name="catalogue watch")
-            self._watch = asyncio.create_task(following, name="watch-catalogue", context=Context())
+            # An own context: the stream outlives the run for which it was opened.
+            watch = supervise(self._follow, name="catalogue watch")
+            self._watch = asyncio.create_task(watch, name="watch-catalogue", context=Context())
         try:
             yield self._changed
         finally:
@@ -52,7 +52,7 @@ class Sleepers:
                 self.close()
 
     def close(self) -> None:
-        """Ends the stream."""
+        """Closes the stream."""
         if self._watch:
             self._watch.cancel()
             self._watch = None
@@ -66,5 +66,5 @@ class Sleepers:
                     self._changed.notify()
             except grpc.aio.AioRpcError as error:
                 failures += 1
-                log.info("the catalogue is watched anew", code=error.code().name)
+                log.info("catalogue watch restarted", code=error.code().name)
             await asyncio.sleep(backoff(max(failures, 1)))

@@ -1,4 +1,4 @@
-"""One call of an expert: where it goes, and what is learnt from how it went."""
+"""One Infer call: chooses an address, makes the call, and updates circuits and load from the outcome."""
 
 import asyncio
 import itertools
@@ -16,198 +16,202 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, Overloaded, ServiceError, Unavailable, from_rpc
-from services.orchestrator.experts.candidates import Asking
-from services.orchestrator.experts.channels import Line, Lines
-from services.orchestrator.experts.circuit_breaker import Circuits, Key
-from services.orchestrator.experts.load_balancer import Replicas, Trailer
-from services.orchestrator.experts.progress import Following
-from services.orchestrator.experts.reply_validation import check
-from services.orchestrator.pricing import Prices, used
+from services.orchestrator.experts.candidates import AttemptReporter
+from services.orchestrator.experts.channels import ChannelPool, ExpertChannel
+from services.orchestrator.experts.circuit_breaker import CircuitBreakers, Key
+from services.orchestrator.experts.load_balancer import LoadBalancer, Trailer
+from services.orchestrator.experts.progress import ProgressFollower
+from services.orchestrator.experts.reply_validation import check_reply
+from services.orchestrator.pricing import Prices, pool_seconds
 
-_BROKEN = {StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.DATA_LOSS}
-"""Codes of a model that fails."""
+_MODEL_ERRORS = {StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.DATA_LOSS}
+"""Status codes that count as failures of the model."""
 
-_SILENT = {StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
-"""Codes that do not show that anybody is there."""
+_LOCAL_CODES = {StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
+"""Status codes that the client can produce itself: they do not show that the server is reachable."""
 
 FORGET_EVERY_SECONDS = 60.0
 
 REACHED_SECONDS = 1.0
-"""A call that has run so long on a channel that stands shows that the address is there, however long it yet takes."""
+"""A call that has run this long on a READY channel shows that its address is reachable, however long it still takes."""
 
 
-class Calls:
-    """Makes calls, and keeps what is known of addresses and models by them.
+class InferCaller:
+    """Calls experts, and tracks the health and load of their addresses and models.
 
     Args:
-        attempt_seconds: the longest call.
-        prices: what calls cost.
+        attempt_seconds: timeout of one call.
+        prices: price table.
     """
 
     def __init__(self, attempt_seconds: float, prices: Prices) -> None:
-        self.circuits = Circuits()
+        self.circuits = CircuitBreakers()
         self._attempt_seconds, self._prices = attempt_seconds, prices
-        self._lines, self._replicas = Lines(), Replicas()
+        self._channels, self._balancer = ChannelPool(), LoadBalancer()
         self._prefix, self._numbers = uuid4().hex, itertools.count(1)
         self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
 
     async def close(self) -> None:
-        await self._lines.close()
+        await self._channels.close()
 
-    async def forget(self) -> None:
-        """Drops, now and then, what is known of addresses of which nobody speaks any more."""
+    async def forget_unused(self) -> None:
+        """Drops channels, load and circuits of addresses that are no longer used, at most once a minute."""
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
-            self._replicas.forget()
+            self._balancer.forget()
             self.circuits.forget()
-            await self._lines.keep(self._replicas.addresses)
+            await self._channels.close_unused(self._balancer.addresses)
 
     def seconds_left(self, candidate: Candidate) -> float:
-        """Until a candidate with addresses can be called; 0: now."""
+        """Seconds until the circuits let a call of the candidate through; 0: now."""
         if self.circuits.all_closed:
             return 0.0
-        model = self.circuits.seconds_left(_model(candidate))
-        return max(model, min((self.circuits.seconds_left(place) for place in _places(candidate)), default=0.0))
+        model = self.circuits.seconds_left(_model_key(candidate))
+        return max(model, min((self.circuits.seconds_left(key) for key in _address_keys(candidate)), default=0.0))
 
-    def trouble(self, candidate: Candidate) -> tuple[str, str]:
-        """Why it cannot be called: what is wrong with its addresses, and with its model."""
-        return self.circuits.reason(*_places(candidate)), self.circuits.reason(_model(candidate))
+    def unavailable_reasons(self, candidate: Candidate) -> tuple[str, str]:
+        """Reasons of the candidate's open circuits: of its addresses, and of its model; empty where none is open."""
+        return self.circuits.reason(*_address_keys(candidate)), self.circuits.reason(_model_key(candidate))
 
-    def lost(self, candidate: Candidate, address: str) -> bool:
-        """Whether the address is taken for gone."""
-        return self.circuits.is_open(_place(candidate, address))
+    def is_address_down(self, candidate: Candidate, address: str) -> bool:
+        """Whether the circuit of the address is open."""
+        return self.circuits.is_open(_address_key(candidate, address))
 
-    def elsewhere(self, candidate: Candidate, shunned: Collection[str]) -> bool:
-        """Whether there is an address to call now that is not shunned."""
+    def has_other_address(self, candidate: Candidate, excluded: Collection[str]) -> bool:
+        """Whether an address that is not excluded can be called now."""
         return any(
-            endpoint.address not in shunned and not self.circuits.seconds_left(_place(candidate, endpoint.address))
+            endpoint.address not in excluded
+            and not self.circuits.seconds_left(_address_key(candidate, endpoint.address))
             for endpoint in candidate.endpoints
         )
 
-    def place(self, candidate: Candidate, shunned: set[str]) -> str:
-        """The address for the next call; empty if there is none now.
+    def choose_address(self, candidate: Candidate, excluded: set[str]) -> str:
+        """The address for the next call; empty if none can be called now.
 
         Args:
-            candidate: what to call.
-            shunned: addresses not to be taken while there are others; emptied once there are none.
+            candidate: to call.
+            excluded: addresses to use only if there are no others; cleared in that case.
         """
         usable = list(candidate.endpoints)
         if not self.circuits.all_closed:
-            if self.circuits.seconds_left(_model(candidate)):
+            if self.circuits.seconds_left(_model_key(candidate)):
                 return ""
-            usable = [each for each in usable if not self.circuits.seconds_left(_place(candidate, each.address))]
-        preferred = [endpoint for endpoint in usable if endpoint.address not in shunned] if shunned else usable
+            usable = [each for each in usable if not self.circuits.seconds_left(_address_key(candidate, each.address))]
+        preferred = [endpoint for endpoint in usable if endpoint.address not in excluded] if excluded else usable
         if not preferred:
-            shunned.clear()
-        return self._replicas.choose(candidate.model_id, preferred or usable) if usable else ""
+            excluded.clear()
+        return self._balancer.choose(candidate.model_id, preferred or usable) if usable else ""
 
-    async def make(self, asking: Asking, candidate: Candidate, address: str, seconds: float) -> TaskResult:
-        """Calls a candidate at an address.
+    async def call(self, reporter: AttemptReporter, candidate: Candidate, address: str, seconds: float) -> TaskResult:
+        """Calls a candidate at an address, with a timeout of `seconds`.
 
         Raises:
-            ServiceError: what went wrong; the circuits know it already.
+            ServiceError: the call failed; the circuits are already updated.
         """
-        by, begun = asking.started(candidate, address), time.monotonic()
-        place, model = _place(by, address), _model(by)
+        by, started = reporter.attempt_started(candidate, address), time.monotonic()
+        address_key, model_key = _address_key(by, address), _model_key(by)
         trailer: Trailer = ()
-        self.circuits.enter(place, model)
-        self._replicas.begun(address, by.model_id)
+        self.circuits.enter(address_key, model_key)
+        self._balancer.call_started(address, by.model_id)
         try:
-            reply, trailer = await self._reply(asking, by, address, seconds)
-            self._took(asking, by, reply.usage, begun)
-            check(reply, asking.job.spec)
+            reply, trailer = await self._reply(reporter, by, address, seconds)
+            self._record_usage(reporter, by, reply.usage, started)
+            check_reply(reply, reporter.task.spec)
         except ServiceError as error:
-            self._learn(error, place, model, whole=seconds >= self._attempt_seconds)
+            self._record_failure(error, address_key, model_key, had_full_timeout=seconds >= self._attempt_seconds)
             raise
         except asyncio.CancelledError:
-            self.circuits.left(place)
-            self.circuits.left(model)
+            self.circuits.ended_without_result(address_key)
+            self.circuits.ended_without_result(model_key)
             raise
         finally:
-            self._replicas.ended(address, by.model_id, trailer)
-        self.circuits.succeeded(place)
-        self.circuits.succeeded(model)
-        return _result(asking, by, reply)
+            self._balancer.call_ended(address, by.model_id, trailer)
+        self.circuits.succeeded(address_key)
+        self.circuits.succeeded(model_key)
+        return _result(reporter, by, reply)
 
-    def _took(self, asking: Asking, by: Candidate, usage: Usage, begun: float) -> None:
-        """Notes what a call took that has come to its end, and what that cost."""
-        usage.elapsed.FromTimedelta(timedelta(seconds=time.monotonic() - begun))
-        self._prices.charge(usage, asking.job.spec.name, by.model_id)
-        asking.usage = usage
+    def _record_usage(self, reporter: AttemptReporter, by: Candidate, usage: Usage, started: float) -> None:
+        """Adds duration and cost to the usage of a call that has ended."""
+        usage.elapsed.FromTimedelta(timedelta(seconds=time.monotonic() - started))
+        self._prices.charge(usage, reporter.task.spec.name, by.model_id)
+        reporter.usage = usage
 
     async def _reply(
-        self, asking: Asking, by: Candidate, address: str, seconds: float
+        self, reporter: AttemptReporter, by: Candidate, address: str, seconds: float
     ) -> tuple[InferResponse, Trailer]:
         request = InferRequest(model=by.model_id, revision=by.revision, call_id=f"{self._prefix}-{next(self._numbers)}")
-        request.MergeFrom(asking.job.request)
-        line = self._lines.take(address)
-        following = Following(line.expert, request.call_id, asking.progressed)
-        reached, begun = None, time.monotonic()
-        if self.lost(by, address):
-            reached = asyncio.get_running_loop().call_later(REACHED_SECONDS, self._reached, line, _place(by, address))
+        request.MergeFrom(reporter.task.request)
+        channel = self._channels.acquire(address)
+        progress = ProgressFollower(channel.expert, request.call_id, reporter.report_progress)
+        timer, started = None, time.monotonic()
+        if self.is_address_down(by, address):
+            key = _address_key(by, address)
+            timer = asyncio.get_running_loop().call_later(REACHED_SECONDS, self._close_if_ready, channel, key)
         try:
-            call = line.expert.Infer(request, timeout=seconds, metadata=call_context.metadata())
+            call = channel.expert.Infer(request, timeout=seconds, metadata=call_context.metadata())
             return await call, await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
-            line.broken = line.broken or error.code() is StatusCode.UNAVAILABLE
-            if told := used(error.trailing_metadata() or ()):
-                self._took(asking, by, Usage(pool_seconds=told), begun)
-            raise _told(from_rpc(error), by, seconds) from error
+            channel.broken = channel.broken or error.code() is StatusCode.UNAVAILABLE
+            if seconds_by_pool := pool_seconds(error.trailing_metadata() or ()):
+                self._record_usage(reporter, by, Usage(pool_seconds=seconds_by_pool), started)
+            raise _described(from_rpc(error), by, seconds) from error
         finally:
-            following.stop()
-            if reached:
-                reached.cancel()
-            await self._lines.give_back(line)
+            progress.stop()
+            if timer:
+                timer.cancel()
+            await self._channels.release(channel)
 
-    def _reached(self, line: Line, place: Key) -> None:
-        if line.channel.get_state() is grpc.ChannelConnectivity.READY:
-            self.circuits.succeeded(place)
+    def _close_if_ready(self, channel: ExpertChannel, address: Key) -> None:
+        """Closes the circuit of an address whose channel is connected."""
+        if channel.channel.get_state() is grpc.ChannelConnectivity.READY:
+            self.circuits.succeeded(address)
 
-    def _learn(self, error: ServiceError, place: Key, model: Key, *, whole: bool) -> None:
-        """What a failure says of the address and of the model, if anything.
+    def _record_failure(self, error: ServiceError, address: Key, model: Key, *, had_full_timeout: bool) -> None:
+        """Updates the circuits of address and model, and the load, from a failed call.
 
         Args:
-            error: how the call failed.
-            place: the address.
-            model: the model.
-            whole: it had all the time that a call may take.
+            error: of the call.
+            address: circuit of the address.
+            model: circuit of the model.
+            had_full_timeout: the call's timeout was not cut short by the run's deadline.
         """
         if isinstance(error, Unavailable):
-            self.circuits.failed(place, error.message)
-            self.circuits.left(model)
+            self.circuits.failed(address, error.message)
+            self.circuits.ended_without_result(model)
             return
-        (self.circuits.left if error.code in _SILENT else self.circuits.succeeded)(place)
+        (self.circuits.ended_without_result if error.code in _LOCAL_CODES else self.circuits.succeeded)(address)
         delay = error.retry_after.total_seconds() if error.retry_after else 0.0
         if isinstance(error, Overloaded):
-            self._replicas.full(place.address, delay)
-        if error.code in _BROKEN or error.reason == "LOAD_FAILED" or (isinstance(error, DeadlineExceeded) and whole):
+            self._balancer.refused(address.address, delay)
+        timed_out = isinstance(error, DeadlineExceeded) and had_full_timeout
+        if error.code in _MODEL_ERRORS or error.reason == "LOAD_FAILED" or timed_out:
             self.circuits.failed(model, error.message, delay)
         else:
-            self.circuits.left(model)
+            self.circuits.ended_without_result(model)
 
 
-def _told(error: ServiceError, by: Candidate, seconds: float) -> ServiceError:
-    """The error in words for people: of a time that is over, gRPC only speaks of streams."""
+def _described(error: ServiceError, by: Candidate, seconds: float) -> ServiceError:
+    """The error, with a message that names model and expert if gRPC's own deadline passed."""
     if isinstance(error, DeadlineExceeded) and not error.remedy:
-        what = f"model {by.model_id} of expert {by.expert} did not answer within {seconds:.3g} s"
-        return DeadlineExceeded(what, remedy="ask for less at once, or let the operator raise attempt_seconds")
+        message = f"model {by.model_id} of expert {by.expert} did not answer within {seconds:.3g} s"
+        return DeadlineExceeded(message, remedy="send a smaller request, or let the operator raise attempt_seconds")
     return error
 
 
-def _result(asking: Asking, by: Candidate, reply: InferResponse) -> TaskResult:
-    result = TaskResult(task_id=asking.job.task_id, attempt=asking.attempt, by=by, outputs=reply.outputs)
+def _result(reporter: AttemptReporter, by: Candidate, reply: InferResponse) -> TaskResult:
+    result = TaskResult(task_id=reporter.task.task_id, attempt=reporter.attempt, by=by, outputs=reply.outputs)
     result.by.revision = reply.revision or by.revision
     result.usage.CopyFrom(reply.usage)
     return result
 
 
-def _model(candidate: Candidate) -> Key:
+def _model_key(candidate: Candidate) -> Key:
     return Key(candidate.expert, model=candidate.model_id)
 
 
-def _place(candidate: Candidate, address: str) -> Key:
+def _address_key(candidate: Candidate, address: str) -> Key:
     return Key(candidate.expert, address=address)
 
 
-def _places(candidate: Candidate) -> Iterator[Key]:
-    return (_place(candidate, endpoint.address) for endpoint in candidate.endpoints)
+def _address_keys(candidate: Candidate) -> Iterator[Key]:
+    return (_address_key(candidate, endpoint.address) for endpoint in candidate.endpoints)

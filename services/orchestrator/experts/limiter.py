@@ -1,4 +1,4 @@
-"""Whose call of an expert is made next: bounded in all, by expert and by run, and fair between those who wait."""
+"""Limits concurrent calls of experts: in total, by expert and by run, fairly among waiting calls."""
 
 import asyncio
 import itertools
@@ -6,163 +6,164 @@ from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 INTERACTIVE_IN_A_ROW = 4
-"""Turns that people's calls get before one of the background has its own, if some wait."""
+"""Permits granted to interactive calls before a waiting batch call gets one."""
 
-BACKGROUND = 0.75
-"""Of all places, and of each expert's, what the background may take: people find one without waiting for its calls."""
+BATCH_SHARE = 0.75
+"""Share of all permits, and of each expert's, that batch calls may hold: interactive calls find one free at once."""
 
 
-class Turn(NamedTuple):
-    """A call's place among others."""
+class Permit(NamedTuple):
+    """Describes the call that holds a permit."""
 
     expert: str
     tenant: str
     run: str
     batch: bool = False
-    """Nobody waits for it in person."""
+    """The call is for an item of a batch, or a shadow."""
 
 
 class _Waiter(NamedTuple):
-    turn: Turn
+    permit: Permit
     number: int
     granted: asyncio.Future[None]
 
 
-class Turns:
-    """Places for calls. Whoever can have one when asking has it at once.
+class ConcurrencyLimiter:
+    """Grants permits for calls, at once where the limits allow it.
 
-    Those who wait: people before the background, tenants in turn, runs of a tenant in turn, each run in its order. A
-    call of an expert or run that has all its places holds up nobody else. Some places are for people alone.
+    Waiting calls are ordered: interactive before batch, tenants round-robin, runs of a tenant round-robin, calls of a
+    run in their order. A call whose expert or run is at its limit does not block others. A share of the permits is
+    reserved for interactive calls.
 
     Args:
-        at_once: places in all.
-        per_expert: most of them for one expert.
-        per_run: most of them for one run.
+        at_once: limit of all permits.
+        per_expert: limit of one expert.
+        per_run: limit of one run.
     """
 
     def __init__(self, *, at_once: int, per_expert: int, per_run: int) -> None:
-        self._free, self._free_for_background = at_once, _share(at_once)
+        self._free, self._free_for_batch = at_once, _batch_share(at_once)
         self._per_expert, self._per_run = per_expert, per_run
         self._experts: Counter[str] = Counter()
-        self._of_background: Counter[str] = Counter()
+        self._batch_calls: Counter[str] = Counter()
         self._runs: Counter[str] = Counter()
-        self._people, self._background = _Line(batch=False), _Line(batch=True)
+        self._interactive, self._batch = _FairQueue(batch=False), _FairQueue(batch=True)
         self._in_a_row = 0
         self._numbers = itertools.count()
 
-    def try_take(self, turn: Turn) -> bool:
-        """A place, if there is one now; whoever waits could not have it."""
-        if not (self._free and self.has_room(turn.expert, batch=turn.batch) and self.may_go(turn.run)):
+    def try_acquire(self, permit: Permit) -> bool:
+        """Acquires a permit if one is available now; no waiting call could have used it."""
+        if not (self._free and self.has_capacity(permit.expert, batch=permit.batch) and self.may_start(permit.run)):
             return False
-        self._enter(turn)
+        self._grant(permit)
         return True
 
-    async def take(self, turn: Turn) -> None:
-        """A place, as soon as it is this call's turn; who is cancelled meanwhile leaves nothing behind."""
-        if self.try_take(turn):
+    async def acquire(self, permit: Permit) -> None:
+        """Waits for a permit; a cancelled call leaves the queue."""
+        if self.try_acquire(permit):
             return
-        waiter = _Waiter(turn, next(self._numbers), asyncio.get_running_loop().create_future())
-        line = self._background if turn.batch else self._people
-        line.add(waiter)
+        waiter = _Waiter(permit, next(self._numbers), asyncio.get_running_loop().create_future())
+        queue = self._batch if permit.batch else self._interactive
+        queue.add(waiter)
         try:
             await waiter.granted
         except asyncio.CancelledError:
             if waiter.granted.cancelled():
-                line.remove(waiter)
+                queue.remove(waiter)
             else:
-                self.give_back(turn)
+                self.release(permit)
             raise
 
-    def give_back(self, turn: Turn) -> None:
-        """The call has ended: the place is somebody else's."""
+    def release(self, permit: Permit) -> None:
+        """Returns a permit, which is granted to the next waiting call."""
         self._free += 1
-        _less(self._experts, turn.expert)
-        _less(self._runs, turn.run)
-        if turn.batch:
-            self._free_for_background += 1
-            _less(self._of_background, turn.expert)
+        _decrement(self._experts, permit.expert)
+        _decrement(self._runs, permit.run)
+        if permit.batch:
+            self._free_for_batch += 1
+            _decrement(self._batch_calls, permit.expert)
         while self._free and (waiter := self._next()):
-            if not waiter.granted.cancelled():  # as it is while who waited is on the way out
-                self._enter(waiter.turn)
+            if not waiter.granted.cancelled():  # cancelled, but not yet removed by its task
+                self._grant(waiter.permit)
                 waiter.granted.set_result(None)
 
-    def has_room(self, expert: str, *, batch: bool) -> bool:
-        """Whether the expert has a place left for such a call."""
-        if batch and not (self._free_for_background and self._of_background[expert] < _share(self._per_expert)):
+    def has_capacity(self, expert: str, *, batch: bool) -> bool:
+        """Whether the expert's limit allows one more such call."""
+        if batch and not (self._free_for_batch and self._batch_calls[expert] < _batch_share(self._per_expert)):
             return False
         return self._experts[expert] < self._per_expert
 
-    def may_go(self, run: str) -> bool:
-        """Whether the run may have one more place."""
+    def may_start(self, run: str) -> bool:
+        """Whether the run's limit allows one more call."""
         return self._runs[run] < self._per_run
 
-    def _enter(self, turn: Turn) -> None:
+    def _grant(self, permit: Permit) -> None:
         self._free -= 1
-        self._experts[turn.expert] += 1
-        self._runs[turn.run] += 1
-        if turn.batch:
-            self._free_for_background -= 1
-            self._of_background[turn.expert] += 1
+        self._experts[permit.expert] += 1
+        self._runs[permit.run] += 1
+        if permit.batch:
+            self._free_for_batch -= 1
+            self._batch_calls[permit.expert] += 1
 
     def _next(self) -> _Waiter | None:
-        if self._in_a_row >= INTERACTIVE_IN_A_ROW and (waiter := self._background.pop(self)):
+        if self._in_a_row >= INTERACTIVE_IN_A_ROW and (waiter := self._batch.pop(self)):
             self._in_a_row = 0
             return waiter
-        if waiter := self._people.pop(self):
-            self._in_a_row += bool(self._background)
+        if waiter := self._interactive.pop(self):
+            self._in_a_row += bool(self._batch)
             return waiter
         self._in_a_row = 0
-        return self._background.pop(self)
+        return self._batch.pop(self)
 
 
-class _Line:
-    """Those who wait, by tenant, run and expert; whoever was served goes to the end.
+class _FairQueue:
+    """Waiting calls by tenant, run and expert; tenants and runs are served round-robin.
 
     Args:
-        batch: they are the background.
+        batch: they are batch calls.
     """
 
     def __init__(self, *, batch: bool) -> None:
         self._batch = batch
         self._tenants: OrderedDict[str, OrderedDict[str, _Run]] = OrderedDict()
-        self._wanted: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
         self._numbers: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._numbers)
 
     def add(self, waiter: _Waiter) -> None:
-        turn = waiter.turn
-        run = self._tenants.setdefault(turn.tenant, OrderedDict()).setdefault(turn.run, {})
-        run.setdefault(turn.expert, OrderedDict())[waiter.number] = waiter
-        self._wanted[turn.expert] += 1
+        permit = waiter.permit
+        run = self._tenants.setdefault(permit.tenant, OrderedDict()).setdefault(permit.run, {})
+        run.setdefault(permit.expert, OrderedDict())[waiter.number] = waiter
+        self._waiting[permit.expert] += 1
         self._numbers.add(waiter.number)
 
     def remove(self, waiter: _Waiter) -> None:
-        """Takes one out, unless that was done already."""
+        """Removes a call, unless it was removed already."""
         if waiter.number not in self._numbers:
             return
         self._numbers.remove(waiter.number)
-        turn = waiter.turn
-        runs = self._tenants[turn.tenant]
-        calls = runs[turn.run][turn.expert]
+        permit = waiter.permit
+        runs = self._tenants[permit.tenant]
+        calls = runs[permit.run][permit.expert]
         del calls[waiter.number]
-        _less(self._wanted, turn.expert)
+        _decrement(self._waiting, permit.expert)
         if not calls:
-            del runs[turn.run][turn.expert]
-        if not runs[turn.run]:
-            del runs[turn.run]
+            del runs[permit.run][permit.expert]
+        if not runs[permit.run]:
+            del runs[permit.run]
         if not runs:
-            del self._tenants[turn.tenant]
+            del self._tenants[permit.tenant]
 
-    def pop(self, turns: Turns) -> _Waiter | None:
-        """Takes out who is next, if anybody who waits can have a place."""
-        ready = {expert for expert in self._wanted if turns.has_room(expert, batch=self._batch)}
+    def pop(self, limiter: ConcurrencyLimiter) -> _Waiter | None:
+        """Removes and returns the next call that may have a permit; None if there is none."""
+        ready = {expert for expert in self._waiting if limiter.has_capacity(expert, batch=self._batch)}
         if not ready:
             return None
-        waiter = next((found for runs in self._tenants.values() if (found := _first(runs, ready, turns))), None)
+        waiter = next((found for runs in self._tenants.values() if (found := _first(runs, ready, limiter))), None)
         if waiter:
-            tenant, run = waiter.turn.tenant, waiter.turn.run
+            tenant, run = waiter.permit.tenant, waiter.permit.run
             self._tenants[tenant].move_to_end(run)
             self._tenants.move_to_end(tenant)
             self.remove(waiter)
@@ -170,22 +171,22 @@ class _Line:
 
 
 _Run = dict[str, OrderedDict[int, _Waiter]]
-"""A run's waiting calls by expert, in the order in which they came."""
+"""Waiting calls of a run by expert, oldest first."""
 
 
-def _first(runs: OrderedDict[str, _Run], ready: set[str], turns: Turns) -> _Waiter | None:
+def _first(runs: OrderedDict[str, _Run], ready: set[str], limiter: ConcurrencyLimiter) -> _Waiter | None:
     for run, experts in runs.items():
-        if not ready.isdisjoint(experts) and turns.may_go(run):
+        if not ready.isdisjoint(experts) and limiter.may_start(run):
             heads = (next(iter(calls.values())) for expert, calls in experts.items() if expert in ready)
             return min(heads, key=lambda waiter: waiter.number)
     return None
 
 
-def _share(places: int) -> int:
-    return max(1, int(places * BACKGROUND))
+def _batch_share(permits: int) -> int:
+    return max(1, int(permits * BATCH_SHARE))
 
 
-def _less(counter: Counter[str], key: str) -> None:
+def _decrement(counter: Counter[str], key: str) -> None:
     counter[key] -= 1
     if not counter[key]:
         del counter[key]

@@ -1,4 +1,4 @@
-"""Following a call of an expert that takes long."""
+"""Follows the progress of long calls."""
 
 import asyncio
 import contextlib
@@ -14,28 +14,28 @@ if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub
 
 AFTER_SECONDS = 2.0
-"""From when on a call is followed; most have ended by then, and cost no more than a timer."""
+"""Progress is followed after this time: most calls have ended by then, and cost only a timer."""
 
 EVERY_SECONDS = 0.5
-"""Steps that come sooner after the last are passed over: each one told is kept in the journal."""
+"""Shortest interval between reports; steps in between are dropped, since each report is written to the journal."""
 
 LONGEST_SECONDS = 3600.0
 
-Tell = Callable[[float, str], None]
-"""Takes fraction and message."""
+Report = Callable[[float, str], None]
+"""Takes fraction, from 0 to 1, and message."""
 
 
-class Following:
-    """Tells how far a call is, until it is stopped; what cannot be followed goes on unfollowed.
+class ProgressFollower:
+    """Reports the progress of one call until it is stopped; if progress is not available the call continues without.
 
     Args:
-        expert: who runs it.
-        call_id: by which the expert knows it.
-        tell: is told, twice a second at most.
+        expert: runs the call.
+        call_id: the call's ID at the expert.
+        report: called at most twice a second.
     """
 
-    def __init__(self, expert: "ExpertServiceAsyncStub", call_id: str, tell: Tell) -> None:
-        self._expert, self._call_id, self._tell = expert, call_id, tell
+    def __init__(self, expert: "ExpertServiceAsyncStub", call_id: str, report: Report) -> None:
+        self._expert, self._call_id, self._report = expert, call_id, report
         self._task: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(AFTER_SECONDS, self._start)
 
@@ -55,4 +55,4 @@ class Following:
             async for step in self._expert.Progress(request, metadata=call_context.metadata(), timeout=LONGEST_SECONDS):
                 if clock() >= next_at:
                     next_at = clock() + EVERY_SECONDS
-                    self._tell(step.fraction, step.message)
+                    self._report(step.fraction, step.message)

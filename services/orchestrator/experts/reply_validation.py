@@ -1,4 +1,4 @@
-"""What an expert's reply must be."""
+"""Validation of experts' replies."""
 
 import json
 import re
@@ -7,43 +7,43 @@ from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, Valu
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData
-from services.orchestrator.runs.arguments import is_too_long
+from services.orchestrator.runs.arguments import is_too_large
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
-_REMEDY = "the expert is at fault: see what its task promises, and correct it"
+_REMEDY = "fix the expert: its reply must match the declared outputs of the task"
 
 
-def check(reply: InferResponse, spec: TaskSpec) -> None:
-    """Holds a reply against the ports of its task.
+def check_reply(reply: InferResponse, spec: TaskSpec) -> None:
+    """Checks a reply against the declared outputs of its task.
 
     Raises:
-        CorruptData: a required output is missing, an unknown one is there, or one cannot be what its port says.
+        CorruptData: a required output is missing, an output is not declared, or a value does not match its port.
     """
     ports = {port.name: port for port in spec.outputs}
     for name, port in ports.items():
         if port.required and name not in reply.outputs:
-            raise CorruptData(f"the expert's reply lacks {name}, which {spec.name} promises", remedy=_REMEDY)
+            raise CorruptData(f"the expert's reply lacks the required output {name} of {spec.name}", remedy=_REMEDY)
     for name, value in reply.outputs.items():
         if name not in ports:
-            raise CorruptData(f"the expert's reply has {name}, which {spec.name} does not know", remedy=_REMEDY)
-        _check(ports[name], value)
+            raise CorruptData(f"the expert's reply has {name}, which is no output of {spec.name}", remedy=_REMEDY)
+        _check_value(ports[name], value)
 
 
-def _check(port: Port, value: Value) -> None:
+def _check_value(port: Port, value: Value) -> None:
     kind = value.WhichOneof("kind")
     if not _fits(port, kind):
-        raise _broken(port, f"is {kind or 'empty'}, which its port cannot carry")
+        raise _invalid(port, f"is {kind or 'empty'}, which its port cannot carry")
     if kind == "artifact" and not _DIGEST.fullmatch(value.artifact.sha256):
-        raise _broken(port, "is an artifact without a digest of 64 hexadecimal digits")
-    if is_too_long(value):
-        raise _broken(port, f"has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact")
+        raise _invalid(port, "is an artifact without a digest of 64 hexadecimal digits")
+    if is_too_large(value):
+        raise _invalid(port, f"has {value.ByteSize() // 1024} KiB inline; values above 256 KiB must be artifacts")
     if kind == "json" and not _is_json(value.json):
-        raise _broken(port, "is not JSON")
+        raise _invalid(port, "is not JSON")
 
 
-def _broken(port: Port, complaint: str) -> CorruptData:
-    return CorruptData(f"the expert's {port.name} {complaint}", remedy=_REMEDY)
+def _invalid(port: Port, problem: str) -> CorruptData:
+    return CorruptData(f"the expert's {port.name} {problem}", remedy=_REMEDY)
 
 
 def _is_json(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""One candidate, asked as often as makes sense: when it can be called, and what follows when a call fails."""
+"""Retries the calls of one candidate for one task, and waits until the candidate can be called."""
 
 import asyncio
 import math
@@ -12,108 +12,108 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, Overloaded, RecoveryAction, ServiceError, recovery_action
 from services.orchestrator.experts.backoff import (
-    LONGEST_REFUSAL_WAIT_SECONDS,
+    MAX_REFUSAL_WAIT_SECONDS,
     REFUSALS_BEFORE_NEXT,
     RetryBudget,
     backoff,
     refusal_backoff,
     spend,
 )
-from services.orchestrator.experts.candidates import Asking, OutOfReach, is_refusal, same
-from services.orchestrator.experts.dormant import Sleepers
-from services.orchestrator.experts.infer_call import Calls
-from services.orchestrator.experts.limiter import Turn, Turns
+from services.orchestrator.experts.candidates import AttemptReporter, CandidateUnavailable, is_refusal, updated
+from services.orchestrator.experts.dormant import CatalogueWatcher
+from services.orchestrator.experts.infer_call import InferCaller
+from services.orchestrator.experts.limiter import ConcurrencyLimiter, Permit
 
-TRIES = 8
-"""Most calls of one candidate for one task, those that it refuses as overloaded included."""
+MAX_CALLS = 8
+"""Limit of calls of one candidate for one task, including those that it refuses as overloaded."""
 
-BATCH_CALLS = 32
-"""The same for an item of a batch if the candidate refuses: items that compete for one expert are refused often, and
-nobody waits for a single one of them. A candidate with more addresses than one may refuse once more at each."""
+MAX_BATCH_CALLS = 32
+"""The same limit for an item of a batch: items that compete for one expert are refused often, and no client waits for
+a single item. Each address of the candidate after the first adds one call."""
 
-PATIENCE_SECONDS = 10.0
-"""How long a task waits at a time for the next probe of an expert that is away, once it has no other."""
+MAX_PROBE_WAIT_SECONDS = 10.0
+"""Longest wait for the next probe of an unavailable expert, once a task has no other candidate."""
 
-USUAL_START_SECONDS = 180.0
-"""How long an expert takes to start whose last start nobody has seen."""
+DEFAULT_START_SECONDS = 180.0
+"""Assumed start time of an expert whose start was never measured."""
 
-NOTICEABLE_SECONDS = 0.5
-"""A wait for a turn that is told."""
+REPORT_WAIT_AFTER_SECONDS = 0.5
+"""A wait for a permit is reported after this time."""
 
-_MORE_TIME = "give the run more time (budget.wall_time), or ask for less at once"
+_MORE_TIME = "give the run more time (budget.wall_time), or send a smaller request"
 
 
 @dataclass(frozen=True)
-class Means:
-    """What all who ask share."""
+class CallDependencies:
+    """What the calls of all tasks share."""
 
-    calls: Calls
-    turns: Turns
-    sleepers: Sleepers
+    calls: InferCaller
+    limiter: ConcurrencyLimiter
+    catalogue: CatalogueWatcher
     attempt_seconds: float
-    """The longest call."""
+    """Timeout of one call."""
     overload_seconds: float
-    """How long a task calls an expert again that refuses calls as overloaded."""
+    """How long a task retries an expert that refuses calls as overloaded."""
 
 
-class Trying:
-    """A task's calls of one candidate.
+class RetryingCall:
+    """Calls of one candidate for one task.
 
     Args:
-        means: shared with all other tasks.
-        asking: the task.
-        candidate: whom to ask.
-        retries: those its expert has earned.
-        last: there is nobody else to ask.
-        patient: it is worth waiting for, should it be away.
-        has_alternative: whether another candidate can be called now.
+        dependencies: shared by all tasks.
+        reporter: of the task.
+        candidate: to call.
+        retries: retry budget of the candidate's expert.
+        is_last: no other candidate follows.
+        may_wait: wait for the candidate while it cannot be called.
+        has_alternative: returns whether another candidate can be called now.
 
     Raises:
-        DeadlineExceeded: there is no time left.
+        DeadlineExceeded: no time is left.
     """
 
     def __init__(
         self,
-        means: Means,
-        asking: Asking,
+        dependencies: CallDependencies,
+        reporter: AttemptReporter,
         candidate: Candidate,
         retries: RetryBudget,
         *,
-        last: bool,
-        patient: bool,
+        is_last: bool,
+        may_wait: bool,
         has_alternative: Callable[[], bool],
     ) -> None:
-        self._calls, self._turns, self._sleepers = means.calls, means.turns, means.sleepers
-        self._attempt_seconds, self._overload_seconds = means.attempt_seconds, means.overload_seconds
-        self._asking, self._candidate = asking, candidate
-        self._last, self._patient, self._has_alternative = last, patient, has_alternative
-        self._until = asking.until(last=last)
-        self._budgets = asking.job.retries, retries
-        self._history = asking.history(candidate)
-        self._shunned: set[str] = set()
-        who = call_context.current()
-        self._turn = Turn(candidate.expert, who.tenant, who.run_id, batch=who.priority == PRIORITY_BATCH)
+        self._calls, self._limiter, self._catalogue = dependencies.calls, dependencies.limiter, dependencies.catalogue
+        self._attempt_seconds, self._overload_seconds = dependencies.attempt_seconds, dependencies.overload_seconds
+        self._reporter, self._candidate = reporter, candidate
+        self._is_last, self._may_wait, self._has_alternative = is_last, may_wait, has_alternative
+        self._deadline = reporter.candidate_deadline(is_last=is_last)
+        self._budgets = reporter.task.retries, retries
+        self._history = reporter.history(candidate)
+        self._excluded: set[str] = set()
+        caller = call_context.current()
+        self._permit = Permit(candidate.expert, caller.tenant, caller.run_id, batch=caller.priority == PRIORITY_BATCH)
 
     async def result(self) -> TaskResult:
-        """What the candidate answers.
+        """Calls the candidate until it succeeds or must not be called again; returns its result.
 
         Raises:
-            OutOfReach: it cannot be called, now or soon enough.
-            ServiceError: how its last call failed.
+            CandidateUnavailable: it cannot be called before the time ends.
+            ServiceError: the error of its last call.
         """
         await self._wait_for_retry_after()
         while True:
-            address = await self._place()
+            address = await self._acquire_address()
             try:
                 return await self._call(address)
             except ServiceError as error:
                 delay = self._pause(error, address)
                 if delay is None:
                     raise
-                self._asking.failed(error, self._candidate, RecoveryAction.RETRY, delay)
+                self._reporter.attempt_failed(error, self._candidate, RecoveryAction.RETRY, delay)
             finally:
-                self._turns.give_back(self._turn)
-            if self._usable():
+                self._limiter.release(self._permit)
+            if self._is_callable():
                 await asyncio.sleep(delay)
 
     # ------------------------------------------------------------ a call
@@ -124,164 +124,171 @@ class Trying:
             budget.earn()
         seconds = min(self._attempt_seconds, self._left)
         if seconds <= 0:
-            raise self._too_late("was called")
-        return await self._calls.make(self._asking, self._candidate, address, seconds)
+            raise self._deadline_error("was called")
+        return await self._calls.call(self._reporter, self._candidate, address, seconds)
 
     def _pause(self, error: ServiceError, address: str) -> float | None:
-        """Seconds until the next call, None if there is to be none.
+        """Seconds until the next call; None if none follows.
 
         Raises:
-            OutOfReach: none is possible soon enough.
+            CandidateUnavailable: none is possible before the time ends.
         """
         if recovery_action(error) is not RecoveryAction.RETRY:
             return None
-        self._shunned.add(address)
-        elsewhere = self._calls.elsewhere(self._candidate, self._shunned)
-        named = error.retry_after.total_seconds() if error.retry_after else 0.0
+        self._excluded.add(address)
+        has_other = self._calls.has_other_address(self._candidate, self._excluded)
+        retry_after = error.retry_after.total_seconds() if error.retry_after else 0.0
         refused, left = is_refusal(error), self._left
         if refused:
-            left = min(left, self._history.refused(0.0 if elsewhere else named, self._overload_seconds))
-        if self._is_over(error, 0.0 if elsewhere else named, elsewhere=elsewhere):
+            left = min(left, self._history.refused(0.0 if has_other else retry_after, self._overload_seconds))
+        if self._is_exhausted(error, 0.0 if has_other else retry_after, has_other_address=has_other):
             return None
-        if not elsewhere and not self._usable():
+        if not has_other and not self._is_callable():
             return self._seconds_to_probe()
-        # A call when the expert said is no more load than it wants, nor is a call elsewhere of what is taken for gone.
-        if not ((refused and named) or self._calls.lost(self._candidate, address) or spend(*self._budgets)):
+        # A call at the time that the expert named adds no load, nor does one that moves away from a failed address.
+        is_free = (refused and retry_after) or self._calls.is_address_down(self._candidate, address)
+        if not (is_free or spend(*self._budgets)):
             return None
-        if refused and not elsewhere:
-            delay = refusal_backoff(self._history.refusals, named, batch=self._turn.batch)
+        if refused and not has_other:
+            delay = refusal_backoff(self._history.refusals, retry_after, batch=self._permit.batch)
         else:
             delay = backoff(self._history.calls)
-            if named and not elsewhere:
-                delay = named + min(delay, named)
+            if retry_after and not has_other:
+                delay = retry_after + min(delay, retry_after)
         return delay if delay < left else None
 
-    def _is_over(self, error: ServiceError, wait: float, *, elsewhere: bool) -> bool:
-        """Whether this candidate is called no more.
+    def _is_exhausted(self, error: ServiceError, wait: float, *, has_other_address: bool) -> bool:
+        """Whether this candidate must not be called again.
 
-        Refusals count against the limit of calls. While another candidate can be called now, this one may refuse twice,
-        and once if it is to be waited for long.
+        Refusals count against the limit of calls. While another candidate can be called now, this one may refuse
+        twice, or once if its Retry-After is long.
 
         Args:
-            error: how its last call failed.
-            wait: seconds until it accepts calls again by its own account.
-            elsewhere: another address of it can be called now.
+            error: of its last call.
+            wait: its Retry-After in seconds.
+            has_other_address: another of its addresses can be called now.
         """
         history = self._history
-        most = (BATCH_CALLS if self._turn.batch else TRIES) + max(0, len(self._candidate.endpoints) - 1)
-        if history.calls >= most or history.calls - history.refusals >= TRIES:
+        limit = (MAX_BATCH_CALLS if self._permit.batch else MAX_CALLS) + max(0, len(self._candidate.endpoints) - 1)
+        if history.calls >= limit or history.calls - history.refusals >= MAX_CALLS:
             return True
         if isinstance(error, DeadlineExceeded):
-            return not (self._last or elsewhere)
+            return not (self._is_last or has_other_address)
         if not is_refusal(error):
             return False
-        is_enough = wait > LONGEST_REFUSAL_WAIT_SECONDS or history.refusals >= REFUSALS_BEFORE_NEXT
+        is_enough = wait > MAX_REFUSAL_WAIT_SECONDS or history.refusals >= REFUSALS_BEFORE_NEXT
         return is_enough and self._has_alternative()
 
-    # ------------------------------------------------------------ when it can be called
+    # ------------------------------------------------------------ waiting
 
     async def _wait_for_retry_after(self) -> None:
-        """Waits until a candidate that refused calls before accepts them again.
+        """Waits until the Retry-After of an earlier refusal ends.
 
         Raises:
-            Overloaded: that is later than there is time.
+            Overloaded: it ends after the time that is left.
         """
-        seconds, until = self._history.seconds_refused(), self._history.refused_until
-        if not seconds or until is None:
+        seconds, candidate_deadline = self._history.seconds_refused(), self._history.refused_until
+        if not seconds or candidate_deadline is None:
             return
         expert = self._candidate.expert
-        if seconds >= min(self._left, until.left):
-            what = f"expert {expert} is overloaded; it accepts calls again in {math.ceil(seconds)} s"
-            raise Overloaded(what, remedy="try again later", retry_after=timedelta(seconds=seconds))
-        self._asking.waits(expert, f"{expert} is overloaded; it is called again in {math.ceil(seconds)} s")
+        if seconds >= min(self._left, candidate_deadline.left):
+            message = f"expert {expert} is overloaded; it accepts calls again in {math.ceil(seconds)} s"
+            raise Overloaded(message, remedy="try again later", retry_after=timedelta(seconds=seconds))
+        self._reporter.report_waiting(expert, f"{expert} is overloaded; it is called again in {math.ceil(seconds)} s")
         await asyncio.sleep(seconds)
 
-    async def _place(self) -> str:
-        """The address for a call, as soon as there is one and it is this call's turn, which then is taken."""
+    async def _acquire_address(self) -> str:
+        """Waits for an address that can be called and for a permit, which is then held."""
         while True:
             if not self._candidate.endpoints:
-                await self._awake()
-            elif not self._usable():
-                await self._recovered()
+                await self._wait_for_start()
+            elif not self._is_callable():
+                await self._wait_for_recovery()
             else:
-                await self._take_turn()
-                if address := self._calls.place(self._candidate, self._shunned):
+                await self._acquire_permit()
+                if address := self._calls.choose_address(self._candidate, self._excluded):
                     return address
-                self._turns.give_back(self._turn)
+                self._limiter.release(self._permit)
 
-    def _usable(self) -> bool:
+    def _is_callable(self) -> bool:
         return not self._calls.seconds_left(self._candidate)
 
-    async def _take_turn(self) -> None:
-        if self._turns.try_take(self._turn):
+    async def _acquire_permit(self) -> None:
+        if self._limiter.try_acquire(self._permit):
             return
         expert = self._candidate.expert
-        reason = f"other calls of {expert}, or of this run, are under way"
-        notice = asyncio.get_running_loop().call_later(NOTICEABLE_SECONDS, self._asking.waits, expert, reason)
+        reason = f"the limit of concurrent calls of {expert}, or of this run, is reached"
+        loop = asyncio.get_running_loop()
+        notice = loop.call_later(REPORT_WAIT_AFTER_SECONDS, self._reporter.report_waiting, expert, reason)
         try:
             async with asyncio.timeout(self._left):
-                await self._turns.take(self._turn)
+                await self._limiter.acquire(self._permit)
         except TimeoutError:
-            raise self._too_late("had a turn") from None
+            raise self._deadline_error("could be called") from None
         finally:
             notice.cancel()
 
-    async def _recovered(self) -> None:
-        """Waits until something is known of what was failing, or it may be tried again."""
+    async def _wait_for_recovery(self) -> None:
+        """Waits until a circuit of the candidate changes, or until its next probe."""
         seconds, expert = self._seconds_to_probe(), self._candidate.expert
-        self._asking.waits(expert, f"{self._trouble()}; it is tried again and again")
-        await self._calls.circuits.change(seconds)
-        if all(self._calls.lost(self._candidate, endpoint.address) for endpoint in self._candidate.endpoints):
-            await self._look_again()
+        self._reporter.report_waiting(expert, f"{self._unavailable_reason()}; it is probed until it recovers")
+        await self._calls.circuits.wait_for_change(seconds)
+        if all(
+            self._calls.is_address_down(self._candidate, endpoint.address) for endpoint in self._candidate.endpoints
+        ):
+            await self._refresh_candidate()
 
     def _seconds_to_probe(self) -> float:
         seconds = self._calls.seconds_left(self._candidate)
-        if self._patient and seconds < min(PATIENCE_SECONDS, self._left):
+        if self._may_wait and seconds < min(MAX_PROBE_WAIT_SECONDS, self._left):
             return seconds
-        remedy = (
-            f"see the log of {self._candidate.expert}, or start it again; it is tried again in {math.ceil(seconds)} s"
-        )
-        after = timedelta(seconds=seconds)
-        raise OutOfReach(self._trouble(), reason="CIRCUIT_OPEN", remedy=remedy, retry_after=after)
+        expert, retry_after = self._candidate.expert, timedelta(seconds=seconds)
+        remedy = f"see the log of {expert}, or restart it; it is probed again in {math.ceil(seconds)} s"
+        message = self._unavailable_reason()
+        raise CandidateUnavailable(message, reason="CIRCUIT_OPEN", remedy=remedy, retry_after=retry_after)
 
-    def _trouble(self) -> str:
+    def _unavailable_reason(self) -> str:
         candidate = self._candidate
-        place, model = self._calls.trouble(candidate)
-        if model:
-            return f"model {candidate.model_id} of expert {candidate.expert} keeps failing: {model}"
-        return f"expert {candidate.expert} cannot be reached: {place}"
+        address_error, model_error = self._calls.unavailable_reasons(candidate)
+        if model_error:
+            return f"model {candidate.model_id} of expert {candidate.expert} keeps failing: {model_error}"
+        return f"expert {candidate.expert} cannot be reached: {address_error}"
 
-    async def _awake(self) -> None:
-        """Waits until an expert without an address has one."""
+    async def _wait_for_start(self) -> None:
+        """Waits until a dormant expert has an address."""
         candidate, expert = self._candidate, self._candidate.expert
         if not candidate.dormant:
-            raise OutOfReach(f"expert {expert} has no address", remedy="start the expert, or try again later")
-        start = candidate.start_duration.ToTimedelta().total_seconds() or USUAL_START_SECONDS
-        if start > self._asking.left:
-            what = f"expert {expert} sleeps, and takes about {start:.0f} s to start: longer than there is time"
-            raise OutOfReach(what, reason="ASLEEP", remedy=f"wake {expert} before, or {_MORE_TIME}")
-        reason = f"{expert} sleeps; it takes about {start:.0f} s to start"
-        self._asking.waits(expert, reason, candidate.start_duration if candidate.HasField("start_duration") else None)
+            remedy = "start the expert, or try again later"
+            raise CandidateUnavailable(f"expert {expert} has no address", remedy=remedy)
+        start = candidate.start_duration.ToTimedelta().total_seconds() or DEFAULT_START_SECONDS
+        if start > self._reporter.left:
+            message = f"expert {expert} is dormant and takes about {start:.0f} s to start, longer than the time left"
+            remedy = f"start {expert} first, or {_MORE_TIME}"
+            raise CandidateUnavailable(message, reason="ASLEEP", remedy=remedy)
+        reason = f"{expert} is dormant; it takes about {start:.0f} s to start"
+        start_duration = candidate.start_duration if candidate.HasField("start_duration") else None
+        self._reporter.report_waiting(expert, reason, start_duration)
         try:
-            async with asyncio.timeout(max(self._left, min(start, self._asking.left))):
-                with self._sleepers.watched() as changed:
+            async with asyncio.timeout(max(self._left, min(start, self._reporter.left))):
+                with self._catalogue.watched() as changed:
                     while not self._candidate.endpoints:
                         version = changed.version
-                        await self._look_again()
+                        await self._refresh_candidate()
                         if not self._candidate.endpoints:
                             await changed.wait(version)
         except TimeoutError:
-            what = f"expert {expert} did not wake in time"
-            raise OutOfReach(what, reason="ASLEEP", remedy=f"see why {expert} does not start") from None
+            message = f"expert {expert} did not start in time"
+            raise CandidateUnavailable(message, reason="ASLEEP", remedy=f"see why {expert} does not start") from None
 
-    async def _look_again(self) -> None:
-        """Where the candidate is now, if the selector knows."""
-        self._candidate = same(self._candidate, await self._asking.anew())
+    async def _refresh_candidate(self) -> None:
+        """Updates the candidate's addresses from the selector."""
+        self._candidate = updated(self._candidate, await self._reporter.reselect())
 
     @property
     def _left(self) -> float:
         """Seconds this candidate has left."""
-        return self._until.left
+        return self._deadline.left
 
-    def _too_late(self, what: str) -> DeadlineExceeded:
-        return DeadlineExceeded(f"the time was over before {self._candidate.expert} {what}", remedy=_MORE_TIME)
+    def _deadline_error(self, event: str) -> DeadlineExceeded:
+        message = f"the deadline passed before {self._candidate.expert} {event}"
+        return DeadlineExceeded(message, remedy=_MORE_TIME)

@@ -1,4 +1,4 @@
-"""Models on trial: each is given what another has done, and its results are compared but not used."""
+"""Shadow models: run on the inputs of finished tasks; their results are compared, but not used."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,83 +14,89 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.orchestrator import metrics
 from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.candidates import Job
+from services.orchestrator.experts.candidates import TaskRequest
 
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 4
-"""Trials under way; what comes beyond them is left out, and counted."""
+"""Limit of concurrent shadow calls; further ones are skipped and counted."""
 
 
-class Shadows:
-    """Gives shadows what was done, after all that people and batches wait for.
+class ShadowRunner:
+    """Runs shadow candidates at batch priority, behind interactive calls.
 
     Args:
-        infer: asks the candidates of a job.
-        at_once: most trials under way.
+        infer: calls the candidates of a task.
+        at_once: limit of concurrent shadow calls.
     """
 
-    def __init__(self, infer: Callable[[Job], Awaitable[TaskResult]], at_once: int = AT_ONCE) -> None:
+    def __init__(self, infer: Callable[[TaskRequest], Awaitable[TaskResult]], at_once: int = AT_ONCE) -> None:
         self._infer = infer
         self._at_once = at_once
-        self._trials: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        for trial in self._trials:
-            trial.cancel()
-        await asyncio.gather(*self._trials, return_exceptions=True)
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
-    def follow(self, job: Job, result: TaskResult) -> None:
-        """Has the shadows among a job's candidates do it, too; does not wait for them."""
-        for candidate in job.candidates:
+    def start(self, task: TaskRequest, result: TaskResult) -> None:
+        """Starts the shadows among a task's candidates without waiting for them."""
+        for candidate in task.candidates:
             if candidate.role == CANDIDATE_ROLE_SHADOW:
-                self._begin(job, candidate, result)
+                self._start(task, candidate, result)
 
-    def _begin(self, job: Job, shadow: Candidate, result: TaskResult) -> None:
-        if len(self._trials) >= self._at_once:
-            _count(job, shadow, result, "left out")
+    def _start(self, task: TaskRequest, shadow: Candidate, result: TaskResult) -> None:
+        if len(self._calls) >= self._at_once:
+            _count(task, shadow, result, "skipped")
             return
-        trial = asyncio.create_task(self._try(job, shadow, result), name="shadow")
-        self._trials.add(trial)
-        trial.add_done_callback(self._trials.discard)
+        call = asyncio.create_task(self._run(task, shadow, result), name="shadow")
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
 
-    async def _try(self, job: Job, shadow: Candidate, result: TaskResult) -> None:
-        alone = Candidate()
-        alone.CopyFrom(shadow)
-        alone.role = CANDIDATE_ROLE_PRIMARY
-        with call_context.use_caller(_behind_all(call_context.current())):
-            tried = await self._infer(
-                replace(job, candidates=[alone], emit=_untold, retries=RetryBudget(), again=_nobody, last_attempt=0)
-            )
-            outcome = _outcome(tried, result.outputs)
-            seconds = tried.usage.elapsed.ToNanoseconds() / 1e9
-            told = {"shadow": shadow.model_id, "outcome": outcome, "seconds": seconds}
-            log.info("a shadow was tried", task=job.spec.name, model=result.by.model_id, **told)
-        _count(job, shadow, result, outcome)
+    async def _run(self, task: TaskRequest, shadow: Candidate, result: TaskResult) -> None:
+        candidate = Candidate()
+        candidate.CopyFrom(shadow)
+        candidate.role = CANDIDATE_ROLE_PRIMARY
+        request = replace(
+            task,
+            candidates=[candidate],
+            emit=_ignore,
+            retries=RetryBudget(),
+            reselect=_no_candidates,
+            last_attempt=0,
+        )
+        with call_context.use_caller(_with_batch_priority(call_context.current())):
+            shadow_result = await self._infer(request)
+            outcome = _outcome(shadow_result, result.outputs)
+            seconds = shadow_result.usage.elapsed.ToNanoseconds() / 1e9
+            fields = {"shadow": shadow.model_id, "outcome": outcome, "seconds": seconds}
+            log.info("shadow call ended", task=task.spec.name, model=result.by.model_id, **fields)
+        _count(task, shadow, result, outcome)
 
 
-def _outcome(tried: TaskResult, outputs: Mapping[str, Value]) -> str:
-    if tried.HasField("failure"):
+def _outcome(shadow_result: TaskResult, outputs: Mapping[str, Value]) -> str:
+    if shadow_result.HasField("failure"):
         return "failed"
-    return "same" if tried.outputs == outputs else "different"
+    return "same" if shadow_result.outputs == outputs else "different"
 
 
-def _count(job: Job, shadow: Candidate, result: TaskResult, outcome: str) -> None:
+def _count(task: TaskRequest, shadow: Candidate, result: TaskResult, outcome: str) -> None:
     models = {"model": result.by.model_id, "shadow": shadow.model_id}
-    metrics.shadows_tried.add(1, {"task": job.spec.name, **models, "outcome": outcome})
+    metrics.shadows_tried.add(1, {"task": task.spec.name, **models, "outcome": outcome})
 
 
-def _behind_all(who: Caller) -> Caller:
+def _with_batch_priority(caller: Caller) -> Caller:
     lowered = Caller()
-    lowered.CopyFrom(who)
+    lowered.CopyFrom(caller)
     lowered.priority = PRIORITY_BATCH
     return lowered
 
 
-def _untold(_: RunEvent) -> None:
-    """The run does not hear of it."""
+def _ignore(_: RunEvent) -> None:
+    """Drops an event: a shadow's events are not part of the run."""
 
 
-async def _nobody() -> Sequence[Candidate]:
-    """Nobody stands in for a shadow."""
+async def _no_candidates() -> Sequence[Candidate]:
+    """Returns no candidates: a shadow has no fallback."""
     return ()

@@ -1,4 +1,4 @@
-"""What is kept of runs, in SQLite or PostgreSQL: tables, statements, the journal over them, and what is collected."""
+"""The journal of runs, pipelines and batches in SQLite or PostgreSQL: tables, statements, reads, writes, retention."""
 
 from services.orchestrator.journal.errors import LeaseLost
 from services.orchestrator.journal.journal import Journal

@@ -1,4 +1,4 @@
-"""Batches of all tenants that have ended: for whoever tells of them."""
+"""Lists the ended batches of all tenants, for webhooks."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Database
 from services.orchestrator.journal import batch_statements as sql
-from services.orchestrator.journal.batch_rows import counted, counts
-from services.orchestrator.journal.row_readers import decoded
+from services.orchestrator.journal.batch_rows import batch_counts, counts
+from services.orchestrator.journal.row_readers import decode
 from services.orchestrator.paging import timestamp
 
-MOST = 1_000
-"""Ends whose counts are remembered: who follows asks for the last ones again and again."""
+MAX_CACHED = 1_000
+"""Ended batches whose counts are cached: a follower requests the last ones repeatedly."""
 
 _ENDED = (
     "SELECT id, round, caller, spec, state, total, created, ended FROM batches"  # noqa: S608  # of constants
@@ -23,37 +23,37 @@ _ENDED = (
 
 
 class BatchEnds:
-    """Tells of them in the order of their ends."""
+    """Ended batches in the order of their ends."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._counts: dict[tuple[str, int], BatchCounts] = {}
 
     async def since(self, moment: float, after: tuple[float, str], limit: int) -> list[tuple[float, EndedBatch]]:
-        """Those that ended since then, in seconds since the epoch, after an (ended, id); with when they did."""
+        """Batches that ended at or after `moment` (seconds since the epoch), after an (ended, ID); with their ends."""
         found = await self._database.read(_ENDED, moment, *after, limit)
-        return [(row[-1], await self._told(*row)) for row in found]
+        return [(row[-1], await self._ended_batch(*row)) for row in found]
 
-    async def _told(self, id_: str, round_: int, caller: bytes, spec: bytes, *row: Any) -> EndedBatch:
+    async def _ended_batch(self, id_: str, round_: int, caller: bytes, spec: bytes, *row: Any) -> EndedBatch:
         state, total, created, ended = row
-        pipeline = (decoded(BatchSpec, spec) or BatchSpec()).pipeline
-        told = EndedBatch(
+        pipeline = (decode(BatchSpec, spec) or BatchSpec()).pipeline
+        batch = EndedBatch(
             batch_id=id_,
             round=round_,
-            caller=decoded(Caller, caller),
+            caller=decode(Caller, caller),
             state=state,
             pipeline=pipeline if pipeline.name else None,
-            counts=await self._counted(id_, round_, total),
+            counts=await self._cached_counts(id_, round_, total),
         )
-        told.create_time.CopyFrom(timestamp(created))
-        told.end_time.CopyFrom(timestamp(ended))
-        return told
+        batch.create_time.CopyFrom(timestamp(created))
+        batch.end_time.CopyFrom(timestamp(ended))
+        return batch
 
-    async def _counted(self, id_: str, round_: int, total: int) -> BatchCounts:
+    async def _cached_counts(self, id_: str, round_: int, total: int) -> BatchCounts:
         known = self._counts.get((id_, round_))
         if known is None:
-            if len(self._counts) >= MOST:
+            if len(self._counts) >= MAX_CACHED:
                 self._counts.clear()
             found = await self._database.read(sql.COUNTS, 0, id_)
-            known = self._counts[id_, round_] = counted(total, counts(found))
+            known = self._counts[id_, round_] = batch_counts(total, counts(found))
         return known

@@ -1,13 +1,13 @@
-"""What is said of batches with which something cannot be done."""
+"""Errors of operations on batches."""
 
 from services.common.errors import AlreadyExists, FailedPrecondition, NotFound
 
 
 def same_batch(batch_id: str, same: bool) -> str:
-    """The batch for which a key stands already.
+    """The ID of the batch for which an idempotency key was used.
 
     Raises:
-        AlreadyExists: IDEMPOTENCY, it is not the same.
+        AlreadyExists: IDEMPOTENCY, that batch is another one.
     """
     if not same:
         raise AlreadyExists(
@@ -16,19 +16,19 @@ def same_batch(batch_id: str, same: bool) -> str:
     return batch_id
 
 
-def unplanned(batch_id: str) -> FailedPrecondition:
+def no_plan(batch_id: str) -> FailedPrecondition:
     return FailedPrecondition(
         f"batch {batch_id} has no plan: none of its items has run, so none has failed",
         reason="UNPLANNED",
-        remedy="resume it as a whole",
+        remedy="resume it without failed_only",
     )
 
 
 def unknown(batch_id: str) -> NotFound:
-    remedy = "check the id; `hugginggpt batches` or `GET /v1/batches` lists them"
+    remedy = "check the ID; `hugginggpt batches` or `GET /v1/batches` lists them"
     return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy=remedy)
 
 
-def under_way(batch_id: str) -> FailedPrecondition:
+def still_running(batch_id: str) -> FailedPrecondition:
     remedy = "cancel it first, or wait for its end"
-    return FailedPrecondition(f"batch {batch_id} is under way", reason="RUNNING", remedy=remedy)
+    return FailedPrecondition(f"batch {batch_id} has not ended", reason="RUNNING", remedy=remedy)

@@ -1,4 +1,4 @@
-"""What rows of batches and their items are in Python."""
+"""Rows of batches and their items as Python objects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_RUNNING,
     RunState,
 )
-from services.orchestrator.journal.row_readers import decoded
+from services.orchestrator.journal.row_readers import decode
 from services.orchestrator.journal.tables import ENDED
 
 
 @dataclass(frozen=True)
 class NewBatch:
-    """A batch to keep."""
+    """A batch to store."""
 
     id: str
     caller: Caller
     spec: BatchSpec
     pipeline: Pipeline
-    """Empty if it is yet to be planned."""
+    """Empty if the batch is planned when it runs."""
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,28 @@ class BatchRow:
     spec: BatchSpec
     pipeline: Pipeline
     round: int
-    """How often it was let run."""
+    """Number of times it was started or resumed."""
     failed_only: bool
-    """Only items that are to run again are run."""
+    """Only items queued again by a resume run."""
     waiting_for: str
     failure: Failure
-    taken_up: float
+    claimed_at: float
     """When it was last claimed, in seconds since the epoch; 0: never."""
     is_readable: bool = True
-    """False if a part of it cannot be decoded, which is empty here: then it must not be driven."""
+    """False if a part of it cannot be decoded and is empty here: then it must not run."""
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.state in ENDED
 
     @property
-    def planned(self) -> bool:
+    def is_planned(self) -> bool:
         return bool(self.pipeline.plan.tasks)
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """A batch to drive, and the fence under which that is written."""
+    """A batch to run, and the fencing token of its owner."""
 
     fence: int
     batch: BatchRow
@@ -82,16 +82,16 @@ class Item:
     name: str
     inputs: Sequence[NamedValue]
     failure: Failure | None = None
-    """Why it cannot be run."""
+    """Why it cannot run."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Items by where they stand, those that wait left out."""
+    """Number of items by state, without those that wait."""
 
     by_state: "Mapping[RunState.ValueType, int]"
-    late: int
-    """Runs that have ended of late."""
+    recent: int
+    """Runs that ended lately."""
 
     def __getitem__(self, state: "RunState.ValueType") -> int:
         return self.by_state.get(state, 0)
@@ -100,16 +100,16 @@ class Counts:
 _UNREADABLE = Failure(
     reason="CORRUPT",
     code="DATA_LOSS",
-    message="what is stored of this item cannot be read",
+    message="the stored data of this item cannot be read",
     remedy="send the item again in a new batch",
 )
 
 
 def batch_row(values: Sequence[Any]) -> BatchRow:
-    """A batch, of the columns of batch_statements.COLUMNS."""
-    id_, tenant, state, created, ended, total, *stored, round_, failed_only, waiting, failed, taken_up = values
-    caller, spec = decoded(Caller, stored[0]), decoded(BatchSpec, stored[1])
-    pipeline, failure = decoded(Pipeline, stored[2]), decoded(Failure, failed)
+    """Converts a row with the columns batch_statements.COLUMNS."""
+    id_, tenant, state, created, ended, total, *stored, round_, failed_only, waiting, failed, claimed_at = values
+    caller, spec = decode(Caller, stored[0]), decode(BatchSpec, stored[1])
+    pipeline, failure = decode(Pipeline, stored[2]), decode(Failure, failed)
     return BatchRow(
         id=id_,
         tenant=tenant,
@@ -124,40 +124,40 @@ def batch_row(values: Sequence[Any]) -> BatchRow:
         failed_only=bool(failed_only),
         waiting_for=waiting,
         failure=failure or Failure(),
-        taken_up=taken_up,
+        claimed_at=claimed_at,
         is_readable=None not in (caller, spec, pipeline, failure),
     )
 
 
-def queued(values: Sequence[Any]) -> Item:
-    """An item that is to run; one that cannot be decoded fails alone."""
+def queued_item(values: Sequence[Any]) -> Item:
+    """Converts the row of an item to run; an item that cannot be decoded fails alone."""
     index, name, inputs = values
-    stored = decoded(NewItem, inputs)
+    stored = decode(NewItem, inputs)
     if stored is None:
         return Item(index, name, (), _UNREADABLE)
     return Item(index, name, stored.inputs, stored.failure if stored.HasField("failure") else None)
 
 
-def listed(values: Sequence[Any]) -> BatchItem:
-    """An item with what became of it, as a list shows it; empty where that cannot be decoded."""
+def listed_item(values: Sequence[Any]) -> BatchItem:
+    """Converts the row of an item and its outcome for a list; without an outcome if that cannot be decoded."""
     index, name, inputs, run_id, state, outcome = values
-    item = decoded(BatchItem, outcome or b"") or BatchItem(failure=_UNREADABLE)
+    item = decode(BatchItem, outcome or b"") or BatchItem(failure=_UNREADABLE)
     item.index, item.name, item.run_id, item.state = index, name, run_id, state
-    item.inputs.extend((decoded(NewItem, inputs or b"") or NewItem()).inputs)
+    item.inputs.extend((decode(NewItem, inputs or b"") or NewItem()).inputs)
     return item
 
 
 def counts(rows: Sequence[Sequence[Any]]) -> Counts:
-    """What batch_statements.COUNTS gives."""
-    return Counts({state: count for state, count, _ in rows}, sum(late for *_, late in rows))
+    """Converts the rows of batch_statements.COUNTS."""
+    return Counts({state: count for state, count, _ in rows}, sum(recent for *_, recent in rows))
 
 
-def counted(total: int, found: Counts) -> BatchCounts:
-    """How many of a batch's items stand where, as callers are told."""
-    begun = sum(count for state, count in found.by_state.items() if state != RUN_STATE_QUEUED)
+def batch_counts(total: int, found: Counts) -> BatchCounts:
+    """Number of a batch's items by state, as callers see them."""
+    started = sum(count for state, count in found.by_state.items() if state != RUN_STATE_QUEUED)
     return BatchCounts(
         total=total,
-        waiting=total - begun,
+        waiting=total - started,
         running=found[RUN_STATE_RUNNING],
         completed=found[RUN_STATE_COMPLETED],
         incomplete=found[RUN_STATE_INCOMPLETE],

@@ -1,6 +1,6 @@
-"""The SQL of batches, in the words of one kind of database."""
+"""SQL of batches, for one database dialect."""
 
-# ruff: noqa: S608  # it is put together from constants; values are always parameters
+# ruff: noqa: S608  # composed of constants; values are always parameters
 
 from collections.abc import Collection
 
@@ -15,14 +15,14 @@ _FIELDS = (
 COLUMNS = ", ".join(_FIELDS)
 
 HIDDEN = -1
-"""State of a batch that is being removed; 0 is one whose items are still coming."""
+"""State of a batch that is being deleted; state 0: its items are still arriving."""
 
 _OPEN = f"state > 0 AND state < {RUN_STATE_COMPLETED}"
 
 ITEMS = InsertInto("batch_items", {"batch_id": "text", "idx": "bigint", "name": "text", "inputs": "bytea"})
 
-ASKED = "SELECT 1"
-BEGIN = (
+NOTHING = "SELECT 1"
+CREATE = (
     "INSERT INTO batches (id, tenant, idempotency_key, digest, state, created, caller, spec, pipeline, failure)"
     " VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?)"
 )
@@ -39,19 +39,19 @@ COUNTS = (
 _WITH_RUNS = " LEFT JOIN batch_runs ON batch_runs.batch_id = batch_items.batch_id AND batch_runs.idx = batch_items.idx"
 _FROM_ITEMS = f" FROM batch_items{_WITH_RUNS} WHERE batch_items.batch_id = ? AND batch_items.idx > ?"
 _STATE = f"COALESCE(batch_runs.state, {RUN_STATE_QUEUED})"
-UNDER_WAY = f"SELECT run_id FROM batch_runs WHERE batch_id = ? AND state = {RUN_STATE_RUNNING}"
+ACTIVE_RUNS = f"SELECT run_id FROM batch_runs WHERE batch_id = ? AND state = {RUN_STATE_RUNNING}"
 
-WISH = "SELECT wish FROM batches WHERE id = ?"
-HELD = "UPDATE batches SET fence = fence WHERE id = ? AND fence = ? RETURNING id"
-"""Changes nothing, and keeps others from claiming the batch until the transaction has ended."""
-PLANNED = "UPDATE batches SET pipeline = ? WHERE id = ? AND fence = ? RETURNING id"
-WAITS = "UPDATE batches SET waiting_for = ? WHERE id = ? AND fence = ? RETURNING id"
+COMMAND = "SELECT wish FROM batches WHERE id = ?"
+OWNED = "UPDATE batches SET fence = fence WHERE id = ? AND fence = ? RETURNING id"
+"""Changes nothing, but prevents other owners from claiming the batch until the transaction ends."""
+SET_PIPELINE = "UPDATE batches SET pipeline = ? WHERE id = ? AND fence = ? RETURNING id"
+SET_WAITING_REASON = "UPDATE batches SET waiting_for = ? WHERE id = ? AND fence = ? RETURNING id"
 RELEASE = f"UPDATE batches SET lease_until = 0 WHERE owner = ? AND {_OPEN}"
 
 CANCEL = f"UPDATE batches SET wish = 'cancel' WHERE id = ? AND {_OPEN}"
 STATE = "SELECT state, total, wish, LENGTH(pipeline) FROM batches WHERE id = ? AND tenant = ? AND state > 0"
-REPEAT = "UPDATE batch_runs SET state = ? WHERE batch_id = ? AND state IN (?, ?) RETURNING idx"
-BEGUN = "SELECT COUNT(*) FROM batch_runs WHERE batch_id = ?"
+QUEUE_AGAIN = "UPDATE batch_runs SET state = ? WHERE batch_id = ? AND state IN (?, ?) RETURNING idx"
+STARTED = "SELECT COUNT(*) FROM batch_runs WHERE batch_id = ?"
 RESUME = (
     "UPDATE batches SET state = ?, failed_only = ?, failure = ?, wish = '', ended = 0, round = round + 1,"
     " lease_until = 0 WHERE id = ?"
@@ -59,7 +59,7 @@ RESUME = (
 
 
 def _queued(state: str) -> str:
-    """Items that are to run, until those read have as many bytes as are enough: one at least."""
+    """Items to run, up to a number of bytes, but at least one."""
     return (
         f"WITH found AS (SELECT batch_items.idx AS mark, LENGTH(inputs) AS size{_FROM_ITEMS}"
         f" AND {state} = {RUN_STATE_QUEUED} ORDER BY mark LIMIT ?),"
@@ -70,11 +70,11 @@ def _queued(state: str) -> str:
 
 
 NEXT = _queued(_STATE)
-AGAIN = _queued("batch_runs.state")
+NEXT_AGAIN = _queued("batch_runs.state")
 
 
 class Statements:
-    """What differs between the kinds of databases."""
+    """Statements that differ between database dialects."""
 
     def __init__(self, dialect: Dialect) -> None:
         now = dialect.now
@@ -115,12 +115,12 @@ def rows(before: bool, states: Collection[int]) -> str:
 
 
 def listed(states: Collection[int], *, inputs: bool) -> str:
-    """A page of a batch's items, with what became of them, and with or without their inputs."""
-    wanted = f" AND {_STATE} IN ({', '.join('?' * len(states))})" if states else ""
-    given, size = ("inputs", "LENGTH(inputs) + ") if inputs else ("NULL", "")
+    """A page of a batch's items with their outcomes, with or without their inputs."""
+    in_states = f" AND {_STATE} IN ({', '.join('?' * len(states))})" if states else ""
+    input_column, size = ("inputs", "LENGTH(inputs) + ") if inputs else ("NULL", "")
     return paged(
-        f"SELECT batch_items.idx AS mark, {size}COALESCE(LENGTH(outcome), 0) AS size{_FROM_ITEMS}{wanted}",
+        f"SELECT batch_items.idx AS mark, {size}COALESCE(LENGTH(outcome), 0) AS size{_FROM_ITEMS}{in_states}",
         "mark",
-        f"SELECT many, batch_items.idx, name, {given}, COALESCE(run_id, ''), {_STATE}, outcome FROM measured"
+        f"SELECT many, batch_items.idx, name, {input_column}, COALESCE(run_id, ''), {_STATE}, outcome FROM measured"
         f" JOIN batch_items ON batch_items.batch_id = ? AND batch_items.idx = mark{_WITH_RUNS}",
     )

@@ -4,13 +4,13 @@ from services.common.errors import CorruptData, Unavailable
 
 
 class LeaseLost(Unavailable):
-    """Another orchestrator owns the run now."""
+    """Another orchestrator owns the run or batch now."""
 
     reason = "LEASE_LOST"
 
 
 def unreadable(run_id: str) -> CorruptData:
-    """The error for a run whose stored events cannot be decoded, or lead to no state."""
+    """The error for a run whose stored events cannot be decoded or are inconsistent."""
     return CorruptData(
         f"the stored events of run {run_id} cannot be read",
         remedy="start it again; the orchestrator's log has the error",

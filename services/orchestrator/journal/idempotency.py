@@ -1,4 +1,4 @@
-"""Keeping a new run unless one was kept under its idempotency key."""
+"""Stores a new run unless its idempotency key was used before."""
 
 import time
 from collections.abc import Sequence
@@ -6,24 +6,24 @@ from typing import Any
 
 from services.common.database import Operation, Query, Steps
 from services.common.errors import AlreadyExists
-from services.orchestrator.journal.row_writers import kept
+from services.orchestrator.journal.row_writers import event_rows
 from services.orchestrator.journal.statements import KNOWN_KEY, TAKE_KEY, Statements
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, NewRun
 
 
-def once(sql: Statements, run: NewRun, row: Sequence[Any]) -> Operation[str]:
-    """Keeps a run, its row and its first event, with its key; gives the id of the run that the key stands for.
+def accept_once(sql: Statements, run: NewRun, row: Sequence[Any]) -> Operation[str]:
+    """Stores a run, its first event and its key; returns the ID of the run for which the key was first used.
 
     Raises:
-        AlreadyExists: IDEMPOTENCY, the key stands for another request.
+        AlreadyExists: IDEMPOTENCY, the key was used for another request.
     """
     tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
     since = now - IDEMPOTENCY_SECONDS
-    puts = [(sql.runs, [row]), *kept(run.id, [run.first])]
-    taking = Query(TAKE_KEY, (tenant, key, run.id, run.digest, now, since), puts, alone=True)
+    inserts = [(sql.runs, [row]), *event_rows(run.id, [run.first])]
+    take_key = Query(TAKE_KEY, (tenant, key, run.id, run.digest, now, since), inserts, alone=True)
 
     def operation() -> Steps[str]:
-        while not (yield taking):
+        while not (yield take_key):
             for run_id, digest in (yield Query(KNOWN_KEY, (tenant, key, since))):
                 return _same_request(run_id, digest == run.digest)
         return run.id

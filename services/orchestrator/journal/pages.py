@@ -1,4 +1,4 @@
-"""Pages of rows that may be large: as many as are asked for, or fewer that some megabytes hold; one at least."""
+"""Pages of rows of any size: limited by rows and bytes, with at least one row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,28 +7,28 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 PAGE_BYTES = 8 * 1024 * 1024
-"""Of what a page's rows hold in the database: it fits into one message, and several into memory."""
+"""Limit of the rows of a page: it fits into one message, and several fit into memory."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Part of a list."""
+    """One page of a list."""
 
     rows: list[T]
     more: bool
-    """Others come behind them."""
+    """Whether rows follow."""
 
 
 def paged(keys: str, order: str, rows: str) -> str:
-    """A query for a page: what is large is read of its own rows only.
+    """Builds a query for a page, which reads large columns only of the rows it returns.
 
-    Its values are those of keys, how many rows to look at, which is one more than are wanted, those of rows, and how
-    many are wanted.
+    Its values are those of `keys`, the number of rows to look at (one more than requested), those of `rows`, and the
+    number of requested rows.
 
     Args:
-        keys: selects a row's key as mark, its bytes as size, and what else order names.
-        order: of the columns that keys selects.
-        rows: selects many and the columns of the rows, from measured, which has what keys selects, joined with tables.
+        keys: selects the row's key as mark, its bytes as size, and further columns for `order`.
+        order: of the columns of `keys`.
+        rows: selects many and the row's columns from measured, which has the columns of `keys`, joined with tables.
     """
     return (
         f"WITH found AS ({keys} ORDER BY {order} LIMIT ?),"  # noqa: S608  # of constants
@@ -39,5 +39,5 @@ def paged(keys: str, order: str, rows: str) -> str:
 
 
 def page(found: Sequence[Sequence[Any]], row: Callable[[Sequence[Any]], T]) -> Page[T]:
-    """What such a query gives."""
+    """Converts the result of such a query."""
     return Page([row(values) for _, *values in found], more=bool(found) and len(found) < found[0][0])

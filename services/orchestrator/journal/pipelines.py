@@ -1,4 +1,4 @@
-"""Pipelines in the journal's database: versions of plans by tenant and name, with holds on what they refer to."""
+"""Stores pipelines: versions of plans by tenant and name, with holds on the artifacts they refer to."""
 
 import time
 from asyncio import Future
@@ -8,7 +8,7 @@ from typing import Any
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from services.common.database import Database, InsertInto, Query, Rows, Steps
 from services.orchestrator.journal.artifact_digests import digests
-from services.orchestrator.journal.artifact_refs import HOLDS, LET_GO
+from services.orchestrator.journal.artifact_refs import HOLDS, RELEASE_HOLDS
 from services.orchestrator.journal.pages import Page, page, paged
 
 _LATEST = "SELECT version, pipeline FROM pipelines WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1"
@@ -16,80 +16,80 @@ _VERSIONS = InsertInto(
     "pipelines",
     {"tenant": "text", "name": "text", "version": "bigint", "created": "float8", "pipeline": "bytea"},
 )
-_ASKED = "SELECT 1"
+_NOTHING = "SELECT 1"
 _ONE = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND version = ? AND pipeline != ?"
 _LAST = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND pipeline != ? ORDER BY version DESC LIMIT 1"
-_KEPT = "LENGTH(pipeline) AS size FROM pipelines WHERE tenant = ? AND pipeline != ?"
+_STORED = "LENGTH(pipeline) AS size FROM pipelines WHERE tenant = ? AND pipeline != ?"
 _NAMES = paged(
-    f"SELECT name AS mark, version AS latest, {_KEPT} AND name > ? AND version ="  # noqa: S608  # of constants
+    f"SELECT name AS mark, version AS latest, {_STORED} AND name > ? AND version ="  # noqa: S608  # of constants
     " (SELECT MAX(version) FROM pipelines AS other WHERE other.tenant = pipelines.tenant"
     "  AND other.name = pipelines.name AND other.pipeline != ?)",
     "mark",
     "SELECT many, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = mark AND version = latest",
 )
 _HISTORY = paged(
-    f"SELECT version AS mark, {_KEPT} AND name = ? AND version < ?",
+    f"SELECT version AS mark, {_STORED} AND name = ? AND version < ?",
     "mark DESC",
     "SELECT many, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = ? AND version = mark",
 )
-_EMPTIED = (
+_CLEAR = (
     "UPDATE pipelines SET pipeline = ? WHERE tenant = ? AND name = ? AND (version = ? OR ? = 0) AND pipeline != ?"
     " RETURNING version"
 )
-_GONE = b""
-"""Instead of a pipeline that was removed."""
+_DELETED = b""
+"""Content of the row of a deleted pipeline."""
 
 
-class KeptPipelines:
-    """The pipelines of all tenants."""
+class PipelineStore:
+    """Pipelines of all tenants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def save(self, tenant: str, pipeline: Pipeline) -> "Future[Pipeline]":
-        """Keeps a pipeline as the next version of its name; gives it, or the latest one if that is the same."""
+        """Stores a pipeline as the next version of its name; returns it, or the latest version if that is equal."""
 
         def operation() -> Steps[Pipeline]:
             yield Query(self._database.dialect.lock, (f"pipeline/{tenant}/{pipeline.name}",))
             found = yield Query(_LATEST, (tenant, pipeline.name))
-            if found and found[0][1] and _same(before := Pipeline.FromString(found[0][1]), pipeline):
+            if found and found[0][1] and _is_equal(before := Pipeline.FromString(found[0][1]), pipeline):
                 return before
-            saved = _version(pipeline, found[0][0] + 1 if found else 1)
+            saved = _with_version(pipeline, found[0][0] + 1 if found else 1)
             row = (tenant, saved.name, saved.version, time.time(), saved.SerializeToString())
-            yield Query(_ASKED, (), [(_VERSIONS, [row]), *_held(tenant, saved)])
+            yield Query(_NOTHING, (), [(_VERSIONS, [row]), *_hold_rows(tenant, saved)])
             return saved
 
         return self._database.write(operation)
 
     async def get(self, tenant: str, name: str, version: int) -> Pipeline | None:
-        """A version, or the latest for 0."""
+        """A version of a pipeline; the latest for 0; None if there is none."""
         if version:
-            return _first(await self._database.read(_ONE, tenant, name, version, _GONE))
-        return _first(await self._database.read(_LAST, tenant, name, _GONE))
+            return _first(await self._database.read(_ONE, tenant, name, version, _DELETED))
+        return _first(await self._database.read(_LAST, tenant, name, _DELETED))
 
     async def latest(self, tenant: str, after: str, limit: int) -> Page[Pipeline]:
-        """The latest version of each, by name, behind a name."""
-        values = (tenant, _GONE, after, _GONE, limit + 1, tenant, limit)
+        """The latest version of each pipeline, by name, after a name."""
+        values = (tenant, _DELETED, after, _DELETED, limit + 1, tenant, limit)
         return page(await self._database.read(_NAMES, *values), _pipeline)
 
     async def versions(self, tenant: str, name: str, before: int, limit: int) -> Page[Pipeline]:
-        """The versions of one, latest first, below a version."""
-        values = (tenant, _GONE, name, before, limit + 1, tenant, name, limit)
+        """The versions of one pipeline, latest first, before a version."""
+        values = (tenant, _DELETED, name, before, limit + 1, tenant, name, limit)
         return page(await self._database.read(_HISTORY, *values), _pipeline)
 
     def delete(self, tenant: str, name: str, version: int) -> "Future[bool]":
-        """Removes a version, or all for 0; tells whether there was any."""
+        """Deletes a version, or all for 0; returns whether there was any."""
 
         def operation() -> Steps[bool]:
-            gone = yield Query(_EMPTIED, (_GONE, tenant, name, version, version, _GONE))
-            for (number,) in gone:
-                yield Query(LET_GO, (tenant, _holder(name, number)))
-            return bool(gone)
+            deleted = yield Query(_CLEAR, (_DELETED, tenant, name, version, version, _DELETED))
+            for (number,) in deleted:
+                yield Query(RELEASE_HOLDS, (tenant, _holder(name, number)))
+            return bool(deleted)
 
         return self._database.write(operation)
 
 
-def _version(pipeline: Pipeline, version: int) -> Pipeline:
+def _with_version(pipeline: Pipeline, version: int) -> Pipeline:
     saved = Pipeline()
     saved.CopyFrom(pipeline)
     saved.version = version
@@ -97,14 +97,13 @@ def _version(pipeline: Pipeline, version: int) -> Pipeline:
     return saved
 
 
-def _same(kept: Pipeline, new: Pipeline) -> bool:
-    """Whether they differ in nothing but when and from which run they came."""
-    return all(
-        getattr(kept, field) == getattr(new, field) for field in ("description", "inputs", "outputs", "plan", "policy")
-    )
+def _is_equal(stored: Pipeline, new: Pipeline) -> bool:
+    """Whether they differ only in their version, time and source run."""
+    fields = ("description", "inputs", "outputs", "plan", "policy")
+    return all(getattr(stored, field) == getattr(new, field) for field in fields)
 
 
-def _held(tenant: str, pipeline: Pipeline) -> Iterator[tuple[InsertInto, list[tuple[str, str, str]]]]:
+def _hold_rows(tenant: str, pipeline: Pipeline) -> Iterator[tuple[InsertInto, list[tuple[str, str, str]]]]:
     holder = _holder(pipeline.name, pipeline.version)
     if rows := [(tenant, holder, sha256) for sha256 in sorted(set(digests(pipeline)))]:
         yield HOLDS, rows

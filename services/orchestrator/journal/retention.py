@@ -1,12 +1,12 @@
-"""What is not kept for ever: ended runs, results to reuse, and artifacts that nothing kept refers to.
+"""Deletes ended runs, stored results, and artifacts without references.
 
-A conversation goes as a whole, when its last run is old enough: an earlier turn is part of what a later one was asked.
-A batch goes with its items and their runs, none before; pipelines stay until somebody removes them.
-Artifacts go in the pass after the one that removed what referred to them, so that whoever is just taking up a result
-has long said so; and never within a day of being written, for what refers to them may still be on its way here.
+A conversation is deleted as a whole, once its last run is old enough: later turns depend on earlier ones. A batch is
+deleted with its items and their runs, never in parts; pipelines stay until a user deletes them. An artifact is deleted
+in the pass after the one that deleted the last reference to it, so that a run that just reuses a result has stored its
+own reference by then; and never within a day of its last write, since the reference to it may still be on its way.
 """
 
-# ruff: noqa: S608  # SQL is put together from constants; values are always parameters
+# ruff: noqa: S608  # SQL is composed of constants; values are always parameters
 
 import asyncio
 import contextlib
@@ -24,28 +24,28 @@ from services.common.database import Database, Query, Rows, Steps
 from services.common.supervision import supervise
 from services.orchestrator.journal.artifact_digests import digests
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
-from services.orchestrator.journal.row_readers import decoded
+from services.orchestrator.journal.row_readers import decode
 from services.orchestrator.journal.statements import ALIVE, REFERENCES
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS
 
 log = structlog.get_logger(__name__)
 
 PASS_SECONDS = 3600.0
-"""From one pass to the next, of whichever process."""
+"""Interval of passes, across all processes."""
 FIRST_SECONDS = 300.0
-"""From the start to the first pass."""
+"""Time from the start of a process to its first pass."""
 ARTIFACT_SECONDS = 24 * 3600.0
-"""How long an artifact is left alone after it was last written."""
+"""Shortest age of a deleted artifact, since its last write."""
 
 _BATCH = 50
-"""Rows of one transaction: others wait for it."""
+"""Rows of one transaction: other writers wait for it."""
 
-_TURN = (
+_ACQUIRE = (
     "INSERT INTO duties (name, owner, until) VALUES ('collect', ?, {now} + ?)"
     " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until"
     " WHERE duties.until < {now} OR duties.owner = excluded.owner RETURNING name"
 )
-_NAMED = (
+_JOURNAL_NAME = (
     "INSERT INTO duties (name, owner, until) VALUES ('journal', ?, 0)"
     " ON CONFLICT (name) DO UPDATE SET owner = duties.owner RETURNING owner"
 )
@@ -62,7 +62,7 @@ _OLD_RUNS = (
     f" (SELECT 1 FROM runs AS later WHERE later.conversation_id = old.conversation_id AND later.tenant = old.tenant"
     f"  AND (later.{ALIVE} OR later.lease_until >= ?)) LIMIT ?) RETURNING id"
 )
-"""The lease of an ended run began with its last event."""
+"""The lease of an ended run starts with its last event."""
 _OLD_MEMOS = (
     "DELETE FROM memos WHERE created < ? AND (tenant, digest) IN"
     " (SELECT tenant, digest FROM memos WHERE created < ? LIMIT ?) RETURNING digest"
@@ -71,7 +71,7 @@ _OLD_KEYS = (
     "DELETE FROM idempotency WHERE created < ? AND (tenant, key) IN"
     " (SELECT tenant, key FROM idempotency WHERE created < ? LIMIT ?) RETURNING key"
 )
-"""Asks twice for the age: who takes a key anew meanwhile is waited for, and then the key is young."""
+"""Compares the age twice: the outer comparison sees a key that was taken again meanwhile, and is young."""
 _OLD_COMMANDS = (
     "DELETE FROM commands WHERE id IN (SELECT commands.id FROM commands JOIN runs ON runs.id = run_id"
     f" WHERE NOT ({ALIVE}) LIMIT ?) RETURNING id"
@@ -79,13 +79,13 @@ _OLD_COMMANDS = (
 
 
 class Retention:
-    """Removes what is not to be kept any longer: by one process at a time, a little at a time, while it is entered.
+    """Deletes expired data while it is entered: in one process at a time, in small transactions.
 
     Args:
-        database: the journal's.
-        store: where the artifacts are.
-        owner: which process this is.
-        keep_seconds: how long ended runs and results to reuse are kept; 0 is for ever.
+        database: of the journal.
+        store: stores the artifacts.
+        owner: unique name of this process.
+        keep_seconds: how long ended runs and stored results are retained; 0: for ever.
     """
 
     def __init__(self, database: Database, store: ArtifactStore, owner: str, keep_seconds: float) -> None:
@@ -94,7 +94,7 @@ class Retention:
         self._owner = owner
         self._keep_seconds = keep_seconds
         self._batches = BatchRemoval(database)
-        self._turn_sql = _TURN.format(now=database.dialect.now)
+        self._acquire_sql = _ACQUIRE.format(now=database.dialect.now)
         self._referred_sql = _REFERRED.format(among=database.dialect.among)
 
     async def __aenter__(self) -> Self:
@@ -107,23 +107,23 @@ class Retention:
             await self._task
 
     async def collect(self) -> None:
-        """One pass, if it is this process's turn.
+        """Makes one pass, unless another process collects.
 
         Raises:
-            Unavailable: the journal or the store does not answer.
+            Unavailable: the journal or the store is unavailable.
         """
-        if not await self._turn():
+        if not await self._acquire():
             return
-        await self._note_references()
+        await self._store_references()
         await self._collect_artifacts()
         now = time.time()
-        await self._thin(_OLD_KEYS, *(now - IDEMPOTENCY_SECONDS,) * 2)
-        await self._thin(_OLD_COMMANDS)
+        await self._delete_old(_OLD_KEYS, *(now - IDEMPOTENCY_SECONDS,) * 2)
+        await self._delete_old(_OLD_COMMANDS)
         before = now - self._keep_seconds if self._keep_seconds else 0.0
-        await self._batches.thin(before, now - UNFINISHED_SECONDS)
+        await self._batches.delete_old(before, now - UNFINISHED_SECONDS)
         if self._keep_seconds:
-            await self._thin(_OLD_RUNS, before, before, before)
-            await self._thin(_OLD_MEMOS, before, before)
+            await self._delete_old(_OLD_RUNS, before, before, before)
+            await self._delete_old(_OLD_MEMOS, before, before)
 
     async def _collect_repeatedly(self) -> None:
         await asyncio.sleep(FIRST_SECONDS)
@@ -134,65 +134,65 @@ class Retention:
             await self.collect()
             await asyncio.sleep(PASS_SECONDS)
 
-    async def _turn(self) -> bool:
-        """Whether no other process collects, nor has done so in the last hour; it is this one's for the next."""
-        return bool(await self._written(self._turn_sql, self._owner, PASS_SECONDS))
+    async def _acquire(self) -> bool:
+        """Acquires the right to collect for the next hour; returns False if another process has it."""
+        return bool(await self._write(self._acquire_sql, self._owner, PASS_SECONDS))
 
-    async def _thin(self, sql: str, *values: object) -> None:
-        """Deletes what a statement finds, a batch at a time."""
-        while len(await self._written(sql, *values, _BATCH)) == _BATCH and await self._turn():
+    async def _delete_old(self, sql: str, *values: object) -> None:
+        """Deletes the rows that a statement finds, in small transactions."""
+        while len(await self._write(sql, *values, _BATCH)) == _BATCH and await self._acquire():
             pass
 
-    async def _written(self, sql: str, *values: object) -> Rows:
+    async def _write(self, sql: str, *values: object) -> Rows:
         def operation() -> Steps[Rows]:
             return (yield Query(sql, values, alone=True))
 
         return await self._database.write(operation)
 
-    async def _note_references(self) -> None:
-        """Notes what events refer to that were kept by a program that did not."""
+    async def _store_references(self) -> None:
+        """Stores the references of events that an earlier release wrote without them."""
         while events := await self._database.read(_UNREFERENCED, _BATCH):
-            await self._database.write(partial(_noted, events))
+            await self._database.write(partial(_reference_rows, events))
 
     async def _collect_artifacts(self) -> None:
-        """Removes artifacts that nothing refers to, if no other journal shares the store."""
-        if not await self._alone():
+        """Deletes artifacts without references, if no other journal shares the store."""
+        if not await self._owns_store():
             return
         before = time.time() - ARTIFACT_SECONDS
         await self._store.discard_staged(last_written_before=before)
         removed = 0
         async for page in self._store.written_before(before):
             for tenant in sorted({tenant for tenant, _ in page}):
-                old = [sha256 for whose, sha256 in page if whose == tenant]
+                old = [sha256 for owner, sha256 in page if owner == tenant]
                 for sha256 in set(old) - await self._referred(tenant, old):
-                    if not await self._referred(tenant, [sha256]):  # still
+                    if not await self._referred(tenant, [sha256]):  # checked again right before the deletion
                         removed += await self._store.discard(tenant, sha256, last_written_before=before)
-            if not await self._turn():
+            if not await self._acquire():
                 break
-        log.info("artifacts collected", removed=removed)
+        log.info("artifacts deleted", count=removed)
 
     async def _referred(self, tenant: str, sha256s: Sequence[str]) -> set[str]:
         texts = self._database.dialect.texts(sha256s)
         return {sha256 for (sha256,) in await self._database.read(self._referred_sql, *(tenant, texts) * 3)}
 
-    async def _alone(self) -> bool:
-        """Whether the store is this journal's: the first to collect there writes its name into it."""
-        ((name,),) = await self._written(_NAMED, uuid4().hex)
+    async def _owns_store(self) -> bool:
+        """Whether the store is used by this journal alone: the first journal to collect writes its name into it."""
+        ((name,),) = await self._write(_JOURNAL_NAME, uuid4().hex)
         notes = self._store.key_values("journals")
         names = await notes.all()
         if not names:
             await notes.put(name, b"")
         elif set(names) != {name}:
             log.warning(
-                "no artifact is collected: the store is another journal's",
-                remedy="give each journal a store of its own, or remove _journals/ from the store if the other is gone",
+                "no artifacts deleted: the store belongs to another journal",
+                remedy="give each journal its own store, or remove _journals/ from the store if the other is gone",
             )
             return False
         return True
 
 
-def _noted(events: Rows) -> Steps[None]:
+def _reference_rows(events: Rows) -> Steps[None]:
     for run_id, number, content in events:
-        event = decoded(RunEvent, content) or RunEvent()  # else one that cannot be decoded stops every pass
+        event = decode(RunEvent, content) or RunEvent()  # otherwise an undecodable event would stop every pass
         referred = [(run_id, sha256) for sha256 in sorted(set(digests(event)))]
         yield Query(_REFERENCED, (run_id, number), [(REFERENCES, referred)] if referred else [])

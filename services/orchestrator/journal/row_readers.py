@@ -1,4 +1,4 @@
-"""What queries give, as Python has it."""
+"""Converts query results to Python objects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -14,8 +14,8 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-def only(query: Query, result: Callable[[Any], T]) -> Operation[T]:
-    """The operation of one query."""
+def single_query(query: Query, result: Callable[[Any], T]) -> Operation[T]:
+    """An operation of one query."""
 
     def operation() -> Steps[T]:
         return result((yield query))
@@ -23,17 +23,17 @@ def only(query: Query, result: Callable[[Any], T]) -> Operation[T]:
     return operation
 
 
-def decoded(kind: type[M], content: bytes) -> M | None:
-    """A stored message; None if its bytes cannot be decoded."""
+def decode(kind: type[M], content: bytes) -> M | None:
+    """Decodes a stored message; None if its bytes are invalid."""
     try:
         return kind.FromString(content)
     except DecodeError:
         return None
 
 
-def row(values: Sequence[Any]) -> Row:
-    """A run, of the columns of FIELDS."""
+def run_row(values: Sequence[Any]) -> Row:
+    """Converts a row with the columns FIELDS."""
     fields = dict(zip(FIELDS, values, strict=True))
-    caller = decoded(Caller, fields["caller"])
-    known = caller or Caller(tenant=fields["tenant"])  # its lack of a data policy counts as the strictest
+    caller = decode(Caller, fields["caller"])
+    known = caller or Caller(tenant=fields["tenant"])  # an unspecified data policy counts as the strictest
     return Row(**{**fields, "caller": known}, is_readable=caller is not None)

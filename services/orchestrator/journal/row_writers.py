@@ -1,4 +1,4 @@
-"""Rows for the journal's tables: events and memos, with what they refer to."""
+"""Builds rows of events and stored results, with the artifacts they refer to."""
 
 import time
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from services.orchestrator.journal.artifact_digests import digests, may_refer
 from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
 from services.orchestrator.journal.tables import Memo
 
-Put: TypeAlias = tuple[InsertInto, Sequence[Sequence[Any]]]
-Puts: TypeAlias = Sequence[Put]
+Insert: TypeAlias = tuple[InsertInto, Sequence[Sequence[Any]]]
+Inserts: TypeAlias = Sequence[Insert]
 
 
-def kept(run_id: str, events: Sequence[RunEvent]) -> Puts:
-    """Events, and what they refer to."""
-    written = [event.SerializeToString() for event in events]
-    rows = [(run_id, event.sequence, content, 1) for event, content in zip(events, written, strict=True)]
-    referring = [event for event, content in zip(events, written, strict=True) if may_refer(content)]
+def event_rows(run_id: str, events: Sequence[RunEvent]) -> Inserts:
+    """Rows of events and their references."""
+    encoded = [event.SerializeToString() for event in events]
+    rows = [(run_id, event.sequence, content, 1) for event, content in zip(events, encoded, strict=True)]
+    referring = [event for event, content in zip(events, encoded, strict=True) if may_refer(content)]
     if referred := {digest for event in referring for digest in digests(event)}:
         return [(EVENTS, rows), (REFERENCES, [(run_id, digest) for digest in sorted(referred)])]
     return [(EVENTS, rows)]
 
 
-def remembered(memos: Sequence[Memo]) -> Puts:
-    """Memos, and what they refer to; in an order, so that two transactions never wait for each other."""
+def memo_rows(memos: Sequence[Memo]) -> Inserts:
+    """Rows of stored results and their references, sorted so that two transactions cannot deadlock."""
     if not memos:
         return []
     now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}

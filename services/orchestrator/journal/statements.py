@@ -1,6 +1,6 @@
-"""The journal's SQL, in the words of one kind of database."""
+"""SQL of runs, for one database dialect."""
 
-# ruff: noqa: S608  # it is put together from constants; values are always parameters
+# ruff: noqa: S608  # composed of constants; values are always parameters
 
 from collections.abc import Collection
 
@@ -41,7 +41,7 @@ _NEW = {
     "fence": "bigint",
     "lease_until": "float8",
 }
-"""The columns of a run that begins."""
+"""Columns of a new run."""
 ALIVE = f"state < {RUN_STATE_COMPLETED}"
 
 EVENTS = InsertInto("events", {"run_id": "text", "seq": "bigint", "event": "bytea", "referenced": "bigint"})
@@ -68,7 +68,7 @@ TAKE_KEY = (
     " run_id = excluded.run_id, digest = excluded.digest, created = excluded.created"
     " WHERE idempotency.created < ? RETURNING run_id"
 )
-"""Nothing comes back if the key is another run's, however newly: who takes it at the same moment is waited for."""
+"""Returns no row if the key belongs to another run; waits for a concurrent transaction that takes the key."""
 KNOWN_KEY = "SELECT run_id, digest FROM idempotency WHERE tenant = ? AND key = ? AND created >= ?"
 OWNED = "SELECT 1 FROM runs WHERE id = ? AND fence = ?"
 EVENT = "SELECT event FROM events WHERE run_id = ? AND seq = ?"
@@ -87,8 +87,8 @@ COMMAND_ONCE = (
     " WHERE NOT EXISTS (SELECT 1 FROM commands WHERE run_id = ? AND kind = ?)"
 )
 UNOWNED = f"UPDATE runs SET fence = fence WHERE id = ? AND owner = '' AND {ALIVE} RETURNING id"
-"""Changes nothing, and keeps others from claiming the run until the transaction has ended."""
-WISHES = "SELECT kind, payload FROM commands WHERE run_id = ? ORDER BY id"
+"""Changes nothing, but prevents owners from claiming the run until the transaction ends."""
+RUN_COMMANDS = "SELECT kind, payload FROM commands WHERE run_id = ? ORDER BY id"
 COMMANDS = (
     "SELECT id, run_id, kind, payload FROM commands WHERE run_id IN"
     f" (SELECT id FROM runs WHERE {ALIVE} AND owner = ?) ORDER BY id"
@@ -113,22 +113,22 @@ CONVERSATION = (
     " JOIN events ON events.run_id = sized.id AND events.seq = sized.seq"
     " WHERE total - size < ? ORDER BY depth, events.seq"
 )
-"""A run and those before it in its conversation, latest first, a page at a time."""
+"""A run and the earlier runs of its conversation, latest first, one page at a time."""
 STATE = "SELECT state, batch_id, batch_idx FROM runs WHERE id = ? AND tenant = ?"
 POSITION = (
     "SELECT seq, COALESCE((SELECT MAX(seq) FROM events WHERE run_id = runs.id), 0), batch_id, batch_idx"
     " FROM runs WHERE id = ?"
 )
-"""The last number by a run's row and by its events, which differ where something is wrong; its batch item."""
+"""The last event number by a run's row and by its events, which differ in a corrupted journal; and its batch item."""
 DELETE = "DELETE FROM runs WHERE id = ?"
-FORGET = "DELETE FROM memos WHERE tenant = ? AND run_id = ?"
-FORGET_OUTCOME = "UPDATE batch_runs SET outcome = ? WHERE batch_id = ? AND idx = ? AND run_id = ?"
+DELETE_MEMOS = "DELETE FROM memos WHERE tenant = ? AND run_id = ?"
+CLEAR_OUTCOME = "UPDATE batch_runs SET outcome = ? WHERE batch_id = ? AND idx = ? AND run_id = ?"
 
 
 class Statements:
-    """What differs between the kinds of databases.
+    """Statements that differ between database dialects.
 
-    Those that end in a lease take its seconds where they say NOW + ?.
+    Statements that set a lease take its length in seconds as the value of NOW + ?.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -160,13 +160,13 @@ class Statements:
 
 
 def append(*changes: str) -> str:
-    """Takes numbers for events, if the run is still the writer's and has no others; with what else changes."""
+    """Adds events to the number of a run that the writer still owns, and makes further changes."""
     others = "".join(f", {change}" for change in changes)
     return f"UPDATE runs SET seq = seq + ?, state = ?{others} WHERE id = ? AND fence = ? AND seq = ? RETURNING seq"
 
 
 def rows(before: bool, states: Collection[int], conversation: bool, batch: bool, first_turns: bool) -> str:
-    """A page of a tenant's runs, newest first; of batches only where one is asked for."""
+    """A page of a tenant's runs, newest first; runs of batch items only for a batch."""
     where = ["tenant = ?", "created > ?", "batch_id = ?" if batch else "batch_id = ''"]
     if first_turns:
         where.append("parent_id = ''")

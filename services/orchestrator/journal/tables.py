@@ -1,4 +1,4 @@
-"""The journal's tables, and what their rows are in Python."""
+"""Tables of the journal, and their rows as Python objects."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 SCHEMA = "runs"
 
 IDEMPOTENCY_SECONDS = 24 * 3600.0
-"""How long an idempotency key stands for its run."""
+"""How long an idempotency key is valid."""
 
 MIGRATIONS = (
     """
@@ -63,8 +63,8 @@ MIGRATIONS = (
     CREATE INDEX idempotency_by_run ON idempotency (run_id);
     CREATE INDEX idempotency_by_age ON idempotency (created)
     """,
-    # The index on lease_until goes: every event changes it. Events have referenced = 1 once what they refer to is kept
-    # in artifact_references, which earlier programs did not do.
+    # The index on lease_until is dropped, because every event changes it. Events have referenced = 1 once the artifacts
+    # they refer to are in artifact_references, which earlier releases did not write.
     """
     ALTER TABLE runs ADD COLUMN owner_address TEXT NOT NULL DEFAULT '';
     DROP INDEX runs_alive;
@@ -97,7 +97,7 @@ MIGRATIONS = (
     CREATE INDEX memo_references_by_digest ON memo_references (sha256);
     CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)
     """,
-    # Runs that an earlier program ends keep 0 as their end, and are not listed by it.
+    # Runs that an earlier release ended have 0 as their end, and are not listed by it.
     """
     ALTER TABLE runs ADD COLUMN ended REAL NOT NULL DEFAULT 0;
     CREATE INDEX runs_by_end ON runs (ended, id) WHERE ended > 0;
@@ -109,13 +109,13 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX holds_by_digest ON holds (sha256)
     """,
-    # Results kept by an earlier program have no run, and stay when the run that made them is deleted.
+    # Results that an earlier release stored have no run, and stay when the run that made them is deleted.
     """
     ALTER TABLE memos ADD COLUMN run_id TEXT NOT NULL DEFAULT '';
     CREATE INDEX memos_by_run ON memos (run_id)
     """,
-    # Pipelines that are removed stay as rows without content: no version is given twice. batch_runs has a row for each
-    # item that has begun, or could not; runs_alone leaves out what would drown a list of runs.
+    # Deleted pipelines stay as rows without content, so that no version number is used twice. batch_runs has a row for
+    # each item that has started or failed to; runs_alone excludes runs of batch items from the list of runs.
     """
     CREATE TABLE pipelines (
         tenant TEXT NOT NULL,
@@ -172,11 +172,11 @@ MIGRATIONS = (
     CREATE INDEX runs_of_batches ON runs (batch_id) WHERE batch_id != ''
     """,
     "CREATE INDEX batches_by_end ON batches (ended, id) WHERE ended > 0",
-    # With all that is asked of batches which wait for an owner: their rows may have megabytes before the lease.
+    # Covers all columns by which unowned batches are found: their rows may have megabytes before the lease.
     "CREATE INDEX batches_due ON batches (tenant, created, id, state, lease_until) WHERE state < 4",
     "ALTER TABLE batches ADD COLUMN taken_up REAL NOT NULL DEFAULT 0",
-    # One statement takes a key and then keeps its run, which is looked for only at the end: keys that come in before
-    # the index would be in its way. Keys are held first, then runs, as by whoever keeps a run: else both would wait.
+    # One statement takes a key and then inserts its run, which is checked at the end: the constraint must be deferred,
+    # and older keys are copied. Tables are locked in the order of inserts, keys first, to avoid a deadlock.
     """
     ALTER TABLE idempotency RENAME TO idempotency_before;
     DROP INDEX idempotency_by_run;
@@ -193,14 +193,14 @@ MIGRATIONS = (
     DROP TABLE idempotency_before
     """,
 )
-"""In SQLite's words; services.common.database.migrations says what a script may do."""
+"""In SQLite's dialect; services.common.database.migrations states what a script may contain."""
 
 ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
 
 
 @dataclass(frozen=True)
 class NewRun:
-    """A run to accept, with its first event."""
+    """A run to store, with its first event."""
 
     id: str
     conversation_id: str
@@ -229,7 +229,7 @@ class Row:
     caller: Caller
     seq: int
     owner: str
-    """Empty while nobody needs to drive it."""
+    """Empty while no orchestrator needs to execute it."""
     fence: int
     owner_address: str
     is_readable: bool = True
@@ -241,7 +241,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedRun:
     """A run that has ended, with its last event."""
 
     id: str
@@ -254,7 +254,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Command:
-    """A wish for the owner of a run."""
+    """A command for the owner of a run."""
 
     id: int
     run_id: str
@@ -264,7 +264,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Memo:
-    """A result to be taken again where the same is asked for, within the tenant."""
+    """A result stored for reuse by equal calls of the same tenant."""
 
     tenant: str
     digest: str

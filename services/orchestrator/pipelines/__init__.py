@@ -1,1 +1,1 @@
-"""Pipelines: plans kept under names, with typed parameters."""
+"""Pipelines: plans stored by name, with typed parameters."""

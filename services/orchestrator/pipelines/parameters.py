@@ -1,4 +1,4 @@
-"""What a plan takes and gives: its named inputs as typed parameters, and whether values fit them."""
+"""Typed parameters and outputs of a plan, and validation of inputs against them."""
 
 import json
 import re
@@ -20,18 +20,18 @@ from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
 from services.common.media_types import modality_names
-from services.orchestrator.runs.arguments import is_too_long, needs
+from services.orchestrator.runs.arguments import dependencies, is_too_large
 
-_A = {
+_DESCRIPTIONS = {
     MODALITY_TEXT: "a text",
-    MODALITY_IMAGE: "a picture",
+    MODALITY_IMAGE: "an image",
     MODALITY_AUDIO: "a recording",
     MODALITY_VIDEO: "a video",
     MODALITY_TABLE: "a table",
     MODALITY_JSON: "JSON",
 }
 _NUMBERED = re.compile(r"file[0-9]+")
-"""What a gateway calls files that came without a name."""
+"""Names that the gateway gives to files without a name."""
 
 _SAMPLE_TYPES = {
     MODALITY_IMAGE: "image/png",
@@ -42,34 +42,34 @@ _SAMPLE_TYPES = {
 
 
 def parameters(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
-    """The named inputs to which a plan's tasks refer, in the order in which they do, as the ports take them.
+    """The named inputs that a plan's tasks refer to, in order of reference, typed by the ports that take them.
 
     Args:
         plan: its tasks.
-        specs: of the kinds of task that are known.
+        specs: of the known tasks.
 
     Raises:
-        InvalidRequest: two ports take one input as different things.
+        InvalidRequest: an input is used with two modalities.
     """
     found: dict[str, Port] = {}
     for task in plan.tasks:
         ports = {port.name: port for port in specs[task.task].inputs} if task.task in specs else {}
         for name, argument in sorted(task.arguments.items()):
-            for given in _flat(argument):
-                if given.HasField("input"):
-                    _join(found, given.input.name, ports.get(name), task)
+            for each in _flat(argument):
+                if each.HasField("input"):
+                    _add_use(found, each.input.name, ports.get(name), task)
     return list(found.values())
 
 
 def inputs_of(task: Task) -> set[str]:
-    """The names of the inputs to which a task refers."""
-    given = (each for argument in task.arguments.values() for each in _flat(argument))
-    return {each.input.name for each in given if each.HasField("input")}
+    """Names of the inputs that a task refers to."""
+    arguments = (each for argument in task.arguments.values() for each in _flat(argument))
+    return {each.input.name for each in arguments if each.HasField("input")}
 
 
 def results(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
-    """What a plan gives, under the names of outcome()."""
-    last = ends(plan.tasks)
+    """The outputs of a plan's final tasks, named by output_name()."""
+    last = final_tasks(plan.tasks)
     return [
         Port(
             name=output_name(last, task.id, port.name),
@@ -84,19 +84,19 @@ def results(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
     ]
 
 
-def ends(tasks: Iterable[Task]) -> frozenset[int]:
-    """Ids of the tasks that no other one needs."""
+def final_tasks(tasks: Iterable[Task]) -> frozenset[int]:
+    """IDs of the tasks that no other task depends on."""
     listed = list(tasks)
-    return frozenset(task.id for task in listed) - {need for task in listed for need in needs(task)}
+    return frozenset(task.id for task in listed) - {each for task in listed for each in dependencies(task)}
 
 
 def output_name(last: frozenset[int], task_id: int, output: str) -> str:
-    """What an output is called among those of all ends."""
+    """Name of an output among those of all final tasks."""
     return output if len(last) == 1 else f"task{task_id}.{output}"
 
 
 def samples(ports: Iterable[Port]) -> Iterator[NamedValue]:
-    """Values that fit, for checking a plan without any."""
+    """Valid values, for checking a plan without inputs."""
     for port in ports:
         if media_type := _SAMPLE_TYPES.get(port.modality):
             yield NamedValue(name=port.name, value=Value(artifact=Artifact(media_type=media_type)))
@@ -106,8 +106,8 @@ def samples(ports: Iterable[Port]) -> Iterator[NamedValue]:
             yield NamedValue(name=port.name, value=Value(text=port.name))
 
 
-def place(ports: Sequence[Port], inputs: Iterable[NamedValue]) -> None:
-    """Gives files that are only numbered the names of free parameters that they fit, in order, required ones first."""
+def assign_files(ports: Sequence[Port], inputs: Iterable[NamedValue]) -> None:
+    """Renames files without a name to free parameters of their modality, in order, required ones first."""
     names, listed = {port.name for port in ports}, list(inputs)
     given = {item.name for item in listed}
     free = sorted((port for port in ports if port.name not in given), key=lambda port: not port.required)
@@ -120,46 +120,49 @@ def place(ports: Sequence[Port], inputs: Iterable[NamedValue]) -> None:
 
 
 def check(ports: Sequence[Port], inputs: Sequence[NamedValue]) -> None:
-    """Holds what is given against what is taken.
+    """Checks inputs against the parameters of a plan.
 
     Raises:
-        InvalidRequest: one is missing, unknown, given twice, too long, or of another kind; port is its name.
+        InvalidRequest: one is missing, unknown, repeated, too large, or of another modality; port is its name.
     """
-    taken = {port.name: port for port in ports}
+    declared = {port.name: port for port in ports}
     seen: set[str] = set()
     for item in inputs:
         if item.name in seen:
-            raise InvalidRequest(f"input {item.name} is given twice", port=item.name, remedy="give it once")
+            raise InvalidRequest(f"input {item.name} is given twice", port=item.name, remedy="send it once")
         seen.add(item.name)
-        if item.name not in taken:
-            remedy = f"it takes {', '.join(taken) or 'none'}"
-            raise InvalidRequest(f"the plan takes no input {item.name or '(unnamed)'}", port=item.name, remedy=remedy)
-        _check(taken[item.name], item.value)
+        if item.name not in declared:
+            message = f"the plan has no input {item.name or '(unnamed)'}"
+            raise InvalidRequest(message, port=item.name, remedy=f"its inputs are {', '.join(declared) or 'none'}")
+        _check(declared[item.name], item.value)
     for port in ports:
         if port.required and port.name not in seen:
-            raise InvalidRequest(f"input {port.name} is missing", port=port.name, remedy=f"give it {_a(port.modality)}")
+            raise InvalidRequest(
+                f"input {port.name} is missing", port=port.name, remedy=f"send {_described(port.modality)}"
+            )
 
 
 def _check(port: Port, value: Value) -> None:
     fitting = _modalities(value)
     if port.modality not in fitting:
-        is_ = " or ".join(map(_a, fitting)) or "nothing of a known kind"
+        actual = " or ".join(map(_described, fitting)) or "of an unknown kind"
+        expected = _described(port.modality)
         raise InvalidRequest(
-            f"input {port.name} is {is_}; the plan takes {_a(port.modality)} there",
+            f"input {port.name} is {actual}, but the plan takes {expected}",
             port=port.name,
-            remedy=f"give it {_a(port.modality)}",
+            remedy=f"send {expected}",
         )
-    if is_too_long(value):
+    if is_too_large(value):
         raise InvalidRequest(
-            f"{port.name} has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact",
+            f"{port.name} has {value.ByteSize() // 1024} KiB inline; values above 256 KiB must be artifacts",
             reason="TOO_LARGE",
-            remedy="send it as a file, and name the artifact",
+            remedy="upload it as a file and reference the artifact",
             port=port.name,
         )
 
 
 def _modalities(value: Value) -> "Sequence[Modality.ValueType]":
-    """What a value can be taken as; a PDF is taken wherever a picture is."""
+    """Modalities of ports that accept a value; image ports accept PDF."""
     kind = value.WhichOneof("kind")
     if kind == "text":
         return (MODALITY_TEXT,)
@@ -176,18 +179,18 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _join(found: dict[str, Port], name: str, port: Port | None, task: Task) -> None:
-    """Takes one more use of an input into account."""
-    if port is None:  # the check of the plan complains about it
+def _add_use(found: dict[str, Port], name: str, port: Port | None, task: Task) -> None:
+    """Adds one use of an input to the parameters."""
+    if port is None:  # the check of the plan reports the error
         found.setdefault(name, Port(name=name, modality=MODALITY_TEXT, required=True))
         return
     known = found.setdefault(name, Port(name=name, modality=port.modality, description=port.description))
     known.required = known.required or port.required
     if known.modality != port.modality:
         raise InvalidRequest(
-            f"input {name} is taken as {_a(known.modality)}, and by task {task.id} as {_a(port.modality)}",
+            f"input {name} is {_described(known.modality)} before, and {_described(port.modality)} in task {task.id}",
             port=name,
-            remedy="give the plan two inputs",
+            remedy="use two inputs",
         )
 
 
@@ -195,5 +198,5 @@ def _flat(argument: Argument) -> Iterable[Argument]:
     return argument.list.items if argument.HasField("list") else (argument,)
 
 
-def _a(modality: "Modality.ValueType") -> str:
-    return _A.get(modality, "something")
+def _described(modality: "Modality.ValueType") -> str:
+    return _DESCRIPTIONS.get(modality, "a value of another kind")

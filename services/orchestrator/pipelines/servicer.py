@@ -1,4 +1,4 @@
-"""The calls of OrchestratorService that are about pipelines."""
+"""RPCs of OrchestratorService for pipelines."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
 from services.common.errors import InvalidRequest
 from services.orchestrator.paging import page_size
-from services.orchestrator.pipelines.service import Pipelines
+from services.orchestrator.pipelines.service import PipelineService
 
-_NEWEST = 2**31
+_MAX_VERSION = 2**31
 
 
-class PipelineCalls(rpc.OrchestratorServiceServicer):
-    """Reads requests, writes pipelines."""
+class PipelineServicer(rpc.OrchestratorServiceServicer):
+    """Implements the RPCs of pipelines."""
 
-    _pipelines: Pipelines
+    _pipelines: PipelineService
 
     async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> Pipeline:
         return await self._pipelines.save(request)
@@ -28,7 +28,7 @@ class PipelineCalls(rpc.OrchestratorServiceServicer):
         if request.name:
             found = await self._pipelines.versions(request.name, _version(token), size)
         else:
-            found = await self._pipelines.listed(token, size)
+            found = await self._pipelines.list(token, size)
         last = found.rows[-1] if found.more else Pipeline()
         following = str(last.version or "") if request.name else last.name
         return pb.ListPipelinesResponse(pipelines=found.rows, next_page_token=following)
@@ -39,8 +39,8 @@ class PipelineCalls(rpc.OrchestratorServiceServicer):
 
 
 def _version(token: str) -> int:
-    if token and not (token.isascii() and token.isdigit() and int(token) <= _NEWEST):
+    if token and not (token.isascii() and token.isdigit() and int(token) <= _MAX_VERSION):
         raise InvalidRequest(
-            "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
+            "the page token is invalid", port="page_token", remedy="send next_page_token of the previous page unchanged"
         )
-    return int(token or _NEWEST)
+    return int(token or _MAX_VERSION)

@@ -1,4 +1,4 @@
-"""From what a caller wants to a run that can be kept: what is refused, and what the row and first event say."""
+"""Validates a run request and builds the row and first event of the new run."""
 
 import hashlib
 import secrets
@@ -15,107 +15,106 @@ from protos.hugginggpt.v1.run_pb2 import BatchPosition, RunSpec
 from services.common.errors import InvalidRequest
 from services.orchestrator.journal.tables import NewRun, Row
 from services.orchestrator.runs import spans
-from services.orchestrator.runs.arguments import is_too_long
+from services.orchestrator.runs.arguments import is_too_large
 
 REQUEST_IN_LISTS = 200
-"""Characters of the request that a list of runs shows."""
+"""Characters of the request shown in a list of runs."""
 
 
-def check(spec: RunSpec) -> None:
-    """Refuses what cannot become a run.
+def validate(spec: RunSpec) -> None:
+    """Checks that a request can become a run.
 
     Raises:
-        InvalidRequest: there is nothing to do, two inputs have one name, a budget cannot be kept, or TOO_LARGE.
+        InvalidRequest: the request is empty, inputs share a name, the plan exceeds the budget, or a value is TOO_LARGE.
     """
     if spec.HasField("pipeline") and spec.HasField("plan"):
-        raise InvalidRequest("there is a pipeline and a plan", port="pipeline", remedy="send one of them")
+        raise InvalidRequest("the request has a pipeline and a plan", port="pipeline", remedy="send one of them")
     if not spec.request.strip() and not spec.plan.tasks and not spec.HasField("pipeline"):
         raise InvalidRequest(
             "the request is empty",
             reason="EMPTY",
-            remedy="say what should be done, supply a plan, or name a pipeline",
+            remedy="describe the work, supply a plan, or name a pipeline",
             port="request",
         )
     names = Counter(item.name for item in spec.inputs)
-    if twice := [name for name, count in names.items() if count > 1 or not name]:
-        raise InvalidRequest(
-            f"inputs need names of their own; these have not: {sorted(twice)}", remedy="rename them", port="inputs"
-        )
+    if repeated := [name for name, count in names.items() if count > 1 or not name]:
+        message = f"the names of inputs must be unique and not empty; these are not: {sorted(repeated)}"
+        raise InvalidRequest(message, remedy="rename them", port="inputs")
     if 0 < spec.budget.tasks < len(spec.plan.tasks):
         raise InvalidRequest(
             f"the plan has {len(spec.plan.tasks)} tasks, the budget allows {spec.budget.tasks}",
             reason="BUDGET",
-            remedy="give the run more (budget.tasks), or supply a smaller plan",
+            remedy="raise the budget (budget.tasks), or supply a smaller plan",
             port="budget",
         )
-    for name, value in _sent(spec):
-        if is_too_long(value):
+    for name, value in _inline_values(spec):
+        if is_too_large(value):
             raise InvalidRequest(
-                f"{name} has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact",
+                f"{name} has {value.ByteSize() // 1024} KiB inline; values above 256 KiB must be artifacts",
                 reason="TOO_LARGE",
-                remedy="send it as a file, and name the artifact",
+                remedy="upload it as a file and reference the artifact",
                 port=name,
             )
 
 
-def plan_to_check(spec: RunSpec, plan: Plan) -> planner_pb2.PlanRequest:
-    """Asks the planner whether a plan is valid for a run."""
+def plan_check_request(spec: RunSpec, plan: Plan) -> planner_pb2.PlanRequest:
+    """The planner request that checks whether a plan is valid for a run."""
     draft = planner_pb2.PlanGoal(check=planner_pb2.CheckPlan(draft=plan))
     return planner_pb2.PlanRequest(inputs=spec.inputs, goal=draft, budget=spec.budget)
 
 
-def digest(spec: RunSpec, who: Caller) -> str:
-    """Same digest, same request: SHA-256 over the spec and its data policy."""
+def request_digest(spec: RunSpec, caller: Caller) -> str:
+    """SHA-256 of a request and its data policy, without the idempotency key; equal for equal requests."""
     bare = RunSpec()
     bare.CopyFrom(spec)
     bare.ClearField("idempotency_key")
-    return hashlib.sha256(bare.SerializeToString(deterministic=True) + b"%d" % who.policy).hexdigest()
+    return hashlib.sha256(bare.SerializeToString(deterministic=True) + b"%d" % caller.policy).hexdigest()
 
 
-def bound(who: Caller, parent: Row | None) -> Caller:
-    """The caller, as the run is done for: what follows on a run that keeps its data in keeps it in, too."""
+def with_parent_policy(caller: Caller, parent: Row | None) -> Caller:
+    """The caller, with data policy local unless the parent run's policy is open."""
     if parent is None or parent.caller.policy == DATA_POLICY_OPEN:
-        return who
-    kept_in = Caller()
-    kept_in.CopyFrom(who)
-    kept_in.policy = DATA_POLICY_LOCAL
-    return kept_in
+        return caller
+    local = Caller()
+    local.CopyFrom(caller)
+    local.policy = DATA_POLICY_LOCAL
+    return local
 
 
 def new_run(
     spec: RunSpec,
-    who: Caller,
+    caller: Caller,
     parent: Row | None,
-    asked: str,
+    digest: str,
     run_seconds: float,
     *,
     batch: BatchPosition | None = None,
 ) -> NewRun:
-    """A run with its id, deadline and first event.
+    """Builds a run with its ID, deadline and first event.
 
     Args:
-        spec: what it is asked to do.
-        who: on whose behalf.
+        spec: the request.
+        caller: on whose behalf it runs.
         parent: the run it continues.
-        asked: digest of what the caller sent.
-        run_seconds: most time it can have.
+        digest: of the request as sent.
+        run_seconds: longest run time.
         batch: position in a batch.
     """
     now = time.time()
     run_id = f"run_{int(now * 1000):011x}{secrets.token_hex(8)}"
-    wanted = spec.budget.wall_time.seconds + spec.budget.wall_time.nanos / 1e9
-    deadline = now + (min(wanted, run_seconds) if wanted > 0 else run_seconds)
-    kept = Caller()
-    kept.CopyFrom(who)
-    kept.run_id = run_id
-    kept.deadline.FromMicroseconds(int(deadline * 1e6))
+    requested = spec.budget.wall_time.seconds + spec.budget.wall_time.nanos / 1e9
+    deadline = now + (min(requested, run_seconds) if requested > 0 else run_seconds)
+    stored = Caller()
+    stored.CopyFrom(caller)
+    stored.run_id = run_id
+    stored.deadline.FromMicroseconds(int(deadline * 1e6))
     conversation = parent.conversation_id if parent else run_id
     accepted = RunAccepted(
         spec=spec,
-        deadline=kept.deadline,
+        deadline=stored.deadline,
         conversation_id=conversation,
-        caller=_told(who),
-        trace=spans.begun(in_batch=batch is not None),
+        caller=_public_caller(caller),
+        trace=spans.new_trace(in_batch=batch is not None),
         batch=batch,
     )
     first = RunEvent(run_id=run_id, sequence=1, run_accepted=accepted)
@@ -124,30 +123,34 @@ def new_run(
         id=run_id,
         conversation_id=conversation,
         parent_id=parent.id if parent else "",
-        request=_called(spec, batch)[:REQUEST_IN_LISTS],
+        request=_title(spec, batch)[:REQUEST_IN_LISTS],
         deadline=deadline,
-        caller=kept,
+        caller=stored,
         idempotency_key=spec.idempotency_key,
-        digest=asked,
+        digest=digest,
         first=first,
         batch=batch or BatchPosition(),
     )
 
 
-def _called(spec: RunSpec, batch: BatchPosition | None) -> str:
-    """What a list of runs says of one that was asked for without words: which item it is, or of which pipeline."""
+def _title(spec: RunSpec, batch: BatchPosition | None) -> str:
+    """What a list of runs shows: the request, or the name of the batch item or pipeline."""
     return spec.request or (batch.name if batch else "") or spec.pipeline.name
 
 
-def _told(who: Caller) -> Caller:
-    """What of the caller stands in the record."""
+def _public_caller(caller: Caller) -> Caller:
+    """The fields of the caller that the run's record shows."""
     return Caller(
-        tenant=who.tenant, key_id=who.key_id, policy=who.policy, priority=who.priority, request_id=who.request_id
+        tenant=caller.tenant,
+        key_id=caller.key_id,
+        policy=caller.policy,
+        priority=caller.priority,
+        request_id=caller.request_id,
     )
 
 
-def _sent(spec: RunSpec) -> Iterator[tuple[str, Value]]:
-    """What came inline, under the name of its input or port, or as parameters."""
+def _inline_values(spec: RunSpec) -> Iterator[tuple[str, Value]]:
+    """Values in the request, each with the name of its input or port, or "parameters"."""
     for item in spec.inputs:
         yield item.name, item.value
     for task in spec.plan.tasks:

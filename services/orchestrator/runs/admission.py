@@ -1,4 +1,4 @@
-"""How many runs may be under way here, and whose: what is beyond is refused at once."""
+"""Admission control of runs: limits active runs and their memory, shared fairly between tenants."""
 
 import time
 from collections import Counter
@@ -8,73 +8,73 @@ from datetime import timedelta
 
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common.errors import Overloaded
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 
 RETRY_AFTER = timedelta(seconds=1)
 
 WAITING_SECONDS = 10.0
-"""How long a tenant that was refused counts as one that wants a share."""
+"""How long a refused tenant counts as waiting for its share."""
 
-BEHIND_SECONDS = 5.0
-"""Longest that a run waits to be kept before more are let in to wait behind it."""
+MAX_PENDING_SECONDS = 5.0
+"""Longest wait of a run for its journal write before new runs are refused."""
 
-BACKGROUND = 0.75
-"""Of the memory for runs, what items of batches may fill: people find some left."""
+BATCH_MEMORY_SHARE = 0.75
+"""Share of the memory for runs that batch items may use: the rest stays free for interactive runs."""
 
 
 class Admission:
-    """Places for runs, shared between tenants: where places are short, those who have more than their share wait.
+    """Slots for active runs. When no slot is free, tenants with more than their share are refused first.
 
     Args:
-        live: the runs under way.
-        most_runs: places.
-        most_bytes: what the events of all runs may take in memory.
-        behind: seconds that a run has waited by now to be kept.
-        clock: seconds that only grow.
+        active: runs of this process.
+        max_runs: number of slots.
+        max_bytes: memory for the events of all runs.
+        pending_seconds: returns how long the oldest pending run has waited for its journal write.
+        clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        live: Mapping[str, LiveRun],
+        active: Mapping[str, RunLog],
         *,
-        most_runs: int,
-        most_bytes: int,
-        behind: Callable[[], float] = lambda: 0.0,
+        max_runs: int,
+        max_bytes: int,
+        pending_seconds: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._live = live
-        self._most_runs = most_runs
-        self._most_bytes = most_bytes
-        self._behind = behind
+        self._active = active
+        self._max_runs = max_runs
+        self._max_bytes = max_bytes
+        self._pending_seconds = pending_seconds
         self._clock = clock
         self._arriving: Counter[str] = Counter()
         self._refused: dict[str, float] = {}
 
     @property
-    def free(self) -> int:
-        """Places left."""
-        return max(0, self._most_runs - sum(map(_counts, self._live.values())) - self._arriving.total())
+    def free_slots(self) -> int:
+        """Number of free slots."""
+        return max(0, self._max_runs - sum(map(_uses_slot, self._active.values())) - self._arriving.total())
 
     @property
-    def people(self) -> bool:
-        """Whether a run for which somebody waits is under way, or about to be."""
-        return bool(self._arriving) or any(run.caller.priority != PRIORITY_BATCH for run in self._live.values())
+    def has_interactive_runs(self) -> bool:
+        """Whether an interactive run is active or being accepted."""
+        return bool(self._arriving) or any(run.caller.priority != PRIORITY_BATCH for run in self._active.values())
 
     @property
-    def crowded(self) -> bool:
-        """Whether the runs under way take as much memory as items of batches may add to."""
-        return self._bytes >= self._most_bytes * BACKGROUND
+    def is_memory_low(self) -> bool:
+        """Whether active runs use all the memory that batch items may fill."""
+        return self._bytes >= self._max_bytes * BATCH_MEMORY_SHARE
 
     @contextmanager
-    def place(self, tenant: str, size: int) -> Iterator[None]:
-        """A place for a run while it is being accepted; once under way it counts by itself.
+    def admit(self, tenant: str, size: int) -> Iterator[None]:
+        """Holds a slot while a run is being accepted; the active run then counts by itself.
 
         Args:
-            tenant: whose run it is.
-            size: bytes of what it was asked with.
+            tenant: owner of the run.
+            size: bytes of the request.
 
         Raises:
-            Overloaded: there is none, or others come first.
+            Overloaded: no slot or memory is free, or other tenants wait for their share.
         """
         self._check(tenant, size)
         self._refused.pop(tenant, None)
@@ -82,37 +82,38 @@ class Admission:
         try:
             yield
         finally:
-            self._arriving -= Counter([tenant])  # which drops who has none
+            self._arriving -= Counter([tenant])  # drops a tenant whose count is 0
 
     def _check(self, tenant: str, size: int) -> None:
-        if not self.free:
+        if not self.free_slots:
             self._refused[tenant] = self._clock()
-            raise _overloaded(f"{self._most_runs} runs are under way")
-        if self._bytes + size > self._most_bytes:
-            raise _overloaded("the runs under way take all the memory they may")
-        if self._behind() > BEHIND_SECONDS:
-            raise _overloaded("runs come faster than they can be kept")
-        others = self._others_waiting(tenant)
-        if others and self._held(tenant) >= self._most_runs // (len(others) + 1):
-            raise _overloaded("others wait for their share of the places")
+            raise _overloaded(f"{self._max_runs} runs are active")
+        if self._bytes + size > self._max_bytes:
+            raise _overloaded("the active runs use all the memory for runs")
+        if self._pending_seconds() > MAX_PENDING_SECONDS:
+            raise _overloaded("the journal is too slow: new runs wait to be stored")
+        others = self._waiting_tenants(tenant)
+        if others and self._count(tenant) >= self._max_runs // (len(others) + 1):
+            raise _overloaded("other tenants wait for their share of the run slots")
 
-    def _others_waiting(self, tenant: str) -> set[str]:
-        """Tenants refused of late, who have less than the one that asks."""
+    def _waiting_tenants(self, tenant: str) -> set[str]:
+        """Tenants that were refused lately and have fewer runs than `tenant`."""
         since = self._clock() - WAITING_SECONDS
         self._refused = {name: at for name, at in self._refused.items() if at > since}
-        held = self._held(tenant)
-        return {name for name in self._refused if name != tenant and self._held(name) < held}
+        count = self._count(tenant)
+        return {name for name in self._refused if name != tenant and self._count(name) < count}
 
     @property
     def _bytes(self) -> int:
-        return sum(run.bytes for run in self._live.values())
+        return sum(run.bytes for run in self._active.values())
 
-    def _held(self, tenant: str) -> int:
-        return self._arriving[tenant] + sum(run.caller.tenant == tenant for run in filter(_counts, self._live.values()))
+    def _count(self, tenant: str) -> int:
+        runs = filter(_uses_slot, self._active.values())
+        return self._arriving[tenant] + sum(run.caller.tenant == tenant for run in runs)
 
 
-def _counts(run: LiveRun) -> bool:
-    """Whether it takes a place: items of batches have their own."""
+def _uses_slot(run: RunLog) -> bool:
+    """Whether a run takes one of these slots; batch items have their own."""
     return not run.view.run.batch.index
 
 

@@ -1,24 +1,24 @@
-"""An answer on its way into events: the first words at once, then as many as have come in a while."""
+"""Buffers an answer's text into events: the first text at once, then one event per interval."""
 
 import asyncio
 from types import TracebackType
 from typing import Self
 
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 
 CHUNK_SECONDS = 0.05
-"""Least time between two pieces of an answer."""
+"""Shortest time between two events of an answer."""
 
 
-class Words:
-    """Words for the answer of a run; leaving the block tells those that still wait.
+class AnswerBuffer:
+    """Collects text for the answer of a run; leaving the block emits the rest.
 
     Args:
-        run: told of the answer, piece by piece.
+        run: receives the events.
     """
 
-    def __init__(self, run: LiveRun) -> None:
+    def __init__(self, run: RunLog) -> None:
         self._run = run
         self._waiting = ""
         self._next: asyncio.TimerHandle | None = None
@@ -31,18 +31,20 @@ class Words:
     ) -> None:
         if self._next:
             self._next.cancel()
-        self._tell()
+        self._flush()
 
     def add(self, text: str) -> None:
+        """Adds text to the answer."""
         self._waiting += text
         if self._next is None:
-            self._pass_on()
+            self._start_interval()
 
-    def _pass_on(self) -> None:
-        self._next = asyncio.get_running_loop().call_later(CHUNK_SECONDS, self._pass_on) if self._waiting else None
-        self._tell()
+    def _start_interval(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._next = loop.call_later(CHUNK_SECONDS, self._start_interval) if self._waiting else None
+        self._flush()
 
-    def _tell(self) -> None:
+    def _flush(self) -> None:
         if self._waiting:
             self._run.emit(RunEvent(answer_chunk=AnswerChunk(text=self._waiting)))
             self._waiting = ""

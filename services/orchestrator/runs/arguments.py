@@ -1,4 +1,4 @@
-"""From a task's arguments to the values an expert is called with, and the digest that stands for them."""
+"""Resolves a task's arguments to the values of its expert call, and computes the call's digest."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -11,24 +11,24 @@ from services.common.artifacts import INLINE_BYTES
 from services.common.errors import InvalidRequest
 
 _FRAMING_BYTES = 4
-"""What a message adds to its one field of INLINE_BYTES."""
+"""Bytes that a message adds to its one field of INLINE_BYTES."""
 
 
-def needs(task: Task) -> set[int]:
-    """Ids of the tasks it refers to."""
+def dependencies(task: Task) -> set[int]:
+    """IDs of the tasks whose outputs a task refers to."""
     return {argument.reference.task_id for argument in _flat(task) if argument.HasField("reference")}
 
 
-def resolved(task: Task, inputs: Mapping[str, Value], results: Mapping[int, TaskResult]) -> InferRequest:
-    """The call for a task, without model and call id.
+def resolve_arguments(task: Task, inputs: Mapping[str, Value], results: Mapping[int, TaskResult]) -> InferRequest:
+    """Builds the call of a task, without model and call ID.
 
     Args:
         task: the task.
-        inputs: what the run was given, by name.
-        results: of the tasks it needs; none has a failure.
+        inputs: the run's inputs by name.
+        results: of the tasks it depends on; none has a failure.
 
     Raises:
-        InvalidRequest: an argument leads to nothing; names the port.
+        InvalidRequest: an argument refers to an input or output that does not exist; port is its name.
     """
     request = InferRequest(task=task.task, parameters_json=task.parameters_json)
     for port, argument in sorted(task.arguments.items()):
@@ -40,18 +40,18 @@ def resolved(task: Task, inputs: Mapping[str, Value], results: Mapping[int, Task
     return request
 
 
-def is_too_long(value: Value) -> bool:
-    """Whether it should have been an artifact: what is inline is kept with every event and sent to all who watch."""
+def is_too_large(value: Value) -> bool:
+    """Whether a value must be an artifact: inline values are stored with each event and sent to all watchers."""
     return not value.HasField("artifact") and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES
 
 
-def digest(request: InferRequest) -> str:
-    """SHA-256 over task, parameters and values."""
+def input_digest(request: InferRequest) -> str:
+    """SHA-256 of task, parameters and values."""
     bare = InferRequest(task=request.task, parameters_json=request.parameters_json)
     for port, value in request.inputs.items():
-        bare.inputs[port].CopyFrom(_nameless(value))
+        bare.inputs[port].CopyFrom(_without_name(value))
     for port, values in request.lists.items():
-        bare.lists[port].values.extend(_nameless(value) for value in values.values)
+        bare.lists[port].values.extend(_without_name(value) for value in values.values)
     return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
 
 
@@ -70,7 +70,9 @@ def _value(port: str, argument: Argument, inputs: Mapping[str, Value], results: 
         if argument.input.name in inputs:
             return inputs[argument.input.name]
         raise InvalidRequest(
-            f"the run has no input {argument.input.name}", port=port, remedy=f"it has {', '.join(inputs) or 'none'}"
+            f"the run has no input {argument.input.name}",
+            port=port,
+            remedy=f"use one of its inputs: {', '.join(inputs) or 'none'}",
         )
     if not argument.HasField("reference"):
         raise InvalidRequest("an argument is empty, or a list within a list", port=port, remedy="give it a value")
@@ -79,14 +81,14 @@ def _value(port: str, argument: Argument, inputs: Mapping[str, Value], results: 
     if reference.output in outputs:
         return outputs[reference.output]
     raise InvalidRequest(
-        f"task {reference.task_id} gave no {reference.output}",
+        f"task {reference.task_id} has no output {reference.output}",
         port=port,
-        remedy=f"it gave {', '.join(sorted(outputs)) or 'nothing'}; choose another model, or refer to one of these",
+        remedy=f"choose another model, or use one of its outputs: {', '.join(sorted(outputs)) or 'none'}",
     )
 
 
-def _nameless(value: Value) -> Value:
-    """Without what does not change the result: an artifact's name."""
+def _without_name(value: Value) -> Value:
+    """The value without an artifact's name, which does not change the result."""
     copy = Value()
     copy.CopyFrom(value)
     if copy.HasField("artifact"):

@@ -1,4 +1,4 @@
-"""What a run has spent of its budget, read off its events as they come."""
+"""Tracks what a run has used of its budget, from its events."""
 
 import asyncio
 import time
@@ -8,56 +8,56 @@ from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.usage_pb2 import Budget, Usage
 
-_REMEDY = "ask for less at once, or give the run more (budget)"
+_REMEDY = "send a smaller request, or raise the budget"
 
 
-class Spending:
-    """Tells once when a budget is spent; a budget that names no limit costs nothing.
+class BudgetTracker:
+    """Reports once that a budget is exhausted; without a limit it does nothing.
 
     Args:
-        budget: of tokens and of the experts' time; what it says of tasks and wall time is for others.
-        events: what has happened before.
-        spent: told which limit was reached.
-        clock: seconds that only grow; what happened before is measured by the times of its events instead.
+        budget: of LLM tokens and expert time; limits of tasks and wall time are enforced elsewhere.
+        events: earlier events of the run.
+        on_exhausted: called with the failure that names the limit.
+        clock: monotonic seconds; earlier events are measured by their own times.
     """
 
     def __init__(
         self,
         budget: Budget,
         events: Iterable[RunEvent],
-        spent: Callable[[Failure], None],
+        on_exhausted: Callable[[Failure], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tokens_left = budget.llm_tokens
         self._seconds_left = budget.expert_time.ToNanoseconds() / 1e9
         self._counts_tokens = budget.llm_tokens > 0
         self._counts_seconds = self._seconds_left > 0
-        self._spent = spent
+        self._on_exhausted = on_exhausted
         self._clock = clock
-        self._begun: dict[int, float] = {}
+        self._started: dict[int, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         for event in events:
             self._count(event, event.time.ToNanoseconds() / 1e9)
-        self._begun.clear()  # who began them is gone, and what they cost with him
+        self._started.clear()  # their orchestrator is gone, and their usage with it
 
-    def saw(self, event: RunEvent) -> None:
-        """Takes the next event."""
+    def add(self, event: RunEvent) -> None:
+        """Counts the next event."""
         if self._counts_tokens or self._counts_seconds:
             now = self._clock()
             self._count(event, now)
-            self._judge(event, now)
+            self._check(event, now)
 
     def _count(self, event: RunEvent, now: float) -> None:
         match event.WhichOneof("event"):
             case "task_started":
-                self._begun[event.task_id] = now
+                self._started[event.task_id] = now
             case "attempt_failed":
-                self._seconds_left -= now - self._begun.pop(event.task_id, now)
+                self._seconds_left -= now - self._started.pop(event.task_id, now)
             case "task_ended":
                 usage = event.task_ended.result.usage
                 self._use(usage)
-                took = now - self._begun.pop(event.task_id, now)
-                self._seconds_left -= usage.busy.ToNanoseconds() / 1e9 if usage.HasField("busy") else took
+                elapsed = now - self._started.pop(event.task_id, now)
+                self._seconds_left -= usage.busy.ToNanoseconds() / 1e9 if usage.HasField("busy") else elapsed
             case "plan_completed":
                 self._use(event.plan_completed.decision.usage)
             case "task_selected":
@@ -68,23 +68,23 @@ class Spending:
     def _use(self, usage: Usage) -> None:
         self._tokens_left -= usage.input_tokens + usage.output_tokens
 
-    def _judge(self, event: RunEvent, now: float) -> None:
+    def _check(self, event: RunEvent, now: float) -> None:
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None
         if event.HasField("run_ended"):
             return
         if self._counts_tokens and self._tokens_left <= 0:
-            self._spent(_failure("the LLM tokens this run may use are spent"))
-        if self._counts_seconds and self._begun:
-            begun = sum(now - since for since in self._begun.values())
-            delay = max(0.0, (self._seconds_left - begun) / len(self._begun))
-            self._alarm = asyncio.get_running_loop().call_later(delay, self._late)
+            self._on_exhausted(_failure("the run has used all LLM tokens of its budget"))
+        if self._counts_seconds and self._started:
+            running = sum(now - since for since in self._started.values())
+            delay = max(0.0, (self._seconds_left - running) / len(self._started))
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._report_time)
         elif self._counts_seconds and self._seconds_left <= 0:
-            self._late()
+            self._report_time()
 
-    def _late(self) -> None:
-        self._spent(_failure("the experts' time this run may use is spent"))
+    def _report_time(self) -> None:
+        self._on_exhausted(_failure("the run has used all expert time of its budget"))
 
 
 def _failure(message: str) -> Failure:

@@ -1,4 +1,4 @@
-"""What the selector offers for a task, asked once for as long as its catalogue stays as it is."""
+"""Caches the selector's responses until the catalogue changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -8,56 +8,56 @@ from typing import Self
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from services.common import call_context
 from services.common.change_signal import ChangeSignal
-from services.orchestrator.experts.dormant import Sleepers
+from services.orchestrator.experts.dormant import CatalogueWatcher
 
-Ask = Callable[[], Awaitable[SelectResponse]]
+Select = Callable[[], Awaitable[SelectResponse]]
 
 LOOK_SECONDS = 5.0
-"""How often it is looked whether something can be done by now, if the catalogue does not change."""
+"""Interval at which availability is checked again while the catalogue does not change."""
 
-MOST = 1_000
-"""Answers kept; with more, all are forgotten."""
+MAX_RESPONSES = 1_000
+"""Number of cached responses; with more, all are dropped."""
 
 
-class Catalogue:
-    """The selector's answers, forgotten whenever the catalogue changes; watched from the first question on.
+class CandidateCache:
+    """The selector's responses, dropped whenever the catalogue changes; the catalogue is watched from first use.
 
     Args:
-        watch: tells of changes.
+        watcher: watches the catalogue.
     """
 
-    def __init__(self, watch: Sleepers) -> None:
-        self._watch = watch
-        self._watched = ExitStack()
+    def __init__(self, watcher: CatalogueWatcher) -> None:
+        self._watcher = watcher
+        self._watching = ExitStack()
         self._changed: ChangeSignal | None = None
         self._version = 0
-        self._answers: dict[tuple[Hashable, int], SelectResponse] = {}
+        self._responses: dict[tuple[Hashable, int], SelectResponse] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._watched.close()
+        self._watching.close()
 
-    async def offered(self, question: Hashable, ask: Ask) -> SelectResponse:
-        """The answer to a question that only the catalogue and the data policy decide; asked if it is not known.
+    async def get(self, key: Hashable, select: Select) -> SelectResponse:
+        """A response that depends only on the catalogue and the data policy; calls `select` if it is not cached.
 
         Raises:
-            ServiceError: nobody can do it, or the selector does not answer.
+            ServiceError: there is no candidate, or the selector is unavailable.
         """
-        key = (question, call_context.current().policy)
+        key = (key, call_context.current().policy)
         version = self._current_version()
-        if key not in self._answers:
-            answer = await ask()
+        if key not in self._responses:
+            response = await select()
             if self._current_version() != version:
-                return answer
-            if len(self._answers) >= MOST:
-                self._answers.clear()
-            self._answers[key] = answer
-        return self._answers[key]
+                return response
+            if len(self._responses) >= MAX_RESPONSES:
+                self._responses.clear()
+            self._responses[key] = response
+        return self._responses[key]
 
-    async def change(self, seconds: float) -> None:
-        """Waits until the catalogue is another one, or so long."""
+    async def wait_for_change(self, seconds: float) -> None:
+        """Waits until the catalogue changes, or until the time has passed."""
         changed, version = self._watch_changes(), self._current_version()
         try:
             async with asyncio.timeout(seconds):
@@ -68,14 +68,14 @@ class Catalogue:
     def _watch_changes(self) -> ChangeSignal:
         """The signal of changes of the catalogue, watched from the first call on."""
         if self._changed is None:
-            self._changed = self._watched.enter_context(self._watch.watched())
+            self._changed = self._watching.enter_context(self._watcher.watched())
             self._version = self._changed.version
         return self._changed
 
     def _current_version(self) -> int:
-        """Version of the catalogue; when it has changed, the stored answers are dropped."""
+        """Version of the catalogue; when it has changed, the cached responses are dropped."""
         version = self._watch_changes().version
         if version != self._version:
-            self._answers.clear()
+            self._responses.clear()
             self._version = version
         return version

@@ -1,4 +1,4 @@
-"""A conversation is a chain of runs; its turns are what was asked, what was answered, and the files of both."""
+"""Conversations: chains of runs, whose turns are requests and answers with their files."""
 
 from collections.abc import AsyncGenerator, Iterator
 
@@ -15,28 +15,28 @@ from services.orchestrator.runs.run_state import RunView
 log = structlog.get_logger(__name__)
 
 EARLIER_RUNS = 20
-"""How far back a conversation is read."""
+"""Number of earlier runs that a conversation includes."""
 
 
 async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> list[Turn]:
-    """All turns up to and including the run's request, oldest first; none of what is deleted or cannot be read.
+    """All turns up to the run's request, oldest first; runs that are deleted or cannot be read are left out.
 
     Raises:
-        Unavailable: the journal does not answer.
+        Unavailable: the journal is unavailable.
     """
     earlier: list[Turn] = []
     for encoded in await journal.conversation(parent_id, tenant, EARLIER_RUNS) if parent_id else ():
         try:
             view = RunView(map(RunEvent.FromString, encoded))
         except Exception:
-            log.exception("earlier turn left out: its run cannot be read", run_id=run.run_id)
+            log.exception("conversation turn skipped: its run cannot be read", run_id=run.run_id)
             continue
-        earlier[:0] = [_question(view.run), _answer(view)]
-    return [*run.spec.history, *earlier, _question(run)]
+        earlier[:0] = [_request_turn(view.run), _answer_turn(view)]
+    return [*run.spec.history, *earlier, _request_turn(run)]
 
 
 async def events_of(run_id: str, journal: Journal) -> list[RunEvent]:
-    """All kept events of a run.
+    """All stored events of a run.
 
     Raises:
         CorruptData: one of them cannot be decoded.
@@ -48,11 +48,11 @@ async def events_of(run_id: str, journal: Journal) -> list[RunEvent]:
 
 
 async def events_after(run_id: str, after: int, tenant: str, journal: Journal) -> AsyncGenerator[RunEvent]:
-    """Events stored by now; where one cannot be decoded, only the last one follows, once the run has ended.
+    """Stored events numbered above `after`; if one cannot be decoded, only the last event of an ended run follows.
 
     Raises:
         NotFound: RUN.
-        CorruptData: the last one cannot be decoded, either.
+        CorruptData: the last one cannot be decoded either.
     """
     await journal.row(run_id, tenant)
     try:
@@ -70,11 +70,11 @@ async def events_after(run_id: str, after: int, tenant: str, journal: Journal) -
 
 
 async def view_of(run_id: str, journal: Journal) -> RunView:
-    """A run as its events have it.
+    """Folds a run's stored events.
 
     Raises:
-        CorruptData: they cannot be decoded, or lead to no state.
-        Unavailable: the journal does not answer.
+        CorruptData: they cannot be decoded, or are not a valid run.
+        Unavailable: the journal is unavailable.
     """
     events = await events_of(run_id, journal)
     try:
@@ -83,15 +83,15 @@ async def view_of(run_id: str, journal: Journal) -> RunView:
         raise unreadable(run_id) from error
 
 
-def _question(run: Run) -> Turn:
+def _request_turn(run: Run) -> Turn:
     return Turn(role=ROLE_USER, text=run.spec.request, attachments=run.spec.inputs, run_id=run.run_id)
 
 
-def _answer(view: RunView) -> Turn:
-    return Turn(role=ROLE_ASSISTANT, text=view.answer, attachments=_made(view.run), run_id=view.run.run_id)
+def _answer_turn(view: RunView) -> Turn:
+    return Turn(role=ROLE_ASSISTANT, text=view.answer, attachments=_output_files(view.run), run_id=view.run.run_id)
 
 
-def _made(run: Run) -> Iterator[NamedValue]:
+def _output_files(run: Run) -> Iterator[NamedValue]:
     for status in run.tasks:
         for port, value in status.result.outputs.items():
             if value.HasField("artifact"):

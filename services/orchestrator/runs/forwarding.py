@@ -1,4 +1,4 @@
-"""Passing wishes on to the orchestrator that owns a run: it would find them in the journal, only later."""
+"""Forwards commands to the orchestrator that owns a run, which would otherwise find them in the journal, later."""
 
 import grpc
 import structlog
@@ -11,28 +11,28 @@ from services.common.channel import dial
 log = structlog.get_logger(__name__)
 
 SECONDS = 2.0
-"""How long another orchestrator may take to answer."""
+"""Timeout of a forwarded command."""
 
 
-class Forwarding:
-    """The other orchestrators, by address.
+class CommandForwarder:
+    """Sends commands to other orchestrators.
 
     Args:
-        address: this one's own.
+        address: this orchestrator's own address.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def cancel(self, run_id: str, address: str) -> None:
-        """Tells the owner at an address to look at once; one that does not answer finds the kept wish by itself."""
+        """Asks the owner at an address to cancel a run; if it does not answer, it finds the command in the journal."""
         if address in ("", self._address):
             return
-        async with dial(address) as channel:  # for this once: it is rare, and addresses come and go
+        async with dial(address) as channel:  # opened for one call: such calls are rare, and addresses change
             request = CancelRunRequest(run_id=run_id)
             try:
                 await OrchestratorServiceStub(channel).CancelRun(
                     request, timeout=SECONDS, metadata=call_context.metadata()
                 )
             except grpc.aio.AioRpcError as error:
-                log.info("the run's owner was not told", run_id=run_id, code=error.code().name)
+                log.info("cancel command not forwarded", run_id=run_id, code=error.code().name)

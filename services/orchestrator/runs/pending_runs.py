@@ -1,26 +1,26 @@
-"""Runs that the journal has been asked to keep, and has not answered for yet."""
+"""New runs whose journal write has not finished."""
 
 import asyncio
 import time
 
 
-class Keeping:
-    """Knows how long they have waited."""
+class PendingRuns:
+    """Tracks pending journal writes of new runs."""
 
     def __init__(self) -> None:
         self._since: dict[asyncio.Future[str], float] = {}
 
-    def add(self, kept: "asyncio.Future[str]") -> "asyncio.Future[str]":
-        """One more, until it is done; gives it back."""
-        self._since[kept] = time.monotonic()
-        kept.add_done_callback(self._since.pop)
-        return kept
+    def add(self, write: "asyncio.Future[str]") -> "asyncio.Future[str]":
+        """Tracks a write until it is done; returns it."""
+        self._since[write] = time.monotonic()
+        write.add_done_callback(self._since.pop)
+        return write
 
-    def behind(self) -> float:
-        """Seconds that the one has waited that has waited longest."""
+    def longest_wait(self) -> float:
+        """Seconds that the oldest pending write has waited; 0 if there is none."""
         return time.monotonic() - next(iter(self._since.values()), time.monotonic())
 
     async def done(self) -> None:
-        """Waits for those there are."""
+        """Waits until the current writes are done."""
         if self._since:
             await asyncio.wait(self._since)

@@ -1,4 +1,4 @@
-"""Asking the planner: plans as they stream in, continued where they break, and supplied ones checked."""
+"""Client of the planner: streams plans, continues broken streams, and checks supplied plans."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -24,23 +24,23 @@ from services.common.errors import (
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.client import to_failure
 from services.orchestrator.runs import spans
-from services.orchestrator.runs.arguments import needs
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.arguments import dependencies
+from services.orchestrator.runs.run_log import RunLog
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
 CALLS = 3
-"""How often the planner is asked before a plan is taken as it is: once, and twice to continue."""
+"""Calls of the planner for one plan: the first, and two to continue a broken stream."""
 
 SHARE = 0.5
-"""Of the time a run has left, what one call of the planner may take."""
+"""Share of the run's remaining time for one call of the planner."""
 
 CHECK_SECONDS = 30.0
-"""What the check of a supplied plan may take."""
+"""Timeout of the check of a supplied plan."""
 
 SUMMARY_CHARACTERS = 500
-"""Of a task's text, or of what was wrong with it, what the planner is told when it continues."""
+"""Characters of an earlier task's text or error that the planner receives."""
 
 Add = Callable[[Task], None]
 
@@ -49,21 +49,21 @@ class _TooManyTasks(Overloaded):
     reason = "BUDGET"
 
 
-class Plans:
-    """The planner's plans.
+class PlannerClient:
+    """Requests plans from the planner and records them as events.
 
     Args:
-        planner: who plans.
+        planner: gRPC stub.
     """
 
     def __init__(self, planner: "PlannerServiceAsyncStub") -> None:
         self._planner = planner
 
     async def check(self, request: planner_pb2.PlanRequest) -> Plan:
-        """A supplied plan as it will run.
+        """Checks a supplied plan; returns it completed.
 
         Raises:
-            ServiceError: the plan is not valid, the message has every complaint; or the planner does not answer.
+            ServiceError: the plan is invalid, and the message lists all problems; or the planner is unavailable.
         """
         plan = Plan()
         call = self._planner.Plan(request, timeout=CHECK_SECONDS, metadata=call_context.metadata())
@@ -76,28 +76,28 @@ class Plans:
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error) from error
         finally:
-            call.cancel()  # a reader that stops before the stream's end would leave the planner working
-        raise _broken_off()
+            call.cancel()  # otherwise the planner would continue after the reader stops
+        raise _truncated()
 
-    async def take(self, run: LiveRun, turns: Sequence[Turn], add: Add, deadline: Deadline) -> Failure | None:
-        """Gets a run's plan, or the rest of it; gives what is wrong with it as a whole.
+    async def fetch(self, run: RunLog, turns: Sequence[Turn], add: Add, deadline: Deadline) -> Failure | None:
+        """Fetches a run's plan, or the rest of it; returns the failure of the plan as a whole.
 
         Args:
-            run: told of tasks, notes and the plan's end.
+            run: receives events of tasks, notes and the plan's end.
             turns: the conversation.
-            add: given every task once it has been told.
-            deadline: the run's.
+            add: called with each task after its event.
+            deadline: of the run.
         """
-        if run.view.planned:
+        if run.view.is_planned:
             return None
         if run.view.run.spec.HasField("plan"):
             return _supplied(run, add)
-        error: ServiceError = _broken_off()
+        error: ServiceError = _truncated()
         for _ in range(CALLS):
             try:
                 decision = await self._streamed(run, _request(run, turns, _goal(run)), add, deadline)
-            except _TooManyTasks as spent:
-                return _given_up(run, spent)
+            except _TooManyTasks as too_many:
+                return _incomplete(run, too_many)
             except ServiceError as raised:
                 error = raised
                 if recovery_action(error) is RecoveryAction.GIVE_UP:
@@ -105,39 +105,39 @@ class Plans:
             else:
                 _completed(run, decision)
                 return None
-        return _given_up(run, error)
+        return _incomplete(run, error)
 
-    async def another_way(
-        self, run: LiveRun, turns: Sequence[Turn], failed: Sequence[int], add: Add, deadline: Deadline
+    async def replan(
+        self, run: RunLog, turns: Sequence[Turn], failed: Sequence[int], add: Add, deadline: Deadline
     ) -> None:
-        """Asks once for other tasks in place of failed ones; where not all of them come, the failures stand."""
+        """Requests other tasks in place of failed ones; if the new plan is incomplete, the failures remain."""
         request = _request(run, turns, planner_pb2.PlanGoal(replan=planner_pb2.Replan(failed=failed)))
         try:
             decision = await self._streamed(run, request, add, deadline)
         except ServiceError as error:
-            decision = Decision(reason=f"no other way was planned: {error.message}")
+            decision = Decision(reason=f"no alternative was planned: {error.message}")
         _completed(run, decision)
 
-    async def _streamed(self, run: LiveRun, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
-        """Takes what the planner sends to the plan's end.
+    async def _streamed(self, run: RunLog, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
+        """Reads one plan stream to its end.
 
         Raises:
-            ServiceError: the stream breaks off, or has a task that cannot stand.
+            ServiceError: the stream breaks off, or contains an invalid task.
         """
         with spans.planning(run, request.goal.WhichOneof("kind") or "") as span:
-            decision = await self._taken(run, request, add, deadline)
+            decision = await self._read(run, request, add, deadline)
             spans.planned(span, decision, len(run.view.run.tasks))
             return decision
 
-    async def _taken(self, run: LiveRun, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
+    async def _read(self, run: RunLog, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
         seconds = max(SHARE * deadline.left, 1.0)
-        told = request.goal.WhichOneof("kind") != "replan"  # what has failed is told by its failure
+        records_notes = request.goal.WhichOneof("kind") != "replan"  # the failures already describe those tasks
         call = self._planner.Plan(request, timeout=seconds, metadata=call_context.metadata())
         try:
             async for event in call:
                 if event.HasField("task"):
-                    _planned(run, event.task, add)
-                elif event.HasField("note") and told and event.note not in run.view.run.notes:
+                    _record_task(run, event.task, add)
+                elif event.HasField("note") and records_notes and event.note not in run.view.run.notes:
                     run.emit(RunEvent(plan_note=event.note))
                 elif event.HasField("end"):
                     return event.end.decision
@@ -145,16 +145,16 @@ class Plans:
             raise from_rpc(error) from error
         finally:
             call.cancel()
-        raise _broken_off()
+        raise _truncated()
 
 
-def _goal(run: LiveRun) -> planner_pb2.PlanGoal:
+def _goal(run: RunLog) -> planner_pb2.PlanGoal:
     if run.view.run.tasks:
         return planner_pb2.PlanGoal(continuation=planner_pb2.ContinuePlan())
     return planner_pb2.PlanGoal(new_plan=planner_pb2.NewPlan())
 
 
-def _request(run: LiveRun, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) -> planner_pb2.PlanRequest:
+def _request(run: RunLog, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) -> planner_pb2.PlanRequest:
     spec = run.view.run.spec
     prior = [_prior(status) for status in run.view.run.tasks]
     return planner_pb2.PlanRequest(conversation=turns, inputs=spec.inputs, prior=prior, goal=goal, budget=spec.budget)
@@ -162,50 +162,52 @@ def _request(run: LiveRun, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) ->
 
 def _prior(status: TaskStatus) -> planner_pb2.PriorTask:
     result = status.result
-    told = result.outputs["text"].text if "text" in result.outputs else result.failure.message
-    return planner_pb2.PriorTask(task=status.task, state=status.state, summary=told[:SUMMARY_CHARACTERS])
+    text = result.outputs["text"].text if "text" in result.outputs else result.failure.message
+    return planner_pb2.PriorTask(task=status.task, state=status.state, summary=text[:SUMMARY_CHARACTERS])
 
 
-def _supplied(run: LiveRun, add: Add) -> Failure | None:
+def _supplied(run: RunLog, add: Add) -> Failure | None:
     try:
         for task in run.view.run.spec.plan.tasks:
-            if task.id > run.view.last_task:  # those before it were told by an earlier owner
-                _planned(run, task, add)
+            if task.id > run.view.last_task:  # earlier ones were recorded by the previous owner
+                _record_task(run, task, add)
     except ServiceError as error:
-        return _given_up(run, error)
+        return _incomplete(run, error)
     _completed(run, Decision(controller=CONTROLLER_SUPPLIED, confidence=1.0))
     return None
 
 
-def _planned(run: LiveRun, task: Task, add: Add) -> None:
-    """Tells of a task, if it can stand after those before it.
+def _record_task(run: RunLog, task: Task, add: Add) -> None:
+    """Emits a planned task, if it is valid after the earlier ones.
 
     Raises:
-        CorruptData: its id does not grow, or it needs one that is not there.
-        Overloaded: BUDGET, the run may not have that many.
+        CorruptData: its ID does not grow, or a task it depends on is missing.
+        Overloaded: BUDGET, the run may not have that many tasks.
     """
-    most = run.view.run.spec.budget.tasks
-    if 0 < most <= len(run.view.run.tasks):
+    limit = run.view.run.spec.budget.tasks
+    if 0 < limit <= len(run.view.run.tasks):
         raise _TooManyTasks(
-            f"the plan has more than the {most} tasks this run may have",
-            remedy="ask for less at once, or give the run more (budget.tasks)",
+            f"the plan has more than the {limit} tasks of the run's budget",
+            remedy="send a smaller request, or raise the budget (budget.tasks)",
         )
     if task.id <= run.view.last_task:
-        raise CorruptData(f"the planner sent task {task.id} after task {run.view.last_task}", remedy="ask again")
-    if missing := sorted(need for need in needs(task) if need not in run.view):
-        raise CorruptData(f"the planner sent task {task.id}, which needs {missing}, not there yet", remedy="ask again")
+        message = f"the planner sent task {task.id} after task {run.view.last_task}"
+        raise CorruptData(message, remedy="send the request again")
+    if missing := sorted(each for each in dependencies(task) if each not in run.view):
+        message = f"the planner sent task {task.id} before tasks it depends on: {missing}"
+        raise CorruptData(message, remedy="send the request again")
     run.emit(RunEvent(task_id=task.id, task_planned=TaskPlanned(task=task)))
     add(task)
 
 
-def _completed(run: LiveRun, decision: Decision) -> None:
+def _completed(run: RunLog, decision: Decision) -> None:
     run.emit(RunEvent(plan_completed=PlanCompleted(decision=decision, tasks=len(run.view.run.tasks))))
 
 
-def _given_up(run: LiveRun, error: ServiceError) -> Failure:
+def _incomplete(run: RunLog, error: ServiceError) -> Failure:
     _completed(run, Decision(reason=f"the plan may lack tasks: {error.message}"))
     return to_failure(error)
 
 
-def _broken_off() -> Unavailable:
-    return Unavailable("the planner stopped before its plan was complete", remedy="ask again")
+def _truncated() -> Unavailable:
+    return Unavailable("the planner's stream ended before the plan was complete", remedy="send the request again")

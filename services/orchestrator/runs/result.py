@@ -1,4 +1,4 @@
-"""How a run ends, given what became of its tasks and what the planner had to say."""
+"""Final state, failure and usage of a run, from its tasks and notes."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -26,25 +26,29 @@ _MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})
 def outcome(
     run: Run, failure: Failure | None = None, replaced: Collection[int] = ()
 ) -> "tuple[RunState.ValueType, Failure | None]":
-    """The state a run ends in and what is wrong with it.
+    """The final state of a run and its failure.
 
     Args:
-        run: as it stands, its tasks all ended; where only a plan was asked for, its tasks are what is usable.
-        failure: what is wrong with the run as a whole, such as a deadline.
-        replaced: ids of failed tasks whose results came about in another way.
+        run: with all tasks ended; in plan mode, planned tasks count as usable results.
+        failure: of the run as a whole, such as a passed deadline.
+        replaced: IDs of failed tasks whose results were obtained by other tasks.
     """
-    wrong = failure or _worst(run, replaced)
-    if wrong is None:
+    final_failure = failure or _first_failure(run, replaced)
+    if final_failure is None:
         return RUN_STATE_COMPLETED, None
     planned_only = run.spec.mode == RUN_MODE_PLAN
     usable = any(planned_only or status.state in _GOOD for status in run.tasks)
-    return (RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED), wrong
+    return (RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED), final_failure
 
 
-def spent(run: Run, decided: Iterable[Decision], lost: Iterable[Usage]) -> Usage:
-    """What the run's tasks, attempts at them that failed and decisions took together, and how long it was under way."""
+def total_usage(run: Run, decisions: Iterable[Decision], failed_usage: Iterable[Usage]) -> Usage:
+    """Total usage of the run's tasks, failed attempts and decisions, with the time since its creation."""
     total = Usage(elapsed=Duration(), busy=Duration())
-    usages = [*(status.result.usage for status in run.tasks), *(decision.usage for decision in decided), *lost]
+    usages = [
+        *(status.result.usage for status in run.tasks),
+        *(decision.usage for decision in decisions),
+        *failed_usage,
+    ]
     total.busy.FromNanoseconds(sum(usage.busy.ToNanoseconds() for usage in usages))
     total.elapsed.FromNanoseconds(max(0, time.time_ns() - run.create_time.ToNanoseconds()))
     total.input_tokens = sum(usage.input_tokens for usage in usages)
@@ -56,7 +60,7 @@ def spent(run: Run, decided: Iterable[Decision], lost: Iterable[Usage]) -> Usage
     return total
 
 
-def _worst(run: Run, replaced: Collection[int]) -> Failure | None:
+def _first_failure(run: Run, replaced: Collection[int]) -> Failure | None:
     for status in run.tasks:
         if (
             status.state not in _GOOD
@@ -71,13 +75,13 @@ def _worst(run: Run, replaced: Collection[int]) -> Failure | None:
             reason="CLARIFY" if missing[0].kind == NOTE_KIND_CLARIFY else "UNPLANNABLE",
             code="INVALID_ARGUMENT" if missing[0].kind == NOTE_KIND_CLARIFY else "UNIMPLEMENTED",
             message=" ".join(note.text for note in missing),
-            remedy="say what is missing and ask again, or see `hugginggpt tasks` for what can be done",
+            remedy="add what is missing and send the request again, or see `hugginggpt tasks` for the available tasks",
         )
     if not run.tasks and not any(note.kind == NOTE_KIND_CHAT for note in run.notes):
         return Failure(
             reason="UNPLANNABLE",
             code="UNIMPLEMENTED",
-            message="the planner found nothing to do in this request",
-            remedy="say what should be done with what, or see `hugginggpt tasks` for what can be done",
+            message="the planner found no task in this request",
+            remedy="describe what to do with which input, or see `hugginggpt tasks` for the available tasks",
         )
     return None

@@ -1,4 +1,4 @@
-"""Results of earlier runs of the same tenant, found again by model, commit, task, parameters and inputs."""
+"""Reuse of results of earlier runs of a tenant, by model, commit, task, parameters and inputs."""
 
 import hashlib
 
@@ -12,51 +12,51 @@ from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifact_digests import digests
 from services.orchestrator.journal.tables import Memo
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 
 log = structlog.get_logger(__name__)
 
 _REPEATABLE = frozenset({DETERMINISM_EXACT, DETERMINISM_NUMERIC})
 
 
-class Memory:
-    """What may stand in for a call: results of tasks that give the same every time, by models whose commit is known.
+class ResultCache:
+    """Results that can replace a call: of deterministic tasks, by models of a known commit.
 
     Args:
-        journal: where they are kept.
-        store: where the artifacts are to which they refer.
+        journal: stores the results.
+        store: stores the artifacts they refer to.
     """
 
     def __init__(self, journal: Journal, store: ArtifactStore) -> None:
         self._journal = journal
         self._store = store
 
-    async def recalled(self, run: LiveRun, spec: TaskSpec, by: Candidate, digest: str) -> TaskResult | None:
-        """The result that calling this model would give, if it is known, all of it, and the run wants such."""
-        if run.view.run.spec.bypass_memo or not _is_kept(spec, by):
+    async def lookup(self, run: RunLog, spec: TaskSpec, by: Candidate, digest: str) -> TaskResult | None:
+        """The stored result of this call with all its artifacts; None if there is none or the run bypasses reuse."""
+        if run.view.run.spec.bypass_memo or not _is_reusable(spec, by):
             return None
         try:
             known = await self._journal.memo(run.caller.tenant, _key(by, digest))
-            return known if known and await self._whole(run.caller.tenant, known) else None
+            return known if known and await self._is_complete(run.caller.tenant, known) else None
         except Unavailable as error:
-            log.warning("earlier results cannot be looked up", error=error.message)
+            log.warning("earlier results unavailable", error=error.message)
             return None
 
-    async def _whole(self, tenant: str, result: TaskResult) -> bool:
-        """Whether what it refers to is still there: others than this program may empty a store."""
+    async def _is_complete(self, tenant: str, result: TaskResult) -> bool:
+        """Whether its artifacts still exist: an operator may have emptied the store."""
         return all([await self._store.contains(tenant, sha256) for sha256 in set(digests(result))])
 
 
-def memo(run: LiveRun, spec: TaskSpec, result: TaskResult) -> Memo | None:
-    """A result as it is found again; None if it must not be."""
-    if not _is_kept(spec, result.by):
+def memo(run: RunLog, spec: TaskSpec, result: TaskResult) -> Memo | None:
+    """A result to store for reuse; None if it must not be reused."""
+    if not _is_reusable(spec, result.by):
         return None
     known = TaskResult(made_by_run=run.id)
     known.MergeFrom(result)
     return Memo(run.caller.tenant, _key(result.by, result.input_digest), known)
 
 
-def _is_kept(spec: TaskSpec, by: Candidate) -> bool:
+def _is_reusable(spec: TaskSpec, by: Candidate) -> bool:
     return spec.determinism in _REPEATABLE and bool(by.revision)
 
 

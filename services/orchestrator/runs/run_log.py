@@ -1,4 +1,4 @@
-"""A run this process owns: its events are numbered here, kept, and only then shown."""
+"""Event log of a run owned by this process: numbers events, writes them to the journal, then publishes them."""
 
 import asyncio
 import contextlib
@@ -14,29 +14,28 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
-from services.orchestrator.batches.items import settled
+from services.orchestrator.batches.items import item_result_rows
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import Memo
-from services.orchestrator.runs.budget import Spending
+from services.orchestrator.runs.budget import BudgetTracker
 from services.orchestrator.runs.run_state import RunView
 
 log = structlog.get_logger(__name__)
 
 JOURNAL_PAUSE_SECONDS = 0.5
-"""How long a journal that does not answer is left alone."""
-
+"""Pause before the next write to a journal that is unavailable."""
 
 BEHIND_SECONDS = 1.0
-"""How long an event may wait for its commit before nothing new begins in its run."""
+"""Longest time that an event may wait for its commit before the run starts no new task."""
 
 GATHER_SECONDS = 0.05
-"""How long events of a batch's item wait for more, to be kept together: its end waits for nothing."""
+"""How long events of a batch item wait for more, to be written together; the last event is written at once."""
 
 CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
 
 
-class Feed:
-    """Events of a run that have been kept, for any number of watchers at their own pace."""
+class EventFeed:
+    """Stored events of a run, for any number of watchers, each at its own pace."""
 
     def __init__(self, events: Iterable[RunEvent]) -> None:
         self._events = list(events)
@@ -44,8 +43,8 @@ class Feed:
         self._closed = False
 
     @property
-    def over(self) -> bool:
-        """The run has ended, and that is kept."""
+    def has_ended(self) -> bool:
+        """Whether the last event of the run is stored."""
         return self._events[-1].HasField("run_ended")
 
     def publish(self, events: Sequence[RunEvent]) -> None:
@@ -53,55 +52,55 @@ class Feed:
         self._changed.notify()
 
     def close(self) -> None:
-        """No more will come from here, though the run may not have ended."""
+        """Ends the feed here, although the run may continue elsewhere."""
         self._closed = True
         self._changed.notify()
 
     async def after(self, sequence: int) -> AsyncGenerator[RunEvent]:
-        """Events numbered above sequence, to the run's end or as long as it is here."""
+        """Events numbered above `sequence`, to the run's end or until the feed is closed."""
         while True:
             version = self._changed.version
             while sequence < len(self._events):
                 yield self._events[sequence]
                 sequence += 1
-            if self._closed or self.over:
+            if self._closed or self.has_ended:
                 return
             await self._changed.wait(version)
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Events to be kept together, and what they lead to: later ones are not to show in it, however late it is kept."""
+class _Write:
+    """Events to store in one transaction, with the state after the last of them."""
 
     events: Sequence[RunEvent]
     memos: Sequence[Memo]
     state: "RunState.ValueType"
     deadline: float | None
-    """The run's from now on, if that has changed."""
+    """The run's new deadline, if it has changed."""
 
     @property
     def parked_until(self) -> float | None:
-        """When the run is taken up again even if nobody asks for it, if nobody is to drive it before."""
+        """When a parked run is claimed without a command, in seconds since the epoch; None if it is not parked."""
         last = self.events[-1]
         if not last.HasField("approval_requested"):
             return None
         return last.approval_requested.expire_time.ToNanoseconds() / 1e9
 
     @property
-    def last(self) -> bool:
-        """The run is driven no further."""
+    def is_last(self) -> bool:
+        """Whether the run ends or is parked with these events."""
         return self.events[-1].HasField("run_ended") or self.parked_until is not None
 
 
-class LiveRun:
-    """A run under way.
+class RunLog:
+    """A run owned by this process.
 
     Args:
-        journal: where its events go.
-        run_id: the run.
-        fence: under which this owner may write.
+        journal: stores its events.
+        run_id: ID of the run.
+        fence: fencing token of this owner.
         caller: on whose behalf it runs; its deadline is the run's.
-        events: those already kept.
+        events: those already stored.
     """
 
     def __init__(self, journal: Journal, run_id: str, fence: int, caller: Caller, events: Sequence[RunEvent]) -> None:
@@ -109,141 +108,141 @@ class LiveRun:
         self.caller = caller
         self.trace = events[0].run_accepted.trace
         self.view = RunView(events)
-        self.of_batch = bool(self.view.run.batch.index)
-        """Whether it is an item's."""
-        self.feed = Feed(events)
+        self.is_batch_item = bool(self.view.run.batch.index)
+        """Whether the run is an item of a batch."""
+        self.feed = EventFeed(events)
         self.fence = fence
         self.bytes = sum(event.ByteSize() for event in events)
-        """What its events take."""
+        """Size of its events."""
         self.work: asyncio.Task[Failure | None] | None = None
-        self.cancelled: Failure | None = None
-        """Why it was told to stop."""
-        self.stopped: Failure | None = None
-        """Why it was told to end with what it has."""
+        self.cancel_reason: Failure | None = None
+        """Why the run is cancelled, if it is."""
+        self.stop_reason: Failure | None = None
+        """Why the run ends early with the results it has, if it does."""
         self.approval: bytes | None = None
-        """The ApproveRunRequest that lets its waiting plan run."""
+        """The ApproveRunRequest for its plan."""
         self._clock_offset = time.monotonic() - time.time()
         self._journal = journal
         self._outbox: list[RunEvent] = []
-        self._stirred = asyncio.Event()
-        """Something waits to be kept."""
+        self._write_due = asyncio.Event()
+        """Set when events are to be written."""
         self._memos: list[Memo] = []
-        self._writing: asyncio.Future[None] | None = None
+        self._pending_write: asyncio.Future[None] | None = None
         self._behind_since: float | None = None
         self._caught_up = asyncio.Event()
-        self._spending = Spending(self.view.run.spec.budget, events, self.stop)
+        self._budget = BudgetTracker(self.view.run.spec.budget, events, self.stop)
 
     @property
     def deadline(self) -> float:
-        """When it must have ended, in seconds since the epoch."""
+        """The run's deadline, in seconds since the epoch."""
         return self.caller.deadline.ToNanoseconds() / 1e9
 
     @property
     def seconds_left(self) -> float:
-        """Until its deadline, however the system's clock is set meanwhile."""
+        """Seconds until the deadline, independent of changes of the system clock."""
         return self.deadline + self._clock_offset - time.monotonic()
 
     def emit(self, event: RunEvent, memo: Memo | None = None) -> None:
-        """Numbers an event and hands it to the journal, with a result to be found again by other runs."""
+        """Numbers an event and schedules its write, with a result to store for reuse."""
         event.run_id = self.id
         event.sequence = self.view.run.last_sequence + 1
         event.time.FromNanoseconds(time.time_ns())
         self.view.apply(event)
         self.bytes += event.ByteSize()
         self._outbox.append(event)
-        self._stir(event)
+        self._schedule_write(event)
         if self._behind_since is None:
             self._behind_since = time.monotonic()
             self._caught_up.clear()
         if memo:
             self._memos.append(memo)
-        self._spending.saw(event)
+        self._budget.add(event)
 
-    def cancel(self, why: Failure = CANCELLED) -> None:
-        """Stops the work; what has finished is kept."""
-        self.cancelled = self.cancelled or why
+    def cancel(self, reason: Failure = CANCELLED) -> None:
+        """Cancels the run; finished tasks keep their results."""
+        self.cancel_reason = self.cancel_reason or reason
         if self.work:
             self.work.cancel()
 
-    def stop(self, why: Failure) -> None:
-        """Ends the work with what there is."""
-        if not self.stopped:
-            self.stopped = why
+    def stop(self, reason: Failure) -> None:
+        """Ends the run early with the results it has."""
+        if not self.stop_reason:
+            self.stop_reason = reason
             if self.work:
                 self.work.cancel()
 
-    async def startable(self) -> None:
-        """Waits while the journal takes nothing: what is under way then ends in memory, and nothing new begins."""
-        await self._journal.taking.wait()
+    async def wait_until_writable(self) -> None:
+        """Waits while the journal is behind: running tasks end in memory, and no new task starts."""
+        await self._journal.accepting.wait()
         if self._behind_since is not None and time.monotonic() - self._behind_since > BEHIND_SECONDS:
             await self._caught_up.wait()
 
-    async def keep(self) -> None:
-        """Writes events as they come, many at once where they come fast; ends with the run, or when it is parked.
+    async def write_events(self) -> None:
+        """Writes events as they are emitted, several in one transaction; returns when the run ends or is parked.
 
         Raises:
             LeaseLost: another orchestrator owns the run.
         """
         ended = False
         while not ended:
-            await self._stirred.wait()
-            self._stirred.clear()
-            if not (batch := self._batch()).events:
+            await self._write_due.wait()
+            self._write_due.clear()
+            if not (write := self._take_events()).events:
                 continue
-            await self._append(batch)
+            await self._append(write)
             self._behind_since = time.monotonic() if self._outbox else None
             if self._behind_since is None:
                 self._caught_up.set()
-            self.feed.publish(batch.events)
-            ended = batch.last
+            self.feed.publish(write.events)
+            ended = write.is_last
 
-    async def let_go(self) -> None:
-        """Keeps what has happened so far, for the next owner to start from; nothing is written after it."""
+    async def release(self) -> None:
+        """Flushes pending events so that the next owner can continue, and writes nothing afterwards."""
         try:
             with contextlib.suppress(Unavailable):
-                if self._writing:
-                    await self._writing
-                if (batch := self._batch()).events:
-                    await self._write(batch)
+                if self._pending_write:
+                    await self._pending_write
+                if (write := self._take_events()).events:
+                    await self._write(write)
         finally:
             self.feed.close()
 
-    def _stir(self, event: RunEvent) -> None:
-        """Has an event kept: at once, or in a moment where nobody in particular looks on."""
-        if not self.of_batch or event.HasField("run_ended"):
-            self._stirred.set()
+    def _schedule_write(self, event: RunEvent) -> None:
+        """Writes immediately, or within GATHER_SECONDS for batch items, whose events no client follows."""
+        if not self.is_batch_item or event.HasField("run_ended"):
+            self._write_due.set()
         elif len(self._outbox) == 1:
-            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._stirred.set)
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._write_due.set)
 
-    def _batch(self) -> _Batch:
-        """All that has happened and is not being kept yet."""
+    def _take_events(self) -> _Write:
+        """Removes and returns all events that are not being written yet."""
         events, self._outbox = self._outbox, []
         memos, self._memos = self._memos, []
         approved = any(event.HasField("plan_approved") for event in events)
-        return _Batch(events, memos, self.view.run.state, self.deadline if approved else None)
+        return _Write(events, memos, self.view.run.state, self.deadline if approved else None)
 
-    async def _append(self, batch: _Batch) -> None:
+    async def _append(self, write: _Write) -> None:
         while True:
             try:
-                await self._write(batch)
+                await self._write(write)
             except LeaseLost:
                 raise
             except Unavailable as error:
-                log.warning("the journal does not take events", run_id=self.id, error=error.message)
+                log.warning("events not written: journal unavailable", run_id=self.id, error=error.message)
                 await asyncio.sleep(JOURNAL_PAUSE_SECONDS)
             else:
                 return
 
-    async def _write(self, batch: _Batch) -> None:
-        self._writing = self._journal.append(
+    async def _write(self, write: _Write) -> None:
+        self._pending_write = self._journal.append(
             self.id,
             self.fence,
-            batch.events,
-            batch.state,
-            memos=batch.memos,
-            more=settled(self.view.run) if batch.events[-1].HasField("run_ended") else (),
-            parked_until=batch.parked_until,
-            deadline=batch.deadline,
-            caller=self.caller if batch.deadline else None,
+            write.events,
+            write.state,
+            memos=write.memos,
+            more=item_result_rows(self.view.run) if write.events[-1].HasField("run_ended") else (),
+            parked_until=write.parked_until,
+            deadline=write.deadline,
+            caller=self.caller if write.deadline else None,
         )
-        await asyncio.shield(self._writing)  # whoever lets go waits for it
+        await asyncio.shield(self._pending_write)  # release() waits for it if this is cancelled

@@ -1,4 +1,4 @@
-"""A run as it stands, folded from its events: what Get shows and what a new owner starts from."""
+"""Folds the events of a run into its state."""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,14 +20,14 @@ from protos.hugginggpt.v1.run_pb2 import (
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator.journal.tables import Row
 
-_UNDER_WAY = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
+_UNFINISHED = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
 
 
 def summarize(row: Row, last: RunEvent | None) -> Run:
-    """A run whose events cannot be read: what its row and its last event say.
+    """The state of a run whose events cannot be read, from its row and last event.
 
     Args:
-        row: the run in the journal.
+        row: the run's journal row.
         last: its last event, if that can be decoded.
     """
     run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.seq)
@@ -43,44 +43,44 @@ def summarize(row: Row, last: RunEvent | None) -> Run:
 
 
 class RunView:
-    """Grows by apply()."""
+    """State of a run, updated event by event with apply()."""
 
     def __init__(self, events: Iterable[RunEvent] = ()) -> None:
         self.run = Run()
-        self.planned = False
-        """The plan has all its tasks."""
-        self.approved = False
-        """The plan that waited may run."""
-        self.asked_at = 0
-        """When its plan began to wait, in nanoseconds since the epoch."""
-        self.given_up: frozenset[int] = frozenset()
-        """Failed tasks for whose results another way was asked; empty while none was."""
-        self.replanning = False
-        """Another way is asked for, and has not come to its end."""
-        self._other_way = False
-        """It was planned to its end."""
-        self._first_way = 0
-        """Id of the last task planned before that."""
+        self.is_planned = False
+        """The plan is complete."""
+        self.is_approved = False
+        """The plan was approved."""
+        self.approval_requested_at = 0
+        """When approval was requested, in nanoseconds since the epoch."""
+        self.abandoned: frozenset[int] = frozenset()
+        """Failed tasks that a replanning is to replace; empty if there was none."""
+        self.is_replanning = False
+        """A replanning was requested and has not ended."""
+        self._is_replanned = False
+        """The replanning ended with a complete plan."""
+        self._last_original_task = 0
+        """ID of the last task planned before the replanning."""
         self.decisions: list[Decision] = []
-        """By whoever planned, chose and answered."""
-        self.lost: list[Usage] = []
-        """What attempts took that failed, and were not the last."""
-        self.troubles: dict[int, Failure] = {}
-        """Why the last attempt that failed did, by task."""
+        """Decisions of planner, selector and responder."""
+        self.failed_usage: list[Usage] = []
+        """Usage of failed attempts that another attempt followed."""
+        self.last_errors: dict[int, Failure] = {}
+        """Failure of the last failed attempt, by task."""
         self._tasks: dict[int, TaskStatus] = {}
         self._answer: list[str] = []
         for event in events:
             self.apply(event)
 
     def apply(self, event: RunEvent) -> None:
-        """Takes the next event in order."""
+        """Applies the next event; events must come in order."""
         kind = event.WhichOneof("event")
         if kind:
             getattr(self, f"_{kind}")(event)
         self.run.last_sequence = event.sequence
 
     def snapshot(self) -> Run:
-        """A copy, with the answer as far as it goes."""
+        """A copy of the state, with the answer so far."""
         run = Run()
         run.CopyFrom(self.run)
         run.answer = self.answer
@@ -91,7 +91,7 @@ class RunView:
 
     @property
     def last_task(self) -> int:
-        """Id of the last task planned, 0 if there is none; ids only grow."""
+        """ID of the last planned task, 0 if there is none; IDs only grow."""
         return self.run.tasks[-1].task.id if self.run.tasks else 0
 
     @property
@@ -99,28 +99,29 @@ class RunView:
         return "".join(self._answer)
 
     def attempt(self, task_id: int) -> int:
-        """Number of the task's last attempt, 0 if there was none."""
+        """Number of the task's last attempt; 0 if there was none."""
         return self._tasks[task_id].result.attempt
 
     def results(self) -> Iterator[tuple[int, TaskResult]]:
-        """Results of the tasks that have ended."""
+        """Results of the tasks that have ended, by ID."""
         for task_id, status in self._tasks.items():
-            if status.state not in _UNDER_WAY:
+            if status.state not in _UNFINISHED:
                 yield task_id, status.result
 
     @property
     def failed(self) -> list[int]:
-        """Tasks that have finally failed, themselves."""
+        """IDs of tasks that have failed; skipped tasks are not included."""
         return [task_id for task_id, status in self._tasks.items() if status.state == TASK_STATE_FAILED]
 
     @property
     def replaced(self) -> frozenset[int]:
-        """Failed tasks to whose results another way was found, all of it."""
-        return self.given_up if self._other_way and self.last_task > self._first_way else frozenset()
+        """IDs of failed tasks that a complete replanning replaced."""
+        is_replaced = self._is_replanned and self.last_task > self._last_original_task
+        return self.abandoned if is_replaced else frozenset()
 
-    def under_way(self) -> list[int]:
-        """Tasks that have not ended."""
-        return [task_id for task_id, status in self._tasks.items() if status.state in _UNDER_WAY]
+    def unfinished(self) -> list[int]:
+        """IDs of tasks that have not ended."""
+        return [task_id for task_id, status in self._tasks.items() if status.state in _UNFINISHED]
 
     def _run_accepted(self, event: RunEvent) -> None:
         accepted = event.run_accepted
@@ -143,19 +144,19 @@ class RunView:
 
     def _plan_completed(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_RUNNING
-        self.planned = True
+        self.is_planned = True
         decision = event.plan_completed.decision
         self.decisions.append(decision)
-        if self.replanning:  # where the planner broke off nobody decided
-            self.replanning, self._other_way = False, bool(decision.controller)
+        if self.is_replanning:  # a decision without a controller means that the planner's stream broke off
+            self.is_replanning, self._is_replanned = False, bool(decision.controller)
 
     def _approval_requested(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_AWAITING_APPROVAL
-        self.asked_at = event.time.ToNanoseconds()
+        self.approval_requested_at = event.time.ToNanoseconds()
 
     def _plan_approved(self, event: RunEvent) -> None:
         approved = event.plan_approved
-        self.approved = True
+        self.is_approved = True
         self.run.state = RUN_STATE_RUNNING
         self.run.deadline.CopyFrom(approved.deadline)
         if approved.HasField("plan"):
@@ -165,9 +166,9 @@ class RunView:
             }
 
     def _replanning(self, event: RunEvent) -> None:
-        self.replanning = True
-        self.given_up = frozenset(event.replanning.failed)
-        self._first_way = self.last_task
+        self.is_replanning = True
+        self.abandoned = frozenset(event.replanning.failed)
+        self._last_original_task = self.last_task
 
     def _task_selected(self, event: RunEvent) -> None:
         self._tasks[event.task_id].candidate.CopyFrom(event.task_selected.candidates[0])
@@ -184,12 +185,12 @@ class RunView:
         status.result.task_id, status.result.attempt = event.task_id, event.attempt
 
     def _task_progress(self, event: RunEvent) -> None:
-        """How far a task is passes by; it is not kept."""
+        """Progress is not part of the state."""
 
     def _attempt_failed(self, event: RunEvent) -> None:
-        self.troubles[event.task_id] = event.attempt_failed.failure
+        self.last_errors[event.task_id] = event.attempt_failed.failure
         if event.attempt_failed.HasField("usage"):
-            self.lost.append(event.attempt_failed.usage)
+            self.failed_usage.append(event.attempt_failed.usage)
         self._tasks[event.task_id].result.failure.CopyFrom(event.attempt_failed.failure)
 
     def _task_ended(self, event: RunEvent) -> None:
@@ -203,7 +204,7 @@ class RunView:
             self.decisions.append(event.answer_chunk.decision)
 
     def _taken_over(self, event: RunEvent) -> None:
-        """Who owns the run is the journal's to say."""
+        """The owner is in the journal's row."""
 
     def _run_ended(self, event: RunEvent) -> None:
         self.run.state = event.run_ended.state

@@ -1,4 +1,4 @@
-"""Seeds of tasks that draw at random: fixed per run and task, so that a retry or another owner gives the same thing."""
+"""Seeds of random tasks: fixed per run and task, so that a retry or takeover gives the same result."""
 
 import hashlib
 import json
@@ -8,11 +8,11 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 PARAMETER = "seed"
 _BITS = 53
-"""What a JSON number holds exactly everywhere."""
+"""Bits that a JSON number holds exactly in every implementation."""
 
 
-def seed_of(request: InferRequest, spec: TaskSpec, run_id: str, task_id: int) -> int:
-    """The seed of a call: that among its parameters, else one of its own; 0 if its kind of task draws nothing."""
+def choose_seed(request: InferRequest, spec: TaskSpec, run_id: str, task_id: int) -> int:
+    """The seed among the parameters, or one derived from run and task; 0 if the task has no seed parameter."""
     if all(parameter.name != PARAMETER for parameter in spec.parameters):
         return 0
     given = json.loads(request.parameters_json or "{}").get(PARAMETER)
@@ -22,8 +22,8 @@ def seed_of(request: InferRequest, spec: TaskSpec, run_id: str, task_id: int) ->
     return int.from_bytes(drawn[:8]) >> (64 - _BITS)
 
 
-def fix(request: InferRequest, seed: int) -> None:
-    """Puts a seed other than 0 among the parameters."""
+def apply_seed(request: InferRequest, seed: int) -> None:
+    """Sets a seed other than 0 in the request's parameters."""
     if seed:
         parameters = {**json.loads(request.parameters_json or "{}"), PARAMETER: seed}
         request.parameters_json = json.dumps(parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Asking the selector who can do a task."""
+"""Client of the selector: requests the candidates of a task."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -15,139 +15,139 @@ from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, Task
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, NotFound, from_rpc
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.runs.candidate_cache import LOOK_SECONDS, Catalogue
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.candidate_cache import LOOK_SECONDS, CandidateCache
+from services.orchestrator.runs.run_log import RunLog
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 AT_ONCE = 128
-"""Calls to the selector under way at once, of all runs: a gRPC server drops calls, as CANCELLED, once 1,000 wait."""
+"""Concurrent calls of all runs to the selector: a gRPC server drops calls, as CANCELLED, once 1,000 wait."""
 
-BACKGROUND_AT_ONCE = 32
-"""Of these, how many are for items of batches: no person's choice stands behind theirs."""
+BATCH_AT_ONCE = 32
+"""How many of these may be for batch items; the rest is for interactive runs."""
 
 SHARE = 0.25
-"""Of the time a run has left, what one choice may take."""
+"""Share of the run's remaining time for one selection."""
 
-STANDING_SECONDS = 10.0
-"""What a choice may take that is not for one run."""
+CACHED_SECONDS = 10.0
+"""Timeout of a selection for the cache, which is not bound to one run's deadline."""
 
 
-class Selections:
-    """The selector's choices.
+class SelectorClient:
+    """Requests candidates from the selector.
 
     Args:
-        selector: who chooses.
-        avoid: what has been failing.
-        catalogue: what is known of choices that the catalogue alone decides.
+        selector: gRPC stub.
+        avoid: returns open circuits, which the selector ranks last.
+        cache: of responses that depend only on the catalogue.
     """
 
     def __init__(
-        self, selector: "SelectorServiceAsyncStub", avoid: Callable[[], Sequence[Avoid]], catalogue: Catalogue
+        self, selector: "SelectorServiceAsyncStub", avoid: Callable[[], Sequence[Avoid]], cache: CandidateCache
     ) -> None:
         self._selector = selector
         self._avoid = avoid
-        self._catalogue = catalogue
-        self._background = asyncio.Semaphore(BACKGROUND_AT_ONCE)
-        self._people = asyncio.Semaphore(AT_ONCE - BACKGROUND_AT_ONCE)
+        self._cache = cache
+        self._batch_permits = asyncio.Semaphore(BATCH_AT_ONCE)
+        self._interactive_permits = asyncio.Semaphore(AT_ONCE - BATCH_AT_ONCE)
 
-    async def choose(self, run: LiveRun, task: Task, deadline: Deadline) -> SelectResponse:
-        """The models for a task, best first; the run is told.
+    async def select(self, run: RunLog, task: Task, deadline: Deadline) -> SelectResponse:
+        """Selects the candidates of a task, best first, and emits the selection as an event.
 
         Raises:
-            ServiceError: nobody can do it, or the selector does not answer.
+            ServiceError: there is no candidate, or the selector is unavailable.
         """
         spec = run.view.run.spec
         if task.pinned_model:
-            chosen = await self.standing(task, spec.inference_mode, spec.constraints)
+            response = await self.select_cached(task, spec.inference_mode, spec.constraints)
         else:
-            chosen = await self._asked(_request(run, task, selection_policy=spec.selection_policy), deadline)
+            response = await self._select(_request(run, task, selection_policy=spec.selection_policy), deadline)
         selected = TaskSelected(
-            candidates=chosen.candidates,
-            decision=chosen.decision,
-            determinism=chosen.spec.determinism or DETERMINISM_NONE,
+            candidates=response.candidates,
+            decision=response.decision,
+            determinism=response.spec.determinism or DETERMINISM_NONE,
         )
         run.emit(RunEvent(task_id=task.id, task_selected=selected))
-        return chosen
+        return response
 
-    async def change(self) -> None:
-        """Waits until the catalogue may offer something else."""
-        await self._catalogue.change(LOOK_SECONDS)
+    async def wait_for_change(self) -> None:
+        """Waits until the catalogue changes, or for LOOK_SECONDS."""
+        await self._cache.wait_for_change(LOOK_SECONDS)
 
-    async def standing(
+    async def select_cached(
         self, task: Task, mode: "InferenceMode.ValueType", constraints: Constraints | None
     ) -> SelectResponse:
-        """Who can do a kind of task, or its pinned model, for as long as the catalogue stays as it is.
+        """Candidates of a kind of task, or its pinned model, cached until the catalogue changes.
 
-        What has been failing counts only where the call is made.
+        Open circuits are not considered here; they matter when the call is made.
 
         Raises:
-            ServiceError: nobody can do it, or the selector does not answer.
+            ServiceError: there is no candidate, or the selector is unavailable.
         """
         limits = constraints.SerializeToString(deterministic=True) if constraints else b""
-        question = (task.task, task.pinned_model, task.pinned_revision, mode, limits)
+        key = (task.task, task.pinned_model, task.pinned_revision, mode, limits)
 
-        def ask() -> Awaitable[SelectResponse]:
+        def select() -> Awaitable[SelectResponse]:
             bare = Task(task=task.task, pinned_model=task.pinned_model, pinned_revision=task.pinned_revision)
             request = SelectRequest(
                 task=bare, inference_mode=mode, constraints=constraints, selection_policy=SELECTION_POLICY_RANK
             )
-            return self._chosen(request, STANDING_SECONDS)
+            return self._call(request, CACHED_SECONDS)
 
-        return await self._catalogue.offered(question, ask)
+        return await self._cache.get(key, select)
 
-    async def again(self, run: LiveRun, task: Task, deadline: Deadline) -> Sequence[Candidate]:
-        """Where the models for a task are by now; costs no LLM.
+    async def reselect(self, run: RunLog, task: Task, deadline: Deadline) -> Sequence[Candidate]:
+        """Selects the candidates of a task again, by rank only, for their current addresses.
 
         Raises:
-            ServiceError: nobody can do it any more, or the selector does not answer.
+            ServiceError: there is no candidate any more, or the selector is unavailable.
         """
         request = _request(run, task, selection_policy=SELECTION_POLICY_RANK)
-        return (await self._asked(request, deadline)).candidates
+        return (await self._select(request, deadline)).candidates
 
-    async def _asked(self, request: SelectRequest, deadline: Deadline) -> SelectResponse:
+    async def _select(self, request: SelectRequest, deadline: Deadline) -> SelectResponse:
         request.avoid.extend(self._avoid())
-        return await self._chosen(request, max(SHARE * deadline.left, 1.0))
+        return await self._call(request, max(SHARE * deadline.left, 1.0))
 
-    async def _chosen(self, request: SelectRequest, seconds: float) -> SelectResponse:
+    async def _call(self, request: SelectRequest, seconds: float) -> SelectResponse:
         deadline = Deadline(seconds)
         async with self._permit(request.task.task, seconds):
             try:
-                chosen: SelectResponse = await self._selector.Select(
+                response: SelectResponse = await self._selector.Select(
                     request, timeout=max(deadline.left, 0.0), metadata=call_context.metadata()
                 )
             except grpc.aio.AioRpcError as error:
                 raise from_rpc(error) from error
-        if not chosen.candidates:
+        if not response.candidates:
             task = request.task.task
-            raise NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
-        return chosen
+            raise NotFound(f"no candidate for {task}", reason="MODEL", remedy="see `hugginggpt models`")
+        return response
 
     @asynccontextmanager
     async def _permit(self, task: str, seconds: float) -> AsyncIterator[None]:
-        """One of the calls to the selector that may be active at once, held within the block.
+        """Holds one of the permits for calls to the selector within the block.
 
         Raises:
-            DeadlineExceeded: all of them are taken for so many seconds.
+            DeadlineExceeded: no permit was free for `seconds`.
         """
         is_batch = call_context.current().priority == PRIORITY_BATCH
-        permits = self._background if is_batch else self._people
+        permits = self._batch_permits if is_batch else self._interactive_permits
         try:
             async with asyncio.timeout(seconds if permits.locked() else None):
                 await permits.acquire()
         except TimeoutError:
-            limit = BACKGROUND_AT_ONCE if is_batch else AT_ONCE - BACKGROUND_AT_ONCE
-            what = f"no model was selected for {task}: {limit} calls to the selector were active for {seconds:.3g} s"
-            remedy = "try again; if it lasts, run another selector or fewer runs at once"
-            raise DeadlineExceeded(what, remedy=remedy) from None
+            limit = BATCH_AT_ONCE if is_batch else AT_ONCE - BATCH_AT_ONCE
+            message = f"no model was selected for {task}: {limit} calls to the selector were active for {seconds:.3g} s"
+            remedy = "try again; if the error persists, run another selector or fewer concurrent runs"
+            raise DeadlineExceeded(message, remedy=remedy) from None
         try:
             yield
         finally:
             permits.release()
 
 
-def _request(run: LiveRun, task: Task, **policy: int) -> SelectRequest:
+def _request(run: RunLog, task: Task, **policy: int) -> SelectRequest:
     spec = run.view.run.spec
     return SelectRequest(
         task=task,

@@ -1,7 +1,7 @@
-"""The spans of runs: a run's own, and those of its plans and tasks beneath it.
+"""Spans of runs, and of their plans and tasks.
 
-A run outlives the call that asked for it and may be ended by another orchestrator than the one that began it. So its
-span is not kept open: its name stands in the run's first event, and whoever ends the run writes the span down, whole.
+A run outlives the call that created it, and another orchestrator may end it. So its span is not kept open: the first
+event stores its trace context, and the orchestrator that ends the run writes the complete span.
 """
 
 import time
@@ -18,16 +18,16 @@ from protos.hugginggpt.v1.plan_pb2 import Controller, Decision
 from protos.hugginggpt.v1.run_pb2 import RunState, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import tracing
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_log import RunLog
 
 _NONE = trace.INVALID_SPAN_CONTEXT
 
 
-def begun(*, in_batch: bool) -> event_pb2.Trace | None:
-    """The name of a new run's span, within what asks for it; a batch's item has a trace of its own. None: no traces."""
+def new_trace(*, in_batch: bool) -> event_pb2.Trace | None:
+    """Trace context of a new run's span: a child of the current span, or a root for a batch item; None: no tracing."""
     if not (traces := tracing.provider()):
         return None
-    from services.common.rpc_telemetry import new_span_context  # noqa: PLC0415  # loaded where traces are
+    from services.common.rpc_telemetry import new_span_context  # noqa: PLC0415  # imported only when tracing is on
 
     parent = _NONE if in_batch else tracing.current_span_context()
     span = new_span_context(traces, SpanKind.INTERNAL, names.INVOKE_WORKFLOW, parent)
@@ -36,24 +36,24 @@ def begun(*, in_batch: bool) -> event_pb2.Trace | None:
     )
 
 
-def driving(kept: event_pb2.Trace) -> AbstractContextManager[None]:
-    """What is done within the block belongs to the run's span, whatever it was begun in."""
-    return tracing.use_parent(_own(kept))
+def in_run(stored: event_pb2.Trace) -> AbstractContextManager[None]:
+    """Makes the run's span the current one within the block."""
+    return tracing.use_parent(_own(stored))
 
 
 @contextmanager
-def taking_over(run: LiveRun) -> Iterator[None]:
-    """The span of an orchestrator that goes on with what another has begun."""
-    with driving(run.trace), tracing.start_span(names.TAKE_OVER, {names.RUN: run.id}):
+def taking_over(run: RunLog) -> Iterator[None]:
+    """Span of a takeover by this orchestrator."""
+    with in_run(run.trace), tracing.start_span(names.TAKE_OVER, {names.RUN: run.id}):
         yield
 
 
-def ended(run: LiveRun, state: "RunState.ValueType", failure: Failure | None) -> None:
-    """Writes the run's span down."""
+def write_run_span(run: RunLog, state: "RunState.ValueType", failure: Failure | None) -> None:
+    """Writes the run's complete span."""
     own, traces = _own(run.trace), tracing.provider()
     if not (traces and own.trace_flags & trace.TraceFlags.SAMPLED):
         return
-    from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415  # loaded where traces are
+    from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415  # imported only when tracing is on
 
     workflow = run.view.run.spec.pipeline.name
     attributes = {
@@ -80,15 +80,15 @@ def ended(run: LiveRun, state: "RunState.ValueType", failure: Failure | None) ->
 
 
 @contextmanager
-def planning(run: LiveRun, goal: str) -> Iterator[Span]:
-    """The span of one call of the planner."""
-    facts = {names.OPERATION: names.PLAN, names.RUN: run.id, names.GOAL: goal}
-    with tracing.start_span(names.PLAN, facts) as span:
+def planning(run: RunLog, goal: str) -> Iterator[Span]:
+    """Span of one call of the planner."""
+    attributes = {names.OPERATION: names.PLAN, names.RUN: run.id, names.GOAL: goal}
+    with tracing.start_span(names.PLAN, attributes) as span:
         yield span
 
 
 def planned(span: Span, decision: Decision, tasks: int) -> None:
-    """What came of it."""
+    """Adds the planner's decision to its span."""
     controller = Controller.Name(decision.controller).removeprefix("CONTROLLER_").lower()
     span.set_attributes({names.CONTROLLER: controller, names.TASKS: tasks})
     if decision.fell_back_because:
@@ -96,43 +96,43 @@ def planned(span: Span, decision: Decision, tasks: int) -> None:
 
 
 @contextmanager
-def executing(run: LiveRun, task: Task) -> Iterator[Span]:
-    """The span of one task, from when what it needs is there."""
-    facts: tracing.Attributes = {
+def executing(run: RunLog, task: Task) -> Iterator[Span]:
+    """Span of one task, from when its inputs are available."""
+    attributes: tracing.Attributes = {
         names.OPERATION: names.EXECUTE_TOOL,
         names.TOOL: task.task,
         names.TOOL_CALL: f"{run.id}/{task.id}",
         names.RUN: run.id,
         names.TASK_ID: task.id,
     }
-    with driving(run.trace), tracing.start_span(names.span_name(names.EXECUTE_TOOL, task.task), facts) as span:
+    with in_run(run.trace), tracing.start_span(names.span_name(names.EXECUTE_TOOL, task.task), attributes) as span:
         yield span
 
 
 def executed(span: Span, result: TaskResult) -> None:
-    """What came of it."""
+    """Adds the result to the task's span."""
     if not span.is_recording():
         return
-    facts: tracing.Attributes = {
+    attributes: tracing.Attributes = {
         names.MODEL: result.by.model_id,
         names.EXPERT: result.by.expert,
         names.ATTEMPT: result.attempt,
     }
-    span.set_attributes(facts)
+    span.set_attributes(attributes)
     if result.usage.cost:
         span.set_attribute(names.COST, result.usage.cost)
     if result.HasField("failure"):
         tracing.set_error(span, result.failure.reason)
 
 
-def _own(kept: event_pb2.Trace) -> SpanContext:
-    return tracing.extract({"traceparent": kept.traceparent}) if kept.traceparent else _NONE
+def _own(stored: event_pb2.Trace) -> SpanContext:
+    return tracing.extract({"traceparent": stored.traceparent}) if stored.traceparent else _NONE
 
 
-def _parent(kept: event_pb2.Trace, own: SpanContext) -> SpanContext | None:
-    if not kept.parent_id:
+def _parent(stored: event_pb2.Trace, own: SpanContext) -> SpanContext | None:
+    if not stored.parent_id:
         return None
-    return SpanContext(own.trace_id, int(kept.parent_id, 16), is_remote=True, trace_flags=own.trace_flags)
+    return SpanContext(own.trace_id, int(stored.parent_id, 16), is_remote=True, trace_flags=own.trace_flags)
 
 
 def _state(state: "RunState.ValueType") -> str:

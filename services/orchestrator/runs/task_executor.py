@@ -1,4 +1,4 @@
-"""The tasks of a run under way: a model is chosen once a task is planned, it is called once what it needs is there."""
+"""Executes the tasks of a run: selects a model once a task is planned, and calls it once its inputs are available."""
 
 import asyncio
 import time
@@ -26,185 +26,185 @@ from services.orchestrator import metrics
 from services.orchestrator.dag import Dag
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.client import Attempts, Job, to_failure
+from services.orchestrator.experts.client import ExpertClient, TaskRequest, to_failure
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.runs import seeds, spans
-from services.orchestrator.runs.arguments import digest, needs, resolved
-from services.orchestrator.runs.result_cache import Memory, memo
-from services.orchestrator.runs.run_log import LiveRun
-from services.orchestrator.runs.selection import Selections
+from services.orchestrator.runs.arguments import dependencies, input_digest, resolve_arguments
+from services.orchestrator.runs.result_cache import ResultCache, memo
+from services.orchestrator.runs.run_log import RunLog
+from services.orchestrator.runs.selection import SelectorClient
 
 log = structlog.get_logger(__name__)
 
-_AWAY = (NotFound, Unavailable, DeadlineExceeded)
-"""What is said where nobody can do a task, or the selector is not there."""
+_TEMPORARY = (NotFound, Unavailable, DeadlineExceeded)
+"""Errors of a selection while there is no candidate for a task, or no selector."""
 
 
 @dataclass(frozen=True)
-class Means:
-    """By what tasks are done."""
+class TaskDependencies:
+    """What the tasks of all runs share."""
 
-    selections: Selections
-    attempts: Attempts
-    memory: Memory
+    selector: SelectorClient
+    experts: ExpertClient
+    results: ResultCache
 
 
-class Execution:
-    """The tasks of one run; whoever opens it with executing() leaves when the last has ended.
+class TaskExecutor:
+    """The tasks of one run; created by open_executor().
 
     Args:
-        run: told of what becomes of them.
-        means: by what they are done.
-        choosing: the group in which models are chosen.
-        deadline: the run's.
+        run: receives the events.
+        shared: with the other runs.
+        selections: task group of the selections.
+        deadline: of the run.
     """
 
-    def __init__(self, run: LiveRun, means: Means, choosing: asyncio.TaskGroup, deadline: Deadline) -> None:
+    def __init__(
+        self, run: RunLog, shared: TaskDependencies, selections: asyncio.TaskGroup, deadline: Deadline
+    ) -> None:
         self._run = run
-        self._means = means
-        self._choosing = choosing
+        self._shared = shared
+        self._selections = selections
         self._deadline = deadline
         self._inputs = {item.name: item.value for item in run.view.run.spec.inputs}
         self._tasks: dict[int, Task] = {}
-        self._choices: dict[int, asyncio.Task[SelectResponse | ServiceError]] = {}
-        self._kept: dict[int, TaskResult] = {}
+        self._candidates: dict[int, asyncio.Task[SelectResponse | ServiceError]] = {}
+        self._restored: dict[int, TaskResult] = {}
         self._retries = RetryBudget()
         self.dag = Dag(self._step)
-        self.trouble = asyncio.Event()
-        """A task has finally failed."""
+        self.task_failed = asyncio.Event()
+        """Set when a task has finally failed."""
 
-    def take_up(self) -> None:
-        """Adds what was planned before; what has ended stays as it is, if it was made of what is there."""
+    def restore(self) -> None:
+        """Adds the tasks planned earlier; ended ones keep their results if their inputs are unchanged."""
         before = dict(self._run.view.results())
         for status in list(self._run.view.run.tasks):
             task = status.task
-            if task.id in before and self._stands(task, before[task.id]):
-                self._kept[task.id] = before[task.id]
+            if task.id in before and self._is_current(task, before[task.id]):
+                self._restored[task.id] = before[task.id]
                 self._tasks[task.id] = task
                 self.dag.add_ended(task.id, before[task.id])
             else:
                 self.add(task)
         if self._run.view.failed:
-            self.trouble.set()
+            self.task_failed.set()
 
     def add(self, task: Task) -> None:
-        """Has a task done as soon as it can be."""
+        """Executes a task as soon as its dependencies have ended."""
         self._tasks[task.id] = task
-        self._choices[task.id] = self._choosing.create_task(self._choice(task), name=f"select-{task.id}")
-        self.dag.add(task.id, needs(task))
+        self._candidates[task.id] = self._selections.create_task(self._select(task), name=f"select-{task.id}")
+        self.dag.add(task.id, dependencies(task))
 
-    def _stands(self, task: Task, result: TaskResult) -> bool:
+    def _is_current(self, task: Task, result: TaskResult) -> bool:
         if result.HasField("failure"):
             return True
         try:
-            request = resolved(task, self._inputs, {need: self._kept[need] for need in needs(task)})
-        except (KeyError, ServiceError):  # what it was made of is not there any more
+            request = resolve_arguments(task, self._inputs, {each: self._restored[each] for each in dependencies(task)})
+        except (KeyError, ServiceError):  # an input of the result no longer exists
             return False
-        seeds.fix(request, result.seed)
-        stands = digest(request) == result.input_digest
-        if not stands:
-            log.warning("a kept result was made of other inputs, the task runs again", task_id=task.id)
-        return stands
+        seeds.apply_seed(request, result.seed)
+        is_current = input_digest(request) == result.input_digest
+        if not is_current:
+            log.warning("task runs again: its stored result has other inputs", task_id=task.id)
+        return is_current
 
-    async def _choice(self, task: Task) -> SelectResponse | ServiceError:
-        """Who is to do it; an item of a batch, whose plan was vouched for, waits for who is away for the moment."""
-        with spans.driving(self._run.trace):
+    async def _select(self, task: Task) -> SelectResponse | ServiceError:
+        """Selects the candidates; for a batch item, whose plan was checked before, waits out temporary errors."""
+        with spans.in_run(self._run.trace):
             while True:
                 try:
-                    return await self._means.selections.choose(self._run, task, self._deadline)
+                    return await self._shared.selector.select(self._run, task, self._deadline)
                 except ServiceError as error:
-                    if not (self._run.of_batch and isinstance(error, _AWAY)):
+                    if not (self._run.is_batch_item and isinstance(error, _TEMPORARY)):
                         return error
-                await self._means.selections.change()
+                await self._shared.selector.wait_for_change()
 
     async def _step(self, task_id: int, results: Mapping[int, TaskResult]) -> TaskResult:
-        """One task to its end, which is the last that is heard of it; a failure is a result."""
+        """Executes one task to its end; a failure is a result."""
         task = self._tasks[task_id]
-        if broken := [need for need, result in results.items() if result.HasField("failure")]:
-            self._choices[task_id].cancel()
-            return end_task(self._run, TASK_STATE_SKIPPED, TaskResult(task_id=task_id, failure=_skipped(task, broken)))
+        if failed := [each for each, result in results.items() if result.HasField("failure")]:
+            self._candidates[task_id].cancel()
+            return end_task(self._run, TASK_STATE_SKIPPED, TaskResult(task_id=task_id, failure=_skipped(task, failed)))
         with spans.executing(self._run, task) as span:
-            result = await self._done_or_failed(task, results)
+            result = await self._execute_or_fail(task, results)
             spans.executed(span, result)
             return result
 
-    async def _done_or_failed(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
+    async def _execute_or_fail(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         try:
-            return await self._done(task, results)
+            return await self._execute(task, results)
         except ServiceError as error:
-            self._choices[task.id].cancel()
+            self._candidates[task.id].cancel()
             return self._failed(TaskResult(task_id=task.id, failure=to_failure(error)))
 
-    async def _done(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
-        run, means = self._run, self._means
-        began = time.monotonic()
-        request = resolved(task, self._inputs, results)
-        chosen = await self._choices[task.id]
-        if isinstance(chosen, ServiceError):
-            raise chosen
-        seed = seeds.seed_of(request, chosen.spec, run.id, task.id)
-        seeds.fix(request, seed)
-        of_inputs = digest(request)
-        if known := await means.memory.recalled(run, chosen.spec, chosen.candidates[0], of_inputs):
+    async def _execute(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
+        run, shared = self._run, self._shared
+        started = time.monotonic()
+        request = resolve_arguments(task, self._inputs, results)
+        selected = await self._candidates[task.id]
+        if isinstance(selected, ServiceError):
+            raise selected
+        seed = seeds.choose_seed(request, selected.spec, run.id, task.id)
+        seeds.apply_seed(request, seed)
+        digest = input_digest(request)
+        if known := await shared.results.lookup(run, selected.spec, selected.candidates[0], digest):
             known.task_id, known.attempt = task.id, 0
             known.ClearField("usage")
-            _measured(chosen.spec, known, "reused", began)
+            _measure(selected.spec, known, "reused", started)
             return end_task(run, TASK_STATE_REUSED, known)
-        await run.startable()
-        job = Job(
+        await run.wait_until_writable()
+        task_request = TaskRequest(
             task_id=task.id,
             request=request,
-            spec=chosen.spec,
-            candidates=chosen.candidates,
+            spec=selected.spec,
+            candidates=selected.candidates,
             emit=run.emit,
             retries=self._retries,
-            again=partial(means.selections.again, run, task, self._deadline),
+            reselect=partial(shared.selector.reselect, run, task, self._deadline),
             deadline=self._deadline,
             last_attempt=run.view.attempt(task.id),
         )
-        result = await means.attempts.infer(job)
-        result.seed, result.input_digest = seed, of_inputs
-        _measured(chosen.spec, result, "failed" if result.HasField("failure") else "succeeded", began)
+        result = await shared.experts.infer(task_request)
+        result.seed, result.input_digest = seed, digest
+        _measure(selected.spec, result, "failed" if result.HasField("failure") else "succeeded", started)
         if result.HasField("failure"):
             return self._failed(result)
-        means.attempts.follow(job, result)
-        return end_task(run, TASK_STATE_SUCCEEDED, result, memo(run, chosen.spec, result))
+        shared.experts.run_shadows(task_request, result)
+        return end_task(run, TASK_STATE_SUCCEEDED, result, memo(run, selected.spec, result))
 
     def _failed(self, result: TaskResult) -> TaskResult:
         end_task(self._run, TASK_STATE_FAILED, result)
-        self.trouble.set()
+        self.task_failed.set()
         return result
 
 
 @asynccontextmanager
-async def executing(run: LiveRun, means: Means, deadline: Deadline) -> AsyncIterator[Execution]:
-    """The run's tasks; left when the last has ended."""
-    async with asyncio.TaskGroup() as choosing:
-        execution = Execution(run, means, choosing, deadline)
-        async with execution.dag:
-            execution.take_up()
-            yield execution
+async def open_executor(run: RunLog, shared: TaskDependencies, deadline: Deadline) -> AsyncIterator[TaskExecutor]:
+    """Executes the run's tasks; leaving the block waits for the last of them."""
+    async with asyncio.TaskGroup() as selections:
+        executor = TaskExecutor(run, shared, selections, deadline)
+        async with executor.dag:
+            executor.restore()
+            yield executor
 
 
-def end_task(
-    run: LiveRun, state: "TaskState.ValueType", result: TaskResult, found_again: Memo | None = None
-) -> TaskResult:
-    """Tells that a task is over."""
+def end_task(run: RunLog, state: "TaskState.ValueType", result: TaskResult, reusable: Memo | None = None) -> TaskResult:
+    """Emits the end of a task, with a result to store for reuse."""
     ended = TaskEnded(state=state, result=result)
-    run.emit(RunEvent(task_id=result.task_id, attempt=result.attempt, task_ended=ended), found_again)
+    run.emit(RunEvent(task_id=result.task_id, attempt=result.attempt, task_ended=ended), reusable)
     return result
 
 
-def _measured(spec: TaskSpec, result: TaskResult, outcome: str, began: float) -> None:
+def _measure(spec: TaskSpec, result: TaskResult, outcome: str, started: float) -> None:
     labels = {"task": spec.name, "model": result.by.model_id, "outcome": outcome}
-    metrics.task_seconds.record(time.monotonic() - began, labels)
+    metrics.task_seconds.record(time.monotonic() - started, labels)
 
 
-def _skipped(task: Task, broken: Sequence[int]) -> Failure:
-    which = ", ".join(str(need) for need in broken)
+def _skipped(task: Task, failed: Sequence[int]) -> Failure:
+    failed_tasks = ", ".join(map(str, failed))
     return Failure(
         reason="SKIPPED",
         code="ABORTED",
-        message=f"{task.task} was not started: it needs task {which}, which gave no result",
-        remedy="see what was wrong there",
+        message=f"{task.task} was not started: it depends on task {failed_tasks}, which has no result",
+        remedy="see the failure of that task",
     )

@@ -1,4 +1,4 @@
-"""What a run goes through: plan, then per task select and infer as soon as it can, then respond."""
+"""The stages of a run: plan, select and infer for each task as soon as possible, then respond."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,66 +16,66 @@ from services.common import call_context
 from services.common.errors import from_rpc
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.client import to_failure
-from services.orchestrator.runs.answer_buffer import Words
-from services.orchestrator.runs.planning import Plans
-from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.answer_buffer import AnswerBuffer
+from services.orchestrator.runs.planning import PlannerClient
+from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.run_state import RunView
-from services.orchestrator.runs.task_executor import Execution, Means, executing
+from services.orchestrator.runs.task_executor import TaskDependencies, TaskExecutor, open_executor
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
     from protos.hugginggpt.internal.v1.responder_pb2_grpc import ResponderServiceAsyncStub
 
 GRACE_SECONDS = 30.0
-"""What the answer may take after the run's deadline has passed."""
+"""Time for the answer after the run's deadline has passed."""
 
 GATHER_SECONDS = 0.5
-"""After a task has failed, how long others may fail too before another way is asked for all of them."""
+"""How long other tasks may still fail before one replanning is requested for all failed tasks."""
 
 
-class Pipeline:
-    """The four stages over gRPC.
+class Workflow:
+    """The stages of a run, over gRPC.
 
     Args:
-        planner: who plans.
-        responder: who answers.
-        means: by what tasks are done.
+        planner: gRPC stub.
+        responder: gRPC stub.
+        shared: what the tasks of all runs share.
     """
 
     def __init__(
-        self, planner: "PlannerServiceAsyncStub", responder: "ResponderServiceAsyncStub", means: Means
+        self, planner: "PlannerServiceAsyncStub", responder: "ResponderServiceAsyncStub", shared: TaskDependencies
     ) -> None:
-        self._plans = Plans(planner)
+        self._planner = PlannerClient(planner)
         self._responder = responder
-        self._means = means
+        self._shared = shared
 
     async def check(self, request: planner_pb2.PlanRequest) -> Plan:
-        """A supplied plan as it will run.
+        """Checks a supplied plan; returns it completed.
 
         Raises:
-            ServiceError: the plan is not valid, the message has every complaint; or the planner does not answer.
+            ServiceError: the plan is invalid, and the message lists all problems; or the planner is unavailable.
         """
-        return await self._plans.check(request)
+        return await self._planner.check(request)
 
-    async def plan(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
-        """Plans, and runs nothing; gives what is wrong with the plan as a whole."""
-        return await self._plans.take(run, turns, lambda _: None, Deadline.at(run.deadline))
+    async def plan(self, run: RunLog, turns: Sequence[Turn]) -> Failure | None:
+        """Plans without executing; returns the failure of the plan as a whole."""
+        return await self._planner.fetch(run, turns, lambda _: None, Deadline.at(run.deadline))
 
-    async def execute(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
-        """Plans and runs all tasks, each as soon as it can; gives what is wrong with the plan as a whole."""
+    async def execute(self, run: RunLog, turns: Sequence[Turn]) -> Failure | None:
+        """Plans and executes all tasks; returns the failure of the plan as a whole."""
         deadline = Deadline.at(run.deadline)
-        async with executing(run, self._means, deadline) as execution:
-            failure = await self._plans.take(run, turns, execution.add, deadline)
+        async with open_executor(run, self._shared, deadline) as executor:
+            failure = await self._planner.fetch(run, turns, executor.add, deadline)
             if failure is None and _may_replan(run):
-                await self._another_way(run, turns, execution, deadline)
+                await self._replan(run, turns, executor, deadline)
             return failure
 
-    async def respond(self, run: LiveRun, turns: Sequence[Turn], failure: Failure | None) -> Failure | None:
-        """Streams the answer; gives why there is none, or not all of it."""
+    async def respond(self, run: RunLog, turns: Sequence[Turn], failure: Failure | None) -> Failure | None:
+        """Streams the answer; returns a failure if it is missing or incomplete."""
         view = run.view.run
         request = RespondRequest(
             conversation=turns,
-            tasks=_told(run.view),
+            tasks=_answered_tasks(run.view),
             notes=view.notes,
             inputs=view.spec.inputs,
             sent=run.view.answer,
@@ -85,9 +85,9 @@ class Pipeline:
         seconds = max(run.seconds_left, GRACE_SECONDS)
         decision = Decision()
         try:
-            with Words(run) as words:
+            with AnswerBuffer(run) as buffer:
                 async for event in self._responder.Respond(request, timeout=seconds, metadata=call_context.metadata()):
-                    words.add(event.text)
+                    buffer.add(event.text)
                     if event.HasField("decision"):
                         decision = event.decision
         except grpc.aio.AioRpcError as error:
@@ -95,32 +95,32 @@ class Pipeline:
         run.emit(RunEvent(answer_chunk=AnswerChunk(decision=decision)))
         return None
 
-    async def _another_way(self, run: LiveRun, turns: Sequence[Turn], execution: Execution, deadline: Deadline) -> None:
-        """Waits for the tasks; if some finally fail, asks the planner once for another way to their results."""
-        settled = asyncio.create_task(execution.dag.settled(), name=f"settled-{run.id}")
-        trouble = asyncio.create_task(execution.trouble.wait(), name=f"trouble-{run.id}")
+    async def _replan(self, run: RunLog, turns: Sequence[Turn], executor: TaskExecutor, deadline: Deadline) -> None:
+        """Waits for the tasks; if some finally fail, requests one replanning for them."""
+        all_ended = asyncio.create_task(executor.dag.wait_ended(), name=f"ended-{run.id}")
+        failed = asyncio.create_task(executor.task_failed.wait(), name=f"failed-{run.id}")
         try:
-            await asyncio.wait((settled, trouble), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((all_ended, failed), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            settled.cancel()
-            trouble.cancel()
-        if execution.trouble.is_set():
-            if not run.view.replanning:  # else an earlier owner has asked, and was gone before all of it was there
-                await execution.dag.settled(GATHER_SECONDS)
+            all_ended.cancel()
+            failed.cancel()
+        if executor.task_failed.is_set():
+            if not run.view.is_replanning:  # otherwise an earlier owner requested it and stopped before its end
+                await executor.dag.wait_ended(GATHER_SECONDS)
                 run.emit(RunEvent(replanning=Replanning(failed=run.view.failed)))
-            failed = sorted(run.view.given_up)
-            await self._plans.another_way(run, turns, failed, execution.add, deadline)
+            abandoned = sorted(run.view.abandoned)
+            await self._planner.replan(run, turns, abandoned, executor.add, deadline)
 
 
-def _may_replan(run: LiveRun) -> bool:
-    """Not where the plan is the caller's own or was approved as it is, and once only, to the end."""
+def _may_replan(run: RunLog) -> bool:
+    """Whether failed tasks may be replanned: once per run, and not if the caller supplied or approved the plan."""
     spec = run.view.run.spec
-    own = spec.HasField("plan") or spec.mode in {RUN_MODE_PLAN, RUN_MODE_APPROVE}
-    return not own and (run.view.replanning or not run.view.given_up)
+    is_fixed = spec.HasField("plan") or spec.mode in {RUN_MODE_PLAN, RUN_MODE_APPROVE}
+    return not is_fixed and (run.view.is_replanning or not run.view.abandoned)
 
 
-def _told(view: RunView) -> list[TaskStatus]:
-    """The tasks of which an answer speaks: not those to whose results another way was found."""
+def _answered_tasks(view: RunView) -> list[TaskStatus]:
+    """The tasks that the answer covers: not those that a replanning replaced."""
     if not view.replaced:
         return list(view.run.tasks)
     return [
