@@ -249,27 +249,25 @@ def check_expert(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
     *,
     every_model: Annotated[
-        bool, typer.Option("--every-model", help="Ask every model of every task, not only one of each task.")
+        bool, typer.Option("--every-model", help="Call every model of every task instead of one.")
     ] = False,
     policy: Annotated[
-        Policy, typer.Option(help="open: ask models outside the house, too, and send them samples.")
+        Policy, typer.Option(help="open: also call external models and send them samples.")
     ] = Policy.LOCAL,
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a call may take once its model is loaded.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Limit of one call whose model is loaded.")
     ] = 20.0,
-    load_timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a model may take to load.")
-    ] = 300.0,
+    load_timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Limit of loading a model.")] = 300.0,
     pid: Annotated[
-        int | None, typer.Option(metavar="PROCESS", help="End this process, the expert's, to see how it ends.")
+        int | None, typer.Option(metavar="PROCESS", help="The expert's process: it gets SIGTERM to check its shutdown.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Call an expert as the orchestrator does, and report which of its promises hold.
+    """Call an expert as the orchestrator does, and check that it implements the expert interface correctly.
 
-    Tried are its description and health, each task with a small sample, calls that are wrong in one way each,
-    deadlines, callers that leave, more calls than it takes, and with --pid its end. Samples and results go through the
-    artifact store that ARTIFACTS_URL names, which has to be the expert's.
+    Checks its description and health, each task with a small sample, invalid calls, deadlines, cancelled calls,
+    overload and, with --pid, its shutdown. Samples and results go through the artifact store at ARTIFACTS_URL; the
+    expert must use the same store.
 
     [bold]Examples[/]
 
@@ -277,18 +275,18 @@ def check_expert(
 
       hugginggpt check-expert 127.0.0.1:50051 --pid $!
 
-    A check holds, mostly holds, is broken, or was not tried, which counts as neither.
+    Each check passes, gives a warning, fails, or is not run.
 
-    Exit status: 0 nothing is broken, and a task was done; 1 something is broken, or no task could be tried; 2 asked
-    wrongly.
+    Exit status: 0 no check failed and at least one task succeeded; 1 a check failed or no task succeeded; 2 invalid
+    arguments.
     """
     from gateway.cli import terminal
-    from gateway.cli.check_expert import check
+    from gateway.cli.check_expert import check, command
 
-    wanted = check.Wanted(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
+    request = check.CheckRequest(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
     with terminal.problems_told():
-        well = check.check(wanted, as_json=as_json)
-    raise typer.Exit(0 if well else 1)
+        is_ok = command.check_and_print(request, as_json=as_json)
+    raise typer.Exit(0 if is_ok else 1)
 
 
 for run_command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):

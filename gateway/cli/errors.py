@@ -22,5 +22,5 @@ class Problem(Exception):
         return cls(error.message, remedy=remedy(error), status=USAGE if isinstance(error, InvalidRequest) else FAILED)
 
 
-class NobodyThere(Problem):
-    """Nothing listens at an address."""
+class ConnectionFailed(Problem):
+    """No server accepts connections at an address."""

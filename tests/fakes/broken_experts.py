@@ -1,4 +1,4 @@
-"""Experts that each break one promise, and some that only look as if."""
+"""Experts that each violate one rule of the expert interface, and correct ones that load slowly or are external."""
 
 import asyncio
 from typing import Any
@@ -12,12 +12,12 @@ from services.common.errors import FailedPrecondition, ModelFailed, Overloaded
 from tests.support.expert_host import SPEC
 
 
-class Sound(rpc.ExpertServiceServicer):
-    """Keeps enough promises to be examined to the end."""
+class MinimalExpert(rpc.ExpertServiceServicer):
+    """Correct enough to pass all checks but one."""
 
     def __init__(self) -> None:
         card = ModelCard(id="m", task="saying", revision="1", description="Says.", license="MIT")
-        self.described = pb.DescribeResponse(expert="sound", revision="1", tasks=[SPEC], models=[card])
+        self.described = pb.DescribeResponse(expert="minimal", revision="1", tasks=[SPEC], models=[card])
         self.described.load.loaded.append("m")
         self.reply = pb.InferResponse(outputs={"text": Value(text="hello")}, revision="1")
         self.trailer = [("expert-queue", "0"), ("expert-loaded", "m"), ("expert-free-bytes", "0")]
@@ -35,66 +35,66 @@ class Sound(rpc.ExpertServiceServicer):
         return
 
 
-class Repeating(Sound):
+class RepeatsDescription(MinimalExpert):
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         return self.described
 
 
-class Nameless(Sound):
+class WithoutName(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.described.expert = ""
 
 
-class Disagreeing(Sound):
+class OtherPortsThanStandard(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.described.tasks.add(name="summarization")
 
 
-class Unhealthy(Sound):
+class WithoutModelHealth(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.names = ()
 
 
-class Incomplete(Sound):
+class OmitsRequiredOutput(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.reply.outputs["data"].json = self.reply.outputs.pop("text").text
 
 
-class Sloppy(Sound):
+class NonCanonicalJson(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.reply.outputs["data"].json = '{"b": 1}'
 
 
-class Absent(Sound):
+class ArtifactNotStored(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.reply.outputs["image"].artifact.CopyFrom(Artifact(sha256="0" * 64, media_type="image/png"))
 
 
-class Silent(Sound):
+class WithoutTrailers(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.trailer = []
 
 
-class Other(Sound):
+class OtherRevision(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.reply.revision = "2"
 
 
-class Failing(Sound):
+class FailsEveryCall(MinimalExpert):
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
         raise ModelFailed("no", remedy="try another")
 
 
-class Crowded(Sound):
-    """Breaks down when there are many."""
+class FailsUnderLoad(MinimalExpert):
+    """Fails calls when more than 20 are active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,8 +111,8 @@ class Crowded(Sound):
             self.calls -= 1
 
 
-class Rude(Crowded):
-    """Does not say when to come back."""
+class WithoutRetryDelay(FailsUnderLoad):
+    """Refuses excess calls without a retry delay."""
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
         try:
@@ -121,8 +121,8 @@ class Rude(Crowded):
             raise Overloaded("too many", remedy="wait") from None
 
 
-class Outside(Sound):
-    """Runs elsewhere, and heeds the policy."""
+class ExternalModel(MinimalExpert):
+    """Has an external model and applies the data policy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,45 +134,45 @@ class Outside(Sound):
         return await super().Infer(request, context)
 
 
-class Leaking(Outside):
+class IgnoresPolicy(ExternalModel):
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
         return self.reply
 
 
-class Careless(Outside):
-    """Takes who says nothing for one who allows all."""
+class AssumesOpenPolicy(ExternalModel):
+    """Treats a call without a data policy as open."""
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        nobody = not any(key == call_context.METADATA_KEY for key, _ in context.invocation_metadata())
-        return self.reply if nobody else await super().Infer(request, context)
+        has_no_caller = not any(key == call_context.METADATA_KEY for key, _ in context.invocation_metadata())
+        return self.reply if has_no_caller else await super().Infer(request, context)
 
 
-class Unreadable(Sound):
+class InvalidParameterSchema(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.described.tasks[0].parameters.add(name="tone", json_schema="{")
 
 
-class Formless(Sound):
+class PortWithoutModality(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.described.tasks[0].inputs.add(name="thing", required=True)
 
 
-class Mute(Sound):
-    """Is in trouble, and does not say why."""
+class FailedWithoutReason(MinimalExpert):
+    """Has a failed model without a failure text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.described.models[0].state = MODEL_STATE_FAILED
 
 
-class Chatty(Sound):
+class ReportsUnknownCalls(MinimalExpert):
     async def Progress(self, request: pb.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await context.write(pb.ProgressEvent(call_id=request.call_ids[0]))
 
 
-class Hanging(Sound):
+class NeverAnswers(MinimalExpert):
     """Never answers a call."""
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
@@ -180,8 +180,8 @@ class Hanging(Sound):
         return self.reply
 
 
-class NeverLoaded(Hanging):
-    """Whose model does not come to be loaded."""
+class NeverLoaded(NeverAnswers):
+    """Never finishes loading its model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,27 +189,27 @@ class NeverLoaded(Hanging):
         self.names = ()
 
 
-class SlowlyLoaded(Sound):
+class SlowlyLoaded(MinimalExpert):
     """Loads its model during the first call.
 
     Args:
-        looks: how often it is still said not to be loaded.
-        answers: whether calls are answered once it is.
+        polls: number of Describe calls during the first call before the model is loaded.
+        answers: whether calls are answered once the model is loaded.
     """
 
-    def __init__(self, looks: int, *, answers: bool = True) -> None:
+    def __init__(self, polls: int, *, answers: bool = True) -> None:
         super().__init__()
         self.described.load.ClearField("loaded")
         self.names = ()
-        self._looks = looks
+        self._polls = polls
         self._answers = answers
         self._called = False
         self._loaded = asyncio.Event()
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         if self._called and not self._loaded.is_set():
-            self._looks -= 1
-            if not self._looks:
+            self._polls -= 1
+            if not self._polls:
                 self._loaded.set()
                 self.described.load.loaded.append("m")
         return await super().Describe(request, context)

@@ -1,4 +1,4 @@
-"""An expert whose process ends when it is called: python -m tests.fakes.dying_expert prints its address."""
+"""Expert whose process exits in the first call; `python -m tests.fakes.dying_expert` prints its address."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common import logging
 from services.common.server import serving
-from tests.fakes.broken_experts import Sound
+from tests.fakes.broken_experts import MinimalExpert
 
 
-class Dying(Sound):
-    """Ends its process in the first call."""
+class ExitsInCall(MinimalExpert):
+    """Exits its process in the first call."""
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
         os._exit(1)
@@ -21,7 +21,7 @@ class Dying(Sound):
 
 async def main() -> None:
     logging.setup("dying")  # logs to standard error
-    expert = Dying()
+    expert = ExitsInCall()
     service = pb.DESCRIPTOR.services_by_name["ExpertService"]
     async with serving(partial(rpc.add_ExpertServiceServicer_to_server, expert), service) as running:
         await running.set_ready(*expert.names)

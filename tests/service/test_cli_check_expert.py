@@ -1,46 +1,56 @@
-"""An expert examined as the house would use it: one that keeps its promises, and some that each break one."""
+"""hugginggpt check-expert against a correct expert, and against experts that each violate one rule.
+
+The checks run in the test's event loop, next to the expert's server: two loops that both use grpc.aio in one process
+lose events. Tests of the command itself run it in a process of its own.
+"""
 
 import asyncio
+import io
 import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
 import pytest
-from typer.testing import CliRunner
+from rich.console import Console
 
 from experts.host.handler import Inputs, Outputs, Parameters
-from gateway.cli import app
+from gateway.cli.check_expert.check import CheckRequest, Report, check
+from gateway.cli.check_expert.progress import Progress
+from gateway.cli.doctor_finding import Finding, Level
+from gateway.cli.errors import ConnectionFailed, Problem
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.server import RunningServer, serving
 from tests.fakes.broken_experts import (
-    Absent,
-    Careless,
-    Chatty,
-    Crowded,
-    Disagreeing,
-    Failing,
-    Formless,
-    Hanging,
-    Incomplete,
-    Leaking,
-    Mute,
-    Nameless,
+    ArtifactNotStored,
+    AssumesOpenPolicy,
+    ExternalModel,
+    FailedWithoutReason,
+    FailsEveryCall,
+    FailsUnderLoad,
+    IgnoresPolicy,
+    InvalidParameterSchema,
+    MinimalExpert,
+    NeverAnswers,
     NeverLoaded,
-    Other,
-    Outside,
-    Repeating,
-    Rude,
-    Silent,
-    Sloppy,
+    NonCanonicalJson,
+    OmitsRequiredOutput,
+    OtherPortsThanStandard,
+    OtherRevision,
+    PortWithoutModality,
+    RepeatsDescription,
+    ReportsUnknownCalls,
     SlowlyLoaded,
-    Sound,
-    Unhealthy,
-    Unreadable,
+    WithoutModelHealth,
+    WithoutName,
+    WithoutRetryDelay,
+    WithoutTrailers,
 )
 from tests.support.expert_host import SERVING, does, hosts
 
@@ -48,203 +58,269 @@ EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
 ROOT = Path(__file__).parents[2]
 
-Checks = dict[str, dict[str, str]]
+COMMAND_SECONDS = 60.0
+
+Checks = dict[str, Finding]
 
 
 @pytest.fixture(autouse=True)
-def short_timeouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def artifact_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARTIFACTS_URL", tmp_path.as_uri())
     monkeypatch.setattr("gateway.cli.check_expert.check.CONNECT_SECONDS", 1.0)
-    monkeypatch.setattr("gateway.cli.check_expert.endurance.CROWD_SECONDS", 5.0)
+    monkeypatch.setattr("gateway.cli.check_expert.endurance.OVERLOAD_SECONDS", 5.0)
 
 
-async def examined(address: str, *options: str) -> tuple[int, Checks]:
-    """The exit status, and what was found, by promise."""
-    arguments = ["check-expert", address, "--json", "--timeout", "10", *options]
-    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
-    found = json.loads(result.stdout)["checks"] if result.stdout else [{"check": "problem", "found": result.stderr}]
-    return result.exit_code, {each["check"]: each for each in found}
+async def report_on(
+    address: str, *, seconds: float = 10.0, load_seconds: float = 300.0, **options: bool
+) -> tuple[Report, Checks]:
+    """Checks an expert.
+
+    Returns:
+        The report, and its findings by check.
+    """
+    request = CheckRequest(address, seconds=seconds, load_seconds=load_seconds, **options)
+    report = await check(request, Progress(Console(file=io.StringIO())))
+    return report, {finding.check: finding for finding in report.findings}
 
 
-def slowly(inputs: Inputs, parameters: Parameters) -> Outputs:
+@dataclass(frozen=True)
+class CommandResult:
+    status: int
+    stdout: str
+    stderr: str
+
+
+async def run_command(address: str, *options: str) -> CommandResult:
+    """Runs hugginggpt check-expert in a process of its own."""
+    command = [sys.executable, "-m", "gateway.cli", "check-expert", address, *options]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    try:
+        async with asyncio.timeout(COMMAND_SECONDS):
+            stdout, stderr = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return CommandResult(process.returncode, stdout.decode(), stderr.decode())
+
+
+StartExpert = Callable[[MinimalExpert], Awaitable[str]]
+
+
+@pytest.fixture
+async def start_expert() -> AsyncIterator[StartExpert]:
+    async with AsyncExitStack() as stack:
+
+        async def start(expert: MinimalExpert) -> str:
+            add = partial(rpc.add_ExpertServiceServicer_to_server, expert)
+            running: RunningServer = await stack.enter_async_context(serving(add, EXPERT))
+            await running.set_ready(*expert.names)
+            return f"127.0.0.1:{running.port}"
+
+        yield start
+
+
+def slow_echo(inputs: Inputs, parameters: Parameters) -> Outputs:
     threading.Event().wait(0.02)
     return {"text": inputs["text"]}
 
 
-async def test_an_expert_of_our_host_keeps_every_promise(tmp_path: Path) -> None:
-    async with hosts(tmp_path) as start_host:
-        host = await start_host(does(slowly), does(slowly), max_waiting=4)
+async def test_expert_of_the_host_passes_all_checks(tmp_path: Path) -> None:
+    async with hosts(tmp_path) as start:
+        host = await start(does(slow_echo), does(slow_echo), max_waiting=4)
         await host.until(SERVING)
-        status, found = await examined(host.address, "--every-model")
-    assert {check: each for check, each in found.items() if each["level"] == "wrong"} == {}
-    assert status == 0
-    assert {"saying (m)", "saying (other)", "unknown port", "times out of range", "nothing for text"} <= found.keys()
-    assert "calls refused" in found["overload"]["found"]
-    assert "--pid" in found["drain"]["found"]
+        report, checks = await report_on(host.address, every_model=True)
+    assert [finding for finding in report.findings if finding.level is Level.WRONG] == []
+    assert report.is_ok
+    expected = {"saying (m)", "saying (other)", "unknown port", "times out of range", "empty value for text"}
+    assert expected <= checks.keys()
+    assert "calls refused" in checks["overload"].found
+    assert "--pid" in checks["drain"].found
 
 
-async def test_nobody_there_is_said_so() -> None:
-    status, found = await examined("127.0.0.1:1")
-    assert status == 1
-    assert "nobody answers at 127.0.0.1:1" in found["problem"]["found"]
-
-
-Start = Callable[[Sound], Awaitable[str]]
-
-
-@pytest.fixture
-async def start_host() -> AsyncIterator[Start]:
-    async with AsyncExitStack() as stack:
-
-        async def start_host(expert: Sound) -> str:
-            def register(server: grpc.aio.Server) -> None:
-                rpc.add_ExpertServiceServicer_to_server(expert, server)
-
-            running: RunningServer = await stack.enter_async_context(serving(register, EXPERT))
-            await running.set_ready(*expert.names)
-            return f"127.0.0.1:{running.port}"
-
-        yield start_host
+async def test_address_without_server_is_an_error() -> None:
+    with pytest.raises(ConnectionFailed) as raised:
+        await report_on("127.0.0.1:1")
+    assert raised.value.message == "cannot connect to 127.0.0.1:1"
+    assert "python -m experts.host" in raised.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("expert", "check", "found"),
+    ("expert", "check_name", "found"),
     [
-        (Repeating, "change counter", "repeats all"),
-        (Nameless, "name", "its name is ''"),
-        (Disagreeing, "task summarization", "other ports than the standard task"),
-        (Unhealthy, "health", "'m' is unknown"),
-        (Incomplete, "saying (m)", "output text is missing"),
-        (Sloppy, "saying (m)", "output data is not canonical JSON"),
-        (Absent, "saying (m)", "not in the artifact store"),
-        (Silent, "saying (m)", "trailing metadata has no expert-queue"),
-        (Other, "saying (m)", "revision 2, its card says 1"),
-        (Failing, "saying (m)", "INTERNAL/MODEL_FAILED"),
-        (Sound, "unknown port", "gives an answer"),
-        (Crowded, "overload", "INTERNAL/MODEL_FAILED"),
-        (Rude, "overload", "RESOURCE_EXHAUSTED/OVERLOADED"),
-        (Leaking, "policy of saying (m)", "under the policy local gives an answer"),
-        (Careless, "policy of saying (m)", "without a policy gives an answer"),
-        (Unreadable, "task saying", "json_schema of its parameter tone"),
-        (Formless, "task saying", "port 'thing' has no name or no modality"),
-        (Mute, "model m", "does not say why"),
-        (Chatty, "progress", "tells of a call it does not know"),
+        (RepeatsDescription, "change counter", "repeats the whole description"),
+        (WithoutName, "name", "the expert's name is ''"),
+        (OtherPortsThanStandard, "task summarization", "its ports differ from the standard task"),
+        (WithoutModelHealth, "health", "'m' is unknown"),
+        (OmitsRequiredOutput, "saying (m)", "output text is missing"),
+        (NonCanonicalJson, "saying (m)", "output data is not canonical JSON"),
+        (ArtifactNotStored, "saying (m)", "not in the artifact store"),
+        (WithoutTrailers, "saying (m)", "the trailing metadata lacks expert-queue"),
+        (OtherRevision, "saying (m)", "the reply is from revision 2, the card has 1"),
+        (FailsEveryCall, "saying (m)", "INTERNAL/MODEL_FAILED"),
+        (MinimalExpert, "unknown port", "the call succeeds"),
+        (FailsUnderLoad, "overload", "INTERNAL/MODEL_FAILED"),
+        (WithoutRetryDelay, "overload", "RESOURCE_EXHAUSTED/OVERLOADED"),
+        (IgnoresPolicy, "policy of saying (m)", "a call with the policy local: the call succeeds"),
+        (AssumesOpenPolicy, "policy of saying (m)", "a call without a policy: the call succeeds"),
+        (InvalidParameterSchema, "task saying", "json_schema of parameter tone"),
+        (PortWithoutModality, "task saying", "port 'thing' has no name or no modality"),
+        (FailedWithoutReason, "model m", "the card's failure is empty"),
+        (ReportsUnknownCalls, "progress", "the stream has events of an unknown call"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-async def test_a_promise_that_is_broken_is_named(
-    start_host: Start, expert: type[Sound], check: str, found: str
+async def test_violation_is_reported_with_a_remedy(
+    start_expert: StartExpert, expert: type[MinimalExpert], check_name: str, found: str
 ) -> None:
-    status, checks = await examined(await start_host(expert()))
-    assert status == 1
-    assert checks[check]["level"] == "wrong"
-    assert found in checks[check]["found"]
-    assert checks[check]["remedy"]
+    report, checks = await report_on(await start_expert(expert()))
+    assert not report.is_ok
+    assert checks[check_name].level is Level.WRONG
+    assert found in checks[check_name].found
+    assert checks[check_name].remedy
 
 
-async def test_an_expert_without_a_task_that_works_is_not_tried_further(start_host: Start) -> None:
-    _, checks = await examined(await start_host(Failing()))
-    assert checks["the rest"]["level"] == "not_tried"
-    assert "no task could be done" in checks["the rest"]["found"]
+async def test_remaining_checks_are_skipped_when_no_task_succeeds(start_expert: StartExpert) -> None:
+    _, checks = await report_on(await start_expert(FailsEveryCall()))
+    assert checks["remaining checks"].level is Level.NOT_TRIED
+    assert "no task succeeded" in checks["remaining checks"].found
 
 
-async def test_drain_is_not_tried_without_the_process(start_host: Start) -> None:
-    _, checks = await examined(await start_host(Sound()))
-    assert checks["drain"]["level"] == "not_tried"
-    assert "--pid" in checks["drain"]["found"]
+async def test_drain_is_not_checked_without_process_id(start_expert: StartExpert) -> None:
+    _, checks = await report_on(await start_expert(MinimalExpert()))
+    assert checks["drain"].level is Level.NOT_TRIED
+    assert "--pid" in checks["drain"].found
 
 
-async def test_call_that_hangs_is_broken_within_the_limit_of_a_check(start_host: Start) -> None:
-    status, checks = await examined(await start_host(Hanging()), "--timeout", "0.3", "--load-timeout", "30")
-    assert status == 1
-    assert checks["saying (m)"]["level"] == "wrong"
-    assert checks["saying (m)"]["found"] == "no answer within 0.3 s"
+async def test_hanging_call_fails_at_call_timeout(start_expert: StartExpert) -> None:
+    report, checks = await report_on(await start_expert(NeverAnswers()), seconds=0.3, load_seconds=30)
+    assert not report.is_ok
+    assert checks["saying (m)"].level is Level.WRONG
+    assert checks["saying (m)"].found == "no answer within 0.3 s"
 
 
-async def test_model_that_does_not_load_is_broken_within_the_limit_of_loading(start_host: Start) -> None:
-    status, checks = await examined(await start_host(NeverLoaded()), "--timeout", "30", "--load-timeout", "0.3")
-    assert status == 1
-    assert checks["saying (m)"]["found"] == "the model is not loaded within 0.3 s"
+async def test_model_that_never_loads_fails_at_load_timeout(start_expert: StartExpert) -> None:
+    report, checks = await report_on(await start_expert(NeverLoaded()), seconds=30, load_seconds=0.3)
+    assert not report.is_ok
+    assert checks["saying (m)"].found == "the model is not loaded within 0.3 s"
 
 
-async def test_loading_does_not_count_against_the_limit_of_a_check(start_host: Start) -> None:
-    expert = SlowlyLoaded(looks=3)
-    _, checks = await examined(await start_host(expert), "--timeout", "1", "--load-timeout", "60")
-    assert checks["saying (m)"]["level"] == "ok"
+async def test_loading_time_does_not_count_as_call_time(start_expert: StartExpert) -> None:
+    _, checks = await report_on(await start_expert(SlowlyLoaded(polls=3)), seconds=1, load_seconds=60)
+    assert checks["saying (m)"].level is Level.OK
 
 
-async def test_hang_after_loading_is_broken_before_the_limit_of_loading(start_host: Start) -> None:
-    expert = SlowlyLoaded(looks=3, answers=False)
-    _, checks = await examined(await start_host(expert), "--timeout", "0.3", "--load-timeout", "600")
-    assert checks["saying (m)"]["found"] == "no answer within 0.3 s"
+async def test_call_that_hangs_after_loading_fails_before_load_timeout(start_expert: StartExpert) -> None:
+    expert = SlowlyLoaded(polls=3, answers=False)
+    _, checks = await report_on(await start_expert(expert), seconds=0.3, load_seconds=600)
+    assert checks["saying (m)"].found == "no answer within 0.3 s"
 
 
-async def test_process_that_dies_in_a_call_is_reported_so(tmp_path: Path) -> None:
+async def test_process_that_dies_in_a_call_is_reported() -> None:
     command = [sys.executable, "-m", "tests.fakes.dying_expert"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     assert process.stdout
     try:
-        status, checks = await examined((await process.stdout.readline()).decode().strip())
+        report, checks = await report_on((await process.stdout.readline()).decode().strip())
         async with asyncio.timeout(30):
             await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
-    assert status == 1
-    assert checks["saying (m)"]["level"] == "wrong"
-    assert "the process died during the call" in checks["saying (m)"]["found"]
-    assert checks["the rest"]["level"] == "not_tried"
-    assert not any("UNAVAILABLE" in check["found"] for check in checks.values())
+    assert not report.is_ok
+    assert checks["saying (m)"].level is Level.WRONG
+    assert "the process died during the call" in checks["saying (m)"].found
+    assert checks["remaining checks"].level is Level.NOT_TRIED
+    assert not any("UNAVAILABLE" in finding.found for finding in report.findings)
 
 
-async def test_progress_is_shown_on_standard_error(start_host: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_progress_shows_how_long_a_check_has_run(
+    start_expert: StartExpert, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.cli.check_expert.progress.SECONDS_BETWEEN_LINES", 0.1)
-    arguments = ["check-expert", await start_host(Hanging()), "--json", "--timeout", "1"]
-    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
-    assert "saying (m): waiting for" in result.stderr
-    json.loads(result.stdout)
+    shown = io.StringIO()
+    await check(CheckRequest(await start_expert(NeverAnswers()), seconds=1.0), Progress(Console(file=shown)))
+    assert "saying (m): waiting for" in shown.getvalue()
 
 
-async def test_error_codes_are_explained_in_words(start_host: Start) -> None:
-    _, checks = await examined(await start_host(Failing()))
-    assert checks["saying (m)"]["found"] == "failed inside the expert (INTERNAL/MODEL_FAILED): no"
+async def test_error_codes_are_explained(start_expert: StartExpert) -> None:
+    _, checks = await report_on(await start_expert(FailsEveryCall()))
+    assert checks["saying (m)"].found == "failed inside the expert (INTERNAL/MODEL_FAILED): no"
 
 
-async def test_what_is_outside_the_house_is_asked_only_if_told_so(start_host: Start) -> None:
-    address = await start_host(Outside())
-    status, checks = await examined(address)
-    assert status == 1  # no task could be tried
-    assert checks["policy"]["level"] == "ok"
-    assert checks["tasks outside"]["level"] == "not_tried"
-    assert "not asked: saying" in checks["tasks outside"]["found"]
+async def test_external_models_are_called_only_with_policy_open(start_expert: StartExpert) -> None:
+    address = await start_expert(ExternalModel())
+    report, checks = await report_on(address)
+    assert not report.is_ok  # no task was called
+    assert checks["policy"].level is Level.OK
+    assert checks["external tasks"].level is Level.NOT_TRIED
+    assert "not called: saying" in checks["external tasks"].found
     assert "saying (m)" not in checks
-    _, checks = await examined(address, "--policy", "open")
-    assert checks["saying (m)"]["level"] == "ok"
+    _, checks = await report_on(address, allow_external=True)
+    assert checks["saying (m)"].level is Level.OK
 
 
-async def test_what_is_no_expert_is_said_to_be_none() -> None:
+async def test_server_without_expert_service_is_an_error() -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        _, checks = await examined(f"127.0.0.1:{port}")
+        with pytest.raises(Problem, match=r"is not an expert: it does not implement hugginggpt\.v1\.ExpertService"):
+            await report_on(f"127.0.0.1:{port}")
     finally:
         await server.stop(None)
-    assert "is no expert: it has no hugginggpt.v1.ExpertService" in checks["problem"]["found"]
 
 
-async def test_an_expert_without_health_and_reflection_is_examined_all_the_same() -> None:
+async def test_expert_without_health_and_reflection_is_still_checked() -> None:
     server = grpc.aio.server()
-    rpc.add_ExpertServiceServicer_to_server(Sound(), server)
+    rpc.add_ExpertServiceServicer_to_server(MinimalExpert(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        _, checks = await examined(f"127.0.0.1:{port}")
+        _, checks = await report_on(f"127.0.0.1:{port}")
     finally:
         await server.stop(None)
-    assert (checks["health"]["level"], checks["health"]["found"]) == (
-        "wrong",
-        "Check of grpc.health.v1: the expert does not implement the method",
-    )
-    assert checks["reflection"]["level"] == "warning"
-    assert checks["saying (m)"]["level"] == "ok"
+    assert checks["health"].level is Level.WRONG
+    assert checks["health"].found == "Check of grpc.health.v1: the expert does not implement the method"
+    assert checks["reflection"].level is Level.WARNING
+    assert checks["saying (m)"].level is Level.OK
+
+
+async def test_command_prints_json_and_progress_and_exits_1_on_failure(start_expert: StartExpert) -> None:
+    result = await run_command(await start_expert(FailsEveryCall()), "--json", "--timeout", "10")
+    printed = json.loads(result.stdout)
+    levels = {each["check"]: each["level"] for each in printed["checks"]}
+    assert result.status == 1
+    assert printed["ok"] is False
+    assert levels["saying (m)"] == "wrong"
+    assert "saying (m)\n" in result.stderr
+
+
+async def test_command_exits_0_with_a_table_when_all_checks_pass(tmp_path: Path) -> None:
+    async with hosts(tmp_path) as start:
+        host = await start(does(slow_echo), does(slow_echo), max_waiting=4)
+        await host.until(SERVING)
+        result = await run_command(host.address, "--timeout", "10")
+    assert result.status == 0, result.stdout + result.stderr
+    assert " 0 failed" in result.stdout
+
+
+async def test_command_calls_external_models_with_policy_open(start_expert: StartExpert) -> None:
+    result = await run_command(await start_expert(ExternalModel()), "--json", "--policy", "open", "--timeout", "10")
+    levels = {each["check"]: each["level"] for each in json.loads(result.stdout)["checks"]}
+    assert levels["saying (m)"] == "ok"
+
+
+async def test_command_explains_a_server_that_is_not_an_expert() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        result = await run_command(f"127.0.0.1:{port}")
+    finally:
+        await server.stop(None)
+    assert result.status == 1
+    assert "is not an expert" in result.stderr

@@ -1,1 +1,1 @@
-"""What an expert promises the house, tried one by one: `hugginggpt check-expert`."""
+"""Conformance checks of an expert, run by `hugginggpt check-expert`."""

@@ -1,4 +1,4 @@
-"""How an expert bears callers in a hurry, callers that leave, too many of them, and its own end."""
+"""Checks of an expert under short deadlines, cancelled calls, overload and SIGTERM."""
 
 import asyncio
 import os
@@ -16,94 +16,110 @@ from gateway.cli.doctor_finding import Finding, Level
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ProgressRequest
 from services.common.errors import from_rpc
 
-CALLS = 200
-CROWD_SECONDS = 20.0
-"""How long a crowd's calls are waited for; then they are cancelled."""
+OVERLOAD_CALLS = 200
+OVERLOAD_SECONDS = 20.0
+"""Time after which the calls of the overload check are cancelled."""
 
-HURRIES, HURRY_SECONDS = 8, 0.001
-LEAVING = 3
+SHORT_CALLS, SHORT_SECONDS = 8, 0.001
+CANCELLED_CALLS = 3
+
+_OVERLOADED = "RESOURCE_EXHAUSTED/OVERLOADED with google.rpc.RetryInfo"
 
 
 async def deadlines(target: Target, request: InferRequest) -> Finding:
-    """Calls whose deadline passes before they can be answered."""
-    outcomes = [await target.infer(request, HURRY_SECONDS) for _ in range(HURRIES)]
-    strange = [each for each in outcomes if each.error and each.error.code is not grpc.StatusCode.DEADLINE_EXCEEDED]
-    if strange:
-        return wrong("deadline", f"a call of 1 ms gives {strange[0].told}", "DEADLINE_EXCEEDED is expected")
-    return await _still_answers(target, request, "deadline", f"{HURRIES} calls of 1 ms, then one that is answered")
+    """Sends calls whose deadline passes before they can be answered."""
+    outcomes = [await target.infer(request, SHORT_SECONDS) for _ in range(SHORT_CALLS)]
+    unexpected = [each for each in outcomes if each.error and each.error.code is not grpc.StatusCode.DEADLINE_EXCEEDED]
+    if unexpected:
+        return wrong("deadline", f"a call with a deadline of 1 ms: {unexpected[0].summary}", "DEADLINE_EXCEEDED")
+    return await _still_answers(
+        target, request, "deadline", f"answers after {SHORT_CALLS} calls with a deadline of 1 ms"
+    )
 
 
-async def cancelling(target: Target, request: InferRequest, typical_seconds: float) -> Finding:
-    """Calls whose callers leave in the middle."""
-    staying = target.start(request)
-    calls = [target.start(request) for _ in range(LEAVING)]
+async def cancellation(target: Target, request: InferRequest, typical_seconds: float) -> Finding:
+    """Cancels some calls halfway; another must still be answered."""
+    remaining = target.start(request)
+    calls = [target.start(request) for _ in range(CANCELLED_CALLS)]
     await asyncio.sleep(min(typical_seconds / 2, 0.5))
     for call in calls:
         call.cancel()
     try:
-        await staying
+        await remaining
     except grpc.aio.AioRpcError as error:
-        found = f"the call that stays: {failure_text(from_rpc(error), target.seconds)}"
-        return wrong("cancel", found, "a cancelled call must not affect the others")
-    return await _still_answers(target, request, "cancel", f"{LEAVING} callers leave, who stays is answered")
+        found = f"the call that was not cancelled: {failure_text(from_rpc(error), target.seconds)}"
+        return wrong("cancel", found, "other calls are not affected by a cancelled one")
+    return await _still_answers(target, request, "cancel", f"{CANCELLED_CALLS} calls cancelled, the other one answered")
 
 
-async def following(target: Target) -> Finding:
-    """The progress of a call that it does not know."""
-    remedy = "leave out calls that are not there"
+async def progress_stream(target: Target) -> Finding:
+    """Requests the progress of an unknown call."""
+    remedy = "a Progress stream that ignores unknown call ids and ends"
     try:
         async with asyncio.timeout(5):
             events = [event async for event in target.stub.Progress(ProgressRequest(call_ids=["no-such-call"]))]
     except TimeoutError:
-        return wrong("progress", "does not end for a call it does not know", remedy)
+        return wrong("progress", "the stream does not end for an unknown call", remedy)
     except grpc.aio.AioRpcError as error:
         return wrong("progress", failure_text(from_rpc(error), target.seconds), remedy)
     if events:
-        return wrong("progress", "tells of a call it does not know", remedy)
-    return ok("progress", "ends for calls that have ended")
+        return wrong("progress", "the stream has events of an unknown call", remedy)
+    return ok("progress", "the stream ends when its calls have ended")
 
 
-async def crowd(target: Target, request: InferRequest) -> Finding:
-    """More calls at once than it takes."""
-    calls = [asyncio.create_task(target.infer(request)) for _ in range(CALLS)]
-    await asyncio.wait(calls, timeout=CROWD_SECONDS)
+async def overload(target: Target, request: InferRequest) -> Finding:
+    """Sends more concurrent calls than an expert accepts."""
+    calls = [asyncio.create_task(target.infer(request)) for _ in range(OVERLOAD_CALLS)]
+    await asyncio.wait(calls, timeout=OVERLOAD_SECONDS)
     ended = [call.result() for call in calls if call.done()]
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
     refused = [each for each in ended if each.error]
-    if strange := next((each for each in refused if not _is_overload(each)), None):
-        return wrong("overload", f"{CALLS} calls at once: {strange.told}", "RESOURCE_EXHAUSTED/OVERLOADED is expected")
+    if unexpected := next((each for each in refused if not _is_overload(each)), None):
+        return wrong("overload", f"{OVERLOAD_CALLS} concurrent calls: {unexpected.summary}", _OVERLOADED)
     if not refused:
-        found = f"{CALLS} calls at once, none refused, {len(ended)} answered within {CROWD_SECONDS:g} s"
-        level = Level.OK if len(ended) == CALLS else Level.WARNING
-        return Finding("overload", level, found, "" if level is Level.OK else "refuse at once what has to wait long")
-    late = max(each.seconds for each in refused)
-    found = f"{len(refused)} of {CALLS} calls refused, within {late:.2f} s, with a time to come back"
+        found = f"{OVERLOAD_CALLS} concurrent calls, none refused, {len(ended)} answered within {OVERLOAD_SECONDS:g} s"
+        level = Level.OK if len(ended) == OVERLOAD_CALLS else Level.WARNING
+        return Finding(
+            "overload", level, found, "" if level is Level.OK else "refuse calls at once that would wait long"
+        )
+    slowest = max(each.seconds for each in refused)
+    found = f"{len(refused)} of {OVERLOAD_CALLS} calls refused within {slowest:.2f} s with a retry delay"
     return await _still_answers(target, request, "overload", found)
 
 
 async def drain(target: Target, request: InferRequest, process: int) -> Finding:
-    """SIGTERM with calls under way."""
+    """Sends SIGTERM while calls are active."""
     watch = target.watch("")
     try:
         await watch.read()
+        return await _drain_watched(target, request, process, watch)
     except grpc.aio.AioRpcError as error:
         found = f"Watch of grpc.health.v1: {failure_text(from_rpc(error), target.seconds)}"
-        return wrong("drain", found, "it tells when no calls are taken")
+        return wrong("drain", found, "Watch reports NOT_SERVING during the drain")
+    finally:
+        watch.cancel()
+
+
+async def _drain_watched(target: Target, request: InferRequest, process: int, watch: Any) -> Finding:
     calls = [asyncio.create_task(target.infer(request)) for _ in range(4)]
     while await _is_idle(target) and not any(call.done() for call in calls):
         pass
     os.kill(process, signal.SIGTERM)
-    told = asyncio.create_task(_tells_its_end(watch))
+    not_serving = asyncio.create_task(_reports_not_serving(watch))
     outcomes = await asyncio.gather(*calls)
-    if bad := next((each for each in outcomes if each.error), None):
-        return wrong("drain", f"a call under way ends with {bad.told}", "finish what was accepted: DRAIN_SECONDS")
-    if not await told:
-        return wrong("drain", "health does not say NOT_SERVING before the end", "say so first, then finish, then end")
+    if failed := next((each for each in outcomes if each.error), None):
+        return wrong("drain", f"an active call: {failed.summary}", "accepted calls finish within DRAIN_SECONDS")
+    if not await not_serving:
+        return wrong(
+            "drain",
+            "health does not report NOT_SERVING before the process ends",
+            "report NOT_SERVING, finish the calls, exit",
+        )
     if not await _is_gone(process, target.seconds):
-        return wrong("drain", f"process {process} does not end within {target.seconds:g} s", "end after the last call")
-    return ok("drain", f"{len(calls)} calls under way are answered, health says NOT_SERVING, the process ends")
+        return wrong("drain", f"process {process} still runs after {target.seconds:g} s", "exit after the last call")
+    return ok("drain", f"{len(calls)} active calls answered, health NOT_SERVING, process ended")
 
 
 async def _is_idle(target: Target) -> bool:
@@ -111,10 +127,10 @@ async def _is_idle(target: Target) -> bool:
     return not load.running + load.waiting
 
 
-async def _tells_its_end(watch: Any) -> bool:
+async def _reports_not_serving(watch: Any) -> bool:
     try:
-        while (told := await watch.read()) is not grpc.aio.EOF:
-            if told.status == health_pb2.HealthCheckResponse.NOT_SERVING:
+        while (reply := await watch.read()) is not grpc.aio.EOF:
+            if reply.status == health_pb2.HealthCheckResponse.NOT_SERVING:
                 return True
     except grpc.aio.AioRpcError:
         return False
@@ -140,5 +156,5 @@ def _is_overload(outcome: Outcome) -> bool:
 async def _still_answers(target: Target, request: InferRequest, check: str, found: str) -> Finding:
     outcome = await target.infer(request)
     if outcome.error:
-        return wrong(check, f"afterwards a call gives {outcome.told}", "what went before must leave nothing behind")
+        return wrong(check, f"a call afterwards: {outcome.summary}", "earlier calls do not affect later ones")
     return ok(check, found)

@@ -1,4 +1,4 @@
-"""Findings, by how they came out."""
+"""Constructors of findings, one per level."""
 
 from gateway.cli.doctor_finding import Finding, Level
 

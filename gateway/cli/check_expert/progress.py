@@ -1,4 +1,4 @@
-"""Progress of the checks, on standard error."""
+"""Progress display on standard error."""
 
 import asyncio
 import time
@@ -8,30 +8,30 @@ from contextlib import asynccontextmanager
 from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Where standard error is no terminal."""
+"""Interval of progress lines where standard error is not a terminal."""
 
 
 class Progress:
-    """Names the present check, and how long it has been waited for.
+    """Shows the active check and the seconds since it started.
 
     Args:
-        console: standard error.
+        console: console of standard error.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._check = ""
-        self._began = time.monotonic()
+        self._start_time = time.monotonic()
 
     def begin(self, check: str) -> None:
-        """The next check starts."""
-        self._check, self._began = check, time.monotonic()
+        """Shows the check that starts now."""
+        self._check, self._start_time = check, time.monotonic()
         if not self._console.is_terminal:
             self._print(check)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Shows the progress within the block."""
+        """Updates the display until the block exits."""
         task = asyncio.create_task(self._run(), name="progress")
         try:
             yield
@@ -50,8 +50,8 @@ class Progress:
                 await asyncio.sleep(0.5)
 
     def _text(self) -> str:
-        waited = time.monotonic() - self._began
-        return f"{self._check}: waiting for {waited:.0f} s"
+        seconds = time.monotonic() - self._start_time
+        return f"{self._check}: waiting for {seconds:.0f} s"
 
     def _print(self, text: str) -> None:
         self._console.print(text, style="dim", markup=False, soft_wrap=True)

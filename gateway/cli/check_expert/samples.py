@@ -1,4 +1,4 @@
-"""Small inputs of every kind, made on the spot, to try an expert with."""
+"""Small generated inputs of every modality."""
 
 import io
 import json
@@ -25,9 +25,9 @@ from services.common.artifacts import ArtifactStore
 TEXT = "Ada Lovelace wrote the first program in London in 1843. She was happy with it."
 QUESTION = "Who wrote the first program?"
 INSTRUCTION = "instruction"
-"""A port that is given though it is not required: little can be done without."""
+"""An optional port that gets a sample because most tasks that have it need it."""
 
-_WORDS = {"question": QUESTION, INSTRUCTION: "Make the picture grey"}
+_TEXTS = {"question": QUESTION, INSTRUCTION: "Make the picture grey"}
 TABLE = json.dumps([{"city": "London", "people": "9000000"}, {"city": "Paris", "people": "2100000"}])
 
 SIDE, RATE, FRAMES, FRAMES_PER_SECOND = 64, 16_000, 16, 8
@@ -37,9 +37,9 @@ _LANGUAGES = {"source_language": "en", "target_language": "de", "language": "en"
 
 
 async def value(port: Port, store: ArtifactStore, tenant: str) -> Value:
-    """A sample for a port; files are put into the store."""
+    """Returns a sample for a port; a file is stored as an artifact."""
     if port.modality == MODALITY_TEXT:
-        return Value(text=_WORDS.get(port.name, TEXT))
+        return Value(text=_TEXTS.get(port.name, TEXT))
     if port.modality in (MODALITY_JSON, MODALITY_TABLE):
         return Value(json=TABLE)
     content, media_type, name = _FILES[port.modality]()
@@ -47,7 +47,7 @@ async def value(port: Port, store: ArtifactStore, tenant: str) -> Value:
 
 
 def parameters(spec: TaskSpec) -> dict[str, Any]:
-    """Values for the parameters without which a task can hardly be done: lists, and languages."""
+    """Returns values for parameters without which most tasks fail: required lists, and languages."""
     schemas = {parameter.name: json.loads(parameter.json_schema or "{}") for parameter in spec.parameters}
     lists = {
         name: ["happy", "sad"] for name, schema in schemas.items() if "default" not in schema and schema.get("minItems")
@@ -56,7 +56,7 @@ def parameters(spec: TaskSpec) -> dict[str, Any]:
 
 
 def out_of_range(parameter: Parameter) -> Any:
-    """A value that the parameter's schema does not admit; None if it admits any."""
+    """Returns a value that violates the parameter's schema; None if every value is valid."""
     schema = json.loads(parameter.json_schema or "{}")
     if "maximum" in schema:
         return schema["maximum"] + 1
@@ -67,7 +67,7 @@ def out_of_range(parameter: Parameter) -> Any:
 
 
 def picture() -> tuple[bytes, str, str]:
-    """A red disc on white, as PNG."""
+    """Returns a PNG of a red disc on white."""
     rows = b"".join(b"\0" + _row(y) for y in range(SIDE))
     header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
     chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(rows)), _chunk(b"IEND", b""))
@@ -75,7 +75,7 @@ def picture() -> tuple[bytes, str, str]:
 
 
 def recording() -> tuple[bytes, str, str]:
-    """A second of a tone, as WAV."""
+    """Returns a WAV of a tone of one second."""
     samples = (int(12_000 * math.sin(2 * math.pi * 440 * n / RATE)) for n in range(RATE))
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
@@ -87,8 +87,8 @@ def recording() -> tuple[bytes, str, str]:
 
 
 def video() -> tuple[bytes, str, str]:
-    """Two seconds of the disc, as AVI: the one container that can be written without an encoder."""
-    frame = b"".join(_row(y)[::-1] for y in range(SIDE))  # from the bottom up, blue first; the disc is symmetric
+    """Returns an AVI that shows the disc for two seconds; AVI can be written without an encoder."""
+    frame = b"".join(_row(y)[::-1] for y in range(SIDE))  # bottom-up, in BGR; the disc is symmetric
     size, interval = len(frame), 1_000_000 // FRAMES_PER_SECOND
     main = struct.pack("<14I", interval, 0, 0, 0x10, FRAMES, 0, 1, size, SIDE, SIDE, 0, 0, 0, 0)
     rate = (1, FRAMES_PER_SECOND, 0, FRAMES, size, 0, 0)

@@ -1,4 +1,4 @@
-"""An expert that is being checked: how it is called, and what came of a call."""
+"""Client of the expert under check."""
 
 import asyncio
 import json
@@ -25,61 +25,61 @@ from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
 
 TENANT = "default"
 
-LOOK_SECONDS = 0.5
-"""Between two looks at whether a model is loaded."""
+LOADED_POLL_SECONDS = 0.5
+"""Interval at which Describe is polled until a model is loaded."""
 
 RECONNECT_SECONDS = 2.0
-"""How long a new connection to an expert is waited for whose connection broke."""
+"""Time to wait for a new connection after one broke."""
 
 Metadata = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a call."""
+    """Result of a call."""
 
     reply: InferResponse
-    """Empty if there is an error."""
+    """Empty if the call failed."""
     error: ServiceError | None
     trailer: Mapping[str, str]
     seconds: float
     limit: float
-    """Seconds that the call might take."""
+    """Time limit of the call in seconds."""
 
     @property
-    def told(self) -> str:
-        """The error in words, with its code, reason and port."""
-        return failure_text(self.error, self.limit) if self.error else "an answer"
+    def summary(self) -> str:
+        """The error with code, reason and port; or that the call succeeded."""
+        return failure_text(self.error, self.limit) if self.error else "the call succeeds"
 
 
 class Target:
-    """An expert, called as the house calls it.
+    """Calls an expert as the orchestrator does.
 
     Args:
-        channel: to it.
-        store: where samples are put, and results looked for.
-        who: on whose behalf.
-        seconds: how long a call may take once its model is loaded.
-        load_seconds: how long a model may take to load.
+        channel: connection to the expert.
+        store: artifact store for samples and results; the expert must use the same.
+        caller: tenant, data policy and priority to send.
+        seconds: limit of a call whose model is loaded.
+        load_seconds: limit of loading a model.
     """
 
     def __init__(
-        self, channel: grpc.aio.Channel, store: ArtifactStore, who: Caller, seconds: float, load_seconds: float
+        self, channel: grpc.aio.Channel, store: ArtifactStore, caller: Caller, seconds: float, load_seconds: float
     ) -> None:
         self.store, self.seconds, self.load_seconds = store, seconds, load_seconds
         self._channel = channel
         self.stub = ExpertServiceStub(channel)
         self._health: Any = health_pb2_grpc.HealthStub(channel)
-        self._metadata = _metadata(who)
-        self._reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # any channel will do
-        self.local = _metadata(Caller(tenant=TENANT, policy=DATA_POLICY_LOCAL, priority=who.priority))
-        """Of calls whose data may not leave the house."""
+        self._metadata = _metadata(caller)
+        self._reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # the stub accepts any channel
+        self.local_metadata = _metadata(Caller(tenant=TENANT, policy=DATA_POLICY_LOCAL, priority=caller.priority))
+        """Metadata of calls with the policy local."""
 
     async def describe(self, known: str = "") -> DescribeResponse:
         return await self.stub.Describe(DescribeRequest(known_revision=known), timeout=self.seconds)
 
     async def serves(self, name: str) -> bool | None:
-        """Whether grpc.health.v1 says that a name serves; None if it knows no such name."""
+        """Whether grpc.health.v1 reports a name as SERVING; None if the name is unknown."""
         try:
             request = health_pb2.HealthCheckRequest(service=name)
             reply = await self._health.Check(request, timeout=self.seconds)
@@ -93,7 +93,7 @@ class Target:
         return self._health.Watch(health_pb2.HealthCheckRequest(service=name), timeout=self.seconds)
 
     async def request(self, spec: TaskSpec, card: ModelCard) -> InferRequest:
-        """A call with samples on all ports that are required."""
+        """Returns a call with samples on all required ports."""
         request = InferRequest(task=spec.name, model=card.id, revision=card.revision)
         for port in (port for port in spec.inputs if port.required or port.name == samples.INSTRUCTION):
             sample = await samples.value(port, self.store, TENANT)
@@ -101,36 +101,36 @@ class Target:
                 request.lists[port.name].values.extend([sample, Value(text="He was sad.")][: 2 if sample.text else 1])
             else:
                 request.inputs[port.name].CopyFrom(sample)
-        if given := samples.parameters(spec):
-            request.parameters_json = json.dumps(given, sort_keys=True, separators=(",", ":"))
+        if values := samples.parameters(spec):
+            request.parameters_json = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return request
 
     async def services(self) -> list[str]:
-        """Those it names by reflection."""
-        asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
-        replies = self._reflection.ServerReflectionInfo(iter(asked), timeout=self.seconds)
+        """Services that reflection lists."""
+        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        replies = self._reflection.ServerReflectionInfo(iter(requests), timeout=self.seconds)
         return [each.name async for reply in replies for each in reply.list_services_response.service]
 
     def start(self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None) -> Any:
-        """A call under way: awaitable, cancellable, with trailing metadata."""
-        carried = self._metadata if metadata is None else metadata
-        return self.stub.Infer(request, timeout=seconds or self.seconds, metadata=carried)
+        """Starts a call: awaitable, cancellable, with trailing metadata."""
+        sent = self._metadata if metadata is None else metadata
+        return self.stub.Infer(request, timeout=seconds or self.seconds, metadata=sent)
 
     async def infer(
         self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None
     ) -> Outcome:
-        """A call, whatever comes of it."""
-        begun, call = time.perf_counter(), self.start(request, seconds, metadata=metadata)
+        """Calls the expert; a failure is part of the outcome."""
+        start, call = time.perf_counter(), self.start(request, seconds, metadata=metadata)
         reply, error = InferResponse(), None
         try:
             reply = await call
         except grpc.aio.AioRpcError as raised:
             error = from_rpc(raised)
-        return await self._outcome(call, reply, error, begun, seconds or self.seconds)
+        return await self._outcome(call, reply, error, start, seconds or self.seconds)
 
-    async def first(self, request: InferRequest) -> Outcome:
-        """A call to a model that may have to be loaded first: its limit counts from when the model is loaded."""
-        begun, call = time.perf_counter(), self.start(request, self.load_seconds + self.seconds)
+    async def infer_after_loading(self, request: InferRequest) -> Outcome:
+        """Calls a model that may not be loaded yet; the time limit starts when the model is loaded."""
+        start, call = time.perf_counter(), self.start(request, self.load_seconds + self.seconds)
         reply = InferResponse()
         error: ServiceError | None = None
         answering = asyncio.ensure_future(_awaited(call))
@@ -151,10 +151,10 @@ class Target:
             loading.cancel()
             call.cancel()
             await asyncio.wait([loading, answering])
-        return await self._outcome(call, reply, error, begun, self.seconds)
+        return await self._outcome(call, reply, error, start, self.seconds)
 
-    async def is_there(self) -> bool:
-        """Whether something still answers at the address."""
+    async def is_reachable(self) -> bool:
+        """Whether a server still accepts connections at the address."""
         try:
             async with asyncio.timeout(RECONNECT_SECONDS):
                 await self._channel.channel_ready()
@@ -163,28 +163,24 @@ class Target:
         return True
 
     async def _until_loaded(self, model: str) -> bool:
-        """Whether the model is loaded before load_seconds have passed."""
+        """Waits until the model is loaded; False if that takes longer than load_seconds."""
         end = time.monotonic() + self.load_seconds
         while (left := end - time.monotonic()) > 0:
             try:
                 described = await self.stub.Describe(DescribeRequest(), timeout=left)
             except grpc.aio.AioRpcError as error:
-                return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED  # what else is wrong, the call says
+                return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED  # the call itself reports other errors
             if model in described.load.loaded:
                 return True
-            await asyncio.sleep(min(LOOK_SECONDS, left))
+            await asyncio.sleep(min(LOADED_POLL_SECONDS, left))
         return False
 
     async def _outcome(
-        self, call: Any, reply: InferResponse, error: ServiceError | None, begun: float, limit: float
+        self, call: Any, reply: InferResponse, error: ServiceError | None, start: float, limit: float
     ) -> Outcome:
-        took = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         trailer = {key: value for key, value in (await call.trailing_metadata() or ()) if isinstance(value, str)}
-        return Outcome(reply, error, trailer, took, limit)
-
-    async def all(self, request: InferRequest, count: int) -> list[Outcome]:
-        """So many calls at the same time."""
-        return await asyncio.gather(*(self.infer(request) for _ in range(count)))
+        return Outcome(reply, error, trailer, seconds, limit)
 
 
 async def _awaited(call: Any) -> InferResponse:
@@ -192,6 +188,6 @@ async def _awaited(call: Any) -> InferResponse:
     return reply
 
 
-def _metadata(who: Caller) -> Metadata:
-    with call_context.use_caller(who):
+def _metadata(caller: Caller) -> Metadata:
+    with call_context.use_caller(caller):
         return call_context.metadata()
