@@ -28,16 +28,16 @@ from gateway.http.server import bind_listener, require_loopback, serve_http
 from gateway.mcp.file_references import References
 from gateway.mcp.resources import Resources
 from gateway.mcp.server import McpServer
-from gateway.mcp.single_task_tools import Singles
-from gateway.mcp.tool_definitions import Chosen
-from gateway.mcp.tool_handlers import Means, Toolbox
+from gateway.mcp.single_task_tools import SingleTasks
+from gateway.mcp.tool_definitions import ExposedTasks
+from gateway.mcp.tool_handlers import ToolContext, ToolHandlers
 from gateway.mcp.upload_routes import UploadRoutes
-from gateway.mcp.upload_tokens import Grants
+from gateway.mcp.upload_tokens import UploadTokens
 from gateway.openai.chat_routes import ChatRoutes
-from gateway.openai.message_parts import Parts
+from gateway.openai.message_parts import MessageParts
 from gateway.openai.models import ModelRoutes
 from gateway.openai.response_routes import ResponseRoutes
-from gateway.openai.run_adapter import House
+from gateway.openai.run_adapter import RunAdapter
 from gateway.pipelines.batch_items import ItemPreparer
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
@@ -107,14 +107,13 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             artifact_routes = ArtifactRoutes(store, presign=settings.presign)
             file_resolver = FileResolver(files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(admission, file_resolver)
-            house = House(runs, admission, Parts(store, files, url_fetcher, settings.files_bytes))
-            grants = Grants(database, access.authenticator)
+            openai = RunAdapter(runs, admission, MessageParts(store, files, url_fetcher, settings.files_bytes))
+            upload_tokens = UploadTokens(database, access.authenticator)
             references = References(store, files, url_fetcher, settings.files_bytes)
-            means = Means(
-                runs, admission, references, Singles(catalogue, references), grants, callers, settings.upload_bytes
-            )
-            toolbox = Toolbox(means, Chosen(settings.mcp_tasks))
-            mcp = McpServer(version("hugginggpt"), toolbox, Resources(runs, store, files))
+            tasks = SingleTasks(catalogue, references)
+            context = ToolContext(runs, admission, references, tasks, upload_tokens, callers, settings.upload_bytes)
+            handlers = ToolHandlers(context, ExposedTasks(settings.mcp_tasks))
+            mcp = McpServer(version("hugginggpt"), handlers, Resources(runs, store, files))
             routes = (
                 RunRoutes(
                     runs, pipelines, RunRequestReader(store, file_resolver, settings.files_bytes), admission, callers
@@ -126,12 +125,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 BatchRoutes(batches, pipelines, runs, admission, items, callers=callers),
                 RecordRoutes(runs, Verifier(runs, catalogue, store)),
                 CatalogueRoutes(catalogue, access.audit),
-                ChatRoutes(house),
-                ResponseRoutes(house),
+                ChatRoutes(openai),
+                ResponseRoutes(openai),
                 ModelRoutes(),
                 WebhookRoutes(Webhooks(database, guard)),
                 mcp,
-                UploadRoutes(grants, files, store, callers, access.quotas, upload_bytes=settings.upload_bytes),
+                UploadRoutes(upload_tokens, files, store, callers, access.quotas, upload_bytes=settings.upload_bytes),
                 Health(version("hugginggpt"), backends),
                 Site.packaged(),
             )

@@ -31,7 +31,7 @@ METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
 MAX_TEXT_CHARACTERS = 1_000
 """Maximum characters of a batch item's name, which may be a path, and of each text of its failure."""
 
-_RESERVED_METADATA = frozenset({openai_options.NOTE, rerun_terms.NOTE})
+_RESERVED_METADATA = frozenset({openai_options.METADATA_NAME, rerun_terms.NOTE})
 """Metadata keys that only the gateway writes."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

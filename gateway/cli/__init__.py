@@ -1,4 +1,4 @@
-"""The command line: hugginggpt."""
+"""The command line program hugginggpt."""
 
 from gateway.cli.commands import app
 

@@ -1,4 +1,4 @@
-"""hugginggpt ask: a request goes in, a run is followed, an answer and files come out."""
+"""hugginggpt ask and run: starts a run, follows it, prints the answer and saves the files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -10,15 +10,15 @@ from gateway.cli import attachments, follow, last_run, save_command, standard_in
 from gateway.cli.batch import items, plan_source
 from gateway.cli.connect import gateway
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.follow import Answered
+from gateway.cli.follow import FollowedRun
 from gateway.cli.live_view import View
 from gateway.cli.standard_input import STDIN
 from gateway.client import Event, HuggingGPT, Options, Source
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked, and where the answer's files go."""
+class AskRequest:
+    """Options of hugginggpt ask and run."""
 
     request: str
     files: Sequence[str]
@@ -32,44 +32,44 @@ class Question:
     timeout: float | None = None
     fresh: bool = False
     review: bool = False
-    goes_on: bool = False
+    continues_last: bool = False
     after: str | None = None
-    keep: str = ""
-    """What the plan is to be called afterwards."""
+    save_as: str = ""
+    """Name under which the plan is saved."""
     pin: bool = False
     pipeline: str = ""
-    """A kept plan, in place of the request."""
+    """A saved pipeline to run instead of the request."""
     settings: Sequence[str] = ()
-    """What its parameters are, each as PARAMETER=VALUE."""
+    """Values of the pipeline's parameters, each as PARAMETER=VALUE."""
 
     def check(self) -> None:
-        """Raises Problem if the plan cannot be kept as it is wanted."""
-        if self.keep:
-            save_command.check_name(self.keep)
-        if self.pin and not self.keep:
-            raise Problem("--pin is for a plan that is kept", remedy="add --save NAME", status=USAGE)
-        if self.keep and self.review:
-            remedy = f"keep it once it has run: hugginggpt save RUN {self.keep}"
-            raise Problem("--review only plans, and --save keeps what has run", remedy=remedy, status=USAGE)
+        """Raises Problem if --save, --pin and --review do not fit together."""
+        if self.save_as:
+            save_command.check_name(self.save_as)
+        if self.pin and not self.save_as:
+            raise Problem("--pin needs --save", remedy="add --save NAME", status=USAGE)
+        if self.save_as and self.review:
+            remedy = f"save the plan after the run: hugginggpt save RUN {self.save_as}"
+            raise Problem("--review and --save cannot be combined: --review only plans", remedy=remedy, status=USAGE)
 
-    def words(self) -> str:
-        """The request; that of standard input, if it is named.
+    def request_text(self) -> str:
+        """The request, read from standard input if it is `-`.
 
         Raises:
-            Problem: it cannot be sent.
+            Problem: the request cannot be sent.
         """
         if self.request == STDIN and STDIN in self.files:
-            remedy = "give the request in words, or the file by its name"
-            raise Problem("standard input is either the request or a file", remedy=remedy, status=USAGE)
+            remedy = "give the request as an argument, or the file by its path"
+            raise Problem("standard input cannot be both the request and a file", remedy=remedy, status=USAGE)
         request = standard_input.request() if self.request == STDIN else self.request
         attachments.check_request(request, has_plan=bool(self.plan or self.pipeline))
         return request
 
     def options(self) -> Options:
-        """As the client takes them.
+        """The options of the client's call.
 
         Raises:
-            Problem: the plan cannot be read, or there is nothing to continue.
+            Problem: the plan cannot be read, or there is no earlier run to continue.
         """
         options: dict[str, Any] = {
             "plan": attachments.read_plan(self.plan) if self.plan else None,
@@ -80,48 +80,54 @@ class Question:
             "budget": {"wall_time": self.timeout} if self.timeout else None,
             "bypass_memo": self.fresh or None,
             "mode": "approve" if self.review else None,
-            "conversation": self.after or (last_run.last() if self.goes_on else None),
+            "conversation": self.after or (last_run.last() if self.continues_last else None),
         }
         return cast(Options, {key: value for key, value in options.items() if value is not None})
 
 
-def ask(question: Question, view: View) -> Answered:
-    """Asks, follows the run to its end and saves what it made. Ctrl-C cancels the run."""
-    question.check()
-    request, options = question.words(), question.options()
-    files = attachments.sources([name for name in question.files if name != STDIN])
-    follow.open_folder(question.out)
+def ask(ask_request: AskRequest, view: View) -> FollowedRun:
+    """Starts a run, follows it to its end and saves its files. Ctrl-C cancels the run."""
+    ask_request.check()
+    request, options = ask_request.request_text(), ask_request.options()
+    files = attachments.sources([name for name in ask_request.files if name != STDIN])
+    follow.open_folder(ask_request.out)
     try:
-        with standard_input.attached(named=STDIN in question.files, taken=question.request == STDIN) as stdin:
-            return _asked(question, request, [*files, *([stdin] if stdin else [])], options, view)
+        with standard_input.attached(
+            named=STDIN in ask_request.files, is_request=ask_request.request == STDIN
+        ) as stdin:
+            return _run_and_follow(ask_request, request, [*files, *([stdin] if stdin else [])], options, view)
     finally:
         view.close()
 
 
-def _asked(question: Question, request: str, files: Sequence[Source], options: Options, view: View) -> Answered:
-    answered = Answered()
+def _run_and_follow(
+    ask_request: AskRequest, request: str, files: Sequence[Source], options: Options, view: View
+) -> FollowedRun:
+    answered = FollowedRun()
     with (
-        gateway(question.url, view.busy, question.api_key, view.sent) as house,
-        follow.cancelling(house, answered.run),
+        gateway(ask_request.url, view.busy, ask_request.api_key, view.sent) as client,
+        follow.cancel_on_interrupt(client, answered.run),
     ):
-        if question.settings:
-            options = {**options, **_filled(house, question)}
-        view.busy("starting" if question.pipeline else "planning")
-        with closing(house.stream(request, files, **options)) as events:
-            follow.follow(house, _remembered(events), answered.run, view)
-        follow.save(house, answered, question.out)
-        if question.keep:
-            save_command.keep(house, answered, question.keep, request, policy=options.get("policy"), pin=question.pin)
+        if ask_request.settings:
+            options = {**options, **_with_parameters(client, ask_request)}
+        view.busy("starting" if ask_request.pipeline else "planning")
+        with closing(client.stream(request, files, **options)) as events:
+            follow.follow(client, _recording_last_run(events), answered.run, view)
+        follow.save(client, answered, ask_request.out)
+        if ask_request.save_as:
+            save_command.save_plan(
+                client, answered, ask_request.save_as, request, policy=options.get("policy"), pin=ask_request.pin
+            )
     return answered
 
 
-def _filled(house: HuggingGPT, question: Question) -> Options:
-    """The pipeline, with what --set says of its parameters."""
-    source = plan_source.kept(house, question.pipeline)
-    return {"pipeline": source.told["pipeline"], "inputs": items.settings(question.settings, source.takes)}
+def _with_parameters(client: HuggingGPT, ask_request: AskRequest) -> Options:
+    """The pipeline, with its parameters as given by --set."""
+    source = plan_source.from_pipeline(client, ask_request.pipeline)
+    return {"pipeline": source.options["pipeline"], "inputs": items.settings(ask_request.settings, source.parameters)}
 
 
-def _remembered(events: Iterator[Event]) -> Iterator[Event]:
+def _recording_last_run(events: Iterator[Event]) -> Iterator[Event]:
     for number, event in enumerate(events):
         if not number:
             last_run.remember(event.run_id)

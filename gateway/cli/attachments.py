@@ -1,4 +1,4 @@
-"""What is to be sent: looked at before anything is."""
+"""Checks the request and the files of a command before anything is sent."""
 
 from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
@@ -12,24 +12,26 @@ from gateway.client.attachments import parts
 
 
 def check_request(request: str, *, has_plan: bool) -> None:
-    """Raises Problem for a request that says nothing, or says it in no known letters."""
+    """Raises Problem if the request is empty or not valid Unicode."""
     if not request.strip() and not has_plan:
         raise Problem(
             "the request is empty",
-            remedy='say what to do: hugginggpt ask "Read the text aloud" --file sign.png',
+            remedy='describe the task: hugginggpt ask "Read the text aloud" --file sign.png',
             status=USAGE,
         )
     try:
         request.encode()
     except UnicodeEncodeError as error:
-        raise Problem("the request is not valid UTF-8", remedy="check the terminal's encoding", status=USAGE) from error
+        raise Problem(
+            "the request is not valid UTF-8", remedy="check the encoding of the terminal", status=USAGE
+        ) from error
 
 
 def sources(named: Sequence[str]) -> list[Source]:
-    """What --file names: a file, files by a pattern, a URL, or the id of a file that the gateway keeps.
+    """The files that --file names by path, pattern, URL or id of a stored file.
 
     Raises:
-        Problem: a pattern fits no file.
+        Problem: a pattern matches no file.
         InvalidRequest: a file cannot be sent.
     """
     found = [source for name in named for source in _meant(name)]
@@ -41,14 +43,14 @@ def _meant(name: str) -> Iterator[Source]:
     if Path(name).exists():
         yield Path(name)
     elif has_magic(name):
-        files = sorted(path for path in map(Path, glob(name, recursive=True)) if path.is_file())  # noqa: PTH207  # a pattern may begin at the root
+        files = sorted(path for path in map(Path, glob(name, recursive=True)) if path.is_file())  # noqa: PTH207  # a pattern may be an absolute path
         if not files:
-            raise Problem(f"no file fits {name}", remedy="check --file", status=USAGE)
+            raise Problem(f"no file matches {name}", remedy="check --file", status=USAGE)
         yield from files
     else:
         yield name
 
 
 def read_plan(file: Path) -> list[Any]:
-    """The tasks of a plan: what ask --json printed, what export wrote, or a list of tasks."""
+    """Reads the tasks of a plan from the output of ask --json or export, or from a list of tasks."""
     return document_file.plan(document_file.read(file))

@@ -1,4 +1,4 @@
-"""The commands about batches. What they do is imported when they run: help has to be quick."""
+"""Commands for batches. Their implementation is imported only when they run, so that --help is fast."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from gateway.cli.options import ApiKey, Json, Limit, Mode, NextPage, PlanFile, P
 from gateway.cli.shell_completion import batches as batch_ids
 
 OutFolder = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where results go; one folder for each batch.")
+    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the results of this one batch.")
 ]
 
 
@@ -19,43 +19,47 @@ def batch(
     ] = "",
     *,
     request: Annotated[
-        str, typer.Option("--request", "-r", metavar="WORDS", help="Plan this once, on the first item, instead.")
+        str, typer.Option("--request", "-r", metavar="TEXT", help="Plan this request once, on the first item.")
     ] = "",
     plan: PlanFile = None,
     files: Annotated[
-        list[str] | None, typer.Option("--files", "-f", metavar="PATTERN", help="Each file an item; repeat it.")
+        list[str] | None, typer.Option("--files", "-f", metavar="PATTERN", help="Files, one per item. Repeatable.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Each file in and below it an item, but hidden ones.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="A folder whose files, also in subfolders, are the items. Hidden files are left out."
+        ),
     ] = None,
     items: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .csv whose columns are parameters, or a .jsonl; each line an item."),
+        typer.Option(metavar="FILE", help="A .csv with a column per parameter, or a .jsonl; one item per line."),
     ] = None,
     settings: Settings = None,
     out: OutFolder = Path("out"),
     max_at_once: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="Items under way at once. Unset: as many as it takes.")
+        int | None, typer.Option(min=1, metavar="COUNT", help="Most items that run at the same time. Unset: no limit.")
     ] = None,
     policy: Annotated[
-        Policy | None, typer.Option(help="local: no byte leaves the house. Unset: as pipeline and gateway are set up.")
+        Policy | None,
+        typer.Option(help="local: no data leaves the deployment. Unset: the pipeline's or the gateway's default."),
     ] = None,
-    mode: Annotated[Mode | None, typer.Option(help="As hugginggpt ask has it.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="As in hugginggpt ask.")] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run every task, even where an earlier run gave its result already.")
+        bool, typer.Option("--fresh", help="Run every task, even where the result of an earlier run could be reused.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Run the plan of --request without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Run the plan of --request without confirmation.")] = False,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Run one plan over many inputs, each a run of its own; a broken file costs one line of the results.
+    """Run one plan on many inputs. Each item is a run of its own: an invalid file fails only its own item.
 
-    Results are in --out, in the order of the input: results.jsonl, results.csv, summary.json, and in files/ what was
-    made, as 0007-sign.audio.wav for the seventh item, sign.png. In --items, a column whose parameter takes a file has
-    paths that begin where the table lies, URLs, or ids of kept files; a column name has what to call the item. What
-    --set gives is the same for all items. In results.csv what begins like a formula has an apostrophe before it;
-    results.jsonl has it plain.
+    Results go to --out in the order of the input: results.jsonl, results.csv, summary.json, and output files in files/,
+    such as 0007-sign.audio.wav for the seventh item, sign.png. In --items, the column of a parameter that takes a file
+    contains paths relative to the table, URLs, or ids of stored files; the column "name" names the item. Values of
+    --set apply to all items. In results.csv, values that a spreadsheet would take for a formula start with an
+    apostrophe; results.jsonl has them unchanged.
 
     [bold]Examples[/]
 
@@ -67,14 +71,14 @@ def batch(
 
       hugginggpt batch --plan run.json --folder photos --set language=en --out named
 
-    Exit status: 0 every item completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C. The batch goes on
-    when this command is killed: hugginggpt resume has it end and its results written.
+    Exit status: 0 every item completed; 1 any other end; 2 invalid arguments; 130 cancelled with Ctrl-C. The batch
+    continues if this command is killed: hugginggpt resume follows it to its end and writes the results.
     """
     from gateway.cli import terminal
     from gateway.cli.batch import report, start
     from gateway.cli.batch.live_view import view
 
-    wanted = start.Wanted(
+    request_options = start.BatchRequest(
         out,
         pipeline=pipeline,
         request=request,
@@ -87,26 +91,26 @@ def batch(
         policy=policy and policy.value,
         mode=mode and mode.value,
         fresh=fresh,
-        agreed=yes,
+        is_confirmed=yes,
         url=url,
         api_key=api_key,
     )
-    with terminal.problems_told():
-        ended = start.start(wanted, view(as_json=as_json))
-        report.tell(ended, as_json=as_json)
+    with terminal.problems_reported():
+        ended = start.start(request_options, view(as_json=as_json))
+        report.print_summary(ended, as_json=as_json)
     raise typer.Exit(ended.status)
 
 
 def resume(
-    batch_id: Annotated[str, typer.Argument(metavar="BATCH", help="Its id.", autocompletion=batch_ids)],
+    batch_id: Annotated[str, typer.Argument(metavar="BATCH", help="Id of the batch.", autocompletion=batch_ids)],
     *,
-    failed: Annotated[bool, typer.Option("--failed", help="Only the items that have failed, again.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Run only the failed items again.")] = False,
     out: OutFolder = Path("out"),
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a batch, follow it to its end and write its results. No item that has ended runs twice.
+    """Resume a batch, follow it to its end and write its results. No item that has ended runs twice.
 
     [bold]Examples[/]
 
@@ -114,16 +118,16 @@ def resume(
 
       hugginggpt resume batch_19a2b3c4d5e6f708192a3b4 --failed --out spoken
 
-    Exit status: as of hugginggpt batch.
+    Exit status: as for hugginggpt batch.
     """
     from gateway.cli import terminal
     from gateway.cli.batch import report, resume_command
     from gateway.cli.batch.live_view import view
 
-    with terminal.problems_told():
-        seen = view(as_json=as_json)
-        ended = resume_command.resume(batch_id, out, seen, failed_only=failed, url=url, api_key=api_key)
-        report.tell(ended, as_json=as_json)
+    with terminal.problems_reported():
+        batch_view = view(as_json=as_json)
+        ended = resume_command.resume(batch_id, out, batch_view, failed_only=failed, url=url, api_key=api_key)
+        report.print_summary(ended, as_json=as_json)
     raise typer.Exit(ended.status)
 
 
@@ -136,7 +140,7 @@ def batches(
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """List batches, newest first. watch, cancel and delete take their ids.
+    """List batches, newest first. The commands watch, cancel and delete accept their ids.
 
     [bold]Example[/]
 
@@ -145,5 +149,5 @@ def batches(
     from gateway.cli import terminal
     from gateway.cli.batch import resume_command
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         resume_command.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)

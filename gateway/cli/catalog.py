@@ -15,20 +15,20 @@ from gateway.cli.connect import gateway
 from gateway.cli.live_view import one_line, printable
 
 _LONGEST_NAME, _NARROWEST, _GAP = 36, 12, 2
-"""Cells of the longest name, of the narrowest other column, and between columns."""
+"""Widths in cells: maximum of the name column, minimum of the others, and the gap between columns."""
 
 Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
 
 def show(path: str, draw: Draw, url: str | None, api_key: str | None, *, as_json: bool) -> None:
-    """Prints what the gateway says at a path."""
+    """Fetches a path of the gateway and prints it."""
     with (
-        terminal.err().status("asking the gateway") as status,
-        gateway(url, lambda what: status.update(what or "asking the gateway"), api_key) as house,
+        terminal.err().status("connecting to the gateway") as status,
+        gateway(url, lambda what: status.update(what or "connecting to the gateway"), api_key) as client,
     ):
-        content = house.fetch(path)
+        content = client.fetch(path)
     if as_json:
-        terminal.tell_json(content)
+        terminal.print_json(content)
     else:
         console = Console(highlight=False)
         for entry in draw(content):
@@ -40,7 +40,7 @@ def tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         (
             task["name"],
             f"{_ports(task['inputs'])} → {_ports(task['outputs'])}",
-            ", ".join(task.get("experts", ())) + (" asleep" if task.get("dormant") else ""),
+            ", ".join(task.get("experts", ())) + (" (dormant)" if task.get("dormant") else ""),
         )
         for task in content["data"]
     ]
@@ -56,8 +56,8 @@ def models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         for card in cards:
             state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
             line = _line(card["id"], card.get("expert", ""), state, card.get("license", ""))
-            if laid_down := ", ".join(routing.of_model(card, routes)):
-                line.append(f"  {laid_down}", "yellow")
+            if rules := ", ".join(routing.describe_model_rules(card, routes)):
+                line.append(f"  {rules}", "yellow")
             yield Padding(line, (0, 0, 0, 2))
             yield _below(card.get("description", ""), 4)
     for problem in routing.problems(routes):
@@ -68,7 +68,7 @@ def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     rows = [
         (
             expert.get("name", ""),
-            "asleep" if expert.get("dormant") else "awake" if expert.get("addresses") else "gone",
+            "dormant" if expert.get("dormant") else "available" if expert.get("addresses") else "unreachable",
             ", ".join(expert.get("addresses", ())),
         )
         for expert in content["data"]
@@ -81,10 +81,10 @@ def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[RenderableType]:
-    """A line for each row, its columns below those of the others; what does not fit goes on in its own column."""
+    """Renders rows with aligned columns; a cell that is too long wraps within its column."""
     if not rows:
         return
-    name, *others = (max(cell_len(one_line(row[place])) for row in rows) for place in range(len(rows[0])))
+    name, *others = (max(cell_len(one_line(row[column])) for row in rows) for column in range(len(rows[0])))
     name = min(name, _LONGEST_NAME)
     left = Console().width - name - _GAP * len(others)
     widths = [name, *_shared(others, left)]
@@ -92,21 +92,21 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[RenderableType]:
         grid = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
         for width in widths:
             grid.add_column(width=width, overflow="fold")
-        grid.add_row(*(Text(one_line(cell), style="" if place else "bold") for place, cell in enumerate(row)))
+        grid.add_row(*(Text(one_line(cell), style="" if column else "bold") for column, cell in enumerate(row)))
         yield grid
 
 
-def _shared(wanted: Sequence[int], width: int) -> list[int]:
-    """Widths of columns: as wide as they need, the widest narrowed until all fit."""
-    widths = list(wanted)
+def _shared(needed: Sequence[int], width: int) -> list[int]:
+    """Column widths that fit: the widest columns are narrowed first."""
+    widths = list(needed)
     while sum(widths) > max(width, _NARROWEST * len(widths)):
         widths[widths.index(max(widths))] -= 1
     return widths
 
 
 def _line(name: str, *facts: str) -> Text:
-    told = "  ".join(one_line(fact) for fact in facts if fact)
-    return Text.assemble((one_line(name), "bold"), "  ", told)
+    text = "  ".join(one_line(fact) for fact in facts if fact)
+    return Text.assemble((one_line(name), "bold"), "  ", text)
 
 
 def _below(text: str, indent: int = 2) -> RenderableType:

@@ -1,4 +1,4 @@
-"""The commands. What they do is imported when they run: help has to be quick."""
+"""The commands. Their implementation is imported only when they run, so that --help is fast."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,14 +24,14 @@ app.add_typer(keys, name="keys")
 app.add_typer(webhooks, name="webhooks")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib import metadata
 
         try:
             version = metadata.version("hugginggpt")
         except metadata.PackageNotFoundError:
-            version = "(run from its folder, not installed)"
+            version = "(running from its source folder, not installed)"
         typer.echo(f"hugginggpt {version}")
         raise typer.Exit
 
@@ -42,9 +42,9 @@ def hugginggpt(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """A sentence becomes a plan of model tasks, experts run them, an answer comes back.
+    """Turn a request into a plan of model tasks, run the tasks, and return an answer.
 
-    [bold]Try[/]
+    [bold]Examples[/]
 
       hugginggpt ask "Read this aloud" --file sign.png --save aloud
 
@@ -52,62 +52,60 @@ def hugginggpt(
 
       hugginggpt up           then open http://127.0.0.1:8080
 
-      hugginggpt tasks        what it can do
+      hugginggpt tasks        lists the available tasks
 
-    Settings come from the environment: HUGGINGGPT_HOME (where it keeps things; ~/.hugginggpt), HUGGINGGPT_URL
-    (the gateway to ask; http://127.0.0.1:8080), HUGGINGGPT_API_KEY (who asks), and LLM_BASE_URL, LLM_MODEL and
-    LLM_API_KEY (an OpenAI-compatible endpoint that plans, chooses and answers; none).
+    Environment variables, with their defaults: HUGGINGGPT_HOME (folder for data; ~/.hugginggpt), HUGGINGGPT_URL
+    (address of the gateway; http://127.0.0.1:8080), HUGGINGGPT_API_KEY (API key; none), and LLM_BASE_URL, LLM_MODEL
+    and LLM_API_KEY (an OpenAI-compatible endpoint for planning, model selection and answers; none).
     """
 
 
 @app.command()
 def ask(
     request: Annotated[
-        str, typer.Argument(help="What to do, in words; - reads it from standard input. May be left out with --plan.")
+        str, typer.Argument(help="The task in plain language; - reads it from standard input. Optional with --plan.")
     ] = "",
     *,
     file: Files = None,
     out: Out = Path("out"),
     plan: PlanFile = None,
     policy: Annotated[
-        Policy | None, typer.Option(help="local: no byte leaves the house. Unset: as the gateway is set up.")
+        Policy | None, typer.Option(help="local: no data leaves the deployment. Unset: the gateway's default.")
     ] = None,
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="local: only the house's own models; remote: only others; hybrid: others where its own are missing or "
-            "fail. Unset: as the selector is set up."
+            help="local: only models of the deployment; remote: only external models; hybrid: external models where "
+            "the deployment has none or its own fail. Unset: the selector's default."
         ),
     ] = None,
-    license: Annotated[  # noqa: A002  # what the option is called
+    license: Annotated[  # noqa: A002  # name of the option
         list[str] | None,
-        typer.Option("--license", metavar="LICENSE", help="Only models under it, such as apache-2.0; repeat it."),
+        typer.Option("--license", metavar="LICENSE", help="Only models with this license (SPDX). Repeatable."),
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(min=0.1, metavar="SECONDS", help="When the run must have ended.")
-    ] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of the run.")] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run every task, even where an earlier run gave its result already.")
+        bool, typer.Option("--fresh", help="Run every task, even where the result of an earlier run could be reused.")
     ] = False,
     review: Annotated[
-        bool, typer.Option("--review", help="Only plan; hugginggpt approve lets the plan run, or another one.")
+        bool, typer.Option("--review", help="Only plan; hugginggpt approve then runs this plan or another one.")
     ] = False,
-    goes_on: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on from what was asked last from this home.")
+    continues_last: Annotated[
+        bool, typer.Option("--continue", "-c", help="Continue the conversation of the last request.")
     ] = False,
     after: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on from this run.", autocompletion=run_ids)
+        str | None, typer.Option(metavar="RUN", help="Continue the conversation of this run.", autocompletion=run_ids)
     ] = None,
-    keep: Annotated[
+    save_as: Annotated[
         str,
-        typer.Option("--save", metavar="NAME", help="Keep the plan under this name, to run it again on other files."),
+        typer.Option("--save", metavar="NAME", help="Save the plan as a pipeline, to run it on other files."),
     ] = "",
     pin: Pin = False,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Ask for something, watch it being done, get the answer and the files. What is piped in is sent as a file.
+    """Send a request, follow the run, print the answer and save the files. Piped input is sent as a file.
 
     [bold]Examples[/]
 
@@ -125,11 +123,11 @@ def ask(
 
       hugginggpt ask "Read this aloud" --file sign.png --save read-aloud
 
-    Exit status: 0 completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C.
+    Exit status: 0 completed; 1 any other end; 2 invalid arguments; 130 cancelled with Ctrl-C.
     """
     from gateway.cli import ask_command, terminal
 
-    question = ask_command.Question(
+    ask_request = ask_command.AskRequest(
         request,
         file or [],
         out,
@@ -142,32 +140,32 @@ def ask(
         timeout=timeout,
         fresh=fresh,
         review=review,
-        goes_on=goes_on,
+        continues_last=continues_last,
         after=after,
-        keep=keep,
+        save_as=save_as,
         pin=pin,
     )
-    with terminal.problems_told():
-        answered = ask_command.ask(question, terminal.view(as_json=as_json))
-        terminal.tell(answered, as_json=as_json)
-        if problem := answered.unsaved or answered.unkept:
+    with terminal.problems_reported():
+        answered = ask_command.ask(ask_request, terminal.view(as_json=as_json))
+        terminal.print_result(answered, as_json=as_json)
+        if problem := answered.save_problem or answered.pipeline_problem:
             raise problem
     raise typer.Exit(answered.status)
 
 
 @app.command()
 def up(
-    experts: Annotated[str, typer.Option(metavar="NAMES", help="Experts to run on this machine, by comma.")] = "lite",
-    orchestrators: Annotated[int, typer.Option(min=1, help="Processes that share the runs.")] = 1,
+    experts: Annotated[str, typer.Option(metavar="NAMES", help="Experts to run, separated by commas.")] = "lite",
+    orchestrators: Annotated[int, typer.Option(min=1, help="Number of orchestrator processes.")] = 1,
     http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where to answer HTTP. [127.0.0.1:8080]")
+        str | None, typer.Option(metavar="HOST:PORT", help="HTTP address to listen on. [127.0.0.1:8080]")
     ] = None,
     grpc: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where to answer gRPC. [127.0.0.1:50051]")
+        str | None, typer.Option(metavar="HOST:PORT", help="gRPC address to listen on. [127.0.0.1:50051]")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the whole log.")] = False,
 ) -> None:
-    """Start the house here and keep it running until Ctrl-C.
+    """Start all services on this machine and run them until Ctrl-C.
 
     [bold]Examples[/]
 
@@ -180,8 +178,8 @@ def up(
     options = ["--experts", experts, "--orchestrators", str(orchestrators)]
     for name, value in (("--http", http), ("--grpc", grpc)):
         options += [name, value] if value else []
-    with terminal.problems_told():
-        status = up_command.stand(options, verbose=verbose)
+    with terminal.problems_reported():
+        status = up_command.run_in_foreground(options, verbose=verbose)
     raise typer.Exit(status)
 
 
@@ -189,64 +187,66 @@ def up(
 def mcp(
     root: Annotated[
         list[Path] | None,
-        typer.Option("--root", metavar="FOLDER", help="A folder to use beside the client's roots; repeat it."),
+        typer.Option(
+            "--root", metavar="FOLDER", help="A folder to allow in addition to the client's roots. Repeatable."
+        ),
     ] = None,
     url: Url = None,
     api_key: ApiKey = None,
 ) -> None:
-    """Serve an agent on standard input and output, by the Model Context Protocol.
+    """Serve the Model Context Protocol (MCP) on standard input and output.
 
-    The agent starts it. Tools are those of the gateway at /mcp; files in the client's roots can be named by their path,
-    and what is made can be saved there. HUGGINGGPT_API_KEY is sent where a gateway asks for a key. Where no gateway
-    runs, local services are started for as long as the agent is connected.
+    An MCP client starts this command. Its tools are those of the gateway at /mcp. Files in the client's roots can be
+    given by path, and output files can be saved there. HUGGINGGPT_API_KEY is sent to gateways that require a key. If no
+    gateway runs, local services are started for as long as the client is connected.
 
-    [bold]Example[/], in the client's settings:
+    [bold]Example[/] configuration of an MCP client:
 
       {"mcpServers": {"hugginggpt": {"command": "hugginggpt", "args": ["mcp"]}}}
     """
     from gateway.cli import terminal
     from gateway.mcp.bridge import serve
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         serve.serve(url, api_key, root or [])
 
 
 @app.command()
 def tasks(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the kinds of task that can be planned now."""
+    """List the available tasks."""
     from gateway.cli import catalog, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         catalog.show("/v1/tasks", catalog.tasks, url, api_key, as_json=as_json)
 
 
 @app.command()
 def models(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the models that can be chosen now."""
+    """List the available models."""
     from gateway.cli import catalog, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         catalog.show("/v1/models", catalog.models, url, api_key, as_json=as_json)
 
 
 @app.command()
 def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """Look for what is wrong, and say what helps. Exit status 1 if something is.
+    """Check the installation and the services, and suggest remedies. Exit status 1 if a check fails.
 
-    An LLM endpoint that LLM_BASE_URL names is asked three or four questions, one of them as long as LLM_CONTEXT_TOKENS
-    lets prompts be; what that took is told.
+    If LLM_BASE_URL is set, the endpoint gets three or four requests, one of them as long as LLM_CONTEXT_TOKENS allows;
+    the tokens they use are reported.
     """
-    from gateway.cli import doctor as examination
+    from gateway.cli import doctor as diagnostics
     from gateway.cli import terminal
 
-    with terminal.problems_told():
-        well = examination.examine(url, api_key, as_json=as_json)
-    raise typer.Exit(0 if well else 1)
+    with terminal.problems_reported():
+        is_ok = diagnostics.diagnose(url, api_key, as_json=as_json)
+    raise typer.Exit(0 if is_ok else 1)
 
 
 @app.command("check-expert")
 def check_expert(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the expert.")],
     *,
     every_model: Annotated[
         bool, typer.Option("--every-model", help="Call every model of every task instead of one.")
@@ -284,7 +284,7 @@ def check_expert(
     from gateway.cli.check_expert import check, command
 
     request = check.CheckRequest(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
-    with terminal.problems_told():
+    with terminal.problems_reported():
         is_ok = command.check_and_print(request, as_json=as_json)
     raise typer.Exit(0 if is_ok else 1)
 

@@ -1,4 +1,4 @@
-"""The command that compares models. What it does is imported when it runs: help has to be quick."""
+"""The command that compares models. Its implementation is imported only when it runs, so that --help is fast."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,40 +9,45 @@ from gateway.cli.options import ApiKey, Json, Policy, Url
 
 
 def compare(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What they do; see hugginggpt tasks.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Task of the models; see hugginggpt tasks.")],
     *,
     models: Annotated[
-        str, typer.Option("--models", "-m", metavar="A,B", help="Two or more, by comma; MODEL@REVISION is one commit.")
+        str,
+        typer.Option(
+            "--models",
+            "-m",
+            metavar="A,B",
+            help="Two or more models, separated by commas; MODEL@REVISION is one commit.",
+        ),
     ],
     files: Annotated[
         list[str],
-        typer.Option(
-            "--files", "-f", metavar="FILE", help="A file, a pattern, a URL, or the id of a kept file; repeat it."
-        ),
+        typer.Option("--files", "-f", metavar="FILE", help="A file, pattern, URL or id of a stored file. Repeatable."),
     ],
     labels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A CSV with the columns file and label: what is right.")
+        Path | None, typer.Option(metavar="FILE", help="A CSV with the columns file and label: the expected answers.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Another input, or a parameter, the same for all; repeat it."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Another input, or a parameter, for all models. Repeatable."),
     ] = None,
     save_scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Add the scores to this file, which a routing table may name.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Add the scores to this file, which a routing table can refer to."),
     ] = None,
     policy: Annotated[
-        Policy | None, typer.Option(help="local: no byte leaves the house. Unset: as the gateway is set up.")
+        Policy | None, typer.Option(help="local: no data leaves the deployment. Unset: the gateway's default.")
     ] = None,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Give the same files to several models, and see what each says, how long it takes and what it costs.
+    """Run several models on the same files, and compare their answers, duration and cost.
 
-    Answers are the same if their labels are, or their words but for case and punctuation, or their numbers to one in
-    a hundred; alike is how much of them is, from 0 to 1. With --labels each model has a score: how often it says what
-    the label says. For what is found in a picture a label is the names of all things by comma, or how many they are.
-    Every answer is a run of its own, by that model alone and anew.
+    Two answers are the same if their labels are equal, their words are equal except for case and punctuation, or their
+    numbers differ by at most 1 %. Similarity is the share of equal words, labels or values, from 0 to 1. With --labels,
+    each model gets a score: the similarity of its answers to the labels. The label of an image with several objects is
+    their names, separated by commas, or their number. Each answer is a run of its own, without cached results.
 
     [bold]Examples[/]
 
@@ -50,14 +55,16 @@ def compare(
 
       hugginggpt compare object-detection -m opencv/people,opencv/haar-frontalface -f 'photos/*.jpg' --labels right.csv
 
-    Exit status: 0 every model answered for every file; 1 one did not; 2 asked wrongly.
+    Exit status: 0 every model answered for every file; 1 a model failed; 2 invalid arguments.
     """
     from gateway.cli import terminal
     from gateway.cli.comparison import run
-    from gateway.cli.comparison.request import Wanted
+    from gateway.cli.comparison.request import ComparisonRequest
 
-    named = [model.strip() for model in models.split(",") if model.strip()]
-    wanted = Wanted(task, named, files, settings or (), labels, save_scores, policy.value if policy else None)
-    with terminal.problems_told():
-        complete = run.compare(wanted, url, api_key, as_json=as_json)
-    raise typer.Exit(0 if complete else 1)
+    model_ids = [model.strip() for model in models.split(",") if model.strip()]
+    request = ComparisonRequest(
+        task, model_ids, files, settings or (), labels, save_scores, policy.value if policy else None
+    )
+    with terminal.problems_reported():
+        is_complete = run.compare(request, url, api_key, as_json=as_json)
+    raise typer.Exit(0 if is_complete else 1)

@@ -1,9 +1,9 @@
-"""Where the gateway is: one that runs, or one started for this command alone."""
+"""Connects to a running gateway, or to local services started for one command."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gateway.cli.local_stack import House
+from gateway.cli.local_stack import LocalStack
 from gateway.client import HuggingGPT, Unreachable
 from gateway.client.request_body import Sent
 
@@ -15,31 +15,31 @@ ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 def gateway(
     url: str | None, busy: Callable[[str], None], api_key: str | None = None, on_sent: Sent | None = None
 ) -> Iterator[HuggingGPT]:
-    """A gateway that answers; none at the default address means that a house is started, and stopped after.
+    """Connects to a gateway. If none runs at the default address, starts local services and stops them afterwards.
 
     Args:
-        url: the gateway wanted; None for the default address.
-        busy: told what takes time.
-        api_key: who asks; None for what the environment says.
-        on_sent: told of bytes of files sent, and of all there are.
+        url: address of the gateway; None for the default address.
+        busy: called with a description of each slow step.
+        api_key: API key; None to take it from the environment.
+        on_sent: called with the bytes of files sent so far and in total.
 
     Raises:
-        HuggingGPTError: another server answers there, or nobody answers at a wanted address.
-        Problem: the house does not start.
+        HuggingGPTError: another server answers, or nothing listens at the given address.
+        Problem: the local services do not start.
     """
-    with HuggingGPT(url or DEFAULT_URL, api_key, on_sent=on_sent) as there:
+    with HuggingGPT(url or DEFAULT_URL, api_key, on_sent=on_sent) as client:
         try:
-            there.greet()
+            client.greet()
         except Unreachable:
             if url:
                 raise
         else:
-            yield there
+            yield client
             return
-    busy("starting the house")
+    busy("Starting local services…")
     with (
-        House(ANY_PORTS, on_line=lambda _: None) as house,
-        HuggingGPT(house.ready()["url"], api_key, on_sent=on_sent) as there,
+        LocalStack(ANY_PORTS, on_line=lambda _: None) as stack,
+        HuggingGPT(stack.ready()["url"], api_key, on_sent=on_sent) as client,
     ):
         busy("")
-        yield there
+        yield client

@@ -1,41 +1,41 @@
-"""Who planned, chose and answered, and why not somebody else: a line each."""
+"""Describes which component planned a run, chose a model or wrote the answer, and why."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Decision = Mapping[str, Any]
-"""As events have it; empty if nobody said."""
+"""A Decision of a run event; empty if the event has none."""
 
-_PLANNERS = {"llm": "the LLM {}", "embedded": "the embedded planner", "supplied": "whoever supplied it"}
+_PLANNERS = {"llm": "the LLM {}", "embedded": "the embedded planner", "supplied": "the client"}
 _WRITERS = {"llm": "written by the LLM {}", "composed": "composed from the results"}
 _CHOOSERS = {"llm": "the LLM {}", "rank": "rank", "pinned": "the request", "routed": "the routing table"}
 
 
-def of_plan(decision: Decision, *, begun: bool = False) -> str:
-    """Who planned.
+def describe_planner(decision: Decision, *, llm_planned_first: bool = False) -> str:
+    """Describes the planner.
 
     Args:
-        decision: with which the plan ended.
-        begun: an LLM had planned tasks when somebody else took over.
+        decision: decision of the completed plan.
+        llm_planned_first: an LLM had planned tasks before the embedded planner took over.
     """
     if not decision.get("controller"):
         return str(decision.get("reason", ""))
-    who = _named(_PLANNERS, decision)
-    before = f"first by the LLM {_model(decision)}, then " if begun else ""
-    return f"planned {before}by {who}{_why(decision)}"
+    planner = _named(_PLANNERS, decision)
+    before = f"first by the LLM {_model(decision)}, then " if llm_planned_first else ""
+    return f"planned {before}by {planner}{_reason(decision)}"
 
 
-def of_answer(decision: Decision) -> str:
-    """Who wrote the answer; nothing where no LLM was to."""
-    return f"answer {_named(_WRITERS, decision)}{_why(decision)}" if _worth_telling(decision) else ""
+def describe_answer_writer(decision: Decision) -> str:
+    """Describes what wrote the answer; empty if no LLM was configured for it."""
+    return f"answer {_named(_WRITERS, decision)}{_reason(decision)}" if _is_reported(decision) else ""
 
 
-def of_choice(decision: Decision) -> str:
-    """Who chose a model; nothing where no LLM was to."""
-    return f"chosen by {_named(_CHOOSERS, decision)}{_why(decision)}" if _worth_telling(decision) else ""
+def describe_choice(decision: Decision) -> str:
+    """Describes what chose the model; empty if no LLM was configured for it."""
+    return f"chosen by {_named(_CHOOSERS, decision)}{_reason(decision)}" if _is_reported(decision) else ""
 
 
-def _worth_telling(decision: Decision) -> bool:
+def _is_reported(decision: Decision) -> bool:
     return decision.get("controller") == "llm" or bool(decision.get("fell_back_because"))
 
 
@@ -48,6 +48,6 @@ def _model(decision: Decision) -> str:
     return str(decision.get("llm_model", ""))
 
 
-def _why(decision: Decision) -> str:
+def _reason(decision: Decision) -> str:
     because = decision.get("fell_back_because")
     return f": {because}" if because else ""

@@ -1,22 +1,22 @@
-"""hugginggpt delete: whatever its id says that it is."""
+"""hugginggpt delete: deletes a run, batch or pipeline."""
 
 from gateway.cli.batch.resume_command import is_batch
-from gateway.cli.run_commands import asking
+from gateway.cli.run_commands import connected_gateway
 from gateway.client.pipelines.models import reference
 
-RUN = "run_"
-"""With which ids of runs begin; what is the id of nothing is the name of a pipeline."""
+RUN_PREFIX = "run_"
+"""Prefix of run ids. An argument that is neither a run id nor a batch id is a pipeline name."""
 
 
 def delete(what: str, url: str | None, api_key: str | None) -> str:
-    """Removes it; says what it was, as JSON calls it."""
-    with asking(url, api_key) as house:
-        if what.startswith(RUN):
-            house.delete(what)
+    """Deletes a run, batch or pipeline; returns its key in the JSON output."""
+    with connected_gateway(url, api_key) as client:
+        if what.startswith(RUN_PREFIX):
+            client.delete(what)
             return "run_id"
         if is_batch(what):
-            house.delete_batch(what)
+            client.delete_batch(what)
             return "batch_id"
-        meant = reference(what)
-        house.delete_pipeline(meant["name"], meant.get("version", 0))
+        target = reference(what)
+        client.delete_pipeline(target["name"], target.get("version", 0))
         return "pipeline"

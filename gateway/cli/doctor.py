@@ -1,4 +1,4 @@
-"""hugginggpt doctor: what could be wrong, one check each, with what helps."""
+"""hugginggpt doctor: checks the installation and the services, with a remedy for each failure."""
 
 import shutil
 import socket
@@ -27,8 +27,8 @@ from services.common.settings import StoreSettings, from_environment, home
 
 GRPC_PORT = 50051
 OLDEST_PYTHON = (3, 11)
-LEAST_BYTES = 1_000_000_000
-"""Below it, artifacts and models soon find no room."""
+MIN_FREE_BYTES = 1_000_000_000
+"""Free disk space below which artifacts and models may not fit."""
 
 ENGINES = {
     "rapidocr": "reading text in pictures",
@@ -43,26 +43,28 @@ ENGINES = {
     "pocketsphinx": "speech recognition",
     "espeakng-loader": "speech",
 }
-"""The lite expert's packages, and what is missing without them; where it is not installed, it runs elsewhere."""
+"""Packages of the lite expert, each with what it is needed for."""
 
 
-def examine(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
-    """Prints what every check found; says whether nothing is wrong."""
-    with terminal.err().status("looking"):
-        findings = [*machine(), *endpoints(), *house(url, api_key)]
-    well = all(finding.level is not Level.WRONG for finding in findings)
+def diagnose(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
+    """Runs and prints all checks; returns whether none failed."""
+    with terminal.err().status("checking"):
+        findings = [*machine(), *endpoints(), *services(url, api_key)]
+    is_ok = all(finding.level is not Level.WRONG for finding in findings)
     if as_json:
-        terminal.tell_json({"ok": well, "checks": [asdict(finding) for finding in findings]})
+        terminal.print_json({"ok": is_ok, "checks": [asdict(finding) for finding in findings]})
     else:
         Console(highlight=False).print(_table(findings))
-    return well
+    return is_ok
 
 
 def machine() -> Iterator[Finding]:
-    """What holds on this machine whether or not a house runs."""
+    """Checks of this machine, which need no running services."""
     version = ".".join(map(str, sys.version_info[:3]))
-    old = sys.version_info[:2] < OLDEST_PYTHON
-    yield Finding("python", Level.WRONG if old else Level.OK, version, "install Python 3.11 or later" if old else "")
+    is_old = sys.version_info[:2] < OLDEST_PYTHON
+    yield Finding(
+        "python", Level.WRONG if is_old else Level.OK, version, "install Python 3.11 or later" if is_old else ""
+    )
     if find_spec("experts") and find_spec("experts.lite"):
         yield from (_engine(package, use) for package, use in ENGINES.items())
     yield _folder("home", home(), "HUGGINGGPT_HOME")
@@ -80,39 +82,43 @@ def _store() -> Iterator[Finding]:
         yield _folder("artifacts", Path(unquote(urlsplit(url).path)), "ARTIFACTS_URL")
 
 
-def house(url: str | None, api_key: str | None) -> Iterator[Finding]:
-    """What holds of the house that runs, or of the ports where one would."""
+def services(url: str | None, api_key: str | None) -> Iterator[Finding]:
+    """Checks of the running services, or of the ports that they would use."""
     try:
-        with HuggingGPT(url or DEFAULT_URL, api_key) as there:
-            there.greet()
-            yield Finding("gateway", Level.OK, f"answers at {there.url}")
-            yield from _standing(there)
+        with HuggingGPT(url or DEFAULT_URL, api_key) as client:
+            client.greet()
+            yield Finding("gateway", Level.OK, f"answers at {client.url}")
+            yield from _service_checks(client)
     except Unreachable as problem:
         if url:
             yield Finding("gateway", Level.WRONG, problem.message, problem.remedy)
         else:
-            yield Finding("gateway", Level.OK, "none runs; ask starts a house for each request", "hugginggpt up")
+            yield Finding(
+                "gateway", Level.OK, "not running; ask starts local services for each request", "hugginggpt up"
+            )
             yield _port("gRPC port", GRPC_PORT)
     except HuggingGPTError as problem:
         yield Finding("gateway", Level.WRONG, problem.message, problem.remedy)
 
 
-def _standing(house: HuggingGPT) -> Iterator[Finding]:
+def _service_checks(client: HuggingGPT) -> Iterator[Finding]:
     try:
-        house.fetch("/readyz")
-        yield Finding("readiness", Level.OK, "takes requests")
+        client.fetch("/readyz")
+        yield Finding("readiness", Level.OK, "accepts requests")
     except Refused as error:
-        yield Finding("readiness", Level.WRONG, f"takes no requests: {error.message}", error.remedy)
-    experts: list[Any] = house.fetch("/v1/experts")["data"]
+        yield Finding("readiness", Level.WRONG, f"accepts no requests: {error.message}", error.remedy)
+    experts: list[Any] = client.fetch("/v1/experts")["data"]
     if not experts:
-        yield Finding("experts", Level.WRONG, "none: nothing can be done", "hugginggpt experts add HOST:PORT")
+        yield Finding(
+            "experts", Level.WRONG, "there is no expert, so no task can run", "hugginggpt experts add HOST:PORT"
+        )
     for expert in experts:
         problems, tasks = expert.get("problems", ()), len(expert.get("tasks", ()))
-        state = "asleep" if expert.get("dormant") else f"{tasks} tasks"
+        state = "dormant" if expert.get("dormant") else f"{tasks} tasks"
         level = Level.WRONG if problems else Level.OK
-        remedy = "look at its log, or hugginggpt experts forget NAME" if problems else ""
+        remedy = "read its log, or remove it with hugginggpt experts forget NAME" if problems else ""
         yield Finding(f"expert {expert.get('name', '')}", level, "; ".join((state, *problems)), remedy)
-    for problem in routing.problems(house.fetch("/v1/models?page_size=1").get("routes", ())):
+    for problem in routing.problems(client.fetch("/v1/models?page_size=1").get("routes", ())):
         yield Finding("routing table", Level.WARNING, problem, "start the expert, or correct SELECTOR_ROUTES")
 
 
@@ -120,7 +126,7 @@ def _engine(package: str, use: str) -> Finding:
     try:
         return Finding(package, Level.OK, metadata.version(package))
     except metadata.PackageNotFoundError:
-        return Finding(package, Level.WARNING, f"not installed: no {use}", "pip install 'hugginggpt[laptop]'")
+        return Finding(package, Level.WARNING, f"not installed; needed for {use}", "pip install 'hugginggpt[laptop]'")
 
 
 def _folder(check: str, folder: Path, setting: str) -> Finding:
@@ -129,15 +135,20 @@ def _folder(check: str, folder: Path, setting: str) -> Finding:
         with tempfile.TemporaryFile(dir=folder):
             return Finding(check, Level.OK, str(folder))
     except OSError as error:
-        return Finding(check, Level.WRONG, f"cannot write to {folder}: {error.strerror}", f"set {setting} to another")
+        return Finding(
+            check, Level.WRONG, f"cannot write to {folder}: {error.strerror}", f"set {setting} to a writable folder"
+        )
 
 
 def _disk(folder: Path) -> Finding:
-    there = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
-    free = shutil.disk_usage(there).free
-    short = free < LEAST_BYTES
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+    free = shutil.disk_usage(existing).free
+    is_short = free < MIN_FREE_BYTES
     return Finding(
-        "disk", Level.WARNING if short else Level.OK, f"{free / 1e9:.1f} GB free", "make room" if short else ""
+        "disk",
+        Level.WARNING if is_short else Level.OK,
+        f"{free / 1e9:.1f} GB free",
+        "free disk space" if is_short else "",
     )
 
 
@@ -155,7 +166,7 @@ def _port(check: str, port: int) -> Finding:
 def _table(findings: list[Finding]) -> Table:
     styles = {Level.OK: "green", Level.WARNING: "yellow", Level.WRONG: "red"}
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("", "check", "found", "what helps"):
+    for column in ("", "check", "found", "remedy"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         mark = Text(finding.level.value, style=styles[finding.level])

@@ -1,4 +1,4 @@
-"""What a check of the doctor finds."""
+"""Findings of the checks of doctor and check-expert."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,12 +9,12 @@ class Level(StrEnum):
     WARNING = "warning"
     WRONG = "wrong"
     NOT_TRIED = "not_tried"
-    """Nothing was found out: this counts neither as ok nor as wrong."""
+    """The check was not run."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """Result of one check."""
 
     check: str
     level: Level

@@ -1,4 +1,4 @@
-"""What somebody wrote into a file, as JSON or YAML, and in which line each part of it stands."""
+"""Reads JSON and YAML files, with line numbers for error messages."""
 
 import json
 import re
@@ -14,31 +14,31 @@ from gateway.cli.errors import USAGE, Problem
 from gateway.cli.standard_input import STDIN
 
 YAML_BYTES = 1_000_000
-"""Most of it that is read: it is read slowly."""
+"""Size limit of YAML files: parsing is slow."""
 
-MOST_PARTS = 50_000
-"""Words, lists and maps of YAML: they take longer than their letters."""
+MAX_NODES = 50_000
+"""Limit of nodes in a YAML file: small files can expand to many nodes."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a file says."""
+    """Content of a file."""
 
     name: str
     content: Any
     node: yaml.Node | None = None
-    """As YAML has it; None if it is JSON."""
+    """Node tree of YAML; None for JSON."""
 
     def problem(self, what: str, remedy: str, steps: Sequence[str | int] = ()) -> Problem:
-        """Something is wrong with the part to which steps lead."""
+        """An error in the part of the document at a path."""
         return _wrong(self.name, what, remedy, _line(self.node, steps))
 
 
 def read(file: Path) -> Document:
-    """What a file says; - is standard input.
+    """Reads a file; `-` is standard input.
 
     Raises:
-        Problem: it cannot be read, or is neither JSON nor YAML.
+        Problem: the file cannot be read, or is neither JSON nor YAML.
     """
     name = "standard input" if str(file) == STDIN else str(file)
     document = _document(_text(file, name), name)
@@ -46,23 +46,25 @@ def read(file: Path) -> Document:
         json.dumps(document.content, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:
         raise _wrong(
-            name, "has a number or letter that nobody can send", "take out NaN, Infinity and \\ud800"
+            name,
+            "contains a value that JSON cannot express",
+            "remove NaN, Infinity and lone surrogates such as \\ud800",
         ) from error
     return document
 
 
 def plan(document: Document) -> list[Any]:
-    """The tasks of a plan: a list of them, or what has one under "plan".
+    """The tasks of a plan: a list, or the list under the key "plan".
 
     Raises:
-        Problem: there is none.
+        Problem: the document has no plan.
     """
     content = document.content
     found = content.get("plan") if isinstance(content, dict) else content
     if not isinstance(found, list) or not found:
         raise Problem(
-            f"{document.name} holds no plan",
-            remedy="give a list of tasks, what ask --json printed, or what export wrote",
+            f"{document.name} contains no plan",
+            remedy="give a list of tasks, the output of ask --json, or an exported pipeline",
             status=USAGE,
         )
     return found
@@ -76,7 +78,7 @@ def _document(text: str, name: str) -> Document:
     except ValueError as error:
         raise _wrong(name, "has a number with too many digits", "write it as text") from error
     except RecursionError as error:
-        raise _wrong(name, "is nested too deeply", "write it flatter") from error
+        raise _wrong(name, "is nested too deeply", "reduce the nesting") from error
 
 
 def _text(file: Path, name: str) -> str:
@@ -86,50 +88,50 @@ def _text(file: Path, name: str) -> str:
     except OSError as error:
         raise Problem(f"cannot read {name}: {error.strerror}", remedy="check the path", status=USAGE) from error
     except UnicodeDecodeError as error:
-        raise _wrong(name, "is not UTF-8 text", "write it as UTF-8") from error
+        raise _wrong(name, "is not UTF-8 text", "save it as UTF-8") from error
 
 
 def _yaml(text: str, name: str) -> Document:
     if len(text) > YAML_BYTES:
-        raise _wrong(name, "is no JSON, and too long for YAML", f"keep to {YAML_BYTES / 1e6:g} MB, or write JSON")
+        raise _wrong(name, "is not JSON, and too long for YAML", f"use at most {YAML_BYTES / 1e6:g} MB, or JSON")
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
         return Document(name, loader.construct_document(node) if node else None, node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise _wrong(name, f"is neither JSON nor YAML: {error.problem}", "correct it", line) from error
+        raise _wrong(name, f"is neither JSON nor YAML: {error.problem}", "correct the syntax", line) from error
     except (ValueError, OverflowError) as error:
-        what = "is neither JSON nor YAML: there is no such letter"
-        raise _wrong(name, what, "correct it", loader.line + 1) from error
+        what = "is neither JSON nor YAML: invalid character"
+        raise _wrong(name, what, "correct the syntax", loader.line + 1) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise _wrong(name, "is neither JSON nor YAML", "correct it") from error
+        raise _wrong(name, "is neither JSON nor YAML", "correct the syntax") from error
     finally:
         loader.dispose()
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes plain words as JSON would: no dates, no numbers but in tens. No part stands for another, no key twice.
+    """Reads scalars with JSON's types: no dates, only decimal numbers.
 
-    No tag says what a part is.
+    Rejects aliases, tags and duplicate keys.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # filled below, for this class alone
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._parts = 0
+        self._nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs say nothing of it
-        self._parts += 1
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # untyped in the stubs
+        self._nodes += 1
         what = ""
         if isinstance(event, yaml.AliasEvent):
-            what = "a part stands for another"
+            what = "aliases are not allowed"
         elif event.tag is not None:
-            what = "a tag stands there"
-        elif self._parts > MOST_PARTS:
-            what = f"more than {MOST_PARTS:,} parts have to be JSON"
+            what = "tags are not allowed"
+        elif self._nodes > MAX_NODES:
+            what = f"more than {MAX_NODES:,} nodes; use JSON"
         if what:
             raise yaml.composer.ComposerError(None, None, what, event.start_mark)
         return super().compose_node(parent, index)
@@ -145,9 +147,9 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
-                raise yaml.constructor.ConstructorError(None, None, "a key is no text", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "a key is not text", key.start_mark)
             if key.value in seen:
-                what = f"{key.value} stands there more than once"
+                what = f"duplicate key {key.value}"
                 raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -166,7 +168,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def _line(node: yaml.Node | None, steps: Sequence[str | int]) -> int:
-    """Of the innermost part on the way that is there; 0 if nobody knows."""
+    """Line of the innermost existing node on the path; 0 if unknown."""
     line = 0
     for step in (*steps, None):
         if node is None:

@@ -1,4 +1,4 @@
-"""Experts added by hand: one file per address, in a folder that the selector reads again every second."""
+"""Experts added with `experts add`: one file per address, in a folder that the selector reads every second."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import grpc
 
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.run_commands import asking
+from gateway.cli.run_commands import connected_gateway
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from services.common.channel import dial
@@ -18,43 +18,45 @@ SUFFIX = ".address"
 LAST_PORT = 65535
 
 ANSWER_SECONDS = 5.0
-"""How long an expert that has just been started is waited for."""
+"""Time to wait for an expert that has just been started."""
 
 RETRY_SECONDS = 0.2
 
 _ADDRESS = re.compile(r"(?P<host>[^\s:/,]+|\[[0-9a-fA-F:]+\]):(?P<port>[1-9]\d{0,4})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
-"""Of an expert, as the selector takes it."""
+"""Valid names of experts."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """An address that was written down."""
+    """An added address."""
 
     name: str
-    """The expert's, as `experts` lists it; the address as long as nothing answers there."""
+    """Name of the expert; its address while the expert is unreachable."""
     address: str
-    answers: bool
+    is_reachable: bool
 
 
 def add(address: str) -> Added:
     """Writes an address file, named after the expert that answers there.
 
     Raises:
-        Problem: it is no address, what answers there is no expert, or nothing can be written.
+        Problem: the address is invalid, the server there is not an expert, or the file cannot be written.
     """
     match = _ADDRESS.fullmatch(address)
     if not match or int(match["port"]) > LAST_PORT:
-        raise Problem(f"{address} is no address", remedy="give HOST:PORT, such as 127.0.0.1:50061", status=USAGE)
+        raise Problem(
+            f"{address} is not a valid address", remedy="give HOST:PORT, such as 127.0.0.1:50061", status=USAGE
+        )
     expert = asyncio.run(_expert_at(address))
-    place = re.sub(r"[^a-z0-9.-]+", "-", f"{match['host']}-{match['port']}".lower()).strip("-.")
+    file_name = re.sub(r"[^a-z0-9.-]+", "-", f"{match['host']}-{match['port']}".lower()).strip("-.")
     folder = home() / "experts"
-    file = folder / f"{f'{expert}@' if expert else ''}{place}{SUFFIX}"
+    file = folder / f"{f'{expert}@' if expert else ''}{file_name}{SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         written = file.with_suffix(".new")
         written.write_text(address + "\n", "utf-8")
-        written.replace(file)  # whole or not at all: the selector may be reading
+        written.replace(file)  # atomic: the selector may be reading
         for other in folder.glob(f"*{SUFFIX}"):
             if other != file and other.read_text("utf-8", "replace").strip() == address:
                 other.unlink()
@@ -64,35 +66,37 @@ def add(address: str) -> Added:
 
 
 def forget(name: str, url: str | None, api_key: str | None) -> None:
-    """Has the services remove an expert, by its name or one of its addresses.
+    """Removes an expert from the services, by name or by address.
 
     Raises:
-        HuggingGPTError: it is not known, or cannot be removed.
+        HuggingGPTError: the expert is unknown, or cannot be removed.
     """
-    with asking(url, api_key) as services:
-        services.forget(name)
+    with connected_gateway(url, api_key) as client:
+        client.forget(name)
 
 
 async def _expert_at(address: str) -> str:
-    """The name of the expert that answers at an address; empty if nothing does within ANSWER_SECONDS."""
+    """The name of the expert at an address; empty if it does not answer within ANSWER_SECONDS."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             while True:
-                if name := await _named(address):
+                if name := await _name_at(address):
                     return name
                 await asyncio.sleep(RETRY_SECONDS)
     return ""
 
 
-async def _named(address: str) -> str:
+async def _name_at(address: str) -> str:
     async with dial(address) as channel:
         try:
             described = await ExpertServiceStub(channel).Describe(DescribeRequest(), timeout=ANSWER_SECONDS)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 return ""
-            remedy = "name the address of an expert; hugginggpt check-expert tells more"
-            raise Problem(f"what answers at {address} is no expert", remedy=remedy) from error
+            remedy = "give the address of an expert; hugginggpt check-expert reports details"
+            raise Problem(f"the server at {address} is not an expert", remedy=remedy) from error
     if not _NAME.fullmatch(described.expert):
-        raise Problem(f"the expert at {address} has no valid name", remedy=f"see hugginggpt check-expert {address}")
+        raise Problem(
+            f"the expert at {address} has no valid name", remedy=f"details: hugginggpt check-expert {address}"
+        )
     return described.expert

@@ -1,4 +1,4 @@
-"""hugginggpt experts."""
+"""The command group hugginggpt experts."""
 
 from typing import Annotated, Any
 
@@ -10,11 +10,11 @@ from gateway.cli.options import ApiKey, Json, Url
 
 
 class ListFirst(TyperGroup):
-    """Lists where no command is named, with whatever options list has."""
+    """Command group whose default command is `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        unnamed = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
-        return super().parse_args(ctx, ["list", *args] if unnamed else args)
+        is_default = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        return super().parse_args(ctx, ["list", *args] if is_default else args)
 
 
 experts = typer.Typer(cls=ListFirst)
@@ -22,9 +22,9 @@ experts = typer.Typer(cls=ListFirst)
 
 @experts.callback()
 def of_experts() -> None:
-    """List the experts, add one that runs elsewhere, forget one.
+    """List the experts, add one, or remove one.
 
-    An expert has one name: the one it states itself. experts lists it under that name, add prints it, forget takes it.
+    An expert states its own name: experts lists it, add prints it, forget accepts it.
 
     [bold]Examples[/]
 
@@ -38,7 +38,7 @@ def of_experts() -> None:
 
 @experts.command("list")
 def list_experts(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the experts known, awake or not, and what is wrong with any.
+    """List the known experts, also dormant ones, with their problems.
 
     [bold]Example[/]
 
@@ -46,18 +46,18 @@ def list_experts(url: Url = None, api_key: ApiKey = None, as_json: Json = False)
     """
     from gateway.cli import catalog, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         catalog.show("/v1/experts", catalog.experts, url, api_key, as_json=as_json)
 
 
 @experts.command("add")
 def add_expert(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the expert.")],
     as_json: Json = False,
 ) -> None:
-    """Add an expert that runs elsewhere to the services on this machine; it is used within seconds.
+    """Add an expert to the services on this machine, which use it within seconds.
 
-    Prints the expert's name. As long as nothing answers there, it is listed by its address.
+    Prints the expert's name. While the expert is unreachable, it is listed by its address.
 
     [bold]Example[/]
 
@@ -65,13 +65,13 @@ def add_expert(
     """
     from gateway.cli import expert_addresses, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         with terminal.err().status(f"calling {address}"):
             added = expert_addresses.add(address)
         content = {"name": added.name, "address": added.address}
-        terminal.tell_done(f"added {added.name}: {address}", content, as_json=as_json)
-        if not added.answers:
-            terminal.err().print(f"nothing answers at {address} yet: it is listed by its address until then")
+        terminal.print_done(f"added {added.name}: {address}", content, as_json=as_json)
+        if not added.is_reachable:
+            terminal.err().print(f"{address} is not reachable yet: the expert is listed by its address until it is")
 
 
 @experts.command("forget")
@@ -80,7 +80,7 @@ def forget_expert(
         str,
         typer.Argument(
             metavar="NAME",
-            help="As experts lists it; or HOST:PORT, to remove only that address.",
+            help="Name as shown by experts; or HOST:PORT to remove one address.",
             autocompletion=shell_completion.experts,
         ),
     ],
@@ -88,10 +88,10 @@ def forget_expert(
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Remove an expert that was added, and what is remembered of it while it is dormant.
+    """Remove an added expert, and the stored description of a dormant one.
 
-    Once the command has returned, none of its tasks is planned. An expert that hugginggpt up started, or whose address
-    is in SELECTOR_EXPERTS, can only be forgotten once it no longer answers.
+    After the command has returned, none of the expert's tasks is planned. An expert that hugginggpt up started, or
+    whose address is in SELECTOR_EXPERTS, can only be removed when it is unreachable.
 
     [bold]Examples[/]
 
@@ -101,6 +101,6 @@ def forget_expert(
     """
     from gateway.cli import expert_addresses, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         expert_addresses.forget(name, url, api_key)
-        terminal.tell_done(f"forgotten {name}", {"name": name, "forgotten": True}, as_json=as_json)
+        terminal.print_done(f"removed {name}", {"name": name, "forgotten": True}, as_json=as_json)

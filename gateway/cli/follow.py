@@ -1,4 +1,4 @@
-"""A run is followed to its end, and what it made is saved."""
+"""Follows a run to its end and saves its files."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,63 +13,63 @@ from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError, Pipelin
 
 
 @dataclass
-class Answered:
-    """A run that has ended or waits, and the files it left."""
+class FollowedRun:
+    """A run that has ended or awaits approval, with its saved files."""
 
     run: Run = field(default_factory=Run)
     saved: list[Mapping[str, str]] = field(default_factory=list)
-    unsaved: Problem | None = None
-    """Why there are not more."""
-    kept: Pipeline | None = None
-    """What its plan is kept as."""
-    unkept: Problem | None = None
-    """Why it is not, though that was wanted."""
+    save_problem: Problem | None = None
+    """Why files could not be saved."""
+    pipeline: Pipeline | None = None
+    """The pipeline that its plan was saved as."""
+    pipeline_problem: Problem | None = None
+    """Why its plan was not saved as requested."""
 
     @property
     def status(self) -> int:
-        """What a command exits with."""
-        return 0 if self.run.completed or self.run.waits else 1
+        """Exit status of the command."""
+        return 0 if self.run.completed or self.run.awaits_approval else 1
 
 
-def follow(house: HuggingGPT, events: Iterable[Event], run: Run, view: View, *, to_the_end: bool = False) -> None:
-    """Shows a run as its events tell it, until it has ended; or waits for its approval, unless that was given."""
-    for event in _or_gone(events, run):
+def follow(client: HuggingGPT, events: Iterable[Event], run: Run, view: View, *, is_approved: bool = False) -> None:
+    """Shows a run until it has ended, or until it awaits approval unless it is approved already."""
+    for event in _explaining_disconnects(events, run):
         kind = run.apply(event.content)
         view.show(run, kind, event.task_id)
-        if run.waits and not to_the_end and house.get(run.run_id).is_waiting:
+        if run.awaits_approval and not is_approved and client.get(run.run_id).is_waiting:
             return
 
 
-def _or_gone(events: Iterable[Event], run: Run) -> Iterator[Event]:
-    """The events.
+def _explaining_disconnects(events: Iterable[Event], run: Run) -> Iterator[Event]:
+    """Passes the events on.
 
     Raises:
-        Problem: the gateway no longer answers; the run goes on.
+        Problem: the gateway is unreachable; the run continues.
     """
     try:
         yield from events
     except Unreachable as error:
         if not run.run_id:
             raise
-        again = f"the run goes on: hugginggpt watch {run.run_id} once a gateway answers again"
-        raise Problem(error.message, remedy=again) from error
+        remedy = f"the run continues: hugginggpt watch {run.run_id} when the gateway is reachable again"
+        raise Problem(error.message, remedy=remedy) from error
 
 
-def save(house: HuggingGPT, answered: Answered, folder: Path) -> None:
-    """Saves what the run made, as far as that can be."""
+def save(client: HuggingGPT, answered: FollowedRun, folder: Path) -> None:
+    """Saves the files of a run; stores the reason if that fails."""
     try:
-        for made in answered.run.artifacts():
-            artifact = Artifact.model_validate(made)
-            (path,) = house.save(artifact, folder)
+        for content in answered.run.artifacts():
+            artifact = Artifact.model_validate(content)
+            (path,) = client.save(artifact, folder)
             answered.saved.append({"name": artifact.name, "media_type": artifact.media_type, "path": str(path)})
     except HuggingGPTError as error:
-        answered.unsaved = Problem.of(error)
+        answered.save_problem = Problem.of(error)
     except OSError as error:
-        answered.unsaved = Problem(f"cannot write to {folder}: {error.strerror}", remedy="choose another --out")
+        answered.save_problem = Problem(f"cannot write to {folder}: {error.strerror}", remedy="choose another --out")
 
 
 def open_folder(folder: Path) -> None:
-    """Makes the folder if it is not there; raises Problem if it cannot be written."""
+    """Creates the folder if it is missing; raises Problem if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -81,12 +81,12 @@ def open_folder(folder: Path) -> None:
 
 
 @contextmanager
-def cancelling(house: HuggingGPT, run: Run) -> Iterator[None]:
-    """Ctrl-C cancels the run."""
+def cancel_on_interrupt(client: HuggingGPT, run: Run) -> Iterator[None]:
+    """Cancels the run on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
         with suppress(HuggingGPTError):
             if run.run_id and not run.ended:
-                house.cancel(run.run_id)
+                client.cancel(run.run_id)
         raise

@@ -1,4 +1,4 @@
-"""What hugginggpt keys does: works on the gateway's database, as the operator of its machine."""
+"""Implementation of hugginggpt keys: reads and writes the gateway's database as its operator."""
 
 import json
 import re
@@ -16,28 +16,28 @@ from gateway.auth.audit import Audit
 from gateway.cli import terminal
 from gateway.cli.errors import USAGE, Problem
 from gateway.cli.live_view import one_line
-from gateway.cli.operator_database import operator, worked_on
+from gateway.cli.operator_database import operator, run_on_database
 from gateway.limits.limits import Limits
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from services.common.database import Database
 
-_FOR = re.compile(r"(\d{1,5})([mhd])")
+_DURATION = re.compile(r"(\d{1,5})([mhd])")
 _SECONDS = {"m": 60, "h": 3600, "d": 24 * 3600}
 
 
 def limits(requests: int | None, runs: int | None, bytes_: int | None, tokens: int | None) -> Mapping[str, int]:
-    """Those that were named."""
+    """The limits that were given."""
     given = zip(Limits.model_fields, (requests, runs, bytes_, tokens), strict=True)
     return {name: limit for name, limit in given if limit is not None}
 
 
-def wanted(
+def key_fields(
     *, name: str | None, expires: str | None, policy: str | None, admin: bool | None, limits: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Fields of Terms: those that were named.
+    """The fields of Terms that were given.
 
     Raises:
-        Problem: no time can be read from expires.
+        Problem: expires is not a time.
     """
     given = {
         "name": name,
@@ -49,73 +49,73 @@ def wanted(
     return named | ({"expires": _time(expires)} if expires else {})
 
 
-def create(place: str | None, tenant: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
-    """Prints the key to standard output, and what there is to say about it elsewhere."""
+def create(database_url: str | None, tenant: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
+    """Creates a key; prints the key to standard output and its id to standard error."""
 
     async def made(database: Database) -> tuple[Key, str]:
         return await Keys(database).create(Terms(tenant, **fields), operator())
 
-    key, token = worked_on(place, made)
+    key, token = run_on_database(database_url, made)
     if as_json:
-        terminal.tell_json({"key": token, **_told(key)})
+        terminal.print_json({"key": token, **_as_json(key)})
         return
-    terminal.err().print(f"key {key.id} of tenant {key.terms.tenant}; it is shown only now:", soft_wrap=True)
+    terminal.err().print(f"key {key.id} of tenant {key.terms.tenant}; it cannot be shown again:", soft_wrap=True)
     sys.stdout.write(token + "\n")
 
 
-def show(place: str | None, tenant: str, *, as_json: bool) -> None:
-    found = worked_on(place, lambda database: Keys(database).list(tenant))
+def show(database_url: str | None, tenant: str, *, as_json: bool) -> None:
+    found = run_on_database(database_url, lambda database: Keys(database).list(tenant))
     if as_json:
-        terminal.tell_json({"keys": [_told(key) for key in found]})
+        terminal.print_json({"keys": [_as_json(key) for key in found]})
         return
     if not found:
-        terminal.err().print("there is no key; make one with hugginggpt keys create")
+        terminal.err().print("there are no keys; create one with hugginggpt keys create")
         return
     table = Table(box=None)
     for column in ("id", "state", "tenant", "name", "policy", "created", "expires", "limits"):
         table.add_column(column, no_wrap=column in {"id", "state", "created", "expires"}, overflow="fold")
     for key in found:
-        table.add_row(*(one_line(cell) for cell in _cells(_told(key))))
+        table.add_row(*(one_line(cell) for cell in _cells(_as_json(key))))
     Console(highlight=False).print(table)
 
 
-def change(place: str | None, key_id: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
-    """Raises Problem: nothing is named, or there is no such key that has not ended."""
+def change(database_url: str | None, key_id: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
+    """Changes a key; raises Problem if no field is given, or no valid key has this id."""
     if not fields:
-        raise Problem("nothing to change is named", remedy="see hugginggpt keys change --help", status=USAGE)
-    key = worked_on(place, lambda database: Keys(database).change(key_id, fields, operator()))
+        raise Problem("nothing to change", remedy="see hugginggpt keys change --help", status=USAGE)
+    key = run_on_database(database_url, lambda database: Keys(database).change(key_id, fields, operator()))
     if as_json:
-        terminal.tell_json(_told(key))
+        terminal.print_json(_as_json(key))
     else:
         sys.stdout.write(f"changed {key.id}\n")
 
 
-def revoke(place: str | None, key_id: str) -> None:
-    worked_on(place, lambda database: Keys(database).revoke(key_id, operator()))
+def revoke(database_url: str | None, key_id: str) -> None:
+    run_on_database(database_url, lambda database: Keys(database).revoke(key_id, operator()))
 
 
-def audit(place: str | None, *, export: bool) -> None:
-    async def told(database: Database) -> None:
+def audit(database_url: str | None, *, export: bool) -> None:
+    async def print_entries(database: Database) -> None:
         async for entry in Audit(database).entries():
             sys.stdout.write((json.dumps(entry) if export else _line(entry)) + "\n")
 
-    worked_on(place, told)
+    run_on_database(database_url, print_entries)
 
 
 def _time(text: str) -> float | None:
     if text == "never":
         return None
-    if found := _FOR.fullmatch(text):
+    if found := _DURATION.fullmatch(text):
         return time.time() + int(found[1]) * _SECONDS[found[2]]
     try:
         day = date.fromisoformat(text)
     except ValueError:
         remedy = "give 90m, 12h, 30d, a date such as 2030-01-31, or never"
-        raise Problem(f"{text} is no time for a key to end", remedy=remedy, status=USAGE) from None
+        raise Problem(f"{text} is not a valid expiry time", remedy=remedy, status=USAGE) from None
     return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
 
 
-def _told(key: Key) -> dict[str, Any]:
+def _as_json(key: Key) -> dict[str, Any]:
     return {
         "id": key.id,
         "state": key.state(time.time()),
@@ -130,11 +130,11 @@ def _told(key: Key) -> dict[str, Any]:
     }
 
 
-def _cells(told: Mapping[str, Any]) -> list[str]:
-    limits = ", ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in told["limits"].items())
-    policy = ", ".join(filter(None, (told["policy"], "admin" if told["admin"] else "")))
-    times = (told["created"][:10], (told["expires"] or "never")[:10])
-    return [told["id"], told["state"], told["tenant"], told["name"], policy, *times, limits]
+def _cells(key: Mapping[str, Any]) -> list[str]:
+    limits = ", ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in key["limits"].items())
+    policy = ", ".join(filter(None, (key["policy"], "admin" if key["admin"] else "")))
+    times = (key["created"][:10], (key["expires"] or "never")[:10])
+    return [key["id"], key["state"], key["tenant"], key["name"], policy, *times, limits]
 
 
 def _stamp(seconds: float | None) -> str | None:
@@ -142,5 +142,5 @@ def _stamp(seconds: float | None) -> str | None:
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    who = entry["actor"] or "someone at this machine"
-    return one_line(f"{entry['at']}  {entry['tenant']}  {who}  {entry['action']}  {entry['subject']}")
+    actor = entry["actor"] or "unknown user of this machine"
+    return one_line(f"{entry['at']}  {entry['tenant']}  {actor}  {entry['action']}  {entry['subject']}")

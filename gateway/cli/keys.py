@@ -1,4 +1,4 @@
-"""hugginggpt keys: its commands. What they do is imported when they run: help has to be quick."""
+"""Commands of hugginggpt keys. Their implementation is imported only when they run, so that --help is fast."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,28 +12,29 @@ Database = Annotated[
     typer.Option(
         "--database",
         envvar="GATEWAY_DATABASE",
-        metavar="PLACE",
-        help="The gateway's database: a SQLite file, or postgresql://… Unset: gateway.sqlite in HUGGINGGPT_HOME.",
+        metavar="DATABASE",
+        help="The gateway's database: a SQLite file or postgresql://… Unset: gateway.sqlite in HUGGINGGPT_HOME.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, nothing else.")]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's public id, as keys list shows it.")]
-Name = Annotated[str | None, typer.Option(metavar="TEXT", help="What the key is for.")]
+Name = Annotated[str | None, typer.Option(metavar="TEXT", help="Description of the key.")]
 Expires = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="When it ends: 12h, 30d, a date such as 2030-01-31, or never."),
+    typer.Option(metavar="WHEN", help="When the key expires: 12h, 30d, a date such as 2030-01-31, or never."),
 ]
-Requests = Annotated[int | None, typer.Option(min=0, metavar="N", help="Most requests in a minute. 0: any number.")]
-Runs = Annotated[int | None, typer.Option(min=0, metavar="N", help="Most runs at a time. 0: any number.")]
-Bytes = Annotated[int | None, typer.Option(min=0, metavar="N", help="Most bytes sent in a day. 0: any number.")]
-Tokens = Annotated[int | None, typer.Option(min=0, metavar="N", help="Most LLM tokens in a day. 0: any number.")]
+Requests = Annotated[int | None, typer.Option(min=0, metavar="N", help="Limit of requests per minute. 0: unlimited.")]
+Runs = Annotated[int | None, typer.Option(min=0, metavar="N", help="Limit of concurrent runs. 0: unlimited.")]
+Bytes = Annotated[int | None, typer.Option(min=0, metavar="N", help="Limit of uploaded bytes per day. 0: unlimited.")]
+Tokens = Annotated[int | None, typer.Option(min=0, metavar="N", help="Limit of LLM tokens per day. 0: unlimited.")]
 Admin = Annotated[
-    bool | None, typer.Option("--admin/--no-admin", help="May change what all tenants share: forget experts.")
+    bool | None,
+    typer.Option("--admin/--no-admin", help="Allow changes that affect all tenants, such as removing experts."),
 ]
 
 
 class KeyPolicy(StrEnum):
-    """Whether what comes with a key may leave the house."""
+    """Data policy of requests with a key."""
 
     LOCAL = "local"
     OPEN = "open"
@@ -42,18 +43,18 @@ class KeyPolicy(StrEnum):
 Policy = Annotated[
     KeyPolicy | None,
     typer.Option(
-        help="local: no byte leaves the house, and no request with this key may ask for it; open: bytes may go where "
-        "the operator has configured. Unset: as the gateway is set up."
+        help="local: no data leaves the deployment, and no request with this key can change that; open: data may go to "
+        "the external services that the operator configured. Unset: the gateway's default."
     ),
 ]
 
 
 @keys.callback()
 def about() -> None:
-    """Make, list, change and end the keys of a gateway that runs with GATEWAY_AUTHENTICATION=keys.
+    """Create, list, change and revoke the API keys of a gateway with GATEWAY_AUTHENTICATION=keys.
 
-    These commands work on the gateway's database itself. Run them where GATEWAY_DATABASE is set as it is for the
-    gateway, such as by kubectl exec. A gateway notices within two seconds.
+    These commands access the gateway's database directly. Run them with the gateway's GATEWAY_DATABASE, for example
+    with kubectl exec. Gateways apply changes within two seconds.
 
     [bold]Examples[/]
 
@@ -70,7 +71,7 @@ def create(
     *,
     name: Name = None,
     tenant: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose runs, files and artifacts it reaches; made by naming it.")
+        str, typer.Option(metavar="NAME", help="Tenant whose runs, files and artifacts the key can access.")
     ] = "default",
     expires: Expires = None,
     policy: Policy = None,
@@ -82,9 +83,9 @@ def create(
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key and print it. Only a digest is kept: it cannot be shown again.
+    """Create a key and print it. Only a digest is stored, so the key cannot be shown again.
 
-    To change a key's secret, make another key for the same tenant, put it in use, and revoke the old one.
+    To rotate a key, create another one for the same tenant, deploy it, and revoke the old one.
 
     [bold]Examples[/]
 
@@ -95,21 +96,21 @@ def create(
     from gateway.cli import key_commands, terminal
 
     limits = key_commands.limits(requests_per_minute, concurrent_runs, bytes_per_day, tokens_per_day)
-    with terminal.problems_told():
-        wanted = key_commands.wanted(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
-        key_commands.create(database, tenant, wanted, as_json=as_json)
+    with terminal.problems_reported():
+        fields = key_commands.key_fields(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
+        key_commands.create(database, tenant, fields, as_json=as_json)
 
 
 @keys.command("list")
 def list_keys(
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Only this tenant's.")] = "",
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Only keys of this tenant.")] = "",
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """List the keys, those that have ended, too; secrets are not known here."""
+    """List all keys, including expired and revoked ones, without their secrets."""
     from gateway.cli import key_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         key_commands.show(database, tenant, as_json=as_json)
 
 
@@ -128,7 +129,7 @@ def change(
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Change what a key is good for; what is not named stays as it is.
+    """Change a key; options that are not given keep their value.
 
     [bold]Example[/]
 
@@ -137,29 +138,27 @@ def change(
     from gateway.cli import key_commands, terminal
 
     limits = key_commands.limits(requests_per_minute, concurrent_runs, bytes_per_day, tokens_per_day)
-    with terminal.problems_told():
-        wanted = key_commands.wanted(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
-        key_commands.change(database, key_id, wanted, as_json=as_json)
+    with terminal.problems_reported():
+        fields = key_commands.key_fields(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
+        key_commands.change(database, key_id, fields, as_json=as_json)
 
 
 @keys.command()
 def revoke(key_id: KeyId, database: Database = None) -> None:
-    """End a key for good. Runs that were started with it go on."""
+    """Revoke a key permanently. Runs that were started with it continue."""
     from gateway.cli import key_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         key_commands.revoke(database, key_id)
         typer.echo(f"revoked {key_id}")
 
 
 @keys.command()
 def audit(
-    export: Annotated[
-        bool, typer.Option("--export", help="One JSON object a line, with all that is known of each act.")
-    ] = False,
+    export: Annotated[bool, typer.Option("--export", help="One JSON object per line with all fields.")] = False,
     database: Database = None,
 ) -> None:
-    """Tell who made, changed and revoked keys and who deleted what, the oldest first. Nothing of it can be changed.
+    """Print the audit log of key changes and deletions, oldest first. The log is append-only.
 
     [bold]Example[/]
 
@@ -167,5 +166,5 @@ def audit(
     """
     from gateway.cli import key_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         key_commands.audit(database, export=export)

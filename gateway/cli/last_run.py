@@ -1,4 +1,4 @@
-"""Which run was asked for last from this home, so that it can be continued without its id."""
+"""Id of the last run started from this home folder, for ask --continue."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +8,7 @@ from services.common.settings import home
 
 
 def remember(run_id: str) -> None:
-    """Best effort: where nothing can be written, nothing is remembered."""
+    """Stores the id of a run; does nothing if the home folder is not writable."""
     with suppress(OSError):
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -18,12 +18,12 @@ def remember(run_id: str) -> None:
 
 
 def last() -> str:
-    """Its id; raises Problem if there is none."""
+    """Id of the last run; raises Problem if there is none."""
     with suppress(OSError, UnicodeDecodeError):
         if run_id := _file().read_text("utf-8").strip():
             return run_id
-    remedy = "name one with --after; hugginggpt runs lists them"
-    raise Problem("nothing was asked from here before", remedy=remedy, status=USAGE)
+    remedy = "give a run with --after; hugginggpt runs lists them"
+    raise Problem("there is no earlier run to continue", remedy=remedy, status=USAGE)
 
 
 def _file() -> Path:

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live table on a terminal, else a line for each step."""
+"""Views of an active run: a live table on a terminal, otherwise one line per step."""
 
 import time
 import unicodedata
@@ -24,48 +24,48 @@ MARKS = {
     "cancelled": ("–", "yellow"),
 }
 PLAIN_MARKS = {"·": ".", "…": ".", "✓": "+", "✗": "x", "–": "-"}
-"""For terminals that know no more than ASCII."""
+"""Replacements for terminals that support only ASCII."""
 
-_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""What letters are that turn the direction of those behind them."""
+_BIDI_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Bidirectional classes of the characters that change the text direction."""
 
-WORTH_TELLING = 10_000_000
-"""Bytes, from which on sending them takes a while."""
+PROGRESS_MIN_BYTES = 10_000_000
+"""Upload size from which progress is shown."""
 
 
 class View(Protocol):
-    """Follows a run."""
+    """Display of a run."""
 
     def busy(self, what: str) -> None:
-        """Before the run has begun."""
+        """Shows a step that precedes the run; "" for none."""
 
     def sent(self, done: int, total: int) -> None:
-        """Files are on their way: bytes sent, and all there are."""
+        """Shows the progress of an upload: bytes sent and bytes in total."""
 
     def show(self, run: Run, kind: str, task_id: int) -> None:
-        """After an event of a kind, about a task or (0) the run."""
+        """Shows the run after an event of a kind; task_id is 0 for events of the run."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Ends the display."""
 
 
 def printable(text: str) -> str:
-    """Without control characters and turned directions: what a terminal would obey, a model or a file may have said."""
-    return "".join(letter for letter in text if letter in "\n\t" or not _obeyed(letter))
+    """Removes control characters and direction changes: text of models and files must not control the terminal."""
+    return "".join(letter for letter in text if letter in "\n\t" or not _is_control(letter))
 
 
 def one_line(text: str) -> str:
-    """What something is called, or said to be: printable, without letters that do not show, and never a line more."""
+    """Makes a single printable line, without invisible characters."""
     line = " ".join(text.expandtabs(1).splitlines())
     return "".join(letter for letter in line if unicodedata.category(letter) not in ("Cc", "Cf"))
 
 
-def _obeyed(letter: str) -> bool:
-    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _TURNING
+def _is_control(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
 
 
-class Silent:
-    """Shows nothing."""
+class NullView:
+    """Displays nothing."""
 
     def busy(self, what: str) -> None:
         pass
@@ -80,34 +80,34 @@ class Silent:
         pass
 
 
-class Lines:
-    """A line for each step."""
+class LineView:
+    """Prints a line for each step."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._noted = 0
+        self._printed_notes = 0
 
     def busy(self, what: str) -> None:
-        self._tell(what)
+        self._print(what)
 
     def sent(self, done: int, total: int) -> None:
-        if total >= WORTH_TELLING and done == total:
-            self._tell(f"sent {_megabytes(total)}")
+        if total >= PROGRESS_MIN_BYTES and done == total:
+            self._print(f"sent {_megabytes(total)}")
 
     def show(self, run: Run, kind: str, task_id: int) -> None:
-        if kind in _SAID_OF_TASKS:
+        if kind in _TASK_TEXTS:
             task = run.tasks[task_id]
-            self._tell(_SAID_OF_TASKS[kind](task), f"{task.id} {task.task}: ")
-        elif kind in _SAID_OF_ALL:
-            self._tell(_SAID_OF_ALL[kind](run))
-        elif len(run.notes) > self._noted:
-            self._tell(run.notes[-1], "note: ")
-        self._noted = len(run.notes)
+            self._print(_TASK_TEXTS[kind](task), f"{task.id} {task.task}: ")
+        elif kind in _RUN_TEXTS:
+            self._print(_RUN_TEXTS[kind](run))
+        elif len(run.notes) > self._printed_notes:
+            self._print(run.notes[-1], "note: ")
+        self._printed_notes = len(run.notes)
 
     def close(self) -> None:
         pass
 
-    def _tell(self, what: str, of: str = "") -> None:
+    def _print(self, what: str, of: str = "") -> None:
         if what:
             self._console.print(Text(one_line(of + what)), soft_wrap=True)
 
@@ -128,9 +128,9 @@ def _attempt(task: Task) -> str:
     return f"attempt {task.attempt}" if task.attempt > 1 else ""
 
 
-_SAID_OF_TASKS: Mapping[str, Callable[[Task], str]] = {
+_TASK_TEXTS: Mapping[str, Callable[[Task], str]] = {
     "task_planned": lambda _: "planned",
-    "task_selected": lambda task: decisions.of_choice(task.decision),
+    "task_selected": lambda task: decisions.describe_choice(task.decision),
     "task_waiting": lambda task: f"waiting, {task.note}",
     "task_started": lambda task: " ".join(filter(None, (f"running on {task.model}", _attempt(task)))),
     "attempt_failed": lambda task: task.note,
@@ -138,17 +138,17 @@ _SAID_OF_TASKS: Mapping[str, Callable[[Task], str]] = {
 }
 
 
-def _plan(run: Run) -> str:
+def _planner_text(run: Run) -> str:
     if run.pipeline:
-        return f"planned before: {run.pipeline}"
-    return decisions.of_plan(run.decisions.get("plan", {}), begun=run.begun)
+        return f"plan of pipeline {run.pipeline}"
+    return decisions.describe_planner(run.decisions.get("plan", {}), llm_planned_first=run.llm_planned_first)
 
 
-def _answer(run: Run) -> str:
-    return decisions.of_answer(run.decisions.get("answer", {}))
+def _answer_text(run: Run) -> str:
+    return decisions.describe_answer_writer(run.decisions.get("answer", {}))
 
 
-_SAID_OF_ALL: Mapping[str, Callable[[Run], str]] = {"plan_completed": _plan, "run_ended": _answer}
+_RUN_TEXTS: Mapping[str, Callable[[Run], str]] = {"plan_completed": _planner_text, "run_ended": _answer_text}
 
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
@@ -160,15 +160,15 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
-class Picture:
-    """A table that moves: one row for each task."""
+class LiveTable:
+    """A live table with a row per task."""
 
     def __init__(self, console: Console) -> None:
         self._run = Run()
         self._what = ""
-        self._began: dict[int, float] = {}
+        self._start_times: dict[int, float] = {}
         self._plain = not console.encoding.startswith("utf")
-        self._spinner, self._turning = (Spinner("line" if self._plain else "dots", style="cyan") for _ in range(2))
+        self._spinner, self._task_spinner = (Spinner("line" if self._plain else "dots", style="cyan") for _ in range(2))
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=10)
 
     def busy(self, what: str) -> None:
@@ -184,7 +184,7 @@ class Picture:
         if kind == "answer_chunk":
             self._what = "" if run.ended else "answering"
         if kind == "task_started":
-            self._began.setdefault(task_id, time.monotonic())
+            self._start_times.setdefault(task_id, time.monotonic())
 
     def close(self) -> None:
         self._what = ""
@@ -198,12 +198,16 @@ class Picture:
         for task in list(self._run.tasks.values()):
             table.add_row(*self._row(task))
         notes = [Text(one_line(note), style="yellow") for note in self._run.notes]
-        deciders = [Text(one_line(line), style="dim") for line in (_plan(self._run), _answer(self._run)) if line]
+        decisions_made = [
+            Text(one_line(line), style="dim") for line in (_planner_text(self._run), _answer_text(self._run)) if line
+        ]
         self._spinner.update(text=Text(self._what, style="dim"))
-        return Group(*notes, table, *deciders, *([self._spinner] if self._what else []))
+        return Group(*notes, table, *decisions_made, *([self._spinner] if self._what else []))
 
     def _row(self, task: Task) -> list[RenderableType]:
-        note = " ".join(filter(None, (_attempt(task), decisions.of_choice(task.decision), task.note, _cause(task))))
+        note = " ".join(
+            filter(None, (_attempt(task), decisions.describe_choice(task.decision), task.note, _cause(task)))
+        )
         return [
             self._mark(task),
             str(task.id),
@@ -215,11 +219,11 @@ class Picture:
 
     def _mark(self, task: Task) -> RenderableType:
         if task.state == "running" and not self._run.ended:
-            return self._turning
+            return self._task_spinner
         mark, style = MARKS.get(task.state, ("·", "dim"))
         return Text(PLAIN_MARKS[mark] if self._plain else mark, style=style)
 
     def _elapsed(self, task: Task) -> float | None:
-        if task.seconds is None and task.state == "running" and task.id in self._began:
-            return time.monotonic() - self._began[task.id]
+        if task.seconds is None and task.state == "running" and task.id in self._start_times:
+            return time.monotonic() - self._start_times[task.id]
         return task.seconds

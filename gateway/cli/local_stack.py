@@ -1,4 +1,4 @@
-"""The house as a subprocess: started, waited for, stopped."""
+"""Local services as a subprocess."""
 
 import json
 import os
@@ -16,25 +16,25 @@ from typing import IO, Any, Self
 from gateway.cli.errors import Problem
 
 START_SECONDS = 120.0
-"""On a slow machine with cold files."""
+"""Start limit; covers a slow machine with an empty disk cache."""
 STOP_SECONDS = 30.0
-CAUSES = 12
-"""How many of its last words are told when it does not start."""
+REPORTED_ERRORS = 12
+"""Log lines reported when the services do not start."""
 PLAIN = "plain"
-"""The level of a line that is no line of our log."""
+"""Level of a line that is not in our log format."""
 
 _ROOT = Path(__file__).parents[2]
 
 OnLine = Callable[[Mapping[str, Any]], None]
-"""Given each line of the house's log."""
+"""Called with each log entry of the services."""
 
 
-class House:
-    """A supervisor and its children. It ends with us, however we end: it hangs on its standard input."""
+class LocalStack:
+    """A supervisor process and its services. They end when this process ends, because their standard input closes."""
 
     def __init__(self, options: Sequence[str], on_line: OnLine) -> None:
         self._on_line = on_line
-        self._causes: deque[str] = deque(maxlen=CAUSES)
+        self._errors: deque[str] = deque(maxlen=REPORTED_ERRORS)
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             [sys.executable, "-P", "-m", "services.local.parent_watch", "services.local", *options],
@@ -42,9 +42,9 @@ class House:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "LOG_FORMAT": "json"},
-            start_new_session=True,  # a terminal's Ctrl-C reaches us alone
+            start_new_session=True,  # Ctrl-C of the terminal only reaches this process
         )
-        self._out: IO[bytes] = self._process.stdout  # type: ignore[assignment]  # there, since we asked for a pipe
+        self._out: IO[bytes] = self._process.stdout  # type: ignore[assignment]  # set because of stdout=PIPE
         self._reader = threading.Thread(target=self._read, args=(self._process.stderr,), daemon=True)
         self._reader.start()
 
@@ -57,32 +57,32 @@ class House:
         self.stop()
 
     def ready(self) -> Mapping[str, Any]:
-        """Waits for the line that says where everything is.
+        """Waits until the services are ready; returns their addresses.
 
         Raises:
-            Problem: it does not come.
+            Problem: the services do not start.
         """
-        there, _, _ = select.select([self._out], [], [], START_SECONDS)
-        line = self._out.readline() if there else b""
+        readable, _, _ = select.select([self._out], [], [], START_SECONDS)
+        line = self._out.readline() if readable else b""
         if line:
-            told: Mapping[str, Any] = json.loads(line)
-            return told
+            addresses: Mapping[str, Any] = json.loads(line)
+            return addresses
         self.stop()
         raise Problem(
-            "\n  ".join(("the house does not start", *dict.fromkeys(self._causes))),
-            remedy="hugginggpt doctor looks for what is wrong",
+            "\n  ".join(("the local services do not start", *dict.fromkeys(self._errors))),
+            remedy="hugginggpt doctor checks for causes",
         )
 
     def wait(self) -> int:
-        """Until it ends by itself; its exit status."""
+        """Waits for the end of the services; returns the exit status."""
         return self._process.wait()
 
     def signal(self) -> None:
-        """Asks it to stop; the second time, to stop at once."""
+        """Sends SIGTERM: the first stops the services gracefully, the second at once."""
         self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """Asks it to stop and waits for it."""
+        """Stops the services and waits for their end."""
         if self._process.poll() is None:
             self.signal()
         try:
@@ -98,8 +98,8 @@ class House:
         for line in lines:
             entry = _entry(line)
             if entry.get("level") in ("error", PLAIN):
-                told = (entry.get(key) for key in ("error", "remedy"))
-                self._causes.append(": ".join(filter(None, (str(entry["event"]), *told))))
+                details = (entry.get(key) for key in ("error", "remedy"))
+                self._errors.append(": ".join(filter(None, (str(entry["event"]), *details))))
             self._on_line(entry)
 
 

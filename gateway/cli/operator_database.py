@@ -1,4 +1,4 @@
-"""The gateway's database, worked on by the operator of its machine."""
+"""Access to the gateway's database for the operator."""
 
 import asyncio
 import getpass
@@ -16,28 +16,32 @@ from services.common.settings import home
 T = TypeVar("T")
 
 
-def worked_on(place: str | None, work: Callable[[Database], Awaitable[T]]) -> T:
-    """What the work gives, done on the database at a place or at the usual one.
+def run_on_database(database_url: str | None, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Runs `work` on the database and returns its result.
+
+    Args:
+        database_url: file or URL of the database; None for the default.
+        work: what to run.
 
     Raises:
-        Problem: the database cannot be opened, or the work cannot be done.
+        Problem: the database cannot be opened, or the work fails.
     """
 
-    async def done() -> T:
-        async with gateway_store(place or str(home() / "gateway.sqlite")) as database:
+    async def run() -> T:
+        async with gateway_store(database_url or str(home() / "gateway.sqlite")) as database:
             return await work(database)
 
     try:
-        return asyncio.run(done())
+        return asyncio.run(run())
     except ServiceError as error:
         status = {"status": USAGE} if isinstance(error, InvalidRequest) else {}
         raise Problem(error.message, remedy=error.remedy, **status) from error
 
 
 def operator() -> Actor:
-    """Whoever runs this command."""
+    """The user who runs this command, for the audit log."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number that has no name
+    except (OSError, KeyError):  # a container may run as a user id without a name
         user = "unknown"
     return Actor(TENANT, f"operator:{user}")

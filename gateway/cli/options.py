@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ Url = Annotated[
         "--url",
         envvar="HUGGINGGPT_URL",
         metavar="URL",
-        help="The gateway. Unset: the one at http://127.0.0.1:8080 or, if none runs, a house started for this command.",
+        help="The gateway. Unset: http://127.0.0.1:8080; if none runs there, local services are started.",
     ),
 ]
 ApiKey = Annotated[
@@ -24,13 +24,13 @@ ApiKey = Annotated[
         envvar="HUGGINGGPT_API_KEY",
         metavar="KEY",
         show_envvar=True,
-        help="Who asks, where the gateway wants to know. In the environment it is not seen by other users.",
+        help="API key, if the gateway requires one. An environment variable hides it from other users.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")]
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where files made go.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object to standard output.")]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for output files.")]
 PlanFile = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="Run this plan instead: what ask --json printed.")
+    Path | None, typer.Option("--plan", metavar="FILE", help="Run this plan instead, such as the output of ask --json.")
 ]
 Files = Annotated[
     list[str] | None,
@@ -38,41 +38,45 @@ Files = Annotated[
         "--file",
         "-f",
         metavar="FILE",
-        help="A file to send, a pattern, a URL or the id of a kept file; repeat it for more. - is standard input.",
+        help="A file, pattern, URL or id of a stored file; - is standard input. Repeatable.",
     ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="PARAMETER=VALUE", help="What a parameter is; a file by its path, URL or id. Repeat it."
+        "--set", metavar="PARAMETER=VALUE", help="Value of a parameter; a file by path, URL or id. Repeatable."
     ),
 ]
 PipelineName = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="Its name; NAME@2 is version 2.", autocompletion=shell_completion.pipelines),
+    typer.Argument(
+        metavar="NAME", help="Name of the pipeline; NAME@2 is version 2.", autocompletion=shell_completion.pipelines
+    ),
 ]
 Pin = Annotated[
-    bool, typer.Option("--pin", help="What is kept only runs on the models that did it, or that would do it now.")
+    bool, typer.Option("--pin", help="Run the saved plan only on the models that ran it, or that would run it now.")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")]
-NextPage = Annotated[str, typer.Option("--page", metavar="PAGE", help="Go on where a list ended, which says so.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id.", autocompletion=shell_completion.runs)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Most entries to list.")]
+NextPage = Annotated[
+    str, typer.Option("--page", metavar="PAGE", help="Page token printed at the end of the previous page.")
+]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.", autocompletion=shell_completion.runs)]
 
 RunOrBatchId = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="Its id, or that of a batch.", autocompletion=shell_completion.runs_and_batches),
+    typer.Argument(metavar="RUN", help="Id of the run or batch.", autocompletion=shell_completion.runs_and_batches),
 ]
 
 
 class Policy(StrEnum):
-    """Whether bytes may leave the house."""
+    """Whether data may leave the deployment."""
 
     LOCAL = "local"
     OPEN = "open"
 
 
 class Mode(StrEnum):
-    """Which models do the work."""
+    """Which models may run tasks."""
 
     LOCAL = "local"
     HYBRID = "hybrid"
@@ -80,7 +84,7 @@ class Mode(StrEnum):
 
 
 class State(StrEnum):
-    """Where a run stands."""
+    """State of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -91,4 +95,4 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-States = Annotated[list[State] | None, typer.Option("--state", help="Only those; repeat it for more.")]
+States = Annotated[list[State] | None, typer.Option("--state", help="Only this state. Repeatable.")]

@@ -1,4 +1,4 @@
-"""A pipeline as one file that people read and write: YAML, of the format that pipeline.schema.json describes."""
+"""Pipeline files: YAML in the format of pipeline.schema.json."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from gateway.client import Pipeline, Port
 
 FAMILY, NEWEST = "hugginggpt/pipeline/", 1
 
-_WRITTEN = {"arguments": "args", "parameters": "parameters", "pinned_model": "model", "pinned_revision": "revision"}
-_WORDS = 300
-"""Letters of what is said about an error: it may quote the whole file."""
+_YAML_KEYS = {"arguments": "args", "parameters": "parameters", "pinned_model": "model", "pinned_revision": "revision"}
+_MAX_MESSAGE = 300
+"""Length limit of an error message in characters: it may quote the whole file."""
 
 
 @dataclass(frozen=True)
-class Imported:
-    """What a file has to say about a pipeline."""
+class PipelineFile:
+    """Content of a pipeline file."""
 
     name: str
     plan: Sequence[Mapping[str, Any]]
@@ -33,12 +33,12 @@ class Imported:
     inputs: Sequence[Port] = ()
 
 
-def written(pipeline: Pipeline, house: str) -> str:
-    """The file of a pipeline.
+def serialize(pipeline: Pipeline, gateway_url: str) -> str:
+    """Serializes a pipeline as YAML.
 
     Args:
-        pipeline: whole.
-        house: the URL of its gateway, where editors find the schema.
+        pipeline: pipeline with its plan.
+        gateway_url: URL of its gateway, from which editors load the schema.
     """
     content = {
         "format": f"{FAMILY}{NEWEST}",
@@ -48,27 +48,27 @@ def written(pipeline: Pipeline, house: str) -> str:
         "inputs": [_parameter(port) for port in pipeline.inputs],
         "plan": [_task(task, pipeline.description) for task in pipeline.plan],
     }
-    schema = f"# yaml-language-server: $schema={house}/v1/pipeline.schema.json\n"
+    schema = f"# yaml-language-server: $schema={gateway_url}/v1/pipeline.schema.json\n"
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return f"{schema}# {_origin(pipeline)}\n{text}"
 
 
-def imported(document: Document, name: str) -> Imported:
-    """What a file says: one that was exported, or a plan as ask --json prints it.
+def parse(document: Document, name: str) -> PipelineFile:
+    """Parses an exported pipeline, or a plan printed by ask --json.
 
     Args:
-        document: the file.
-        name: what to call the pipeline; empty: as the file does.
+        document: content of the file.
+        name: name of the pipeline; empty to take it from the file.
 
     Raises:
-        Problem: it is no pipeline, one of a newer format, or something in it is wrong.
+        Problem: the file is not a pipeline, is invalid, or has a newer format.
     """
     content = document.content
     if not isinstance(content, dict) or "format" not in content:
         return _of_plan(document, name)
     _check_format(document)
     _check(document)
-    return Imported(
+    return PipelineFile(
         name=name or content["name"],
         plan=content["plan"],
         description=content.get("description", ""),
@@ -77,22 +77,22 @@ def imported(document: Document, name: str) -> Imported:
     )
 
 
-def _of_plan(document: Document, name: str) -> Imported:
+def _of_plan(document: Document, name: str) -> PipelineFile:
     plan = document_file.plan(document)
     if not name:
-        raise Problem(f"{document.name} does not say what to call it", remedy="add --name NAME", status=USAGE)
-    return Imported(name, plan)
+        raise Problem(f"{document.name} has no name for the pipeline", remedy="add --name NAME", status=USAGE)
+    return PipelineFile(name, plan)
 
 
 def _check_format(document: Document) -> None:
-    said = str(document.content["format"])
-    version = said.removeprefix(FAMILY)
-    if not said.startswith(FAMILY) or not (version.isascii() and version.isdecimal()):
-        raise document.problem(f"{said} is no format of a pipeline", f"write {FAMILY}{NEWEST}", ("format",))
+    file_format = str(document.content["format"])
+    version = file_format.removeprefix(FAMILY)
+    if not file_format.startswith(FAMILY) or not (version.isascii() and version.isdecimal()):
+        raise document.problem(f"{file_format} is not a pipeline format", f"write {FAMILY}{NEWEST}", ("format",))
     if int(version) > NEWEST:
         raise document.problem(
-            f"{said} is a newer format than this program knows",
-            f"use a newer hugginggpt; this one reads up to {FAMILY}{NEWEST}",
+            f"{file_format} is newer than the formats that this version reads",
+            f"update hugginggpt; this version reads up to {FAMILY}{NEWEST}",
             ("format",),
         )
 
@@ -102,38 +102,40 @@ def _check(document: Document) -> None:
     if error := best_match(Draft202012Validator(schema).iter_errors(document.content)):
         where = ".".join(str(step) for step in error.absolute_path)
         what = f"{where}: {error.message}" if where else error.message
-        raise document.problem(what[:_WORDS], "write it as hugginggpt export does", list(error.absolute_path))
+        raise document.problem(
+            what[:_MAX_MESSAGE], "see the output of hugginggpt export for the format", list(error.absolute_path)
+        )
 
 
 def _parameter(port: Port) -> dict[str, Any]:
-    said = {"name": port.name, "modality": port.modality, "required": port.required}
-    return {**said, **({"description": port.description} if port.description else {})}
+    content = {"name": port.name, "modality": port.modality, "required": port.required}
+    return {**content, **({"description": port.description} if port.description else {})}
 
 
-def _task(task: Mapping[str, Any], described: str) -> dict[str, Any]:
-    known = {name: task[key] for key, name in _WRITTEN.items() if task.get(key)}
-    source = {"source": task["source"]} if task.get("source", described) != described else {}
+def _task(task: Mapping[str, Any], description: str) -> dict[str, Any]:
+    known = {name: task[key] for key, name in _YAML_KEYS.items() if task.get(key)}
+    source = {"source": task["source"]} if task.get("source", description) != description else {}
     return {"id": task["id"], "task": task["task"], **known, **source}
 
 
 def _origin(pipeline: Pipeline) -> str:
-    kept = f", kept {pipeline.create_time:%Y-%m-%d}" if pipeline.create_time else ""
+    saved = f", saved {pipeline.create_time:%Y-%m-%d}" if pipeline.create_time else ""
     source = f" from run {pipeline.source_run_id}" if pipeline.source_run_id else ""
-    return f"{pipeline.name}, version {pipeline.version}{kept}{source}. To keep it elsewhere: hugginggpt import"
+    return f"{pipeline.name}, version {pipeline.version}{saved}{source}. Import it with: hugginggpt import"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what is said twice twice, text of several lines as such, and lists further in than their names."""
+    """Writes no aliases, multi-line text as blocks, and indented lists."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # as its base has it
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # signature of the base class
         return True
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  # likewise
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  # signature of the base class
         super().increase_indent(flow, indentless=False)
 
 
-def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _represented)
+_Dumper.add_representer(str, _represent_text)

@@ -1,4 +1,4 @@
-"""The commands about pipelines. What they do is imported when they run: help has to be quick."""
+"""Commands for pipelines. Their implementation is imported only when they run, so that --help is fast."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +21,11 @@ from gateway.cli.options import (
     Url,
 )
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the pipeline.")]
 
 
 def pipelines(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="List the versions of this one instead.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="List the versions of this pipeline instead.")] = "",
     *,
     limit: Limit = 50,
     page: NextPage = "",
@@ -33,7 +33,7 @@ def pipelines(
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """List the plans kept under names: what each takes and gives.
+    """List saved pipelines with their inputs and outputs.
 
     [bold]Examples[/]
 
@@ -43,12 +43,12 @@ def pipelines(
     """
     from gateway.cli import pipeline_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         pipeline_commands.show_all(name, limit, page, url, api_key, as_json=as_json)
 
 
 def show(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """Show a pipeline: its graph, what it takes and gives, its models, and where it came from.
+    """Show a pipeline: its graph, inputs, outputs, models and origin.
 
     [bold]Examples[/]
 
@@ -58,7 +58,7 @@ def show(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None, as_jso
     """
     from gateway.cli import pipeline_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         pipeline_commands.show(pipeline, url, api_key, as_json=as_json)
 
 
@@ -69,20 +69,19 @@ def run(
     settings: Settings = None,
     out: Out = Path("out"),
     policy: Annotated[
-        Policy | None, typer.Option(help="local: no byte leaves the house. Unset: as pipeline and gateway are set up.")
+        Policy | None,
+        typer.Option(help="local: no data leaves the deployment. Unset: the pipeline's or the gateway's default."),
     ] = None,
-    mode: Annotated[Mode | None, typer.Option(help="As hugginggpt ask has it.")] = None,
-    timeout: Annotated[
-        float | None, typer.Option(min=0.1, metavar="SECONDS", help="When the run must have ended.")
-    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="As in hugginggpt ask.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of the run.")] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run every task, even where an earlier run gave its result already.")
+        bool, typer.Option("--fresh", help="Run every task, even where the result of an earlier run could be reused.")
     ] = False,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Run a pipeline: nothing is planned, and no LLM chooses models. Files are its parameters, in their order.
+    """Run a pipeline, without planning and without an LLM. Files fill its parameters in order.
 
     [bold]Examples[/]
 
@@ -90,11 +89,11 @@ def run(
 
       hugginggpt run translate --file letter.pdf --set target=de
 
-    Exit status: as of hugginggpt ask.
+    Exit status: as for hugginggpt ask.
     """
     from gateway.cli import ask_command, terminal
 
-    question = ask_command.Question(
+    ask_request = ask_command.AskRequest(
         "",
         file or [],
         out,
@@ -107,11 +106,11 @@ def run(
         pipeline=pipeline,
         settings=settings or [],
     )
-    with terminal.problems_told():
-        answered = ask_command.ask(question, terminal.view(as_json=as_json))
-        terminal.tell(answered, as_json=as_json)
-        if answered.unsaved:
-            raise answered.unsaved
+    with terminal.problems_reported():
+        answered = ask_command.ask(ask_request, terminal.view(as_json=as_json))
+        terminal.print_result(answered, as_json=as_json)
+        if answered.save_problem:
+            raise answered.save_problem
     raise typer.Exit(answered.status)
 
 
@@ -119,13 +118,13 @@ def save(
     run: RunId,
     name: NewName,
     *,
-    description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="Description of the pipeline.")] = "",
     pin: Pin = False,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Keep the plan of a run that has ended, as the next version of a pipeline; its inputs become parameters.
+    """Save the plan of a finished run as the next version of a pipeline. The run's inputs become parameters.
 
     [bold]Example[/]
 
@@ -133,7 +132,7 @@ def save(
     """
     from gateway.cli import save_command, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         save_command.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
 
 
@@ -141,12 +140,12 @@ def export(
     pipeline: PipelineName,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where it goes. Unset: to standard output.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file. Unset: standard output.")
     ] = None,
     url: Url = None,
     api_key: ApiKey = None,
 ) -> None:
-    """Write a pipeline as a file to read, to edit, and to keep elsewhere with hugginggpt import.
+    """Write a pipeline to a YAML file, for editing or for hugginggpt import in another deployment.
 
     [bold]Example[/]
 
@@ -154,22 +153,22 @@ def export(
     """
     from gateway.cli import pipeline_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         pipeline_commands.export(pipeline, out, url, api_key)
 
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What export wrote, or ask --json; - is standard input.")
+        Path, typer.Argument(metavar="FILE", help="A file written by export or ask --json; - is standard input.")
     ],
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="What to call it. Unset: as the file says.")] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the pipeline. Unset: the name in the file.")] = "",
     pin: Pin = False,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Keep what a file says, as the next version of a pipeline, once the house has seen that it can do it.
+    """Save a file as the next version of a pipeline, after the services have checked that they can run it.
 
     [bold]Examples[/]
 
@@ -181,5 +180,5 @@ def import_(
     """
     from gateway.cli import pipeline_commands, terminal
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         pipeline_commands.import_(file, name, url, api_key, pin=pin, as_json=as_json)

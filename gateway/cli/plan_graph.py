@@ -1,4 +1,4 @@
-"""A plan as text: each task beneath the last thing that it needs, with what it takes from where."""
+"""Renders a plan as a tree: each task below the last task or input that it depends on."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,62 +10,62 @@ from rich.tree import Tree
 from gateway.cli.live_view import one_line
 from gateway.client import Port
 
-SHOWN = 40
-"""Letters of a value."""
+VALUE_CHARACTERS = 40
+"""Length limit of a shown value."""
 
 _COMMIT = 12
-"""Digits of a commit, as people compare them."""
+"""Shown digits of a commit."""
 
 Task = Mapping[str, Any]
 
 
-def drawn(inputs: Sequence[Port], plan: Sequence[Task]) -> list[Tree]:
-    """A tree for each input, and for each task that needs nothing.
+def render(inputs: Sequence[Port], plan: Sequence[Task]) -> list[Tree]:
+    """Builds a tree for each input, and for each task without dependencies.
 
     Args:
-        inputs: what the plan takes.
-        plan: its tasks; each one needs only earlier ones.
+        inputs: inputs of the plan.
+        plan: tasks, each after those that it depends on.
     """
-    placed: dict[str | int | None, Tree] = {port.name: Tree(_input(port), guide_style="dim") for port in inputs}
-    roots = list(placed.values())
+    nodes: dict[str | int | None, Tree] = {port.name: Tree(_input(port), guide_style="dim") for port in inputs}
+    roots = list(nodes.values())
     for task in plan:
-        above, label = placed.get(_last_need(task)), _label(task)
-        placed[task["id"]] = above.add(label) if above else Tree(label, guide_style="dim")
-        if above is None:
-            roots.append(placed[task["id"]])
+        parent, label = nodes.get(_last_dependency(task)), _label(task)
+        nodes[task["id"]] = parent.add(label) if parent else Tree(label, guide_style="dim")
+        if parent is None:
+            roots.append(nodes[task["id"]])
     return roots
 
 
 def flow(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
-    """What goes in and what comes out, in kinds."""
-    return f"{_kinds(inputs)} → {_kinds(outputs)}"
+    """Modalities of the inputs and outputs."""
+    return f"{_modalities(inputs)} → {_modalities(outputs)}"
 
 
 def model(task: Task) -> str:
-    """The model to which a task is pinned."""
+    """The pinned model of a task."""
     if not task.get("pinned_model"):
         return "any model"
     revision = str(task.get("pinned_revision", ""))[:_COMMIT]
     return f"{task['pinned_model']}@{revision}" if revision else str(task["pinned_model"])
 
 
-def _kinds(ports: Sequence[Port]) -> str:
+def _modalities(ports: Sequence[Port]) -> str:
     return ", ".join(dict.fromkeys(port.modality for port in ports)) or "nothing"
 
 
 def _input(port: Port) -> Text:
-    said = f"  {one_line(port.description)}" if port.description else ""
-    optional = "" if port.required else ", may be left out"
-    return Text.assemble((one_line(port.name), "bold cyan"), f"  {port.modality}{optional}", (said, "dim"))
+    description = f"  {one_line(port.description)}" if port.description else ""
+    optional = "" if port.required else ", optional"
+    return Text.assemble((one_line(port.name), "bold cyan"), f"  {port.modality}{optional}", (description, "dim"))
 
 
 def _label(task: Task) -> Text:
-    given = ", ".join(f"{port} ← {_origin(argument)}" for port, argument in task.get("arguments", {}).items())
-    knobs = "".join(f", {name} {_short(value)}" for name, value in task.get("parameters", {}).items())
+    arguments = ", ".join(f"{port} ← {_origin(argument)}" for port, argument in task.get("arguments", {}).items())
+    parameters = "".join(f", {name} {_short(value)}" for name, value in task.get("parameters", {}).items())
     return Text.assemble(
         (f"{task['id']} ", "dim"),
         (one_line(task["task"]), "bold"),
-        f"  {one_line(given + knobs)}  ",
+        f"  {one_line(arguments + parameters)}  ",
         (one_line(model(task)), "green" if task.get("pinned_model") else "dim"),
     )
 
@@ -85,16 +85,16 @@ def _origin(argument: Any) -> str:
 
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}…"
 
 
-def _last_need(task: Task) -> str | int | None:
-    needs = list(_needs(list(task.get("arguments", {}).values())))
-    numbers = [need for need in needs if isinstance(need, int)]
-    return max(numbers) if numbers else next(iter(needs), None)
+def _last_dependency(task: Task) -> str | int | None:
+    dependencies = list(_dependencies(list(task.get("arguments", {}).values())))
+    numbers = [need for need in dependencies if isinstance(need, int)]
+    return max(numbers) if numbers else next(iter(dependencies), None)
 
 
-def _needs(arguments: Any) -> Iterator[str | int]:
+def _dependencies(arguments: Any) -> Iterator[str | int]:
     for argument in arguments:
         match argument:
             case {"input": str() as name}:
@@ -102,4 +102,4 @@ def _needs(arguments: Any) -> Iterator[str | int]:
             case {"task_id": int() as task_id}:
                 yield task_id
             case list():
-                yield from _needs(argument)
+                yield from _dependencies(argument)

@@ -1,4 +1,4 @@
-"""hugginggpt record and verify."""
+"""Implementation of hugginggpt record and verify."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,65 +8,65 @@ from rich.text import Text
 
 from gateway.cli import terminal
 from gateway.cli.live_view import one_line
-from gateway.cli.run_commands import asking
+from gateway.cli.run_commands import connected_gateway
 
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 _STYLES = {"same": "green", "not_comparable": "dim", "different": "red", "gone": "red", "failed": "red"}
 _DIGITS = 12
-"""Of a digest, as people compare them; the whole is in the JSON."""
+"""Shown digits of a digest; --json has all."""
 
 
 def show(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) -> None:
-    """Prints a record."""
-    with asking(url, api_key) as house:
-        record = house.fetch(f"{_path(run_id)}/record")
+    """Prints the provenance record of a run."""
+    with connected_gateway(url, api_key) as client:
+        record = client.fetch(f"{_path(run_id)}/record")
     if as_json:
-        terminal.tell_json(record)
+        terminal.print_json(record)
         return
     for line in _lines(record):
         terminal.out().print(one_line(line), soft_wrap=True)
 
 
 def verify(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) -> bool:
-    """Has a run done again and prints what came of it; whether it is the same."""
-    with asking(url, api_key) as house:
-        found = house.verify(run_id)
-        if not found["ended"]:
-            again = found["again_run_id"]
-            house.wait(again)
-            found = house.fetch(f"{_path(run_id)}/verifications/{quote(again, safe='')}")
+    """Repeats a run and prints the comparison; returns whether the results are the same."""
+    with connected_gateway(url, api_key) as client:
+        verification = client.verify(run_id)
+        if not verification["ended"]:
+            again = verification["again_run_id"]
+            client.wait(again)
+            verification = client.fetch(f"{_path(run_id)}/verifications/{quote(again, safe='')}")
     if as_json:
-        terminal.tell_json(found)
+        terminal.print_json(verification)
     else:
-        _tell(found)
-    return bool(found["verified"])
+        _print_verification(verification)
+    return bool(verification["verified"])
 
 
 def _path(run_id: str) -> str:
     return f"/v1/runs/{quote(run_id, safe='')}"
 
 
-def _lines(record: Told) -> Iterator[str]:
-    asker = record.get("caller", {})
-    who = " with key ".join(filter(None, (f"tenant {asker.get('tenant', '?')}", asker.get("key_id", ""))))
+def _lines(record: JsonObject) -> Iterator[str]:
+    caller = record.get("caller", {})
+    owner = " with key ".join(filter(None, (f"tenant {caller.get('tenant', '?')}", caller.get("key_id", ""))))
     policy = record.get("policy", "?")
-    yield f"{record['run_id']}  {record['state']}  created {record['create_time']} by {who}, policy {policy}"
+    yield f"{record['run_id']}  {record['state']}  created {record['create_time']} by {owner}, policy {policy}"
     if "request" in record:
         yield f"  request      {_digest(record['request'])}"
-    for place, digest in enumerate(record["inputs"], start=1):
-        yield f"  input {place:<6} {_digest(digest)}"
+    for number, digest in enumerate(record["inputs"], start=1):
+        yield f"  input {number:<6} {_digest(digest)}"
     for decision in record["planning"]:
-        yield f"  planned by   {_decider(decision)}"
+        yield f"  planned by   {_describe_decision(decision)}"
     for task in record["tasks"]:
         yield from _task(task)
     if "answering" in record:
-        yield f"  answered by  {_decider(record['answering'])}"
+        yield f"  answered by  {_describe_decision(record['answering'])}"
     if "answer" in record:
         yield f"  answer       {_digest(record['answer'])}"
 
 
-def _task(task: Told) -> Iterator[str]:
+def _task(task: JsonObject) -> Iterator[str]:
     facts = [task.get("state", ""), task.get("determinism", ""), f"seed {task['seed']}" if task["seed"] else ""]
     facts.append(f"from run {task.get('reused_from_run', '?')}" if task["reused"] else "")
     yield f"  task {task['id']:<7} {task['task']}  {', '.join(filter(None, facts))}"
@@ -83,41 +83,43 @@ def _task(task: Told) -> Iterator[str]:
         yield f"    out {port:<8} {_digest(digest)}"
 
 
-def _parameter(parameter: Told) -> str:
+def _parameter(parameter: JsonObject) -> str:
     if "digest" in parameter:
         return _digest(parameter["digest"])
     return str(parameter.get("number", parameter.get("flag")))
 
 
-def _digest(digest: Told) -> str:
+def _digest(digest: JsonObject) -> str:
     if not digest:
-        return "nothing"
+        return "empty"
     kind = digest.get("media_type") or digest.get("kind", "")
     return f"sha256:{digest['sha256'][:_DIGITS]}  {kind}, {digest['size_bytes']} bytes"
 
 
-def _model(model: Told) -> str:
+def _model(model: JsonObject) -> str:
     commit = model.get("revision") or "unknown commit"
     expert = " ".join(filter(None, (model.get("expert", ""), model.get("expert_version", ""))))
     return f"{model.get('model_id', '?')}@{commit} on {expert}"
 
 
-def _decider(decision: Told) -> str:
-    facts = (decision.get("controller", "nobody"), decision.get("llm_model", ""), decision.get("version", ""))
-    return "  ".join(filter(None, facts)) + ("  (in place of another)" if decision["fell_back"] else "")
+def _describe_decision(decision: JsonObject) -> str:
+    facts = (decision.get("controller", "unknown"), decision.get("llm_model", ""), decision.get("version", ""))
+    return "  ".join(filter(None, facts)) + ("  (fallback)" if decision["fell_back"] else "")
 
 
-def _tell(found: Told) -> None:
+def _print_verification(verification: JsonObject) -> None:
     console = terminal.out()
-    for task in found["tasks"]:
+    for task in verification["tasks"]:
         outcome = task["outcome"]
-        said = Text.assemble(f"task {task['id']} {task['task']}: ", (outcome.replace("_", " "), _STYLES[outcome]))
+        text = Text.assemble(f"task {task['id']} {task['task']}: ", (outcome.replace("_", " "), _STYLES[outcome]))
         if "model" in task:
-            said.append(f"  {one_line(_model(task['model']))}", "dim")
-        console.print(said, soft_wrap=True)
+            text.append(f"  {one_line(_model(task['model']))}", "dim")
+        console.print(text, soft_wrap=True)
         for finding in task["findings"]:
             console.print(f"  {one_line(finding)}", soft_wrap=True, markup=False)
-    again = found.get("again_run_id", "")
-    same = any(task["outcome"] == "same" for task in found["tasks"])
-    whole = "NOT the same" if not found["verified"] else "the same" if same else "nothing can be compared"
-    console.print(whole + (f", done again by run {again}" if again else ""), soft_wrap=True)
+    again = verification.get("again_run_id", "")
+    is_same = any(task["outcome"] == "same" for task in verification["tasks"])
+    conclusion = (
+        "NOT the same" if not verification["verified"] else "the same" if is_same else "no task can be compared"
+    )
+    console.print(conclusion + (f", repeated by run {again}" if again else ""), soft_wrap=True)

@@ -1,6 +1,6 @@
-"""Remedies for errors of the gateway, in terms of the command line.
+"""Remedies of gateway errors, in terms of the command line.
 
-The gateway's own remedies are for clients of its APIs: they may name routes and fields.
+The gateway's own remedies address clients of its APIs: they may name routes and fields.
 """
 
 import re
@@ -16,25 +16,26 @@ _BY_CODE: Mapping[str, str] = {
     "RUN": "check the id: hugginggpt runs lists them",
 }
 _BY_FIELD: Mapping[str, str] = {
-    "page_token": "give --page what the list before ended with, or nothing to begin anew",
+    "page_token": "pass the token of the previous page to --page, or leave --page out",
 }
 _IF_ROUTED: Mapping[str, str] = {
-    "UNAVAILABLE": "hugginggpt doctor looks for what is wrong; then try again",
-    "UNREACHABLE": "what was started goes on: follow it with hugginggpt watch once a gateway answers again",
+    "UNAVAILABLE": "check with hugginggpt doctor, then try again",
+    "UNREACHABLE": "started runs continue: follow them with hugginggpt watch when the gateway is reachable again",
 }
-"""For codes of several causes: only where the gateway's remedy would name a route."""
+"""For codes with several causes: used only if the gateway's remedy names a route."""
 
-_OTHERWISE = "hugginggpt --help lists the commands, and each has a --help of its own"
+_DEFAULT = "see hugginggpt --help, or --help of the command"
 
 _ROUTE = re.compile(r"\b(GET|HEAD|POST|PUT|PATCH|DELETE) /|/v1/|/readyz|/docs\b")
 
 
 def remedy(error: HuggingGPTError) -> str:
-    """What a user of the command line can do about an error."""
+    """Remedy of an error for users of the command line."""
+    is_local = isinstance(error, Refused) and not error.status
     if isinstance(error, RateLimited) and error.retry_after is not None:
         return f"try again in {error.retry_after:g} s"
     if isinstance(error, Refused) and error.port in _BY_FIELD:
         return _BY_FIELD[error.port]
-    if error.code in _BY_CODE:
+    if error.code in _BY_CODE and not is_local:
         return _BY_CODE[error.code]
-    return _IF_ROUTED.get(error.code, _OTHERWISE) if _ROUTE.search(error.remedy) else error.remedy
+    return _IF_ROUTED.get(error.code, _DEFAULT) if _ROUTE.search(error.remedy) else error.remedy

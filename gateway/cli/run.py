@@ -1,4 +1,4 @@
-"""A run as its events tell it."""
+"""State of a run, folded from its events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from typing import Any
 from gateway.cli.decisions import Decision
 
 Event = Mapping[str, Any]
-"""A RunEvent in JSON: one of its keys says what happened."""
+"""A RunEvent as JSON: one of its keys is the kind of event."""
 
 COMPLETED = "completed"
-ENDS = (COMPLETED, "incomplete", "failed", "cancelled")
-UNDER_WAY = ("planned", "waiting", "running")
+END_STATES = (COMPLETED, "incomplete", "failed", "cancelled")
+ACTIVE_STATES = ("planned", "waiting", "running")
 FELL_BACK = "fell_back"
 
 
 @dataclass
 class Task:
-    """One task of the plan, and what became of it."""
+    """A task of the plan with its state and result."""
 
     id: int
     task: str
@@ -30,7 +30,7 @@ class Task:
     state: str = "planned"
     attempt: int = 0
     note: str = ""
-    began: datetime | None = None
+    start_time: datetime | None = None
     seconds: float | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
@@ -38,20 +38,20 @@ class Task:
 
     @property
     def depends_on(self) -> list[int]:
-        return sorted(needed(self.arguments))
+        return sorted(dependencies(self.arguments))
 
     @property
-    def under_way(self) -> bool:
-        return self.state in UNDER_WAY
+    def is_active(self) -> bool:
+        return self.state in ACTIVE_STATES
 
-    def given_to(self, candidate: Mapping[str, Any]) -> None:
+    def set_model(self, candidate: Mapping[str, Any]) -> None:
         self.model = candidate.get("model_id") or self.model
         self.revision = candidate.get("revision") or self.revision
         self.expert = candidate.get("expert") or self.expert
 
 
 class Run:
-    """Grows with every event."""
+    """State of a run, updated by every event."""
 
     def __init__(self) -> None:
         self.run_id = ""
@@ -62,29 +62,29 @@ class Run:
         self.answer = ""
         self.failure: Mapping[str, Any] | None = None
         self.pipeline = ""
-        """Whose plan it is, if that was kept: name@version."""
+        """The pipeline that is run, as name@version; empty if the run was planned."""
         self.planned = False
-        self.begun = False
-        """The LLM had planned tasks when it failed."""
+        self.llm_planned_first = False
+        """Whether the LLM had planned tasks before it failed."""
         self.decisions: dict[str, Decision] = {}
-        """Those about the whole: plan and answer."""
+        """Decisions about the whole run: `plan` and `answer`."""
         self.usage: Mapping[str, Any] = {}
 
     @property
     def ended(self) -> bool:
-        return self.status in ENDS
+        return self.status in END_STATES
 
     @property
     def completed(self) -> bool:
         return self.status == COMPLETED
 
     @property
-    def waits(self) -> bool:
-        """Its plan waits for approval."""
+    def awaits_approval(self) -> bool:
+        """Whether the plan awaits approval."""
         return self.status == "awaiting_approval"
 
     def artifacts(self) -> list[Mapping[str, Any]]:
-        """What the tasks made, each once, in the order of the plan."""
+        """Artifacts of all tasks without duplicates, in the order of the plan."""
         found = {
             value["artifact"]["sha256"]: value["artifact"]
             for task in self.tasks.values()
@@ -94,7 +94,7 @@ class Run:
         return list(found.values())
 
     def apply(self, event: Event) -> str:
-        """Takes an event in; says which it was, "" for one it does not know."""
+        """Applies an event; returns its kind, "" if it is unknown."""
         self.run_id = event.get("run_id", self.run_id)
         self.sequence = event.get("sequence", self.sequence)
         for kind, change in _CHANGES.items():
@@ -103,7 +103,7 @@ class Run:
                 return kind
         return ""
 
-    def of(self, event: Event) -> Task:
+    def task_of(self, event: Event) -> Task:
         return self.tasks[event["task_id"]]
 
 
@@ -114,8 +114,8 @@ def _run_accepted(run: Run, _: Event, body: Mapping[str, Any]) -> None:
 
 
 def _plan_note(run: Run, _: Event, body: Mapping[str, Any]) -> None:
-    if body.get("kind") == FELL_BACK:  # which the decision about the plan says too
-        run.begun = bool(run.tasks)
+    if body.get("kind") == FELL_BACK:  # the decision of the plan reports it, too
+        run.llm_planned_first = bool(run.tasks)
     else:
         run.notes.append(body.get("text", ""))
 
@@ -151,43 +151,43 @@ def _plan_approved(run: Run, event: Event, body: Mapping[str, Any]) -> None:
 
 def _replanning(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     failed = ", ".join(str(task_id) for task_id in body.get("failed", []))
-    run.notes.append(f"task {failed} failed; the planner is asked for another way")
+    run.notes.append(f"task {failed} failed; the planner looks for an alternative")
 
 
 def _task_selected(run: Run, event: Event, body: Mapping[str, Any]) -> None:
-    task = run.of(event)
-    task.given_to(body["candidates"][0])
+    task = run.task_of(event)
+    task.set_model(body["candidates"][0])
     task.decision = body.get("decision", {})
 
 
 def _task_waiting(run: Run, event: Event, body: Mapping[str, Any]) -> None:
-    task = run.of(event)
+    task = run.task_of(event)
     task.state, task.note = "waiting", body.get("reason", "")
 
 
 def _task_started(run: Run, event: Event, body: Mapping[str, Any]) -> None:
-    task = run.of(event)
+    task = run.task_of(event)
     task.state, task.note, task.attempt = "running", "", event.get("attempt", 1)
-    task.began = task.began or _time(event)
-    task.given_to(body.get("by", {}))
+    task.start_time = task.start_time or _time(event)
+    task.set_model(body.get("by", {}))
 
 
 def _task_progress(run: Run, event: Event, body: Mapping[str, Any]) -> None:
-    run.of(event).note = " ".join(filter(None, (f"{body.get('fraction', 0):.0%}", body.get("message"))))
+    run.task_of(event).note = " ".join(filter(None, (f"{body.get('fraction', 0):.0%}", body.get("message"))))
 
 
 def _attempt_failed(run: Run, event: Event, body: Mapping[str, Any]) -> None:
     failure = body.get("failure", {})
-    run.of(event).note = f"{failure.get('message', 'failed')}, {body.get('next', '')}"
+    run.task_of(event).note = f"{failure.get('message', 'failed')}, {body.get('next', '')}"
 
 
 def _task_ended(run: Run, event: Event, body: Mapping[str, Any]) -> None:
-    task, result = run.of(event), body.get("result", {})
+    task, result = run.task_of(event), body.get("result", {})
     task.state, task.note = body["state"], ""
     task.outputs, task.error = result.get("outputs", {}), result.get("failure")
-    task.given_to(result.get("by", {}))
-    if task.began:
-        task.seconds = round((_time(event) - task.began).total_seconds(), 3)
+    task.set_model(result.get("by", {}))
+    if task.start_time:
+        task.seconds = round((_time(event) - task.start_time).total_seconds(), 3)
 
 
 def _answer_chunk(run: Run, _: Event, body: Mapping[str, Any]) -> None:
@@ -224,8 +224,8 @@ _CHANGES = {
 }
 
 
-def needed(arguments: Mapping[str, Any]) -> set[int]:
-    """The tasks whose outputs stand among a task's arguments."""
+def dependencies(arguments: Mapping[str, Any]) -> set[int]:
+    """Ids of the tasks whose outputs are arguments of a task."""
     return {argument["task_id"] for argument in _each(arguments.values()) if "task_id" in argument}
 
 
@@ -242,8 +242,8 @@ def _time(event: Event) -> datetime:
 
 
 def report(run: Run, saved: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """What ask --json prints."""
-    told = {
+    """The JSON output of ask --json."""
+    content = {
         "run_id": run.run_id,
         "status": run.status,
         "plan": [
@@ -270,11 +270,11 @@ def report(run: Run, saved: Sequence[Mapping[str, str]]) -> dict[str, Any]:
                 "decision": task.decision,
             }
             for task in run.tasks.values()
-            if not task.under_way
+            if not task.is_active
         ],
         "answer": run.answer,
         "artifacts": list(saved),
         "decisions": run.decisions,
         "usage": run.usage,
     }
-    return told if run.failure is None else {**told, "error": run.failure}
+    return content if run.failure is None else {**content, "error": run.failure}

@@ -1,4 +1,4 @@
-"""What a shell is offered to complete: asked of a gateway that runs, nothing where none does."""
+"""Shell completion of ids and names, requested from a running gateway; empty if none runs."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -8,62 +8,62 @@ import typer
 if TYPE_CHECKING:
     from gateway.client import HuggingGPT
 
-OFFERED = 50
-SHOWN = 60
-"""Characters of a request."""
+MAX_COMPLETIONS = 50
+HELP_CHARACTERS = 60
+"""Characters of a description."""
 
-Offer = tuple[str, str]
-"""A word, and what it stands for."""
-
-
-def runs(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers(house: "HuggingGPT") -> Iterator[Offer]:
-        for run in house.runs(page_size=OFFERED):
-            yield run.run_id, " ".join(f"{run.state}: {run.spec.get('request', '')}".split())[:SHOWN]
-
-    return _beginning(context, incomplete, offers)
+Completion = tuple[str, str]
+"""A completion and its description."""
 
 
-def batches(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers(house: "HuggingGPT") -> Iterator[Offer]:
-        for batch in house.batches(page_size=OFFERED):
-            yield batch.batch_id, f"{batch.state}: {batch.counts.over} of {batch.counts.total}"
+def runs(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for run in client.runs(page_size=MAX_COMPLETIONS):
+            yield run.run_id, " ".join(f"{run.state}: {run.spec.get('request', '')}".split())[:HELP_CHARACTERS]
 
-    return _beginning(context, incomplete, offers)
-
-
-def pipelines(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers(house: "HuggingGPT") -> Iterator[Offer]:
-        for pipeline in house.pipelines(page_size=OFFERED):
-            yield pipeline.name, " ".join(pipeline.description.split())[:SHOWN]
-
-    return _beginning(context, incomplete, offers)
+    return _complete(context, incomplete, completions)
 
 
-def runs_and_batches(context: typer.Context, incomplete: str) -> list[Offer]:
+def batches(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for batch in client.batches(page_size=MAX_COMPLETIONS):
+            yield batch.batch_id, f"{batch.state}: {batch.counts.ended} of {batch.counts.total}"
+
+    return _complete(context, incomplete, completions)
+
+
+def pipelines(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for pipeline in client.pipelines(page_size=MAX_COMPLETIONS):
+            yield pipeline.name, " ".join(pipeline.description.split())[:HELP_CHARACTERS]
+
+    return _complete(context, incomplete, completions)
+
+
+def runs_and_batches(context: typer.Context, incomplete: str) -> list[Completion]:
     return [*runs(context, incomplete), *batches(context, incomplete)]
 
 
-def everything(context: typer.Context, incomplete: str) -> list[Offer]:
+def all_ids(context: typer.Context, incomplete: str) -> list[Completion]:
     return [*runs_and_batches(context, incomplete), *pipelines(context, incomplete)]
 
 
-def experts(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers(house: "HuggingGPT") -> Iterator[Offer]:
-        for expert in house.fetch("/v1/experts")["data"]:
+def experts(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for expert in client.fetch("/v1/experts")["data"]:
             yield expert["name"], ", ".join(expert.get("addresses", ()))
 
-    return _beginning(context, incomplete, offers)
+    return _complete(context, incomplete, completions)
 
 
-def _beginning(
-    context: typer.Context, incomplete: str, offers: "Callable[[HuggingGPT], Iterator[Offer]]"
-) -> list[Offer]:
-    from gateway.client import HuggingGPT  # noqa: PLC0415  # completing other words is quick
+def _complete(
+    context: typer.Context, incomplete: str, completions: "Callable[[HuggingGPT], Iterator[Completion]]"
+) -> list[Completion]:
+    from gateway.client import HuggingGPT  # noqa: PLC0415  # imported late so that other completions are fast
 
     try:
-        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
-            house.greet()
-            return [offer for offer in offers(house) if offer[0].startswith(incomplete)]
-    except Exception:  # noqa: BLE001  # a shell is told words, never what went wrong
+        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as client:
+            client.greet()
+            return [completion for completion in completions(client) if completion[0].startswith(incomplete)]
+    except Exception:  # noqa: BLE001  # completion never shows errors
         return []

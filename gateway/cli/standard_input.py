@@ -14,26 +14,26 @@ from gateway.cli.errors import USAGE, Problem
 from gateway.client import Attachment
 
 STDIN = "-"
-"""How standard input is named on a command line."""
+"""Argument that means standard input."""
 
 NAME = "stdin"
 
-WAITED_SECONDS = 5.0
-"""How long nothing may come through a pipe that nobody named: it may be open without anybody writing."""
+WAIT_SECONDS = 5.0
+"""Time to wait for data on a pipe that no argument names: it may be open without a writer."""
 
 
 @contextmanager
-def attached(*, named: bool, taken: bool = False) -> Iterator[Attachment | None]:
-    """What is piped in, as a file that lasts until the block exits; None if nothing is.
+def attached(*, named: bool, is_request: bool = False) -> Iterator[Attachment | None]:
+    """Yields the piped input as a temporary file; None if there is none.
 
     Args:
-        named: it was asked for, so it is waited for, and there must be something.
-        taken: it has been read already.
+        named: an argument names standard input, so data is required and waited for.
+        is_request: standard input was already read as the request.
 
     Raises:
-        Problem: nothing came.
+        Problem: standard input is named and empty.
     """
-    if taken or not (named or (_is_piped() and _comes())):
+    if is_request or not (named or (_is_piped() and _has_data())):
         yield None
         return
     with TemporaryDirectory() as folder:
@@ -43,26 +43,26 @@ def attached(*, named: bool, taken: bool = False) -> Iterator[Attachment | None]
         empty = not file.stat().st_size
         if empty and named:
             raise Problem(
-                "standard input is empty", remedy="pipe something in: cat notes.txt | hugginggpt ask …", status=USAGE
+                "standard input is empty", remedy="pipe data to it: cat notes.txt | hugginggpt ask …", status=USAGE
             )
         yield None if empty else Attachment(NAME, file)
 
 
 def request() -> str:
-    """All of standard input, as words.
+    """Reads all of standard input as text.
 
     Raises:
-        Problem: it is no text.
+        Problem: it is not UTF-8.
     """
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        remedy = "say what to do in words, and send the rest with --file -"
+        remedy = "give the request as an argument, and send the data with --file -"
         raise Problem("standard input is not UTF-8 text", remedy=remedy, status=USAGE) from error
 
 
 def _is_piped() -> bool:
-    """By a pipe or from a file: not a terminal, and not nothing."""
+    """Whether standard input is a pipe or a file."""
     try:
         mode = os.fstat(0).st_mode
     except OSError:
@@ -70,8 +70,10 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def _comes() -> bool:
-    there, _, _ = select.select([0], [], [], WAITED_SECONDS)
-    if not there:
-        sys.stderr.write(f"nothing came on standard input for {WAITED_SECONDS:g} s: going on without; --file - waits\n")
-    return bool(there)
+def _has_data() -> bool:
+    readable, _, _ = select.select([0], [], [], WAIT_SECONDS)
+    if not readable:
+        sys.stderr.write(
+            f"no data on standard input for {WAIT_SECONDS:g} s: continuing without it; --file - waits for it\n"
+        )
+    return bool(readable)

@@ -1,4 +1,4 @@
-"""How things are told: to a person on a terminal, to a file, or as JSON."""
+"""Output of the commands: for terminals, for files, or as JSON."""
 
 import json
 import sys
@@ -12,8 +12,8 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from gateway.cli.errors import FAILED, INTERRUPTED, Problem
-from gateway.cli.follow import Answered
-from gateway.cli.live_view import Lines, Picture, Silent, View, one_line, printable
+from gateway.cli.follow import FollowedRun
+from gateway.cli.live_view import LineView, LiveTable, NullView, View, one_line, printable
 from gateway.cli.run import report
 from gateway.client import HuggingGPTError
 
@@ -27,50 +27,51 @@ def err() -> Console:
 
 
 def view(*, as_json: bool) -> View:
-    """A picture on a terminal, lines to standard error elsewhere, nothing for --json."""
+    """A live table on a terminal, otherwise lines on standard error; nothing for --json."""
     if as_json:
-        return Silent()
+        return NullView()
     console = out()
-    return Picture(console) if console.is_terminal else Lines(err())
+    return LiveTable(console) if console.is_terminal else LineView(err())
 
 
-def tell(answered: Answered, *, as_json: bool) -> None:
-    """The answer to standard output; what is missing from it to standard error."""
+def print_result(answered: FollowedRun, *, as_json: bool) -> None:
+    """Prints the answer to standard output, and problems to standard error."""
+    run, pipeline = answered.run, answered.pipeline
     if as_json:
-        kept = {"pipeline": {"name": answered.kept.name, "version": answered.kept.version}} if answered.kept else {}
-        tell_json({**report(answered.run, answered.saved), **kept})
+        saved = {"pipeline": {"name": pipeline.name, "version": pipeline.version}} if pipeline else {}
+        print_json({**report(run, answered.saved), **saved})
     else:
-        _tell_answer(answered)
-    if answered.kept and not as_json:
-        name, version = answered.kept.name, answered.kept.version
-        err().print(f"kept as {name}, version {version}: hugginggpt run {name} --file FILE", soft_wrap=True)
-    if answered.run.waits:
-        err().print(f"the plan waits: hugginggpt approve {answered.run.run_id}", soft_wrap=True)
-    failure = answered.run.failure or {}
+        _print_answer(answered)
+    if pipeline and not as_json:
+        name = pipeline.name
+        err().print(f"saved as {name}, version {pipeline.version}: hugginggpt run {name} --file FILE", soft_wrap=True)
+    if run.awaits_approval:
+        err().print(f"the plan awaits approval: hugginggpt approve {run.run_id}", soft_wrap=True)
+    failure = run.failure or {}
     message = failure.get("message", "")
-    if message and (as_json or message not in answered.run.answer):  # which mostly says it already
-        tell_problem(one_line(f"{answered.run.status}: {message}"), one_line(failure.get("remedy", "")))
+    if message and (as_json or message not in run.answer):  # the answer usually contains the message
+        print_problem(one_line(f"{run.status}: {message}"), one_line(failure.get("remedy", "")))
 
 
-def tell_json(content: Any) -> None:
-    known = sys.stdout.encoding.lower().startswith("utf")
-    sys.stdout.write(json.dumps(content, ensure_ascii=not known, indent=2) + "\n")
+def print_json(content: Any) -> None:
+    is_utf = sys.stdout.encoding.lower().startswith("utf")
+    sys.stdout.write(json.dumps(content, ensure_ascii=not is_utf, indent=2) + "\n")
 
 
-def tell_text(text: str) -> None:
-    """As it is, for a file."""
+def print_text(text: str) -> None:
+    """Prints text unchanged."""
     sys.stdout.write(text)
 
 
-def tell_done(words: str, content: Any, *, as_json: bool) -> None:
-    """Something was done that leaves nothing to show."""
+def print_done(message: str, content: Any, *, as_json: bool) -> None:
+    """Prints a confirmation."""
     if as_json:
-        tell_json(content)
+        print_json(content)
     else:
-        typer.echo(words)
+        typer.echo(message)
 
 
-def tell_problem(message: str, remedy: str) -> None:
+def print_problem(message: str, remedy: str) -> None:
     console = err()
     console.print(Text.assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)
     if remedy:
@@ -78,31 +79,31 @@ def tell_problem(message: str, remedy: str) -> None:
 
 
 @contextmanager
-def problems_told() -> Iterator[None]:
-    """Turns problems, and Ctrl-C, into a message and an exit status."""
+def problems_reported() -> Iterator[None]:
+    """Turns problems and Ctrl-C into an error message and an exit status."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams; one that knows few letters shows the rest
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams; replaces what the encoding lacks
     try:
         yield
         sys.stdout.flush()
     except KeyboardInterrupt:
-        tell_problem("cancelled", "")
+        print_problem("cancelled", "")
         raise typer.Exit(INTERRUPTED) from None
     except Problem as problem:
-        tell_problem(problem.message, problem.remedy)
+        print_problem(problem.message, problem.remedy)
         raise typer.Exit(problem.status) from None
     except HuggingGPTError as error:
-        known = Problem.of(error)
-        tell_problem(known.message, known.remedy)
-        raise typer.Exit(known.status) from None
+        translated = Problem.of(error)
+        print_problem(translated.message, translated.remedy)
+        raise typer.Exit(translated.status) from None
     except BrokenPipeError:
         raise
     except OSError as error:
-        tell_problem(str(error), "")
+        print_problem(str(error), "")
         raise typer.Exit(FAILED) from None
 
 
-def _tell_answer(answered: Answered) -> None:
+def _print_answer(answered: FollowedRun) -> None:
     console = out()
     text = printable(answered.run.answer)
     if console.is_terminal:
@@ -111,6 +112,8 @@ def _tell_answer(answered: Answered) -> None:
         console.print()
     elif text:
         sys.stdout.write(text.rstrip("\n") + "\n")
-    told = console if console.is_terminal else err()
+    target = console if console.is_terminal else err()
     for saved in answered.saved:
-        told.print(Text.assemble(("saved ", "dim"), saved["path"], (f"  {saved['media_type']}", "dim")), soft_wrap=True)
+        target.print(
+            Text.assemble(("saved ", "dim"), saved["path"], (f"  {saved['media_type']}", "dim")), soft_wrap=True
+        )

@@ -1,4 +1,4 @@
-"""hugginggpt up: the house in the foreground."""
+"""hugginggpt up: runs the local services in the foreground."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -10,66 +10,68 @@ from rich.text import Text
 from gateway.cli.connect import DEFAULT_URL
 from gateway.cli.errors import Problem
 from gateway.cli.live_view import printable
-from gateway.cli.local_stack import House
+from gateway.cli.local_stack import LocalStack
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "", "plain": "dim"}
-_NOT_TOLD = ("event", "level", "timestamp", "logger", "exception")
+_HIDDEN_FIELDS = ("event", "level", "timestamp", "logger", "exception")
 
 
-def stand(options: Sequence[str], *, verbose: bool) -> int:
-    """Runs the house until it ends or a signal ends it; its exit status."""
+def run_in_foreground(options: Sequence[str], *, verbose: bool) -> int:
+    """Runs the local services until they end or a signal arrives; returns the exit status."""
     console = Console(stderr=True, highlight=False)
-    stands = stopping_error = False
+    is_ready = stopping = False
     errors: list[Mapping[str, Any]] = []
-    """Logged before the services are ready: shown once they are, else part of the reason why they do not start."""
+    """Errors logged before the services are ready: printed afterwards, or reported as the reason of a failed start."""
 
     def on_line(entry: Mapping[str, Any]) -> None:
-        grave = entry.get("level") in ("error", "warning")
-        if verbose or (grave and stands):
+        is_problem = entry.get("level") in ("error", "warning")
+        if verbose or (is_problem and is_ready):
             console.print(log_line(entry), soft_wrap=True)
         elif entry.get("level") == "error":
             errors.append(entry)
 
-    with House(options, on_line) as house:
+    with LocalStack(options, on_line) as stack:
 
         def on_signal(*_: object) -> None:
-            nonlocal stopping_error
-            console.print("stopping at once" if stopping_error else "stopping; Ctrl-C again stops at once", style="dim")
-            stopping_error = True
-            house.signal()
+            nonlocal stopping
+            console.print(
+                "Stopping immediately…" if stopping else "Stopping… Ctrl-C again stops immediately.", style="dim"
+            )
+            stopping = True
+            stack.signal()
 
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGTERM, on_signal)
         try:
-            with console.status("starting the house"):
-                ready = house.ready()
+            with console.status("Starting local services…"):
+                ready = stack.ready()
         except Problem:
-            if stopping_error:
-                return house.wait()
+            if stopping:
+                return stack.wait()
             raise
-        stands = True
+        is_ready = True
         _welcome(console, ready)
         for entry in errors:
             console.print(log_line(entry), soft_wrap=True)
-        return house.wait()
+        return stack.wait()
 
 
 def log_line(entry: Mapping[str, Any]) -> Text:
-    """A line of the house's log, for people."""
-    facts = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _NOT_TOLD and value != "")
+    """Renders a log entry."""
+    facts = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _HIDDEN_FIELDS and value != "")
     trace = f"\n{entry['exception']}" if "exception" in entry else ""
     style = _STYLES.get(str(entry.get("level")), "")
     return Text.assemble((printable(str(entry.get("event", ""))), style), (f"  {printable(facts + trace)}", "dim"))
 
 
 def _welcome(console: Console, ready: Mapping[str, Any]) -> None:
-    where = "" if ready["url"] == DEFAULT_URL else f" --url {ready['url']}"
+    option = "" if ready["url"] == DEFAULT_URL else f" --url {ready['url']}"
     console.print(Text("HuggingGPT is ready", style="bold green"))
     for name, value in (
-        ("HTTP", f"{ready['url']}   described at {ready['url']}/docs"),
+        ("HTTP", f"{ready['url']}   API documentation: {ready['url']}/docs"),
         ("gRPC", ready["grpc"]),
-        ("try", f'hugginggpt ask "Read the text in this image aloud" --file sign.png{where}'),
-        ("", f"hugginggpt tasks{where}"),
+        ("try", f'hugginggpt ask "Read the text in this image aloud" --file sign.png{option}'),
+        ("", f"hugginggpt tasks{option}"),
         ("stop", "Ctrl-C"),
     ):
         console.print(Text.assemble((f"  {name:<6}", "dim"), value), soft_wrap=True)

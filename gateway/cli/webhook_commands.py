@@ -1,4 +1,4 @@
-"""What hugginggpt webhooks does: works on the gateway's database, as the operator of its machine."""
+"""Implementation of hugginggpt webhooks: reads and writes the gateway's database as its operator."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from rich.table import Table
 
 from gateway.cli import terminal
 from gateway.cli.live_view import one_line
-from gateway.cli.operator_database import operator, worked_on
+from gateway.cli.operator_database import operator, run_on_database
 from gateway.settings import Settings
 from gateway.webhooks.registry import Webhook, Webhooks
 from gateway.webhooks.rendering import render_webhook
@@ -21,46 +21,46 @@ from services.common.http_fetch.ssrf_guard import SsrfGuard
 from services.common.settings import from_environment
 
 
-def create(place: str | None, tenant: str, url: str, name: str, *, as_json: bool) -> None:
-    """Prints the secret to standard output, and what there is to say about it elsewhere."""
+def create(database_url: str | None, tenant: str, url: str, name: str, *, as_json: bool) -> None:
+    """Creates a webhook; prints its secret to standard output and its id to standard error."""
 
-    async def create_checked(database: Database) -> Webhook:
+    async def create_with_guard(database: Database) -> Webhook:
         settings = from_environment(Settings)
         guard = SsrfGuard(AllowList.parse(settings.fetch_allow), internal_only=not settings.fetch_urls)
-        with use_caller(Caller(tenant=tenant, policy=DATA_POLICY_OPEN)):  # so that the name is looked up
+        with use_caller(Caller(tenant=tenant, policy=DATA_POLICY_OPEN)):  # so that the host name is resolved
             return await Webhooks(database, guard).create(tenant, url, name, operator())
 
-    made = worked_on(place, create_checked)
+    webhook = run_on_database(database_url, create_with_guard)
     if as_json:
-        terminal.tell_json({**_told(made, ""), "secret": made.secret})
+        terminal.print_json({**_as_json(webhook, ""), "secret": webhook.secret})
         return
-    terminal.err().print(f"webhook {made.id} of tenant {tenant}; its secret is shown only now:", soft_wrap=True)
-    sys.stdout.write(made.secret + "\n")
+    terminal.err().print(f"webhook {webhook.id} of tenant {tenant}; its secret cannot be shown again:", soft_wrap=True)
+    sys.stdout.write(webhook.secret + "\n")
 
 
-def show(place: str | None, tenant: str, *, as_json: bool) -> None:
-    found = worked_on(place, lambda database: _all(database, tenant))
+def show(database_url: str | None, tenant: str, *, as_json: bool) -> None:
+    found = run_on_database(database_url, lambda database: _all(database, tenant))
     if as_json:
-        terminal.tell_json({"webhooks": found})
+        terminal.print_json({"webhooks": found})
         return
     if not found:
-        terminal.err().print("there is no webhook; make one with hugginggpt webhooks create")
+        terminal.err().print("there are no webhooks; create one with hugginggpt webhooks create")
         return
     table = Table(box=None)
-    for column in ("id", "tenant", "name", "url", "last told"):
+    for column in ("id", "tenant", "name", "url", "last delivery"):
         table.add_column(column, no_wrap=column == "id", overflow="fold")
     for each in found:
         table.add_row(*(one_line(each[cell]) for cell in ("id", "tenant", "name", "url", "last")))
     Console(highlight=False).print(table)
 
 
-def delete(place: str | None, webhook_id: str) -> None:
-    worked_on(place, lambda database: Webhooks(database).delete(webhook_id, operator()))
+def delete(database_url: str | None, webhook_id: str) -> None:
+    run_on_database(database_url, lambda database: Webhooks(database).delete(webhook_id, operator()))
 
 
 async def _all(database: Database, tenant: str) -> Sequence[dict[str, Any]]:
     webhooks = Webhooks(database)
-    return [_told(each, await _last(webhooks, each)) for each in await webhooks.list(tenant)]
+    return [_as_json(each, await _last(webhooks, each)) for each in await webhooks.list(tenant)]
 
 
 async def _last(webhooks: Webhooks, webhook: Webhook) -> str:
@@ -69,5 +69,5 @@ async def _last(webhooks: Webhooks, webhook: Webhook) -> str:
     return ""
 
 
-def _told(webhook: Webhook, last: str) -> dict[str, Any]:
+def _as_json(webhook: Webhook, last: str) -> dict[str, Any]:
     return {**render_webhook(webhook), "tenant": webhook.tenant, "last": last}

@@ -1,4 +1,4 @@
-"""hugginggpt webhooks: its commands. What they do is imported when they run: help has to be quick."""
+"""Commands of hugginggpt webhooks. Their implementation is imported only when they run, so that --help is fast."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ webhooks = typer.Typer(no_args_is_help=True)
 
 @webhooks.callback()
 def about() -> None:
-    """Have a tenant's own servers told when its runs and batches end. A tenant can do so itself at /v1/webhooks.
+    """Notify a tenant's servers when its runs and batches end. Tenants can manage their webhooks at /v1/webhooks.
 
-    These commands work on the gateway's database itself, as hugginggpt keys does. What is sent is signed as Standard
-    Webhooks say, and tells no content. Hosts that are not public, and those that may be told of what ends under
-    the data policy local, are named in the gateway's GATEWAY_FETCH_ALLOW.
+    These commands access the gateway's database directly, like hugginggpt keys. Deliveries are signed as specified by
+    Standard Webhooks and contain no content of the run. GATEWAY_FETCH_ALLOW of the gateway lists the hosts that are
+    not public and those that may be notified of runs with the data policy local.
 
     [bold]Examples[/]
 
@@ -27,41 +27,43 @@ def about() -> None:
 
 @webhooks.command()
 def create(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Who is told; it begins with https.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address to notify; an https:// URL.")],
     *,
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose runs and batches it is told of.")] = "default",
-    name: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    tenant: Annotated[
+        str, typer.Option(metavar="NAME", help="Tenant whose runs and batches are reported.")
+    ] = "default",
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Description of the webhook.")] = "",
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Make a webhook and print the secret that its server checks signatures with. It is shown only now."""
+    """Create a webhook and print the secret for checking signatures. The secret cannot be shown again."""
     from gateway.cli import terminal, webhook_commands
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         webhook_commands.create(database, tenant, url, name, as_json=as_json)
 
 
 @webhooks.command("list")
 def list_webhooks(
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Only this tenant's.")] = "",
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Only webhooks of this tenant.")] = "",
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """List the webhooks, and what came of the last that each was told."""
+    """List the webhooks with the result of their last delivery."""
     from gateway.cli import terminal, webhook_commands
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         webhook_commands.show(database, tenant, as_json=as_json)
 
 
 @webhooks.command()
 def delete(
-    webhook_id: Annotated[str, typer.Argument(metavar="ID", help="As webhooks list shows it.")],
+    webhook_id: Annotated[str, typer.Argument(metavar="ID", help="Id as shown by webhooks list.")],
     database: Database = None,
 ) -> None:
-    """End a webhook at once; what it was still to be told is not sent."""
+    """Delete a webhook; pending deliveries are not sent."""
     from gateway.cli import terminal, webhook_commands
 
-    with terminal.problems_told():
+    with terminal.problems_reported():
         webhook_commands.delete(database, webhook_id)
         typer.echo(f"deleted {webhook_id}")

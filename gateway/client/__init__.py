@@ -1,13 +1,13 @@
-"""The Python client of a gateway.
+"""Python client of a gateway.
 
-    house = HuggingGPT()
-    run = house.ask("Read the text in this image aloud", ["sign.png"])
-    print(run.answer, house.save(run, "out"))
+    client = HuggingGPT()
+    run = client.ask("Read the text in this image aloud", ["sign.png"])
+    print(run.answer, client.save(run, "out"))
 
-    house.save_pipeline("read-aloud", run)
-    house.ask(pipeline="read-aloud", files=["another.png"])
+    client.save_pipeline("read-aloud", run)
+    client.ask(pipeline="read-aloud", files=["another.png"])
 
-AsyncHuggingGPT has the same methods, awaited.
+AsyncHuggingGPT has the same methods as coroutines.
 """
 
 from gateway.client.aio import AsyncHuggingGPT

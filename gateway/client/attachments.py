@@ -1,4 +1,4 @@
-"""What is to be sent with a request: looked at before anything is."""
+"""Files of a request, checked before anything is sent."""
 
 import re
 import stat
@@ -13,7 +13,7 @@ from gateway.client.errors import InvalidRequest
 from gateway.client.models import Artifact, KeptFile
 
 FORM_BYTES = 16_000_000
-"""Files that are more together are uploaded one by one before the run begins."""
+"""Size limit of the files sent with the request; larger ones are uploaded one by one before."""
 
 _FILE_ID = re.compile(r"file_[0-9A-Za-z]+")
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -21,11 +21,11 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Attachment:
-    """Something to send, under a name.
+    """A file to send.
 
     Args:
-        name: by whose ending the gateway may tell what it is.
-        content: the bytes, or the file that has them.
+        name: file name; its suffix may determine the media type.
+        content: the bytes, or the path of the file.
     """
 
     name: str
@@ -33,18 +33,18 @@ class Attachment:
 
     @property
     def size(self) -> int:
-        """Bytes.
+        """Size in bytes.
 
         Raises:
-            InvalidRequest: it cannot be sent.
+            InvalidRequest: the file is empty or cannot be read.
         """
         size = len(self.content) if isinstance(self.content, bytes) else _size(self.content)
         if not size:
-            raise _unfit(f"{self.name} is empty", "EMPTY_FILE", "send a file with something in it")
+            raise _invalid(f"{self.name} is empty", "EMPTY_FILE", "send a file with content")
         return size
 
     def open(self) -> BinaryIO:
-        """Raises InvalidRequest if the file cannot be read."""
+        """Opens the content; raises InvalidRequest if the file cannot be read."""
         if isinstance(self.content, bytes):
             return BytesIO(self.content)
         try:
@@ -55,29 +55,29 @@ class Attachment:
 
 @dataclass(frozen=True)
 class FileId:
-    """A file that the gateway keeps already."""
+    """A file stored at the gateway."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class Url:
-    """A file that the gateway is to fetch."""
+    """A file that the gateway downloads."""
 
     url: str
 
 
 Source = str | PathLike[str] | bytes | Attachment | Artifact | KeptFile
-"""A file: its path, its bytes, its id (file_…) at the gateway, its http(s) URL, or what an earlier run made."""
+"""A file: its path, bytes, id (file_…), http(s) URL, or an artifact of an earlier run."""
 
 Part = Attachment | FileId | Url | Artifact
 
 
 def parts(sources: Sequence[Source]) -> list[Part]:
-    """What each source is.
+    """Converts sources to parts.
 
     Raises:
-        InvalidRequest: EMPTY_FILE or FILE, for the first that cannot be sent.
+        InvalidRequest: EMPTY_FILE or FILE, a file cannot be sent.
     """
     found = [_part(source, number) for number, source in enumerate(sources, start=1)]
     for part in found:
@@ -86,8 +86,8 @@ def parts(sources: Sequence[Source]) -> list[Part]:
     return found
 
 
-def in_one_form(found: Sequence[Part]) -> Sequence[Attachment] | None:
-    """The parts, if they are few enough bytes to go with the request."""
+def attachments_in_form(found: Sequence[Part]) -> Sequence[Attachment] | None:
+    """The parts as attachments if all of them can be sent with the request; None otherwise."""
     attached = [part for part in found if isinstance(part, Attachment)]
     fits = len(attached) == len(found) and sum(part.size for part in attached) <= FORM_BYTES
     return attached if fits else None
@@ -117,13 +117,13 @@ def _size(file: Path) -> int:
     except OSError as error:
         raise _unreadable(file, error) from error
     if stat.S_ISDIR(status.st_mode):
-        raise _unfit(f"{file} is a folder", "FILE", "send its files one by one")
-    raise _unfit(f"{file} is no regular file", "FILE", "write what comes out of it to a file, and send that")
+        raise _invalid(f"{file} is a folder", "FILE", "send its files one by one")
+    raise _invalid(f"{file} is not a regular file", "FILE", "copy its content to a regular file")
 
 
 def _unreadable(file: Path, error: OSError) -> InvalidRequest:
-    return _unfit(f"cannot read {file}: {error.strerror}", "FILE", "check the path")
+    return _invalid(f"cannot read {file}: {error.strerror}", "FILE", "check the path")
 
 
-def _unfit(message: str, code: str, remedy: str) -> InvalidRequest:
+def _invalid(message: str, code: str, remedy: str) -> InvalidRequest:
     return InvalidRequest(message, code=code, remedy=remedy)

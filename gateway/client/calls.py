@@ -1,4 +1,4 @@
-"""What can be asked of a gateway: the request, and what the reply means. Both clients send the same."""
+"""HTTP calls of the gateway's API, shared by both clients: request, and parsing of the reply."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,24 +12,24 @@ import httpx
 from gateway.client.attachments import Attachment, Url
 from gateway.client.connection import GREETING_SECONDS
 from gateway.client.errors import NoGateway, refusal, unreachable
-from gateway.client.file_names import disposed
+from gateway.client.file_names import name_from_disposition
 from gateway.client.models import Artifact, Conversation, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.request_body import Body, Form, Sent
 
 T = TypeVar("T")
 
 SERVICE = "hugginggpt"
-"""How a gateway of ours calls itself."""
+"""Service name in the gateway's health response."""
 
 STREAM = "text/event-stream"
 
-HELD_SECONDS = 3600
-"""How long a file stays that was uploaded for one request, unless its run refers to it; the least a gateway takes."""
+UPLOAD_RETENTION_SECONDS = 3600
+"""Retention of a file uploaded for one request that no run refers to; the gateway's minimum."""
 
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request, and how its reply is read."""
+    """A request and the parser of its reply."""
 
     method: str
     path: str
@@ -37,15 +37,15 @@ class Call(Generic[T]):
     params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
-    """JSON to send."""
+    """JSON body."""
     form: Body | None = None
-    """Anything else to send."""
+    """Any other body."""
     repeatable: bool = True
-    """Nothing is done twice if it is sent twice."""
+    """Whether the call is idempotent."""
 
     def request(self, http: "httpx.Client | httpx.AsyncClient") -> httpx.Request:
-        told = {key: value for key, value in self.params.items() if value not in ("", 0, None)}
-        params = told or None  # an empty one would take the path's own away
+        values = {key: value for key, value in self.params.items() if value not in ("", 0, None)}
+        params = values or None  # empty params would remove the query of the path
         if self.form:
             headers = {**self.headers, **self.form.headers}
             content = aiter(self.form) if isinstance(http, httpx.AsyncClient) else iter(self.form)
@@ -53,41 +53,41 @@ class Call(Generic[T]):
         return http.build_request(self.method, self.path, params=params, headers=dict(self.headers), json=self.body)
 
     def answer(self, reply: httpx.Response) -> T:
-        """What a reply means, once it is here.
+        """Parses the reply.
 
         Raises:
-            Refused: it says no.
-            NoGateway: no gateway would say this.
+            Refused: the gateway returned an error.
+            NoGateway: the reply is not from a gateway.
         """
         if not reply.is_success:
             raise refusal(reply)
         try:
             return self.read(reply)
         except (ValueError, LookupError, TypeError) as error:
-            raise stranger(str(reply.request.url)) from error
+            raise not_a_gateway(str(reply.request.url)) from error
 
 
-def stranger(url: str) -> NoGateway:
+def not_a_gateway(url: str) -> NoGateway:
     return NoGateway(
-        f"what answers at {url} is no HuggingGPT gateway", code="NO_GATEWAY", remedy="check the gateway's URL (--url)"
+        f"the server at {url} is not a HuggingGPT gateway", code="NO_GATEWAY", remedy="check the gateway's URL (--url)"
     )
 
 
-def greeted(url: str, reply: httpx.Response | None, error: httpx.TransportError | None) -> None:
-    """What a greeting came to.
+def check_greeting(url: str, reply: httpx.Response | None, error: httpx.TransportError | None) -> None:
+    """Checks the reply to a health request.
 
     Raises:
         Unreachable: nothing listens at the address.
-        NoGateway: something else does.
+        NoGateway: the server is not a gateway.
     """
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         raise unreachable(url, error)
     try:
-        ours = reply is not None and reply.json().get("service") == SERVICE
+        is_gateway = reply is not None and reply.json().get("service") == SERVICE
     except (ValueError, AttributeError):
-        ours = False
-    if not ours:
-        raise stranger(url) from error
+        is_gateway = False
+    if not is_gateway:
+        raise not_a_gateway(url) from error
 
 
 GREETING: Mapping[str, Any] = {"url": "/healthz", "timeout": GREETING_SECONDS}
@@ -109,7 +109,7 @@ def _file(reply: httpx.Response) -> KeptFile:
     return KeptFile.model_validate(reply.json())
 
 
-def _here(run_id: str, *more: str) -> str:
+def _path(run_id: str, *more: str) -> str:
     return "/".join(("/v1/runs", quote(run_id, safe=""), *more))
 
 
@@ -125,7 +125,7 @@ def start(
     *,
     streaming: bool,
 ) -> Call[Run]:
-    """Starts a run; the key makes it the same one if it is sent twice."""
+    """Starts a run; requests with the same key start only one."""
     headers = {"Idempotency-Key": key or uuid4().hex, **({"Accept": STREAM} if streaming else {})}
     if files:
         return Call("POST", "/v1/runs", _run, headers=headers, form=Form({"spec": json.dumps(spec)}, files, on_sent))
@@ -134,11 +134,11 @@ def start(
 
 def events(run_id: str, after: int) -> Call[None]:
     headers = {"Accept": STREAM, **({"Last-Event-ID": str(after)} if after else {})}
-    return Call("GET", _here(run_id, "events"), _nothing, headers=headers)
+    return Call("GET", _path(run_id, "events"), _nothing, headers=headers)
 
 
 def run(run_id: str) -> Call[Run]:
-    return Call("GET", _here(run_id), _run)
+    return Call("GET", _path(run_id), _run)
 
 
 def runs(states: Sequence[str], conversation_id: str, page_size: int, page_token: str) -> Call[Page[Run]]:
@@ -146,26 +146,26 @@ def runs(states: Sequence[str], conversation_id: str, page_size: int, page_token
         content = reply.json()
         return Page([Run.model_validate(each) for each in content["data"]], content.get("next_page_token", ""))
 
-    wanted = {"state": list(states) or None, "conversation_id": conversation_id}
-    return Call("GET", "/v1/runs", read, {**wanted, "page_size": page_size, "page_token": page_token})
+    params = {"state": list(states) or None, "conversation_id": conversation_id}
+    return Call("GET", "/v1/runs", read, {**params, "page_size": page_size, "page_token": page_token})
 
 
 def cancel(run_id: str) -> Call[None]:
-    return Call("POST", _here(run_id, "cancel"), _nothing)
+    return Call("POST", _path(run_id, "cancel"), _nothing)
 
 
 def approve(run_id: str, plan: Run | Sequence[Mapping[str, Any]] | None) -> Call[None]:
     tasks = plan.plan if isinstance(plan, Run) else plan
     body = {} if tasks is None else {"plan": list(tasks)}
-    return Call("POST", _here(run_id, "approve"), _nothing, body=body, repeatable=False)
+    return Call("POST", _path(run_id, "approve"), _nothing, body=body, repeatable=False)
 
 
 def verify(run_id: str) -> Call[Any]:
-    return Call("POST", f"{_here(run_id)}/verify", _json, repeatable=False)
+    return Call("POST", f"{_path(run_id)}/verify", _json, repeatable=False)
 
 
 def delete(run_id: str) -> Call[None]:
-    return Call("DELETE", _here(run_id), _nothing, repeatable=False)
+    return Call("DELETE", _path(run_id), _nothing, repeatable=False)
 
 
 def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: Sent | None) -> Call[KeptFile]:
@@ -193,27 +193,32 @@ def delete_file(file_id: str) -> Call[None]:
 
 
 def artifact(sha256: str) -> Call[Artifact]:
-    """What is known of an artifact."""
+    """Metadata of an artifact."""
 
     def read(reply: httpx.Response) -> Artifact:
-        kind, named = reply.headers.get("content-type", ""), reply.headers.get("content-disposition", "")
+        content_type, disposition = reply.headers.get("content-type", ""), reply.headers.get("content-disposition", "")
         size = int(reply.headers.get("content-length", 0))
-        return Artifact(sha256=sha256, media_type=kind.partition(";")[0], size_bytes=size, name=disposed(named))
+        return Artifact(
+            sha256=sha256,
+            media_type=content_type.partition(";")[0],
+            size_bytes=size,
+            name=name_from_disposition(disposition),
+        )
 
     return Call("HEAD", f"/v1/artifacts/{quote(sha256, safe='')}", read)
 
 
 def content(sha256: str, headers: Mapping[str, str]) -> Call[None]:
-    """The bytes of an artifact, streamed."""
-    plain = {**headers, "Accept-Encoding": "identity"}
-    return Call("GET", f"/v1/artifacts/{quote(sha256, safe='')}", _nothing, headers=plain)
+    """Streams the bytes of an artifact."""
+    uncompressed = {**headers, "Accept-Encoding": "identity"}
+    return Call("GET", f"/v1/artifacts/{quote(sha256, safe='')}", _nothing, headers=uncompressed)
 
 
 def conversations(page_size: int, page_token: str) -> Call[Page[Conversation]]:
     def read(reply: httpx.Response) -> Page[Conversation]:
         content = reply.json()
-        listed = [Conversation.model_validate(each) for each in content["data"]]
-        return Page(listed, content.get("next_page_token", ""))
+        items = [Conversation.model_validate(each) for each in content["data"]]
+        return Page(items, content.get("next_page_token", ""))
 
     return Call("GET", "/v1/conversations", read, {"page_size": page_size, "page_token": page_token})
 
@@ -242,22 +247,22 @@ def forget(expert: str) -> Call[None]:
     return Call("DELETE", f"/v1/experts/{quote(expert, safe='')}", _nothing, repeatable=False)
 
 
-Known = Url | Artifact
-"""What the gateway has, or can get."""
+RemoteFile = Url | Artifact
+"""A file that the gateway has, or can download."""
 
 
-def artifacts(made: Run | KeptFile | Artifact) -> list[Artifact]:
-    """The files that something stands for."""
-    match made:
+def artifacts(source: Run | KeptFile | Artifact) -> list[Artifact]:
+    """The artifacts of a run, stored file or artifact."""
+    match source:
         case Run():
-            return made.artifacts
+            return source.artifacts
         case KeptFile():
-            return [made.artifact]
-    return [made]
+            return [source.artifact]
+    return [source]
 
 
-def as_input(part: Known) -> dict[str, Any]:
-    """A part as a spec names it."""
+def as_input(part: RemoteFile) -> dict[str, Any]:
+    """Renders a file as an input of a run spec."""
     if isinstance(part, Url):
         return {"url": part.url}
     return {"artifact": part.model_dump(include={"sha256", "name"})}

@@ -1,4 +1,4 @@
-"""Where the gateway is, and who asks."""
+"""Connection settings: address, API key and certificates."""
 
 import os
 import ssl
@@ -16,15 +16,15 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 GREETING_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
-"""A stream that says nothing for so long, not even a comment, is broken."""
+"""Read timeout; gateways send comments on silent streams more often."""
 
-_AS_MADE = "give it as it was made, without a stray character such as a carriage return or a space at its end"
+_KEY_REMEDY = "copy it exactly, without spaces or line breaks"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How a gateway is reached."""
+    """Connection settings of a gateway."""
 
     url: str
     api_key: str
@@ -32,26 +32,26 @@ class Connection:
 
     @classmethod
     def to(cls, url: str | None, api_key: str | None, *, verify: ssl.SSLContext | bool) -> "Connection":
-        """What is not given is taken from the environment.
+        """Creates settings, with defaults from the environment.
 
         Raises:
-            InvalidRequest: URL or API_KEY, it cannot be one.
+            InvalidRequest: URL or API_KEY, the value is invalid.
         """
-        found = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
+        address = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
         key = os.environ.get(API_KEY, "") if api_key is None else api_key
-        _host(found)
+        _host(address)
         if not (key.isascii() and key.isprintable()) or " " in key:
-            raise InvalidRequest("the API key cannot be one", code="API_KEY", remedy=_AS_MADE)
-        return cls(found, key, verify)
+            raise InvalidRequest("the API key contains invalid characters", code="API_KEY", remedy=_KEY_REMEDY)
+        return cls(address, key, verify)
 
     def settings(self) -> dict[str, Any]:
-        """Of an HTTP client."""
+        """Settings of an httpx client."""
         return {
             "base_url": self.url,
             "timeout": httpx.Timeout(SILENCE_SECONDS, connect=GREETING_SECONDS),
             "headers": {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {},
-            "trust_env": _host(self.url) not in _LOOPBACK,  # no proxy stands between us and this machine
-            "verify": httpx.create_ssl_context(self.verify),  # reads SSL_CERT_FILE, wherever the gateway is
+            "trust_env": _host(self.url) not in _LOOPBACK,  # no proxy for this machine
+            "verify": httpx.create_ssl_context(self.verify),  # also reads SSL_CERT_FILE
         }
 
 
@@ -60,4 +60,4 @@ def _host(url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts.hostname
-    raise InvalidRequest(f"{url} is no URL of a gateway", code="URL", remedy=f"give one such as {DEFAULT_URL}")
+    raise InvalidRequest(f"{url} is not a valid gateway URL", code="URL", remedy=f"use a URL such as {DEFAULT_URL}")

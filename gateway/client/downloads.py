@@ -1,4 +1,4 @@
-"""Artifacts become files: whole, under safe names, and never over somebody else's file."""
+"""Downloads artifacts to files: complete, with safe names, and without overwriting other files."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from gateway.client.models import Artifact
 _PART = 206
 
 
-class Receipt:
-    """Takes the bytes of an artifact in; what a broken connection left goes on where it stopped.
+class Download:
+    """Receives the bytes of an artifact; resumes after a broken connection.
 
     Args:
-        artifact: whose digest they must have.
-        file: where they go.
+        artifact: expected artifact.
+        file: target file.
     """
 
     def __init__(self, artifact: Artifact, file: BinaryIO) -> None:
@@ -30,11 +30,11 @@ class Receipt:
 
     @property
     def headers(self) -> dict[str, str]:
-        """By which the rest is asked for."""
+        """Request headers for the remaining bytes."""
         return {"Range": f"bytes={self._received}-"} if self._received else {}
 
     def begin(self, status: int) -> None:
-        """A reply has come; unless it is a part, it is all of it again."""
+        """Starts a reply; a reply that is not partial restarts the download."""
         if status != _PART:
             self._file.seek(0)
             self._file.truncate()
@@ -46,23 +46,23 @@ class Receipt:
         self._received += len(piece)
 
     def check(self) -> None:
-        """Raises Damaged if this is not what was asked for."""
+        """Raises Damaged if the digest differs."""
         if self._digest.hexdigest() != self._artifact.sha256:
-            named = self._artifact.name or self._artifact.sha256
-            raise Damaged(f"{named} arrived damaged", code="DAMAGED", remedy="ask again")
+            name = self._artifact.name or self._artifact.sha256
+            raise Damaged(f"{name} was corrupted in transfer", code="DAMAGED", remedy="download it again")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an artifact belongs."""
+class DownloadTarget:
+    """Target path of an artifact."""
 
     path: Path
     is_there: bool
-    """Nothing needs to be fetched."""
+    """Whether the file already exists with the same content."""
 
     @contextmanager
-    def arriving(self) -> Iterator[BinaryIO]:
-        """A new file, which is removed unless the block ends well."""
+    def create(self) -> Iterator[BinaryIO]:
+        """Creates the file; removes it if the block fails."""
         with self.path.open("xb") as file:
             try:
                 yield file
@@ -71,14 +71,14 @@ class Place:
                 raise
 
 
-def place(artifact: Artifact, folder: Path) -> Place:
-    """The first free name in a folder, or the file under such a name that is the artifact."""
+def find_target(artifact: Artifact, folder: Path) -> DownloadTarget:
+    """Finds the first unused name in a folder, or an existing file with the same content."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in _numbered(folder / safe_name(artifact.name, artifact.media_type)):
         if not (path.exists() or path.is_symlink()):
-            return Place(path, is_there=False)
+            return DownloadTarget(path, is_there=False)
         if path.is_file() and _digest(path) == artifact.sha256:
-            return Place(path, is_there=True)
+            return DownloadTarget(path, is_there=True)
     raise AssertionError
 
 

@@ -1,17 +1,17 @@
-"""What can go wrong, each with what helps.
+"""Errors of the client, each with a remedy.
 
 HuggingGPTError
-├─ Unreachable          nobody answers, or no longer
-├─ NoGateway            what answers is something else
-├─ Damaged              bytes that are not those of their digest
-└─ Refused              the gateway says no
-   ├─ InvalidRequest    asked wrongly; also found before anything was sent
-   ├─ Unauthenticated   no key, or none it knows
-   ├─ Forbidden         not with this key
-   ├─ NotFound          there is no such thing, for this key
-   ├─ Conflict          not in its present state
-   ├─ RateLimited       too much at once; retry_after says when again
-   └─ ServerError       something broke or is not there now
+├─ Unreachable          no connection, or a lost one
+├─ NoGateway            the server is not a gateway
+├─ Damaged              bytes do not match their digest
+└─ Refused              the gateway returned an error
+   ├─ InvalidRequest    invalid request; also raised before anything is sent
+   ├─ Unauthenticated   missing or unknown API key
+   ├─ Forbidden         the key lacks the permission
+   ├─ NotFound          not found, or owned by another tenant
+   ├─ Conflict          not possible in the present state
+   ├─ RateLimited       a limit is exceeded; see retry_after
+   └─ ServerError       failure or unavailability of the gateway
 """
 
 import ssl
@@ -24,7 +24,7 @@ _SERVER_ERROR = 500
 
 
 class HuggingGPTError(Exception):
-    """Names the cause and the remedy; code is stable, upper case."""
+    """Base class: cause, remedy, and a stable upper-case code."""
 
     def __init__(self, message: str, *, code: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -37,25 +37,25 @@ class HuggingGPTError(Exception):
 
 
 class Unreachable(HuggingGPTError):
-    """Nobody answers at the gateway's address, or no longer."""
+    """The gateway cannot be reached, or the connection was lost."""
 
 
 class NoGateway(HuggingGPTError):
-    """What answers is no gateway."""
+    """The server is not a HuggingGPT gateway."""
 
 
 class Damaged(HuggingGPTError):
-    """What arrived is not what its digest says."""
+    """Received bytes do not match their digest."""
 
 
 class Refused(HuggingGPTError):
-    """The gateway says no.
+    """The gateway returned an error.
 
     Attributes:
-        status: HTTP's; 0 if nothing was sent.
-        retry_after: seconds after which it may be otherwise; None if nobody said.
-        request_id: by which the operator finds it in the log.
-        port: field or input that was refused; empty if it is none in particular.
+        status: HTTP status; 0 if nothing was sent.
+        retry_after: seconds after which to retry; None if unknown.
+        request_id: id of the request in the gateway's log.
+        port: invalid field or input; empty if there is none.
     """
 
     def __init__(
@@ -77,31 +77,31 @@ class Refused(HuggingGPTError):
 
 
 class InvalidRequest(Refused):
-    """Asked wrongly."""
+    """The request is invalid."""
 
 
 class Unauthenticated(Refused):
-    """There is no key, or none that the gateway knows."""
+    """The API key is missing or unknown."""
 
 
 class Forbidden(Refused):
-    """Not with this key."""
+    """The API key lacks the permission."""
 
 
 class NotFound(Refused):
-    """There is no such thing, or it is somebody else's."""
+    """The object does not exist, or belongs to another tenant."""
 
 
 class Conflict(Refused):
-    """Not in its present state."""
+    """The object's present state does not allow the call."""
 
 
 class RateLimited(Refused):
-    """Too much at once."""
+    """A rate limit or quota is exceeded."""
 
 
 class ServerError(Refused):
-    """Something broke, or is not there now."""
+    """The gateway failed or is unavailable."""
 
 
 _KINDS: Mapping[int, type[Refused]] = {
@@ -115,30 +115,32 @@ _KINDS: Mapping[int, type[Refused]] = {
 
 
 def refusal(reply: httpx.Response, problem: Mapping[str, Any] | None = None) -> Refused:
-    """A reply that says no, or the problem in one, as an error."""
-    told = _content(reply) if problem is None else problem
-    status = int(told.get("status") or reply.status_code)
+    """Converts an error reply, or a problem event of a stream, to an error."""
+    content = _content(reply) if problem is None else problem
+    status = int(content.get("status") or reply.status_code)
     kind = _KINDS.get(status, ServerError if status >= _SERVER_ERROR else Refused)
     return kind(
-        told.get("detail") or f"the gateway says {reply.status_code} {reply.reason_phrase}",
-        code=told.get("code") or f"HTTP_{status}",
-        remedy=told.get("remedy") or "",
+        content.get("detail") or f"the gateway returned {reply.status_code} {reply.reason_phrase}",
+        code=content.get("code") or f"HTTP_{status}",
+        remedy=content.get("remedy") or "",
         status=status,
         retry_after=_seconds(reply.headers.get("retry-after", "")),
         request_id=reply.headers.get("x-request-id", ""),
-        port=_field(told),
+        port=_field(content),
     )
 
 
 def unreachable(url: str, error: BaseException | None) -> Unreachable:
-    """Nobody is there, or somebody with whom no TLS connection comes about."""
+    """Builds the error of a failed connection, from its cause."""
     if error is None:
-        return Unreachable(f"no gateway answers at {url}", code="UNREACHABLE", remedy="start one: hugginggpt up")
+        return Unreachable(
+            f"cannot connect to a gateway at {url}", code="UNREACHABLE", remedy="start one: hugginggpt up"
+        )
     if not isinstance(error, ssl.SSLError):
         return unreachable(url, error.__cause__ or error.__context__)
-    why = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
-    remedy = "name its authority's certificate in SSL_CERT_FILE; a gateway without TLS has an address with http://"
-    return Unreachable(f"no TLS connection to {url}: {why}", code="UNREACHABLE", remedy=remedy)
+    reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+    remedy = "set SSL_CERT_FILE to the certificate of its authority; use http:// for a gateway without TLS"
+    return Unreachable(f"no TLS connection to {url}: {reason}", code="UNREACHABLE", remedy=remedy)
 
 
 def _content(reply: httpx.Response) -> Mapping[str, Any]:
@@ -154,5 +156,5 @@ def _field(problem: Mapping[str, Any]) -> str:
     return str(error.get("param") or "") if isinstance(error, dict) else ""
 
 
-def _seconds(told: str) -> float | None:
-    return float(told) if told.isascii() and told.isdecimal() else None
+def _seconds(content: str) -> float | None:
+    return float(content) if content.isascii() and content.isdecimal() else None

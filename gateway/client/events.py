@@ -1,4 +1,4 @@
-"""Server-sent events, as a gateway writes them."""
+"""Parser of the gateway's server-sent events."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ PROBLEM = "problem"
 
 
 class Problem(Exception):
-    """The gateway cannot go on, and could not if it were asked again."""
+    """A permanent error that the gateway sent in a stream."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__()
@@ -20,10 +20,10 @@ class Problem(Exception):
 
 
 class Reader(Generic[T]):
-    """Makes events of lines. Comments are skipped, and what a broken stream left half-said is never complete.
+    """Parses lines to events. Ignores comments, and incomplete events of a broken stream.
 
     Args:
-        make: an event of its JSON.
+        make: converts the JSON of an event.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -31,11 +31,11 @@ class Reader(Generic[T]):
         self._name, self._data = "", ""
 
     def take(self, line: str) -> T | None:
-        """The event that this line completes, if it does.
+        """Parses a line; returns the event that it completes, if any.
 
         Raises:
-            Problem: instead of an event.
-            NoGateway: this is no such event.
+            Problem: the gateway sent an error instead of an event.
+            NoGateway: the data is not a valid event.
         """
         key, _, value = line.partition(":")
         if key == "event":
@@ -54,12 +54,14 @@ class Reader(Generic[T]):
 
 
 def read(line: str, make: Callable[[Any], T]) -> T:
-    """What a line of JSON says.
+    """Parses a line of JSON.
 
     Raises:
-        NoGateway: it says something else.
+        NoGateway: the JSON is invalid or has another type.
     """
     try:
         return make(json.loads(line))
     except (ValueError, LookupError, TypeError) as error:
-        raise NoGateway("what came is no event of a gateway", code="NO_GATEWAY", remedy="check the URL") from error
+        raise NoGateway(
+            "received data that is not an event of a gateway", code="NO_GATEWAY", remedy="check the URL"
+        ) from error

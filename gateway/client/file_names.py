@@ -1,4 +1,4 @@
-"""Names for files that others named: inside their folder, without anything a system reads in its own way."""
+"""Sanitizes file names from other systems."""
 
 import mimetypes
 import re
@@ -6,8 +6,8 @@ import unicodedata
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import unquote
 
-LONGEST_STEM, LONGEST_EXTENSION = 100, 20
-"""In bytes: file systems take 255, and a name may be made of two such with a number."""
+MAX_STEM, MAX_EXTENSION = 100, 20
+"""Limits in bytes: file systems allow 255, and a name may combine two parts and a number."""
 
 _UNSAFE = re.compile(r'[<>:"|?*/\\]+')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
@@ -16,28 +16,28 @@ _PLAIN = re.compile(r'filename="([^"]*)"', re.IGNORECASE)
 
 
 def safe_name(name: str, media_type: str) -> str:
-    """A file name without folders, control characters, line ends or anything a system reads in its own way."""
+    """Returns a name without folders, control characters, line ends or characters reserved by a system."""
     last = PureWindowsPath(PurePosixPath(name).name).name
-    printable = "".join(filter(_shows, unicodedata.normalize("NFC", last)))
+    printable = "".join(filter(_is_printable, unicodedata.normalize("NFC", last)))
     path = PurePosixPath(_UNSAFE.sub("_", printable).strip(" ."))
-    stem = _cut(path.stem, LONGEST_STEM).strip(" .") or "artifact"
+    stem = _truncate(path.stem, MAX_STEM).strip(" .") or "artifact"
     extension = path.suffix or mimetypes.guess_extension(media_type) or ""
-    return ("_" if _RESERVED.fullmatch(stem) else "") + stem + _cut(extension, LONGEST_EXTENSION).rstrip(" .")
+    return ("_" if _RESERVED.fullmatch(stem) else "") + stem + _truncate(extension, MAX_EXTENSION).rstrip(" .")
 
 
-def disposed(header: str) -> str:
-    """The name in a Content-Disposition."""
+def name_from_disposition(header: str) -> str:
+    """Returns the file name of a Content-Disposition header."""
     if encoded := _ENCODED.search(header):
         return unquote(encoded[1])
     plain = _PLAIN.search(header)
     return plain[1] if plain else ""
 
 
-def _shows(letter: str) -> bool:
+def _is_printable(letter: str) -> bool:
     kind = unicodedata.category(letter)
     return kind[0] != "C" and kind not in ("Zl", "Zp")
 
 
-def _cut(text: str, most: int) -> str:
-    """As much of it as so many bytes hold."""
+def _truncate(text: str, most: int) -> str:
+    """Truncates a text to a number of UTF-8 bytes."""
     return text.encode()[:most].decode(errors="ignore")

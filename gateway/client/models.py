@@ -1,4 +1,4 @@
-"""What a gateway tells, in the names of its API; what it tells beyond them is kept, too."""
+"""Objects of the gateway's API; unknown fields are kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 T = TypeVar("T")
 
 COMPLETED = "completed"
-ENDS = frozenset({COMPLETED, "incomplete", "failed", "cancelled"})
+END_STATES = frozenset({COMPLETED, "incomplete", "failed", "cancelled"})
 
 _ENVELOPE = frozenset({"run_id", "sequence", "time", "task_id", "attempt"})
 
 
-class Told(BaseModel):
-    """Something the gateway told."""
+class ApiModel(BaseModel):
+    """Base class of API objects."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
 
-class Artifact(Told):
-    """A file that the house keeps, known by its digest."""
+class Artifact(ApiModel):
+    """A stored file, identified by its digest."""
 
     sha256: str
     media_type: str = ""
@@ -43,8 +43,8 @@ Value = Annotated[Any, BeforeValidator(_value)]
 """Text, JSON or an Artifact."""
 
 
-class Failure(Told):
-    """Why something did not come about, and what would help."""
+class Failure(ApiModel):
+    """Reason of a failure, and a remedy."""
 
     reason: str = ""
     message: str = ""
@@ -52,8 +52,8 @@ class Failure(Told):
     port: str = ""
 
 
-class Candidate(Told):
-    """A model that was chosen."""
+class Candidate(ApiModel):
+    """A chosen model."""
 
     model_id: str = ""
     revision: str = ""
@@ -61,8 +61,8 @@ class Candidate(Told):
     reason: str = ""
 
 
-class Result(Told):
-    """What became of a task: outputs by port, or why there are none."""
+class Result(ApiModel):
+    """Result of a task: outputs by port, or a failure."""
 
     outputs: dict[str, Value] = Field(default_factory=dict)
     failure: Failure | None = None
@@ -70,11 +70,11 @@ class Result(Told):
     attempt: int = 0
 
 
-class TaskStatus(Told):
+class TaskStatus(ApiModel):
     """A task of a run."""
 
     task: dict[str, Any]
-    """As planned: id, task, arguments, parameters."""
+    """The planned task: id, task, arguments, parameters."""
     state: str = "planned"
     result: Result | None = None
     candidate: Candidate | None = None
@@ -85,8 +85,8 @@ class TaskStatus(Told):
         return self.result.outputs if self.result else {}
 
     @property
-    def again(self) -> dict[str, Any]:
-        """The task as a plan has it, with the model that it had."""
+    def pinned_task(self) -> dict[str, Any]:
+        """The task for a plan, pinned to the model that ran it."""
         chosen = (self.result and self.result.by) or self.candidate
         if chosen is None or not chosen.model_id:
             return self.task
@@ -94,13 +94,13 @@ class TaskStatus(Told):
         return {**self.task, **{key: value for key, value in pinned.items() if value}}
 
 
-class Run(Told):
-    """A run as it stands."""
+class Run(ApiModel):
+    """State of a run."""
 
     run_id: str
     state: str = "queued"
     spec: dict[str, Any] = Field(default_factory=dict)
-    """What it was asked to do."""
+    """The request."""
     tasks: tuple[TaskStatus, ...] = ()
     notes: tuple[dict[str, Any], ...] = ()
     answer: str = ""
@@ -114,40 +114,40 @@ class Run(Told):
 
     @property
     def is_over(self) -> bool:
-        return self.state in ENDS
+        return self.state in END_STATES
 
     @property
     def is_completed(self) -> bool:
-        """Everything asked for is there."""
+        """Whether all tasks and the answer are complete."""
         return self.state == COMPLETED
 
     @property
     def is_waiting(self) -> bool:
-        """Its plan waits for approval."""
+        """Whether its plan awaits approval."""
         return self.state == "awaiting_approval"
 
     @property
     def plan(self) -> list[dict[str, Any]]:
-        """What another run can be given as its plan: the same tasks, by the same models."""
-        return [task.again for task in self.tasks]
+        """Plan for another run: the same tasks with the same models."""
+        return [task.pinned_task for task in self.tasks]
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """What its tasks made, each once, in the order of the plan."""
-        made = (value for task in self.tasks for value in task.outputs.values() if isinstance(value, Artifact))
-        return list({artifact.sha256: artifact for artifact in made}.values())
+        """Output artifacts without duplicates, in the order of the plan."""
+        outputs = (value for task in self.tasks for value in task.outputs.values() if isinstance(value, Artifact))
+        return list({artifact.sha256: artifact for artifact in outputs}.values())
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a run. Its events are numbered from 1 without gaps."""
+    """An event of a run. Events are numbered from 1 without gaps."""
 
     run_id: str
     sequence: int
     kind: str
-    """What happened, such as task_started; new kinds may come."""
+    """Kind of event, such as task_started; new kinds may be added."""
     content: Mapping[str, Any] = field(repr=False)
-    """All of it."""
+    """The whole event."""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Event":
@@ -156,18 +156,18 @@ class Event:
 
     @property
     def task_id(self) -> int:
-        """The task it is about; 0 means the run."""
+        """Id of the event's task; 0 for events of the run."""
         return int(self.content.get("task_id", 0))
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """What belongs to its kind: the text of an answer_chunk, for instance."""
+        """Data of the event's kind, such as the text of an answer_chunk."""
         body = self.content.get(self.kind)
         return body if isinstance(body, dict) else {}
 
 
-class KeptFile(Told):
-    """A file that stays until it is deleted or its time is over."""
+class KeptFile(ApiModel):
+    """A file stored until it is deleted or expires."""
 
     id: str
     artifact: Artifact
@@ -178,19 +178,19 @@ class KeptFile(Told):
     expires_at: int | None = None
 
 
-class Conversation(Told):
-    """Runs that continue one another; it has the id of the first."""
+class Conversation(ApiModel):
+    """Runs that continue one another; its id is that of the first run."""
 
     id: str
     title: str = ""
     created_at: int = 0
     """Seconds since the epoch."""
     runs: tuple[Run, ...] = ()
-    """The first one first; only where one conversation was asked for."""
+    """Runs, oldest first; only set if a single conversation was requested."""
 
 
-class Port(Told):
-    """What a task takes or gives."""
+class Port(ApiModel):
+    """Input or output of a task."""
 
     name: str
     modality: str = ""
@@ -199,8 +199,8 @@ class Port(Told):
     description: str = ""
 
 
-class TaskKind(Told):
-    """A kind of task that can be planned now."""
+class TaskKind(ApiModel):
+    """An available task."""
 
     name: str
     description: str = ""
@@ -210,8 +210,8 @@ class TaskKind(Told):
     dormant: bool = False
 
 
-class Model(Told):
-    """A model that can be chosen now."""
+class Model(ApiModel):
+    """An available model."""
 
     id: str
     task: str = ""
@@ -223,11 +223,11 @@ class Model(Told):
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Some of a list."""
+    """A page of a list."""
 
     items: Sequence[T]
     next: str = ""
-    """What to ask for the page after it with; empty on the last one."""
+    """Token of the next page; empty on the last page."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)

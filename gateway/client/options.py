@@ -1,4 +1,4 @@
-"""What one can say about a run beside its words and files."""
+"""Options of a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
@@ -12,68 +12,68 @@ InferenceMode = Literal["local", "hybrid", "remote"]
 
 
 class Budget(TypedDict, total=False):
-    """What a run may use up."""
+    """Resource limits of a run."""
 
     llm_tokens: int
     tasks: int
     expert_time: float
-    """Seconds of experts, summed."""
+    """Total seconds of experts."""
     wall_time: float
-    """Seconds from acceptance to the end."""
+    """Seconds from the start to the end of the run."""
 
 
 class Constraints(TypedDict, total=False):
-    """What the models of a run must satisfy."""
+    """Constraints on the models of a run."""
 
     licenses: Sequence[str]
     languages: Sequence[str]
     max_parameter_count: int
     allowed: Sequence[str]
-    """Only these model ids."""
+    """Ids of the allowed models."""
     regions: Sequence[str]
 
 
 class Options(TypedDict, total=False):
-    """All may be left out."""
+    """Options of a run; all are optional."""
 
     plan: Run | Sequence[Mapping[str, Any]]
-    """Run this plan, or that of a run, instead of making one."""
+    """Runs this plan, or that of a run, instead of planning."""
     pipeline: Pipeline | str
-    """Run this kept plan: its name for the latest version, or name@version. Files are its parameters in their order."""
+    """Runs this saved pipeline: name for the latest version, or name@version. Files fill its parameters in order."""
     inputs: Mapping[str, Given]
-    """What parameters are given, by their names."""
+    """Values of parameters by name."""
     policy: DataPolicy
-    """local: no byte leaves the house."""
+    """local: no data leaves the deployment."""
     mode: Literal["plan", "approve", "results"]
-    """plan: only that; approve: plan and wait; results: without an answer in words."""
+    """plan: only plan; approve: plan and wait for approval; results: run without an answer."""
     inference_mode: InferenceMode
-    """Whether the house's own models do the work, or others."""
+    """Whether models of the deployment or external models run the tasks."""
     selection_policy: Literal["rank", "llm"]
     budget: Budget
     constraints: Constraints
     conversation: Run | Conversation | str
-    """Continue after this run, the run of this id, or the last run of this conversation."""
+    """Continues this run, the run of this id, or the last run of this conversation."""
     bypass_memo: bool
-    """Take no results from earlier runs."""
+    """Ignores cached results of earlier runs."""
     metadata: Mapping[str, str]
-    """Kept with the run for whoever asked."""
+    """Stored with the run for the client."""
     idempotency_key: str
-    """Same key, same request: same run, for 24 h. Unset: a new one, so that a lost connection starts no second run."""
+    """Requests with the same key start only one run, for 24 hours. Unset: a random key, for safe retries."""
 
 
 _OWN = ("plan", "pipeline", "inputs", "conversation", "idempotency_key")
 
 
 def spec(request: str, options: Options) -> dict[str, Any]:
-    """What is asked, as a gateway takes it, without files and inputs."""
-    told: dict[str, Any] = {"request": request}
+    """Builds the run spec, without files and inputs."""
+    spec: dict[str, Any] = {"request": request}
     if plan := options.get("plan"):
-        told["plan"] = plan.plan if isinstance(plan, Run) else list(plan)
+        spec["plan"] = plan.plan if isinstance(plan, Run) else list(plan)
     if pipeline := options.get("pipeline"):
-        told["pipeline"] = reference(pipeline)
+        spec["pipeline"] = reference(pipeline)
     if conversation := options.get("conversation"):
-        told["parent_run_id"] = _last(conversation)
-    return told | {key: value for key, value in options.items() if key not in _OWN and value is not None}
+        spec["parent_run_id"] = _last(conversation)
+    return spec | {key: value for key, value in options.items() if key not in _OWN and value is not None}
 
 
 def _last(conversation: Run | Conversation | str) -> str:

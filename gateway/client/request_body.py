@@ -1,4 +1,4 @@
-"""Bodies written piece by piece, such as multipart/form-data: a file of any size takes one piece of memory."""
+"""Streaming request bodies, such as multipart/form-data, with constant memory."""
 
 import asyncio
 import re
@@ -9,14 +9,14 @@ from typing import Protocol
 from gateway.client.attachments import Attachment
 from gateway.client.errors import InvalidRequest
 
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 Sent = Callable[[int, int], None]
-"""Told of bytes sent and of all there are to send."""
+"""Called with the bytes sent so far and in total."""
 
 
 class Body(Protocol):
-    """What can be sent piece by piece, and more than once."""
+    """A streaming body that can be sent repeatedly."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -27,12 +27,12 @@ class Body(Protocol):
 
 
 class Form:
-    """A body that can be sent more than once.
+    """A multipart/form-data body that can be sent repeatedly.
 
     Args:
-        fields: plain ones.
-        files: each sent in a field called file.
-        on_sent: told of progress.
+        fields: text fields.
+        files: files, each sent in a field named file.
+        on_sent: called with the progress.
     """
 
     def __init__(self, fields: Mapping[str, str], files: Sequence[Attachment], on_sent: Sent | None = None) -> None:
@@ -57,16 +57,16 @@ class Form:
 
     def __iter__(self) -> Iterator[bytes]:
         sent, total = 0, self._length
-        for piece in self._pieces():
-            yield piece
-            sent += len(piece)
+        for chunk in self._chunks():
+            yield chunk
+            sent += len(chunk)
             if self._on_sent:
                 self._on_sent(sent, total)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return in_threads(iter(self))
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         yield from self._heads
         for (head, file), size in zip(self._files, self._sizes, strict=True):
             yield head
@@ -77,31 +77,31 @@ class Form:
         return f"\r\n--{self._boundary}\r\nContent-Disposition: form-data; {disposition}\r\n\r\n".encode()
 
 
-async def in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """What a generator of pieces gives, made on threads."""
+async def in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Iterates over a generator on threads."""
     try:
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            yield piece
+        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            yield chunk
     finally:
-        await asyncio.to_thread(pieces.close)  # type: ignore[attr-defined]  # a generator's
+        await asyncio.to_thread(chunks.close)  # type: ignore[attr-defined]  # method of a generator
 
 
 def _quoted(name: str) -> str:
-    """As curl writes it; a name that is no text has marks where its bytes are none."""
+    """Quotes a name like curl; invalid UTF-8 becomes replacement characters."""
     text = name.encode(errors="surrogateescape").decode(errors="replace")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return re.sub(r"[\r\n]", "_", escaped)
 
 
 def _content(file: Attachment, size: int) -> Iterator[bytes]:
-    """So many bytes of it.
+    """Yields `size` bytes of a file.
 
     Raises:
-        InvalidRequest: FILE, it is not so long any more.
+        InvalidRequest: FILE, the file has become shorter.
     """
     with file.open() as opened:
-        while size and (piece := opened.read(min(size, PIECE_BYTES))):
-            size -= len(piece)
-            yield piece
+        while size and (chunk := opened.read(min(size, CHUNK_BYTES))):
+            size -= len(chunk)
+            yield chunk
     if size:
-        raise InvalidRequest(f"{file.name} was cut while it was sent", code="FILE", remedy="send it again")
+        raise InvalidRequest(f"{file.name} was truncated while it was sent", code="FILE", remedy="send it again")

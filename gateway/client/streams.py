@@ -1,4 +1,4 @@
-"""A place in what a gateway tells bit by bit, kept over all the connections that it takes."""
+"""Event streams that continue across connections."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
@@ -10,143 +10,143 @@ from gateway.client.calls import Call
 from gateway.client.errors import Unreachable, refusal
 from gateway.client.events import Problem, Reader
 from gateway.client.models import Event, Run
-from gateway.client.retry import STREAM_TRIES, Patience
+from gateway.client.retry import STREAM_TRIES, RetryPolicy
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-ENDED, ASKED = "run_ended", "approval_requested"
+ENDED, APPROVAL_REQUESTED = "run_ended", "approval_requested"
 
 ALL_SEEN = 204
-"""Status of an answer instead of a stream that would be empty."""
+"""Status of a reply without a stream, because all events were received."""
 
 
-class Place(Protocol[T_co]):
-    """How far one has come."""
+class EventSource(Protocol[T_co]):
+    """State of a stream across connections."""
 
-    over: bool
-    """Nothing follows."""
+    is_finished: bool
+    """Whether the last event was received."""
 
     def call(self) -> Call[Any]:
-        """What to ask for now."""
+        """The request of the next connection."""
 
-    def opened(self, reply: httpx.Response) -> None:
-        """A stream begins.
+    def begin_stream(self, reply: httpx.Response) -> None:
+        """Starts reading a reply.
 
         Raises:
-            NoGateway: it is something else.
+            NoGateway: the reply is not an event stream.
         """
 
     def take(self, line: str) -> T_co | None:
-        """What a line completes, if that was not seen before.
+        """Reads a line; returns the event that it completes, unless it was received before.
 
         Raises:
-            HuggingGPTError: nothing can follow.
+            HuggingGPTError: a permanent error.
         """
 
-    def closed(self) -> None:
-        """The stream has ended by itself."""
+    def end_stream(self) -> None:
+        """The reply has ended."""
 
     def pause(self, error: Exception | None) -> float:
-        """Seconds until it is tried again; None is a stream that ended too early.
+        """Seconds to wait before reconnecting; `error` is None if the stream ended early.
 
         Raises:
-            HuggingGPTError: it is not to be.
+            HuggingGPTError: the stream is not retried.
         """
 
 
 class Stream(Generic[T]):
-    """The events that one connection tells.
+    """Events of one connection.
 
     Args:
-        reply: with which it began.
-        make: an event of its JSON.
-        url: the gateway's, for messages.
+        reply: the streaming reply.
+        make: converts the JSON of an event.
+        url: URL of the gateway, for messages.
 
     Raises:
-        NoGateway: it is something else.
+        NoGateway: the reply is not an event stream.
     """
 
     def __init__(self, reply: httpx.Response, make: Callable[[Any], T], url: str) -> None:
         if not reply.headers.get("content-type", "").startswith(calls.STREAM):
-            raise calls.stranger(url)
+            raise calls.not_a_gateway(url)
         self._reply, self._reader = reply, Reader(make)
 
     def take(self, line: str) -> T | None:
-        """The event that a line completes; a problem that came instead of one is raised."""
+        """Reads a line; returns the event that it completes, and raises a problem event as an error."""
         try:
             return self._reader.take(line)
         except Problem as problem:
             raise refusal(self._reply, problem.content) from None
 
 
-class Following:
-    """The events of a run, each once: what comes twice is skipped, and a break is gone over.
+class RunFollower:
+    """Events of a run, each once, with reconnects.
 
     Args:
-        url: the gateway's, for messages.
-        run_id: the run; "" if start makes it.
-        after: the last number already seen.
-        start: makes the run and streams it.
+        url: URL of the gateway, for messages.
+        run_id: id of the run; "" if `start` creates it.
+        after: number of the last event received before.
+        start: call that creates the run and streams its events.
     """
 
     def __init__(self, url: str, run_id: str = "", after: int = 0, start: Call[Run] | None = None) -> None:
         self.run_id = run_id
-        self.over = False
+        self.is_finished = False
         self._url = url
         self._sequence = after
         self._start = start
         self._stream: Stream[Event] | None = None
-        self._starting = Patience(url)
-        self._patience = Patience(url, tries=STREAM_TRIES, hasty=True)
+        self._start_retry_policy = RetryPolicy(url)
+        self._retry_policy = RetryPolicy(url, tries=STREAM_TRIES, retry_at_once=True)
 
     def call(self) -> "Call[Run] | Call[None]":
-        """What to ask for now."""
+        """The request of the next connection."""
         if self._start and not self.run_id:
             return self._start
         return calls.events(self.run_id, self._sequence)
 
-    def opened(self, reply: httpx.Response) -> None:
-        """A stream begins; or, without one, all was seen.
+    def begin_stream(self, reply: httpx.Response) -> None:
+        """Starts reading a reply; a reply without content means that all events were received.
 
         Raises:
-            NoGateway: it is something else.
+            NoGateway: the reply is not an event stream.
         """
         self.run_id = reply.headers.get("x-run-id", self.run_id)
-        self.over = reply.status_code == ALL_SEEN
-        self._stream = None if self.over else Stream(reply, Event.of, self._url)
+        self.is_finished = reply.status_code == ALL_SEEN
+        self._stream = None if self.is_finished else Stream(reply, Event.of, self._url)
 
     def take(self, line: str) -> Event | None:
-        """An event that was not seen before."""
+        """Reads a line; returns a new event."""
         event = self._stream.take(line) if self._stream else None
         if event is None or event.sequence <= self._sequence:
             return None
         self.run_id, self._sequence = event.run_id, event.sequence
-        self.over = event.kind == ENDED
-        self._patience.restored()
+        self.is_finished = event.kind == ENDED
+        self._retry_policy.reset()
         return event
 
-    def closed(self) -> None:
-        """It was cut, unless the run is over."""
+    def end_stream(self) -> None:
+        """The connection was lost, unless the run has ended."""
 
     def pause(self, error: Exception | None) -> float:
-        """Seconds until it is tried again.
+        """Seconds to wait before reconnecting.
 
         Raises:
-            HuggingGPTError: it is not to be.
+            HuggingGPTError: the stream is not retried.
         """
         if not self.run_id:
-            return self._starting.pause(error)
+            return self._start_retry_policy.pause(error)
         try:
-            return self._patience.pause(error)
-        except Unreachable as given_up:
-            given_up.remedy = f"the run goes on; it is at {self._url}/v1/runs/{self.run_id}"
+            return self._retry_policy.pause(error)
+        except Unreachable as error_:
+            error_.remedy = f"the run continues; read it at {self._url}/v1/runs/{self.run_id}"
             raise
 
 
-def settled(event: Event) -> bool:
-    """Whether nothing more may happen by itself: the run has ended or wants approval, which it may have by now."""
-    return event.kind in (ENDED, ASKED)
+def may_wait(event: Event) -> bool:
+    """Whether the event may be the last before an action of the client: an end, or a request for approval."""
+    return event.kind in (ENDED, APPROVAL_REQUESTED)
 
 
 def is_settled(run: Run) -> bool:

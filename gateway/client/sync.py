@@ -1,4 +1,4 @@
-"""The client for programs that wait."""
+"""The synchronous client."""
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -11,16 +11,16 @@ from typing import Any, BinaryIO, TypeVar, Unpack
 import httpx
 
 from gateway.client import calls
-from gateway.client.attachments import Attachment, FileId, Part, Source, in_one_form, parts
+from gateway.client.attachments import Attachment, FileId, Part, Source, attachments_in_form, parts
 from gateway.client.calls import Call
-from gateway.client.downloads import Receipt, place
+from gateway.client.downloads import Download, find_target
 from gateway.client.errors import InvalidRequest, Refused
 from gateway.client.models import Artifact, Conversation, Event, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.options import Options, spec
-from gateway.client.pipelines.sync import Keeping
-from gateway.client.request_body import PIECE_BYTES
-from gateway.client.retry import Patience
-from gateway.client.streams import Following, is_settled, settled
+from gateway.client.pipelines.sync import PipelineMethods
+from gateway.client.request_body import CHUNK_BYTES
+from gateway.client.retry import RetryPolicy
+from gateway.client.streams import RunFollower, is_settled, may_wait
 from gateway.client.values import part_or_value
 
 T = TypeVar("T")
@@ -28,45 +28,45 @@ T = TypeVar("T")
 Plan = Run | Sequence[Mapping[str, Any]]
 
 
-class HuggingGPT(Keeping):
-    """A gateway. Every method raises a HuggingGPTError that names cause and remedy.
+class HuggingGPT(PipelineMethods):
+    """Client of a gateway. Every method raises a HuggingGPTError with cause and remedy.
 
     Args:
-        url: where it is; else HUGGINGGPT_URL, else http://127.0.0.1:8080.
-        api_key: who asks; else HUGGINGGPT_API_KEY, else nobody in particular.
-        verify: whose certificates are believed; True: those of certifi, or of SSL_CERT_FILE.
-        on_sent: told of bytes sent and of all there are, while files are on their way.
+        url: address of the gateway; default HUGGINGGPT_URL, then http://127.0.0.1:8080.
+        api_key: API key; default HUGGINGGPT_API_KEY, then none.
+        verify: TLS context; True for the certificates of certifi or SSL_CERT_FILE.
+        on_sent: called during uploads with the bytes sent so far and in total.
     """
 
     def ask(self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]) -> Run:
-        """Starts a run and waits until it has ended, or waits for its approval.
+        """Starts a run and waits until it has ended or awaits approval.
 
         Args:
-            request: what to do, in words; may be left out with a plan.
-            files: paths, bytes, URLs, ids of kept files, or artifacts of earlier runs.
-            options: what else there is to say.
+            request: the request; optional with a plan.
+            files: paths, bytes, URLs, ids of stored files, or artifacts of earlier runs.
+            options: options of the run.
         """
         with closing(self.stream(request, files, **options)) as events:
-            return self._settled(events)
+            return self._wait_until_settled(events)
 
     def stream(
         self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]
     ) -> Generator[Event, None, None]:
-        """Starts a run and yields its events, each once, up to its end, over as many connections as it takes."""
-        yield from self._followed(Following(self.url, start=self._start(request, files, options, streaming=True)))
+        """Starts a run and yields its events, each once, up to its end, with reconnects."""
+        yield from self._follow(RunFollower(self.url, start=self._start(request, files, options, streaming=True)))
 
     def start(self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]) -> Run:
-        """Starts a run and does not wait for it."""
+        """Starts a run without waiting for it."""
         return self._do(self._start(request, files, options, streaming=False))
 
     def watch(self, run_id: str, after: int = 0) -> Generator[Event, None, None]:
-        """The events of a run after a number, each once, up to its end, over as many connections as it takes."""
-        yield from self._followed(Following(self.url, run_id, after))
+        """Yields the events of a run after a number, each once, up to its end, with reconnects."""
+        yield from self._follow(RunFollower(self.url, run_id, after))
 
     def wait(self, run_id: str) -> Run:
-        """Waits until a run has ended, or waits for its approval."""
+        """Waits until a run has ended or awaits approval."""
         with closing(self.watch(run_id)) as events:
-            return self._settled(events)
+            return self._wait_until_settled(events)
 
     def get(self, run_id: str) -> Run:
         return self._do(calls.run(run_id))
@@ -74,23 +74,23 @@ class HuggingGPT(Keeping):
     def runs(
         self, *, states: Sequence[str] = (), conversation_id: str = "", page_size: int = 0, page_token: str = ""
     ) -> Page[Run]:
-        """Runs, newest first, without tasks and answers; the gateway decides how many unless page_size does."""
+        """Lists runs, newest first, without tasks and answers; page_size 0 is the gateway's default."""
         return self._do(calls.runs(states, conversation_id, page_size, page_token))
 
     def cancel(self, run_id: str) -> None:
-        """Asks a run to stop; its last event tells when it has."""
+        """Requests the cancellation of a run, which its last event confirms."""
         self._do(calls.cancel(run_id))
 
     def approve(self, run_id: str, plan: Plan | None = None) -> None:
-        """Lets a waiting plan run, or this one instead of it."""
+        """Approves the plan of a run, or replaces it by this one."""
         self._do(calls.approve(run_id, plan))
 
     def verify(self, run_id: str) -> Any:
-        """Has a run's deterministic tasks done again, by the run that the answer names."""
+        """Repeats a run's deterministic tasks in a new run, which the result names."""
         return self._do(calls.verify(run_id))
 
     def delete(self, run_id: str) -> None:
-        """Removes an ended run."""
+        """Deletes an ended run."""
         self._do(calls.delete(run_id))
 
     def upload(
@@ -100,120 +100,120 @@ class HuggingGPT(Keeping):
         purpose: str = "user_data",
         expires_after: int | None = None,
     ) -> KeptFile:
-        """Keeps a file of any size, in constant memory.
+        """Stores a file of any size, with constant memory.
 
         Args:
-            source: its path, or its bytes.
-            purpose: what it is for.
-            expires_after: seconds, an hour to thirty days; None: until it is deleted.
+            source: path or bytes of the file.
+            purpose: purpose of the file, as in OpenAI's API.
+            expires_after: retention in seconds, from one hour to thirty days; None to keep it until it is deleted.
         """
         (part,) = parts([source])
         if not isinstance(part, Attachment):
-            raise InvalidRequest(f"{source!r} is no file here", code="FILE", remedy="give a path or bytes")
+            raise InvalidRequest(f"{source!r} is not a local file", code="FILE", remedy="give a path or bytes")
         return self._do(calls.upload(part, purpose, expires_after, self._on_sent))
 
     def file(self, file_id: str) -> KeptFile:
         return self._do(calls.file(file_id))
 
     def files(self, *, after: str = "", limit: int = 0) -> Page[KeptFile]:
-        """Kept files, newest first."""
+        """Lists stored files, newest first."""
         return self._do(calls.files(after, limit))
 
     def delete_file(self, file_id: str) -> None:
         self._do(calls.delete_file(file_id))
 
     def artifact(self, sha256: str) -> Artifact:
-        """What is known of an artifact."""
+        """Returns the metadata of an artifact."""
         return self._do(calls.artifact(sha256))
 
     def read(self, artifact: Artifact) -> bytes:
-        """All of an artifact, once it is known to be whole."""
+        """Downloads an artifact and verifies its digest."""
         content = BytesIO()
         self.copy(artifact, content)
         return content.getvalue()
 
     def copy(self, artifact: Artifact, file: BinaryIO) -> None:
-        """All of an artifact into a file; what is there before Damaged is raised is none of it."""
-        self._receive(Receipt(artifact, file), artifact)
+        """Downloads an artifact into a file; if Damaged is raised, discard the content."""
+        self._receive(Download(artifact, file), artifact)
 
-    def save(self, made: Run | KeptFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
-        """What a run made, or a file, as files of a folder: under safe names, over no other file, known to be whole."""
-        return [self._saved(artifact, Path(folder)) for artifact in calls.artifacts(made)]
+    def save(self, source: Run | KeptFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
+        """Saves the artifacts of a run, or a file, to a folder, with safe names and without overwriting other files."""
+        return [self._saved(artifact, Path(folder)) for artifact in calls.artifacts(source)]
 
     def conversations(self, *, page_size: int = 0, page_token: str = "") -> Page[Conversation]:
-        """Conversations, those begun last first, without their runs."""
+        """Lists conversations, newest first, without their runs."""
         return self._do(calls.conversations(page_size, page_token))
 
     def conversation(self, conversation_id: str) -> Conversation:
         return self._do(calls.conversation(conversation_id))
 
     def delete_conversation(self, conversation_id: str) -> None:
-        """Removes all runs of a conversation."""
+        """Deletes all runs of a conversation."""
         self._do(calls.delete_conversation(conversation_id))
 
     def tasks(self) -> list[TaskKind]:
-        """The kinds of task that can be planned now."""
+        """Lists the available tasks."""
         return self._do(calls.tasks())
 
     def models(self, task: str = "") -> list[Model]:
-        """The models that can be chosen now, or those for one kind of task."""
+        """Lists the available models, of all tasks or of one."""
         return self._do(calls.models(task))
 
     def forget(self, expert: str) -> None:
-        """Drops what is remembered of an expert that sleeps."""
+        """Removes an expert that is dormant or was added."""
         self._do(calls.forget(expert))
 
     def fetch(self, path: str) -> Any:
-        """The JSON that the gateway has at a path, such as /v1/experts."""
+        """Fetches the JSON at a path, such as /v1/experts."""
         return self._do(calls.fetch(path))
 
     def _start(self, request: str, files: Sequence[Source], options: Options, *, streaming: bool) -> Call[Run]:
-        asked, found = spec(request, options), parts(files)
+        run_spec, found = spec(request, options), parts(files)
         named = options.get("inputs", {})
         inputs = [{"name": name, **self._entry(part_or_value(value, name))} for name, value in named.items()]
-        attached = in_one_form(found)
+        attached = attachments_in_form(found)
         if attached is None:
             inputs += [self._entry(part) for part in found]
         if inputs:
-            asked["inputs"] = inputs
+            run_spec["inputs"] = inputs
         key = options.get("idempotency_key", "")
-        return calls.start(asked, attached or (), key, self._on_sent, streaming=streaming)
+        return calls.start(run_spec, attached or (), key, self._on_sent, streaming=streaming)
 
     def _entry(self, part: Part | dict[str, Any]) -> dict[str, Any]:
-        """An input as a spec has it; a file is sent before."""
-        return part if isinstance(part, dict) else calls.as_input(self._known(part))
+        """Builds an input of the run spec; uploads a file before."""
+        return part if isinstance(part, dict) else calls.as_input(self._remote_file(part))
 
-    def _known(self, part: Part) -> calls.Known:
+    def _remote_file(self, part: Part) -> calls.RemoteFile:
         match part:
             case Attachment():
-                return self._do(calls.upload(part, "user_data", calls.HELD_SECONDS, self._on_sent)).artifact
+                return self._do(calls.upload(part, "user_data", calls.UPLOAD_RETENTION_SECONDS, self._on_sent)).artifact
             case FileId():
                 return self.file(part.id).artifact
         return part
 
-    def _settled(self, events: Iterator[Event]) -> Run:
-        """The run, once nothing more happens to it by itself."""
+    def _wait_until_settled(self, events: Iterator[Event]) -> Run:
+        """Reads events until the run has ended or awaits approval; returns the run."""
         for event in events:
-            if settled(event) and is_settled(run := self.get(event.run_id)):
+            if may_wait(event) and is_settled(run := self.get(event.run_id)):
                 return run
         raise AssertionError
 
     def _saved(self, artifact: Artifact, folder: Path) -> Path:
-        found = place(artifact, folder)
-        if not found.is_there:
-            with found.arriving() as file:
-                self._receive(Receipt(artifact, file), artifact)
-        return found.path
+        target = find_target(artifact, folder)
+        if not target.is_there:
+            with target.create() as file:
+                self._receive(Download(artifact, file), artifact)
+        return target.path
 
-    def _receive(self, receipt: Receipt, artifact: Artifact) -> None:
-        patience = Patience(self.url)
+    def _receive(self, download: Download, artifact: Artifact) -> None:
+        retry_policy = RetryPolicy(self.url)
         while True:
             try:
-                with self._streamed(calls.content(artifact.sha256, receipt.headers)) as reply:
-                    receipt.begin(reply.status_code)
-                    for piece in reply.iter_bytes(PIECE_BYTES):
-                        receipt.take(piece)
-                return receipt.check()
+                with self._open_stream(calls.content(artifact.sha256, download.headers)) as reply:
+                    download.begin(reply.status_code)
+                    for piece in reply.iter_bytes(CHUNK_BYTES):
+                        download.take(piece)
+                return download.check()
             except (httpx.TransportError, Refused) as error:
-                pause = patience.pause(error)
+                pause = retry_policy.pause(error)
             time.sleep(pause)

@@ -1,4 +1,4 @@
-"""What carries calls to a gateway and its replies back, for programs that wait and for those on asyncio."""
+"""HTTP transports of the clients: synchronous and asyncio."""
 
 import asyncio
 import ssl
@@ -15,14 +15,14 @@ from gateway.client.calls import Call
 from gateway.client.connection import Connection
 from gateway.client.errors import Refused, refusal
 from gateway.client.request_body import Sent
-from gateway.client.retry import Patience
-from gateway.client.streams import Place
+from gateway.client.retry import RetryPolicy
+from gateway.client.streams import EventSource
 
 T = TypeVar("T")
 
 
-class Wire:
-    """A connection of a program that waits."""
+class Transport:
+    """Synchronous transport."""
 
     def __init__(
         self,
@@ -49,41 +49,41 @@ class Wire:
         self._http.close()
 
     def greet(self) -> None:
-        """Makes sure, without trying again, that a gateway answers.
+        """Checks, without retries, that a gateway answers.
 
         Raises:
             Unreachable: nothing listens at the address.
-            NoGateway: something else does.
+            NoGateway: the server is not a gateway.
         """
         reply, failed = None, None
         try:
             reply = self._http.get(**calls.GREETING)
         except httpx.TransportError as error:
             failed = error
-        calls.greeted(self.url, reply, failed)
+        calls.check_greeting(self.url, reply, failed)
 
     def _do(self, call: Call[T]) -> T:
-        patience = Patience(self.url)
+        retry_policy = RetryPolicy(self.url)
         while True:
             try:
                 return call.answer(self._http.send(call.request(self._http)))
             except (httpx.TransportError, Refused) as error:
-                pause = patience.pause(error, repeatable=call.repeatable)
+                pause = retry_policy.pause(error, repeatable=call.repeatable)
             time.sleep(pause)
 
-    def _followed(self, place: Place[T]) -> Iterator[T]:
-        while not place.over:
+    def _follow(self, source: EventSource[T]) -> Iterator[T]:
+        while not source.is_finished:
             broken: Exception | None = None
             try:
-                with self._streamed(place.call()) as reply:
-                    yield from _told(reply, place)
+                with self._open_stream(source.call()) as reply:
+                    yield from _new_events(reply, source)
             except (httpx.TransportError, Refused) as error:
                 broken = error
-            if not place.over:
-                time.sleep(place.pause(broken))
+            if not source.is_finished:
+                time.sleep(source.pause(broken))
 
     @contextmanager
-    def _streamed(self, call: Call[Any]) -> Iterator[httpx.Response]:
+    def _open_stream(self, call: Call[Any]) -> Iterator[httpx.Response]:
         reply = self._http.send(call.request(self._http), stream=True, follow_redirects=True)
         with closing(reply):
             if not reply.is_success:
@@ -92,19 +92,19 @@ class Wire:
             yield reply
 
 
-def _told(reply: httpx.Response, place: Place[T]) -> Iterator[T]:
-    """What this reply has that was not seen before."""
-    place.opened(reply)
+def _new_events(reply: httpx.Response, source: EventSource[T]) -> Iterator[T]:
+    """Yields the new events of a reply."""
+    source.begin_stream(reply)
     for line in reply.iter_lines():
-        if (thing := place.take(line)) is not None:
-            yield thing
-        if place.over:
+        if (event := source.take(line)) is not None:
+            yield event
+        if source.is_finished:
             return
-    place.closed()
+    source.end_stream()
 
 
-class AsyncWire:
-    """A connection of a program on asyncio."""
+class AsyncTransport:
+    """Transport on asyncio."""
 
     def __init__(
         self,
@@ -131,42 +131,45 @@ class AsyncWire:
         await self._http.aclose()
 
     async def greet(self) -> None:
-        """Makes sure, without trying again, that a gateway answers.
+        """Checks, without retries, that a gateway answers.
 
         Raises:
             Unreachable: nothing listens at the address.
-            NoGateway: something else does.
+            NoGateway: the server is not a gateway.
         """
         reply, failed = None, None
         try:
             reply = await self._http.get(**calls.GREETING)
         except httpx.TransportError as error:
             failed = error
-        calls.greeted(self.url, reply, failed)
+        calls.check_greeting(self.url, reply, failed)
 
     async def _do(self, call: Call[T]) -> T:
-        patience = Patience(self.url)
+        retry_policy = RetryPolicy(self.url)
         while True:
             try:
                 return call.answer(await self._http.send(call.request(self._http)))
             except (httpx.TransportError, Refused) as error:
-                pause = patience.pause(error, repeatable=call.repeatable)
+                pause = retry_policy.pause(error, repeatable=call.repeatable)
             await asyncio.sleep(pause)
 
-    async def _followed(self, place: Place[T]) -> AsyncGenerator[T, None]:
-        while not place.over:
+    async def _follow(self, source: EventSource[T]) -> AsyncGenerator[T, None]:
+        while not source.is_finished:
             broken: Exception | None = None
             try:
-                async with self._streamed(place.call()) as reply, aclosing(_told_async(reply, place)) as things:
-                    async for thing in things:
-                        yield thing
+                async with (
+                    self._open_stream(source.call()) as reply,
+                    aclosing(_new_events_async(reply, source)) as events,
+                ):
+                    async for event in events:
+                        yield event
             except (httpx.TransportError, Refused) as error:
                 broken = error
-            if not place.over:
-                await asyncio.sleep(place.pause(broken))
+            if not source.is_finished:
+                await asyncio.sleep(source.pause(broken))
 
     @asynccontextmanager
-    async def _streamed(self, call: Call[Any]) -> AsyncIterator[httpx.Response]:
+    async def _open_stream(self, call: Call[Any]) -> AsyncIterator[httpx.Response]:
         reply = await self._http.send(call.request(self._http), stream=True, follow_redirects=True)
         async with aclosing(reply):
             if not reply.is_success:
@@ -175,12 +178,12 @@ class AsyncWire:
             yield reply
 
 
-async def _told_async(reply: httpx.Response, place: Place[T]) -> AsyncGenerator[T, None]:
-    """What this reply has that was not seen before."""
-    place.opened(reply)
+async def _new_events_async(reply: httpx.Response, source: EventSource[T]) -> AsyncGenerator[T, None]:
+    """Yields the new events of a reply."""
+    source.begin_stream(reply)
     async for line in reply.aiter_lines():
-        if (thing := place.take(line)) is not None:
-            yield thing
-        if place.over:
+        if (event := source.take(line)) is not None:
+            yield event
+        if source.is_finished:
             return
-    place.closed()
+    source.end_stream()

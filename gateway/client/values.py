@@ -1,4 +1,4 @@
-"""What a named input is given: a file, text or JSON."""
+"""Values of named inputs: files, text or JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gateway.client.models import Artifact, KeptFile
 
 @dataclass(frozen=True)
 class Json:
-    """JSON, even where it is a string, which would be text."""
+    """A JSON value; needed for a JSON string, because a str is text."""
 
     content: Any
 
@@ -33,14 +33,14 @@ Given = (
     | bool
     | None
 )
-"""A file (its path as a Path, its bytes, its id, its URL, or what an earlier run made), text as a str, else JSON.
+"""A file (Path, bytes, FileId, Url, or an artifact of an earlier run), text as a str, otherwise JSON.
 
-Json says that it is.
+Json marks a value as JSON.
 """
 
 
 def part_or_value(given: Given, name: str) -> Part | dict[str, Any]:
-    """A file that is to be sent or named; else what is said in its place."""
+    """Converts a value to a file part, or to an inline value."""
     match given:
         case Attachment() | FileId() | Url() | Artifact():
             return given

@@ -1,4 +1,4 @@
-"""Arguments compared with what a tool takes."""
+"""Validates the arguments of a tool call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,24 +9,24 @@ from jsonschema.exceptions import ValidationError
 from gateway.mcp.schemas import Schema
 from services.common.errors import InvalidRequest
 
-_MOST = 300
+_MAX_MESSAGE = 300
 
 
-def checked(arguments: Mapping[str, Any], schema: Schema) -> None:
-    """Raises InvalidRequest, naming the first argument that is wrong, and how."""
+def validate_arguments(arguments: Mapping[str, Any], schema: Schema) -> None:
+    """Raises InvalidRequest that names the first invalid argument and its error."""
     error = next(Draft202012Validator(schema).iter_errors(dict(arguments)), None)
     if error is None:
         return
-    where = _place(error)
-    message = error.message if len(error.message) <= _MOST else f"{error.message[:_MOST]}…"
+    where = _path(error)
+    message = error.message if len(error.message) <= _MAX_MESSAGE else f"{error.message[:_MAX_MESSAGE]}…"
     raise InvalidRequest(
         f"{where or 'the arguments'}: {message}",
         reason="ARGUMENTS",
-        remedy=f"the tool takes {', '.join(schema['properties'])}",
+        remedy=f"arguments of the tool: {', '.join(schema['properties'])}",
         port=where,
     )
 
 
-def _place(error: ValidationError) -> str:
+def _path(error: ValidationError) -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     return "".join(steps).removeprefix(".")

@@ -1,4 +1,4 @@
-"""Files as an agent names them: by what a tool has told, or by URL."""
+"""Resolves the file references of MCP clients: URLs, file ids and resource URIs."""
 
 import re
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 
 
 class References:
-    """Finds what they stand for.
+    """Resolves references to artifacts.
 
     Args:
-        store: where artifacts are.
-        files: those kept under ids.
-        fetching: brings in what is elsewhere.
-        files_bytes: most bytes fetched for one call.
+        store: artifact store.
+        files: stored files.
+        fetching: downloads URLs.
+        files_bytes: limit of the bytes that one call may reference.
     """
 
     def __init__(self, store: ArtifactStore, files: Files, fetching: UrlFetcher, files_bytes: int) -> None:
@@ -32,32 +32,32 @@ class References:
         self._files_bytes = files_bytes
 
     def allowance(self) -> Allowance:
-        """For the files of one call."""
+        """A new allowance for the files of one call."""
         return Allowance(self._files_bytes)
 
     async def artifacts(self, given: Sequence[str], where: str, site: str) -> list[Artifact]:
-        """The artifacts that are meant, in their order.
+        """Resolves references, in order.
 
         Args:
-            given: as the agent wrote them.
-            where: named where one is wrong.
-            site: scheme and host under which this gateway is known.
+            given: the references.
+            where: argument, for error messages.
+            site: scheme and host of this gateway.
 
         Raises:
-            ServiceError: naming the one that cannot be had.
+            ServiceError: a reference cannot be resolved; the message names it.
         """
         allowance = self.allowance()
         return [await self.artifact(text, f"{where}[{index}]", site, allowance) for index, text in enumerate(given)]
 
     async def artifact(self, given: str, where: str, site: str, allowance: Allowance) -> Artifact:
-        """One, of all that an allowance is for."""
+        """Resolves one reference and charges it to the allowance."""
         try:
-            return await self._found(given.strip(), site, allowance)
+            return await self._resolve(given.strip(), site, allowance)
         except ServiceError as error:
             error.message, error.port = f"{where}: {error.message}", where
             raise
 
-    async def _found(self, text: str, site: str, allowance: Allowance) -> Artifact:
+    async def _resolve(self, text: str, site: str, allowance: Allowance) -> Artifact:
         if _URL.match(text) and not text.startswith(f"{site}/v1/artifacts/"):
             return await self._fetching.fetch(text, allowance=allowance)
         allowance.add_file()
@@ -67,12 +67,12 @@ class References:
         if digest:
             return await self._store.head(call_context.current().tenant, digest)
         raise InvalidRequest(
-            f"{text[:100]!r} names no file",
+            f"{text[:100]!r} is not a file reference",
             reason="FILE_REFERENCE",
-            remedy="give an https URL, the id of an uploaded file (file_…; see upload), or the URI of a result",
+            remedy="use an https URL, the id of an uploaded file (file_…; see upload), or the URI of a result",
         )
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text has the form of one."""
+    """Whether a text has the form of a file reference."""
     return bool(text.startswith("file_") or resource_uris.digest(text) or _URL.match(text))

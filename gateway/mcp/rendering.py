@@ -1,4 +1,4 @@
-"""Runs as an agent is told of them: a few words, the facts, and links to what is large."""
+"""Renders runs as tool results: a short text, structured content, and links to large content."""
 
 import json
 from collections.abc import Iterable
@@ -16,63 +16,65 @@ from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, Run, TaskStatus
 from services.common.errors import ServiceError
 
-ANSWER_LETTERS = 8_000
-"""Longest answer told whole."""
+ANSWER_CHARACTERS = 8_000
+"""Length limit of an answer that is returned completely."""
 
-OUTPUT_LETTERS = 2_000
-"""Longest output of a task told whole."""
+OUTPUT_CHARACTERS = 2_000
+"""Length limit of a task's output that is returned completely."""
 
-_BEGINNING = 300
+_EXCERPT_CHARACTERS = 300
 
 
-def refused(error: ServiceError) -> CallToolResult:
-    """Why a tool has done nothing."""
+def error_result(error: ServiceError) -> CallToolResult:
+    """Renders the error of a tool call."""
     lines = [f"{error.message} ({error.reason})"]
-    lines += [f"What helps: {error.remedy}"] if error.remedy else []
+    lines += [f"Remedy: {error.remedy}"] if error.remedy else []
     return CallToolResult(content=[TextContent(text="\n".join(lines))], is_error=True)
 
 
-def facts(words: str, structured: dict[str, Any]) -> CallToolResult:
-    """What a tool has found out."""
-    return CallToolResult(content=[TextContent(text=words)], structured_content=structured)
+def text_result(text: str, structured: dict[str, Any]) -> CallToolResult:
+    """Renders text with structured content."""
+    return CallToolResult(content=[TextContent(text=text)], structured_content=structured)
 
 
-def told(run: Run, site: str, *, asked_for: bool = True) -> CallToolResult:
-    """A run as it stands.
+def run_result(run: Run, site: str, *, is_outcome: bool = True) -> CallToolResult:
+    """Renders the present state of a run.
 
     Args:
-        run: it.
-        site: scheme and host under which artifacts are fetched.
-        asked_for: the call was for its outcome: failing is the call's failure, too.
+        run: the run.
+        site: scheme and host of this gateway, for download URLs.
+        is_outcome: whether the call started the run, so that a failed run is a failed call.
     """
-    made = links.made(run.tasks) if run.state in ENDED else []
-    content: list[ContentBlock] = [TextContent(text=_words(run))]
-    content += [_link(artifact, site) for artifact in made]
+    artifacts = links.output_artifacts(run.tasks) if run.state in ENDED else []
+    content: list[ContentBlock] = [TextContent(text=_text(run))]
+    content += [_link(artifact, site) for artifact in artifacts]
     structured = _head(run) | _answer(run)
-    structured["files"] = [_file(artifact, site) for artifact in made]
+    structured["files"] = [_file(artifact, site) for artifact in artifacts]
     structured["tasks"] = [_task(run.run_id, status) for status in run.tasks]
-    failed = asked_for and run.state == RUN_STATE_FAILED
-    return CallToolResult(content=content, structured_content=structured, is_error=failed)
+    is_failed = is_outcome and run.state == RUN_STATE_FAILED
+    return CallToolResult(content=content, structured_content=structured, is_error=is_failed)
 
 
-def planned(run: Run) -> CallToolResult:
-    """A run that was for its plan alone."""
+def plan_result(run: Run) -> CallToolResult:
+    """Renders the plan of a run in plan mode."""
     plan = [encode(status.task) for status in run.tasks]
-    words = [_words(run)] if run.state not in ENDED or run.HasField("failure") else []
-    words += [note.text for note in run.notes]
-    words += [dumps(plan).decode()] if plan else []
+    lines = [_text(run)] if run.state not in ENDED or run.HasField("failure") else []
+    lines += [note.text for note in run.notes]
+    lines += [dumps(plan).decode()] if plan else []
     structured = _head(run) | {"plan": plan}
-    failed = run.state == RUN_STATE_FAILED
-    return CallToolResult(content=[TextContent(text="\n".join(words))], structured_content=structured, is_error=failed)
+    is_failed = run.state == RUN_STATE_FAILED
+    return CallToolResult(
+        content=[TextContent(text="\n".join(lines))], structured_content=structured, is_error=is_failed
+    )
 
 
 def _head(run: Run) -> dict[str, Any]:
-    known: dict[str, Any] = {"run_id": run.run_id, "state": _state(run), "ended": run.state in ENDED}
+    content: dict[str, Any] = {"run_id": run.run_id, "state": _state(run), "ended": run.state in ENDED}
     if notes := [note.text for note in run.notes if note.kind != NOTE_KIND_CHAT]:
-        known["notes"] = notes
+        content["notes"] = notes
     if run.HasField("failure"):
-        known["failure"] = _failure(run.failure)
-    return known
+        content["failure"] = _failure(run.failure)
+    return content
 
 
 def _state(run: Run) -> str:
@@ -80,89 +82,89 @@ def _state(run: Run) -> str:
 
 
 def _answer(run: Run) -> dict[str, str]:
-    if len(run.answer) <= ANSWER_LETTERS:
+    if len(run.answer) <= ANSWER_CHARACTERS:
         return {"answer": run.answer} if run.answer else {}
-    return {"answer": f"{run.answer[:_BEGINNING]}…", "answer_uri": resource_uris.of_answer(run.run_id)}
+    return {"answer": f"{run.answer[:_EXCERPT_CHARACTERS]}…", "answer_uri": resource_uris.answer_uri(run.run_id)}
 
 
-def _words(run: Run) -> str:
-    lines = [] if run.state in ENDED else [_under_way(run)]
+def _text(run: Run) -> str:
+    lines = [] if run.state in ENDED else [_active_text(run)]
     if run.answer:
-        told = _answer(run)
-        lines += [told["answer"], *([f"The whole answer: {told['answer_uri']}"] if "answer_uri" in told else [])]
+        answer = _answer(run)
+        lines += [answer["answer"], *([f"Full answer: {answer['answer_uri']}"] if "answer_uri" in answer else [])]
     elif run.state in ENDED:
         lines += _results(run)
-    lines += [_failed(status) for status in run.tasks if status.result.HasField("failure")]
+    lines += [_task_failure(status) for status in run.tasks if status.result.HasField("failure")]
     if run.HasField("failure"):
         lines.append(_sentence(f"The run is {_state(run)}", run.failure))
     return "\n".join(lines) or f"The run {run.run_id} is {_state(run)}."
 
 
-def _under_way(run: Run) -> str:
+def _active_text(run: Run) -> str:
     done = sum(status.HasField("result") for status in run.tasks)
     return (
-        f"The run {run.run_id} is {_state(run)}; {done} of {len(run.tasks)} planned tasks are over. "
-        "Its outcome comes with get_run."
+        f"The run {run.run_id} is {_state(run)}; {done} of {len(run.tasks)} planned tasks have ended. "
+        "Call get_run for its outcome."
     )
 
 
 def _results(run: Run) -> Iterable[str]:
-    """In the words a task has for readers, if it has any."""
+    """A line per output; only the text output of tasks that have one."""
     for status in run.tasks:
         outputs = status.result.outputs
         for port in ["text"] if "text" in outputs else sorted(outputs):
-            spoken = _spoken(run.run_id, status.task.id, port, outputs[port])
-            yield f"{status.task.id}. {status.task.task}, {port}: {spoken}"
+            content = _output_text(run.run_id, status.task.id, port, outputs[port])
+            yield f"{status.task.id}. {status.task.task}, {port}: {content}"
 
 
-def _spoken(run_id: str, task_id: int, port: str, value: Value) -> str:
+def _output_text(run_id: str, task_id: int, port: str, value: Value) -> str:
     if value.HasField("artifact"):
-        return value.artifact.name or resource_uris.of_artifact(value.artifact)
+        return value.artifact.name or resource_uris.artifact_uri(value.artifact)
     content = value.text if value.HasField("text") else value.json
-    if len(content) <= OUTPUT_LETTERS:
+    if len(content) <= OUTPUT_CHARACTERS:
         return content
-    return f"{content[:_BEGINNING]}… (whole: {resource_uris.of_output(run_id, task_id, port)})"
+    return f"{content[:_EXCERPT_CHARACTERS]}… (full content: {resource_uris.output_uri(run_id, task_id, port)})"
 
 
-def _failed(status: TaskStatus) -> str:
+def _task_failure(status: TaskStatus) -> str:
     return _sentence(f"Task {status.task.id} ({status.task.task}) failed", status.result.failure)
 
 
 def _sentence(what: str, failure: Failure) -> str:
-    why = f": {failure.message}" if failure.message else ""
-    return f"{what}{why}." + (f" What helps: {failure.remedy}" if failure.remedy else "")
+    reason = f": {failure.message}" if failure.message else ""
+    return f"{what}{reason}." + (f" Remedy: {failure.remedy}" if failure.remedy else "")
 
 
 def _task(run_id: str, status: TaskStatus) -> dict[str, Any]:
-    known: dict[str, Any] = {"id": status.task.id, "task": status.task.task}
+    content: dict[str, Any] = {"id": status.task.id, "task": status.task.task}
     if state := encode(TaskStatus(state=status.state)).get("state"):
-        known["state"] = state
+        content["state"] = state
     if model := status.result.by.model_id or status.candidate.model_id:
-        known["model"] = model
+        content["model"] = model
     if status.result.outputs:
-        known["outputs"] = {
+        content["outputs"] = {
             port: _output(run_id, status.task.id, port, value) for port, value in sorted(status.result.outputs.items())
         }
     if status.result.HasField("failure"):
-        known["failure"] = _failure(status.result.failure)
-    return known
+        content["failure"] = _failure(status.result.failure)
+    return content
 
 
 def _output(run_id: str, task_id: int, port: str, value: Value) -> Any:
     if value.HasField("artifact"):
         artifact = value.artifact
-        named = {"name": artifact.name, "media_type": artifact.media_type, "size_bytes": artifact.size_bytes}
-        return {"uri": resource_uris.of_artifact(artifact), **named}
+        attributes = {"name": artifact.name, "media_type": artifact.media_type, "size_bytes": artifact.size_bytes}
+        return {"uri": resource_uris.artifact_uri(artifact), **attributes}
     content = value.text if value.HasField("text") else value.json
-    if len(content) > OUTPUT_LETTERS:
-        uri = resource_uris.of_output(run_id, task_id, port)
-        return {"uri": uri, "size_bytes": len(content.encode()), "beginning": content[:_BEGINNING]}
+    if len(content) > OUTPUT_CHARACTERS:
+        uri = resource_uris.output_uri(run_id, task_id, port)
+        return {"uri": uri, "size_bytes": len(content.encode()), "beginning": content[:_EXCERPT_CHARACTERS]}
     return value.text if value.HasField("text") else json.loads(value.json)
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
-    wanted = ("reason", "message", "remedy", "port", "code")
-    return {key: text for key in wanted if (text := getattr(failure, key))}
+    fields = ("reason", "message", "remedy", "port", "code")
+    return {key: text for key in fields if (text := getattr(failure, key))}
 
 
 def _file(artifact: Artifact, site: str) -> dict[str, Any]:
@@ -170,16 +172,16 @@ def _file(artifact: Artifact, site: str) -> dict[str, Any]:
         "name": artifact.name,
         "media_type": artifact.media_type,
         "size_bytes": artifact.size_bytes,
-        "uri": resource_uris.of_artifact(artifact),
-        "url": links.address(artifact, site),
+        "uri": resource_uris.artifact_uri(artifact),
+        "url": links.artifact_url(artifact, site),
     }
 
 
 def _link(artifact: Artifact, site: str) -> ResourceLink:
     return ResourceLink(
-        uri=resource_uris.of_artifact(artifact),
+        uri=resource_uris.artifact_uri(artifact),
         name=artifact.name or "file",
         mime_type=artifact.media_type,
         size=artifact.size_bytes,
-        description=f"Download: {links.address(artifact, site)}",
+        description=f"Download: {links.artifact_url(artifact, site)}",
     )

@@ -1,4 +1,4 @@
-"""URIs under which an agent reads what a run has made."""
+"""URIs of the MCP resources: artifacts, and the answers and outputs of runs."""
 
 import re
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ ANSWER = f"{SCHEME}://runs/{{run_id}}/answer"
 OUTPUT = f"{SCHEME}://runs/{{run_id}}/tasks/{{task_id}}/{{output}}"
 
 _ARTIFACT = re.compile(rf"(?:{SCHEME}://artifacts/)?([0-9a-f]{{64}})(?:\?tenant=\S*)?")
-"""A signature, which an address for browsers has, says nothing here."""
-_OF_RUN = re.compile(rf"{SCHEME}://runs/(run_\w{{1,100}})/(?:answer|tasks/([1-9]\d{{0,8}})/([\w.-]{{1,100}}))")
+"""Ignores the signature of a signed download URL."""
+_RUN_TEXT = re.compile(rf"{SCHEME}://runs/(run_\w{{1,100}})/(?:answer|tasks/([1-9]\d{{0,8}})/([\w.-]{{1,100}}))")
 
 
 @dataclass(frozen=True)
-class OfRun:
-    """A text that a run has made."""
+class RunText:
+    """Reference to the answer or to an output of a run."""
 
     run_id: str
     task_id: int = 0
@@ -25,25 +25,25 @@ class OfRun:
     output: str = ""
 
 
-def of_artifact(artifact: Artifact) -> str:
+def artifact_uri(artifact: Artifact) -> str:
     return ARTIFACT.format(sha256=artifact.sha256)
 
 
-def of_answer(run_id: str) -> str:
+def answer_uri(run_id: str) -> str:
     return ANSWER.format(run_id=run_id)
 
 
-def of_output(run_id: str, task_id: int, output: str) -> str:
+def output_uri(run_id: str, task_id: int, output: str) -> str:
     return OUTPUT.format(run_id=run_id, task_id=task_id, output=output)
 
 
 def digest(text: str) -> str:
-    """The digest in an artifact's URI, or that is the text; empty if there is none."""
+    """The digest of an artifact's URI, or the text itself if it is a digest; empty otherwise."""
     found = _ARTIFACT.fullmatch(text)
     return found[1] if found else ""
 
 
-def of_run(uri: str) -> OfRun | None:
-    """What of a run a URI means; None if it means something else."""
-    found = _OF_RUN.fullmatch(uri)
-    return OfRun(found[1], int(found[2] or 0), found[3] or "") if found else None
+def parse_run_uri(uri: str) -> RunText | None:
+    """Parses the URI of a run's answer or output; None for other URIs."""
+    found = _RUN_TEXT.fullmatch(uri)
+    return RunText(found[1], int(found[2] or 0), found[3] or "") if found else None

@@ -1,4 +1,4 @@
-"""What an agent may read: texts that were too long to tell, and files that are small enough."""
+"""The MCP resources: long texts of runs, and files."""
 
 import base64
 
@@ -22,19 +22,19 @@ from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
 
 READABLE_BYTES = 1_000_000
-"""Of a larger file the URL is read, not the bytes."""
+"""Size limit of a file that is returned as content; a larger one is returned as a URL."""
 
-PAGE = 50
+PAGE_SIZE = 50
 
 TEMPLATES = (
-    (resource_uris.ARTIFACT, "artifact", "A file that a run was given or has made."),
-    (resource_uris.ANSWER, "answer", "A run's whole answer."),
-    (resource_uris.OUTPUT, "output", "What a task of a run has put out on one port, whole."),
+    (resource_uris.ARTIFACT, "artifact", "An input or output file of a run."),
+    (resource_uris.ANSWER, "answer", "The full answer of a run."),
+    (resource_uris.OUTPUT, "output", "The full content of a task's output."),
 )
 
 
 class Resources:
-    """Reads them for the current caller."""
+    """Lists and reads resources for the current caller."""
 
     def __init__(self, runs: Runs, store: ArtifactStore, files: Files) -> None:
         self._runs = runs
@@ -42,66 +42,68 @@ class Resources:
         self._files = files
 
     async def page(self, cursor: str) -> ListResourcesResult:
-        """Files kept, newest first; what a run has made is linked where it is told."""
-        kept, more = await self._files.page(FileQuery(PAGE, cursor))
+        """Lists stored files, newest first. Results of runs are linked from the tool results instead."""
+        files, has_more = await self._files.page(FileQuery(PAGE_SIZE, cursor))
         return ListResourcesResult(
-            resources=[_listed(file) for file in kept], next_cursor=kept[-1].id if more else None
+            resources=[_resource(file) for file in files], next_cursor=files[-1].id if has_more else None
         )
 
     def templates(self) -> ListResourceTemplatesResult:
-        """The forms of all URIs."""
-        forms = [
-            ResourceTemplate(uri_template=form, name=name, description=description)
-            for form, name, description in TEMPLATES
+        """URI templates of all resources."""
+        templates = [
+            ResourceTemplate(uri_template=template, name=name, description=description)
+            for template, name, description in TEMPLATES
         ]
-        return ListResourceTemplatesResult(resource_templates=forms)
+        return ListResourceTemplatesResult(resource_templates=templates)
 
     async def read(self, uri: str, site: str) -> ReadResourceResult:
-        """What is at a URI.
+        """Reads a resource.
 
         Raises:
-            NotFound: RESOURCE, or what the caller has none of.
+            NotFound: RESOURCE; or the run or artifact does not exist for the caller.
         """
-        if wanted := resource_uris.of_run(uri):
-            return _text(uri, "text/plain", await self._of_run(wanted))
+        if reference := resource_uris.parse_run_uri(uri):
+            return _text(uri, "text/plain", await self._run_text(reference))
         if digest := resource_uris.digest(uri):
-            return await self._of_artifact(uri, digest, site)
-        raise NotFound(f"there is no resource {uri[:200]!r}", reason="RESOURCE", remedy="use a URI as a tool gave it")
-
-    async def _of_run(self, wanted: resource_uris.OfRun) -> str:
-        run = await self._runs.get(wanted.run_id)
-        if not wanted.task_id:
-            return run.answer
-        for status in run.tasks:
-            if status.task.id == wanted.task_id and wanted.output in status.result.outputs:
-                value = status.result.outputs[wanted.output]
-                return value.text if value.HasField("text") else value.json
+            return await self._artifact(uri, digest, site)
         raise NotFound(
-            f"task {wanted.task_id} of {wanted.run_id} has no output {wanted.output}",
-            reason="RESOURCE",
-            remedy="see with get_run what there is",
+            f"there is no resource {uri[:200]!r}", reason="RESOURCE", remedy="use a URI from the result of a tool"
         )
 
-    async def _of_artifact(self, uri: str, digest: str, site: str) -> ReadResourceResult:
+    async def _run_text(self, reference: resource_uris.RunText) -> str:
+        run = await self._runs.get(reference.run_id)
+        if not reference.task_id:
+            return run.answer
+        for status in run.tasks:
+            if status.task.id == reference.task_id and reference.output in status.result.outputs:
+                value = status.result.outputs[reference.output]
+                return value.text if value.HasField("text") else value.json
+        raise NotFound(
+            f"task {reference.task_id} of {reference.run_id} has no output {reference.output}",
+            reason="RESOURCE",
+            remedy="call get_run to list the outputs",
+        )
+
+    async def _artifact(self, uri: str, digest: str, site: str) -> ReadResourceResult:
         tenant = call_context.current().tenant
-        known = await self._store.head(tenant, digest)
-        if known.size_bytes > READABLE_BYTES:
-            return _text(uri, "text/uri-list", links.address(known, site))
+        artifact = await self._store.head(tenant, digest)
+        if artifact.size_bytes > READABLE_BYTES:
+            return _text(uri, "text/uri-list", links.artifact_url(artifact, site))
         content = await self._store.get(tenant, digest)
-        if is_text(known.media_type):
-            return _text(uri, known.media_type, content.decode(errors="replace"))
+        if is_text(artifact.media_type):
+            return _text(uri, artifact.media_type, content.decode(errors="replace"))
         blob = base64.b64encode(content).decode()
-        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, mime_type=known.media_type, blob=blob)])
+        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, mime_type=artifact.media_type, blob=blob)])
 
 
 def _text(uri: str, media_type: str, text: str) -> ReadResourceResult:
     return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=media_type, text=text)])
 
 
-def _listed(file: StoredFile) -> Resource:
+def _resource(file: StoredFile) -> Resource:
     artifact = file.artifact
     return Resource(
-        uri=resource_uris.of_artifact(artifact),
+        uri=resource_uris.artifact_uri(artifact),
         name=artifact.name or file.id,
         description=f"Uploaded as {file.id}",
         mime_type=artifact.media_type,

@@ -1,4 +1,4 @@
-"""A run waited for: what happens is told at once, and that it goes on every few seconds."""
+"""Waits for the end of a run and reports its progress to the client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,23 +7,23 @@ from gateway.openai import progress_text
 from gateway.run_stream import RunEventFeed
 from services.common.errors import ServiceError
 
-BEAT_SECONDS = 8.0
-"""Longest silence; a client may give up after one of ten."""
+HEARTBEAT_SECONDS = 8.0
+"""Longest interval without a report; clients may time out after ten seconds of silence."""
 
-Tell = Callable[[float, str], Awaitable[None]]
-"""Given a number that grows with each call, and what is being done."""
+OnProgress = Callable[[float, str], Awaitable[None]]
+"""Called with an increasing number and a description of the present step."""
 
 
-async def followed(feed: RunEventFeed, seconds: float, tell: Tell) -> None:
-    """Reads a run's events to its end, or until the time is over."""
-    following = _Following(feed, tell)
-    reading = asyncio.create_task(following.read())
+async def wait_for_end(feed: RunEventFeed, seconds: float, on_progress: OnProgress) -> None:
+    """Follows a run to its end, for at most `seconds`."""
+    reporter = _ProgressReporter(feed, on_progress)
+    reading = asyncio.create_task(reporter.read())
     try:
         async with asyncio.timeout(seconds):
             while not reading.done():
-                await asyncio.wait((reading,), timeout=BEAT_SECONDS)
+                await asyncio.wait((reading,), timeout=HEARTBEAT_SECONDS)
                 if not reading.done():
-                    await following.say(following.last)
+                    await reporter.report(reporter.last)
     except TimeoutError:
         return
     finally:
@@ -32,24 +32,24 @@ async def followed(feed: RunEventFeed, seconds: float, tell: Tell) -> None:
         feed.stop()
 
 
-class _Following:
-    def __init__(self, feed: RunEventFeed, tell: Tell) -> None:
+class _ProgressReporter:
+    def __init__(self, feed: RunEventFeed, on_progress: OnProgress) -> None:
         self.last = "The run is accepted."
         self._feed = feed
-        self._tell = tell
-        self._turn = asyncio.Lock()
-        self._said = 0
+        self._on_progress = on_progress
+        self._lock = asyncio.Lock()
+        self._reports = 0
 
     async def read(self) -> None:
         try:
             while (event := await self._feed.read()) is not None:
-                if words := progress_text.line(event).strip():
-                    self.last = words
-                    await self.say(words)
+                if message := progress_text.line(event).strip():
+                    self.last = message
+                    await self.report(message)
         except ServiceError:
-            return  # the run itself is asked how it stands
+            return  # the caller reads the state of the run afterwards
 
-    async def say(self, words: str) -> None:
-        async with self._turn:
-            self._said += 1
-            await self._tell(self._said, words)
+    async def report(self, message: str) -> None:
+        async with self._lock:
+            self._reports += 1
+            await self._on_progress(self._reports, message)

@@ -1,4 +1,4 @@
-"""What tools take and give, as JSON Schema."""
+"""JSON Schemas of the tools' arguments and results."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,18 +7,18 @@ from gateway.admission import MAX_TASKS
 
 Schema = dict[str, Any]
 
-DEFAULT_WAIT, LONGEST_WAIT = 45, 600
-"""Seconds; many clients give up on a call after sixty."""
+DEFAULT_WAIT_SECONDS, MAX_WAIT_SECONDS = 45, 600
+"""Many clients time out a call after 60 seconds."""
 
 MAX_FILES = 50
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
-_ANYTHING: Schema = {"type": "object"}
+_ANY_OBJECT: Schema = {"type": "object"}
 
 
-def taking(properties: Schema, required: Iterable[str] = ()) -> Schema:
-    """The schema of a tool's arguments."""
+def object_schema(properties: Schema, required: Iterable[str] = ()) -> Schema:
+    """Returns the schema of an object without additional properties."""
     return {
         "type": "object",
         "properties": properties,
@@ -35,58 +35,62 @@ FILES: Schema = {
     "type": "array",
     "maxItems": MAX_FILES,
     "items": {"type": "string", "minLength": 1},
-    "description": "Files to work on, each an https URL, an uploaded file's id (file_…), or the URI of an earlier "
+    "description": "Input files, each an https URL, the id of an uploaded file (file_…), or the URI of an earlier "
     "result. A plan refers to them as the inputs file1, file2, … in this order.",
 }
 WAIT: Schema = {
     "type": "number",
     "minimum": 0,
-    "maximum": LONGEST_WAIT,
-    "default": DEFAULT_WAIT,
-    "description": "How long to wait for the end. After it a run_id comes back and the work goes on: use get_run.",
+    "maximum": MAX_WAIT_SECONDS,
+    "default": DEFAULT_WAIT_SECONDS,
+    "description": "Seconds to wait for the end of the run. The run continues afterwards: use get_run.",
 }
 POLICY: Schema = {
     "type": "string",
     "enum": ["local", "open"],
-    "description": "local: nothing leaves the machines of this service. Unset: as it is set up.",
+    "description": "local: no data leaves the deployment. Unset: the gateway's default.",
 }
 CANCEL: Schema = {
     "type": "boolean",
     "default": False,
-    "description": "Cancel the run if the client leaves before its end. Otherwise it goes on, and get_run finds it.",
+    "description": "Cancel the run if the client disconnects before its end. Otherwise it continues; use get_run.",
 }
-RUN_ID: Schema = {"type": "string", "pattern": r"^run_\w{1,100}$", "description": "As a tool has given it."}
+RUN_ID: Schema = {
+    "type": "string",
+    "pattern": r"^run_\w{1,100}$",
+    "description": "Id of a run, from the result of another tool.",
+}
 CONTINUES: Schema = {
     **RUN_ID,
-    "description": "An earlier run that this one follows on, so that it knows what was said.",
+    "description": "An earlier run whose conversation this one continues.",
 }
 PLAN: Schema = {
     "type": "array",
     "minItems": 1,
     "maxItems": MAX_TASKS,
-    "items": _ANYTHING,
-    "description": 'Tasks, as the tool plan gives them: {"id": 1, "task": NAME, "arguments": {PORT: VALUE}, '
-    '"parameters": {…}}. A VALUE is text, {"input": "file1"}, {"task_id": 1, "output": PORT} for what an earlier task '
-    "makes, or a list of these.",
+    "items": _ANY_OBJECT,
+    "description": 'Tasks, as returned by the tool plan: {"id": 1, "task": NAME, "arguments": {PORT: VALUE}, '
+    '"parameters": {…}}. A VALUE is text, {"input": "file1"}, {"task_id": 1, "output": PORT} for the output of an '
+    "earlier task, or a list of these.",
 }
 ARGUMENTS: Schema = {
     "type": "object",
-    "description": "By input port, as tasks tells them. Where a port takes a file, an https URL, a file id or a URI.",
+    "description": "Values by input port, as described by the tool tasks. A file is an https URL, a file id or a URI.",
 }
-PARAMETERS: Schema = {"type": "object", "description": "By name; leave out what may be as usual."}
+PARAMETERS: Schema = {"type": "object", "description": "Values by parameter name; all parameters have defaults."}
 
 _FAILURE: Schema = {
     "type": "object",
     "properties": dict.fromkeys(("reason", "message", "remedy", "port", "code"), _TEXT),
 }
-_MADE: Schema = {
+_OUTPUT_FILE: Schema = {
     "type": "object",
     "properties": {
         "name": _TEXT,
         "media_type": _TEXT,
         "size_bytes": {"type": "integer"},
-        "uri": {"type": "string", "description": "For resources/read, and to name the file in another call."},
-        "url": {"type": "string", "description": "Where its bytes are downloaded."},
+        "uri": {"type": "string", "description": "URI for resources/read, and for using the file in another call."},
+        "url": {"type": "string", "description": "Download URL."},
     },
     "required": ["uri", "url"],
 }
@@ -99,7 +103,7 @@ _TASK: Schema = {
         "model": _TEXT,
         "outputs": {
             "type": "object",
-            "description": "By port: short text or JSON; else an object with the uri where the whole is read.",
+            "description": "Values by port: short text or JSON, otherwise an object with the uri of the full content.",
         },
         "failure": _FAILURE,
     },
@@ -110,11 +114,11 @@ RUN: Schema = {
     "type": "object",
     "properties": {
         "run_id": _TEXT,
-        "state": {"type": "string", "description": "completed, incomplete, failed and cancelled are ends."},
+        "state": {"type": "string", "description": "Final states: completed, incomplete, failed, cancelled."},
         "ended": {"type": "boolean"},
         "answer": _TEXT,
-        "answer_uri": {"type": "string", "description": "Where the whole answer is read, if it is long."},
-        "files": {"type": "array", "items": _MADE},
+        "answer_uri": {"type": "string", "description": "URI of the full answer, if it is long."},
+        "files": {"type": "array", "items": _OUTPUT_FILE},
         "tasks": {"type": "array", "items": _TASK},
         "notes": _TEXTS,
         "failure": _FAILURE,
@@ -127,7 +131,7 @@ PLANNED: Schema = {
         "run_id": _TEXT,
         "state": _TEXT,
         "ended": {"type": "boolean"},
-        "plan": {"type": "array", "items": _ANYTHING, "description": "For run_plan, with the same files."},
+        "plan": {"type": "array", "items": _ANY_OBJECT, "description": "Plan for run_plan, with the same files."},
         "notes": _TEXTS,
         "failure": _FAILURE,
     },
@@ -136,7 +140,7 @@ PLANNED: Schema = {
 UPLOAD: Schema = {
     "type": "object",
     "properties": {
-        "url": {"type": "string", "description": "PUT the bytes here, once, without a key."},
+        "url": {"type": "string", "description": "URL for one PUT request with the bytes, without an API key."},
         "method": _TEXT,
         "expires_in_seconds": {"type": "integer"},
         "largest_bytes": {"type": "integer"},
@@ -146,6 +150,6 @@ UPLOAD: Schema = {
 }
 TASKS: Schema = {
     "type": "object",
-    "properties": {"tasks": {"type": "array", "items": _ANYTHING}},
+    "properties": {"tasks": {"type": "array", "items": _ANY_OBJECT}},
     "required": ["tasks"],
 }

@@ -1,6 +1,7 @@
-"""The protocol's server: tools and resources, in the package's terms, as a route of the gateway.
+"""MCP server: tools and resources as a route of the gateway.
 
-Every request stands alone, so any gateway answers any: with the handshake of 2025-11-25, or without as of 2026-07-28.
+It is stateless, so any gateway replica can answer any request. It supports the protocol versions 2025-11-25 (with
+handshake) and 2026-07-28 (without).
 """
 
 import asyncio
@@ -33,9 +34,9 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.mcp import rendering
 from gateway.mcp.resources import Resources
-from gateway.mcp.telemetry import Observing
+from gateway.mcp.telemetry import TracingMiddleware
 from gateway.mcp.tool_definitions import INSTRUCTIONS
-from gateway.mcp.tool_handlers import Call, Toolbox
+from gateway.mcp.tool_handlers import Call, ToolHandlers
 from gateway.openai import links
 from gateway.run_request import JSON_BYTES
 from services.common.errors import ServiceError
@@ -48,10 +49,10 @@ Context = ServerRequestContext[Any, Any]
 
 
 class McpServer:
-    """POST /mcp."""
+    """Route POST /mcp."""
 
-    def __init__(self, version: str, toolbox: Toolbox, resources: Resources) -> None:
-        self._toolbox = toolbox
+    def __init__(self, version: str, handlers: ToolHandlers, resources: Resources) -> None:
+        self._handlers = handlers
         self._resources = resources
         server: Server[Any] = Server(
             "hugginggpt",
@@ -65,7 +66,7 @@ class McpServer:
             on_read_resource=self.read_resource,
             get_tool_input_schema=_no_headers,
         )
-        server.middleware = [Observing(toolbox.names)]
+        server.middleware = [TracingMiddleware(handlers.names)]
         self._sessions = StreamableHTTPSessionManager(server, stateless=True, max_request_body_size=JSON_BYTES)
 
     def router(self) -> APIRouter:
@@ -75,41 +76,41 @@ class McpServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Answers within the block."""
-        logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings quote what clients send
-        up, over = asyncio.Event(), asyncio.Event()
-        serving = asyncio.create_task(self._serve(up, over), name="mcp")
-        await up.wait()
+        """Serves requests until the block exits."""
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings contain data of clients
+        started, stopping = asyncio.Event(), asyncio.Event()
+        serving = asyncio.create_task(self._serve(started, stopping), name="mcp")
+        await started.wait()
         try:
             yield
         finally:
-            over.set()
+            stopping.set()
             await serving
-            await self._toolbox.settled()
+            await self._handlers.cancellations_sent()
 
-    async def _serve(self, up: asyncio.Event, over: asyncio.Event) -> None:
-        """In a task of its own: the package has to end where it has begun."""
+    async def _serve(self, started: asyncio.Event, stopping: asyncio.Event) -> None:
+        """Runs the session manager in one task, which must both enter and leave its context."""
         async with self._sessions.run():
-            up.set()
-            await over.wait()
+            started.set()
+            await stopping.wait()
 
     async def list_tools(self, _context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
-        with _Telling():
-            return ListToolsResult(tools=await self._toolbox.tools())
+        with _ProtocolErrors():
+            return ListToolsResult(tools=await self._handlers.tools())
 
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
-        async def tell(number: float, words: str) -> None:
-            await context.session.report_progress(number, message=words)
+        async def report(number: float, message: str) -> None:
+            await context.session.report_progress(number, message=message)
 
-        call = Call(params.arguments or {}, _site(context), tell)
+        call = Call(params.arguments or {}, _site(context), report)
         try:
-            return await self._toolbox.call(params.name, call)
+            return await self._handlers.call(params.name, call)
         except Exception:
             log.exception("unexpected error")
-            return rendering.refused(ServiceError("internal error", remedy="try again; the gateway's log says more"))
+            return rendering.error_result(ServiceError("internal error", remedy="try again, or read the gateway's log"))
 
     async def list_resources(self, _context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        with _Telling():
+        with _ProtocolErrors():
             return await self._resources.page((params and params.cursor) or "")
 
     async def list_templates(
@@ -118,12 +119,12 @@ class McpServer:
         return self._resources.templates()
 
     async def read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        with _Telling():
+        with _ProtocolErrors():
             return await self._resources.read(params.uri, _site(context))
 
 
 class _Endpoint:
-    """An ASGI application: where a function stood, the route would take it for a handler of requests."""
+    """ASGI application as an object, because Route would call a function as a request handler."""
 
     path = PATH
 
@@ -131,15 +132,15 @@ class _Endpoint:
         self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self  # by which the log names it
+        scope["route"] = self  # name of the route in the log
         await self._sessions.handle_request(scope, receive, send)
 
 
-class _Telling:
-    """Errors within the block are the protocol's, where there is no result to put them into."""
+class _ProtocolErrors:
+    """Converts errors of the block to protocol errors, for methods whose results cannot contain errors."""
 
     def __enter__(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, ServiceError):
@@ -155,4 +156,4 @@ def _site(context: Context) -> str:
 
 
 def _no_headers(_name: str) -> None:
-    """No argument of any tool is repeated in a header."""
+    """No tool repeats an argument in a header."""

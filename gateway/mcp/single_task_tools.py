@@ -1,4 +1,4 @@
-"""Single tasks: what kinds there are, and a plan of one."""
+"""Lists the available tasks and builds plans of a single task."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,49 +17,49 @@ from protos.hugginggpt.v1.task_pb2 import Port, Task, TaskSpec
 from services.common.errors import InvalidRequest, NotFound
 
 Read = Callable[[str, str], Awaitable[Artifact]]
-"""Finds what a text stands for, at a place in the arguments."""
+"""Resolves a file reference at a position in the arguments."""
 
-_PLACES = {
+_SCHEMAS = {
     MODALITY_TEXT: {"type": "string"},
     MODALITY_JSON: {},
-    MODALITY_TABLE: {"type": "string", "description": "CSV, or a file."},
+    MODALITY_TABLE: {"type": "string", "description": "CSV text, or a file."},
 }
-_FILE = {"type": "string", "minLength": 1, "description": "An https URL, a file's id (file_…), or a result's URI."}
+_FILE = {"type": "string", "minLength": 1, "description": "An https URL, a file id (file_…), or the URI of a result."}
 
 
-class Singles:
-    """The kinds of task that can be run now, one by one."""
+class SingleTasks:
+    """The tasks that are available now."""
 
     def __init__(self, catalogue: Catalogue, references: References) -> None:
         self._catalogue = catalogue
         self._references = references
 
     async def specs(self) -> dict[str, TaskSpec]:
-        """All of them, by name."""
+        """Specs of all available tasks, by name."""
         reply = await self._catalogue.tasks(ListTasksRequest())
         return {task.spec.name: task.spec for task in reply.tasks}
 
-    async def listed(self, name: str, about: str) -> list[dict[str, Any]]:
-        """All about one kind; without a name a line about each, or about those whose description has all the words.
+    async def describe(self, name: str, about: str) -> list[dict[str, Any]]:
+        """Describes one task; without a name, lists the tasks whose description contains all words of `about`.
 
         Raises:
-            NotFound: TASK, there is none of that name now.
+            NotFound: TASK, no available task has this name.
         """
         specs = await self.specs()
         if name:
-            return [_whole(_known(specs, name))]
-        words = about.lower().split()
-        found = [spec for spec in specs.values() if all(word in _searched(spec) for word in words)]
+            return [_description(_known(specs, name))]
+        query = about.lower().split()
+        found = [spec for spec in specs.values() if all(word in _searchable_text(spec) for word in query)]
         return [{"name": spec.name, "description": spec.description} for spec in found]
 
     async def plan(
         self, name: str, arguments: Mapping[str, Any], parameters: Mapping[str, Any], site: str, model: str = ""
     ) -> Plan:
-        """A plan of one task.
+        """Builds a plan of one task.
 
         Raises:
-            NotFound: TASK, there is none of that name now.
-            InvalidRequest: an argument is for no port, or cannot be read.
+            NotFound: TASK, no available task has this name.
+            InvalidRequest: an argument has no port, or a file cannot be resolved.
         """
         spec = _known(await self.specs(), name)
         ports = {port.name: port for port in spec.inputs}
@@ -67,7 +67,7 @@ class Singles:
             raise InvalidRequest(
                 f"{name} has no input {unknown[0][:100]!r}",
                 reason="PORT",
-                remedy=f"use {', '.join(ports)}; parameters are given apart",
+                remedy=f"use {', '.join(ports)}; pass parameters in `parameters`",
                 port=unknown[0],
             )
         read = partial(self._references.artifact, site=site, allowance=self._references.allowance())
@@ -85,18 +85,19 @@ async def _value(port: Port, value: Any, where: str, read: Read) -> Any:
 async def _one(port: Port, value: Any, where: str, read: Read) -> Any:
     if port.modality == MODALITY_JSON:
         return {"json": value}
-    named = isinstance(value, str) and port.modality != MODALITY_TEXT
-    if not named or (port.modality == MODALITY_TABLE and not is_reference(value)):
+    is_file = isinstance(value, str) and port.modality != MODALITY_TEXT
+    if not is_file or (port.modality == MODALITY_TABLE and not is_reference(value)):
         return value
     return {"artifact": encode(await read(value, where))}
 
 
 def arguments_schema(spec: TaskSpec) -> Schema:
-    """What a task takes, by port and under parameters."""
-    properties = {port.name: _place(port) for port in spec.inputs}
+    """Schema of a task's input ports, and of its parameters under `parameters`."""
+    properties = {port.name: _port_schema(port) for port in spec.inputs}
     if spec.parameters:
         parameters = {
-            parameter.name: _knob(parameter.json_schema, parameter.description) for parameter in spec.parameters
+            parameter.name: _parameter_schema(parameter.json_schema, parameter.description)
+            for parameter in spec.parameters
         }
         properties["parameters"] = {"type": "object", "properties": parameters, "additionalProperties": False}
     return properties
@@ -106,19 +107,19 @@ def required(ports: Iterable[Port]) -> list[str]:
     return [port.name for port in ports if port.required]
 
 
-def _place(port: Port) -> Schema:
-    one = dict(_PLACES.get(port.modality, _FILE))
+def _port_schema(port: Port) -> Schema:
+    one = dict(_SCHEMAS.get(port.modality, _FILE))
     description = " ".join(filter(None, (port.description, str(one.pop("description", "")))))
     kind: Schema = {"type": "array", "items": one, "minItems": 1} if port.many else one
     return kind | ({"description": description} if description else {})
 
 
-def _knob(json_schema: str, description: str) -> Schema:
+def _parameter_schema(json_schema: str, description: str) -> Schema:
     schema: Schema = json.loads(json_schema) if json_schema else {}
     return schema | ({"description": description} if description else {})
 
 
-def _whole(spec: TaskSpec) -> dict[str, Any]:
+def _description(spec: TaskSpec) -> dict[str, Any]:
     schema = {"type": "object", "properties": arguments_schema(spec), "required": required(spec.inputs)}
     outputs = [
         {"name": port["name"], "modality": port["modality"], "description": port.get("description", "")}
@@ -127,13 +128,15 @@ def _whole(spec: TaskSpec) -> dict[str, Any]:
     return {"name": spec.name, "description": spec.description, "takes": schema, "outputs": outputs}
 
 
-def _searched(spec: TaskSpec) -> str:
+def _searchable_text(spec: TaskSpec) -> str:
     return " ".join((spec.name, spec.description, *spec.examples)).lower()
 
 
 def _known(specs: Mapping[str, TaskSpec], name: str) -> TaskSpec:
     if name not in specs:
         raise NotFound(
-            f"there is no kind of task {name[:100]!r} now", reason="TASK", remedy="call tasks to see which there are"
+            f"the task {name[:100]!r} is not available",
+            reason="TASK",
+            remedy="call the tool tasks to list the available tasks",
         )
     return specs[name]

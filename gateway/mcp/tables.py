@@ -1,4 +1,4 @@
-"""The table of uploads that may be made once."""
+"""Table of the single-use upload tokens."""
 
 UPLOADS = """
     CREATE TABLE uploads (
@@ -11,4 +11,4 @@ UPLOADS = """
     );
     CREATE INDEX uploads_by_expiry ON uploads (expires)
 """
-"""A digest is of the URL's last part, which is shown once and not kept."""
+"""`digest` is the SHA-256 of the token, which is not stored."""

@@ -1,6 +1,6 @@
-"""Requests of agents as traces see them: by method and tool, never by content.
+"""Trace spans of MCP requests, with method and tool but without content.
 
-The package's own spans have in them what clients write: names of tools and methods, ids, and the words of errors.
+The spans of the mcp package contain data of clients: names of tools and methods, ids, and error messages.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,25 +17,27 @@ _CALL = "tools/call"
 _TOOL_ERROR = "tool_error"
 
 
-class Observing:
-    """A span for each request, beneath the one that its `_meta` names, else beneath that of HTTP.
+class TracingMiddleware:
+    """Starts a span for each request, as a child of the span in its `_meta`, otherwise of the HTTP request's.
 
     Args:
-        tools: names of all there may be.
+        tools: names of all tools.
     """
 
     def __init__(self, tools: Iterable[str]) -> None:
         self._tools = frozenset(tools)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Answers as what is behind it does."""
+        """Handles a request within a span."""
         method = ctx.method
         if ctx.request_id is None or method not in SPEC_CLIENT_METHODS:
             return await call_next(ctx)
         tool = self._tool(ctx.params or {}) if method == _CALL else ""
-        facts = {names.MCP_METHOD: method} | ({names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool} if tool else {})
-        named = names.span_name(method, tool)
-        with tracing.use_parent(_asked_in(ctx)), tracing.start_span(named, facts, kind=SpanKind.SERVER) as span:
+        attributes = {names.MCP_METHOD: method} | (
+            {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool} if tool else {}
+        )
+        name = names.span_name(method, tool)
+        with tracing.use_parent(_parent_span(ctx)), tracing.start_span(name, attributes, kind=SpanKind.SERVER) as span:
             result = await call_next(ctx)
             if isinstance(result, dict) and result.get("isError"):
                 tracing.set_error(span, _TOOL_ERROR)
@@ -46,7 +48,7 @@ class Observing:
         return name if isinstance(name, str) and name in self._tools else ""
 
 
-def _asked_in(ctx: ServerRequestContext[Any, Any]) -> SpanContext:
+def _parent_span(ctx: ServerRequestContext[Any, Any]) -> SpanContext:
     meta: Mapping[str, Any] = ctx.meta or {}
-    told = {name: value for name in tracing.HEADERS if isinstance(value := meta.get(name), str)}
-    return tracing.extract(told) if told else INVALID_SPAN_CONTEXT
+    headers = {name: value for name in tracing.HEADERS if isinstance(value := meta.get(name), str)}
+    return tracing.extract(headers) if headers else INVALID_SPAN_CONTEXT

@@ -1,4 +1,4 @@
-"""What an agent can do here, in the words it chooses by."""
+"""Definitions of the MCP tools, with the descriptions by which a model chooses them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,32 +6,38 @@ from dataclasses import dataclass
 from mcp.types import Tool, ToolAnnotations
 
 from gateway.mcp import schemas
-from gateway.mcp.schemas import Schema, taking, text
+from gateway.mcp.schemas import Schema, object_schema, text
 from gateway.mcp.single_task_tools import arguments_schema, required
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
-INSTRUCTIONS = """Runs specialised models (vision, speech, documents, language, images) on files and words.
-Say what is wanted to `ask`; it plans the tasks itself. Local files go in through `upload` first.
-Results are short; long ones come as links, read with resources/read or downloaded at their url.
-A run_id without an end means the work goes on: call get_run."""
+INSTRUCTIONS = """Runs specialised models (vision, speech, documents, language, images) on files and text.
+Send a request to `ask`; it plans the tasks itself. Send local files with `upload` first.
+Short results are returned directly, long ones as links: read them with resources/read, or download them at their url.
+If a result has ended=false, the run is still active: call get_run with its run_id."""
 
-_OUTCOME: Schema = {
+_RUN_OPTIONS: Schema = {
     "files": schemas.FILES,
     "wait_seconds": schemas.WAIT,
     "policy": schemas.POLICY,
     "cancel_with_call": schemas.CANCEL,
 }
-_REQUEST = text("What is wanted, in plain words.")
+_REQUEST = text("The request in plain language.")
 
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_MAKES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
-_STOPS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+_READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_CREATES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+_CANCELS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
 def _tool(
-    name: str, description: str, takes: Schema, gives: Schema | None = None, kind: ToolAnnotations = _MAKES
+    name: str,
+    description: str,
+    input_schema: Schema,
+    output_schema: Schema | None = None,
+    kind: ToolAnnotations = _CREATES,
 ) -> Tool:
-    return Tool(name=name, description=description, input_schema=takes, output_schema=gives, annotations=kind)
+    return Tool(
+        name=name, description=description, input_schema=input_schema, output_schema=output_schema, annotations=kind
+    )
 
 
 FIXED: Mapping[str, Tool] = {
@@ -39,25 +45,25 @@ FIXED: Mapping[str, Tool] = {
     for tool in (
         _tool(
             "ask",
-            "Get something done with models: describe, read, transcribe, translate, detect, summarise, draw, speak … "
-            "It plans the tasks, runs them and answers. Use this first.",
-            taking({"request": _REQUEST, "previous_run_id": schemas.CONTINUES, **_OUTCOME}, ["request"]),
+            "Process files and text with models: describe, read, transcribe, translate, detect, summarise, draw, speak."
+            " Plans the tasks, runs them and answers. Use this tool first.",
+            object_schema({"request": _REQUEST, "previous_run_id": schemas.CONTINUES, **_RUN_OPTIONS}, ["request"]),
             schemas.RUN,
         ),
         _tool(
             "plan",
-            "See which tasks a request would become, without running any. Check or change them, then run_plan.",
-            taking({"request": _REQUEST, **_OUTCOME}, ["request"]),
+            "Plan the tasks of a request without running them. Check or change the plan, then call run_plan.",
+            object_schema({"request": _REQUEST, **_RUN_OPTIONS}, ["request"]),
             schemas.PLANNED,
         ),
         _tool(
             "run_plan",
-            "Run a plan, your own or from the tool plan: dependent tasks in one call. All of it is checked first.",
-            taking(
+            "Run a plan of dependent tasks, your own or from the tool plan. The whole plan is validated first.",
+            object_schema(
                 {
                     "plan": schemas.PLAN,
-                    "request": text("What the answer should be about; without it results come without an answer."),
-                    **_OUTCOME,
+                    "request": text("The request to answer from the results. Without it, only results are returned."),
+                    **_RUN_OPTIONS,
                 },
                 ["plan"],
             ),
@@ -65,46 +71,46 @@ FIXED: Mapping[str, Tool] = {
         ),
         _tool(
             "get_run",
-            "See how a run stands: state, results, answer, what failed and what helps. Waits a while for its end.",
-            taking({"run_id": schemas.RUN_ID, "wait_seconds": schemas.WAIT}, ["run_id"]),
+            "Get the state, results, answer and errors of a run. Waits up to wait_seconds for its end.",
+            object_schema({"run_id": schemas.RUN_ID, "wait_seconds": schemas.WAIT}, ["run_id"]),
             schemas.RUN,
-            _READS,
+            _READ_ONLY,
         ),
         _tool(
             "cancel_run",
-            "Stop a run. What has finished is kept.",
-            taking({"run_id": schemas.RUN_ID}, ["run_id"]),
+            "Cancel a run. Finished results are kept.",
+            object_schema({"run_id": schemas.RUN_ID}, ["run_id"]),
             schemas.RUN,
-            _STOPS,
+            _CANCELS,
         ),
         _tool(
             "upload",
-            "Get a URL to send one local file to, within 15 minutes. The answer there has the id (file_…) for files.",
-            taking({"name": text("The file's name, such as photo.jpg.")}, ["name"]),
+            "Get a URL for uploading one local file within 15 minutes. The upload's response has the file id (file_…).",
+            object_schema({"name": text("Name of the file, such as photo.jpg.")}, ["name"]),
             schemas.UPLOAD,
         ),
         _tool(
             "tasks",
-            "List the single tasks that run_task can run; with a name, all that one of them takes and gives.",
-            taking(
+            "List the tasks that run_task can run; with a name, describe one task's inputs, parameters and outputs.",
+            object_schema(
                 {
-                    "name": text("One kind of task, such as object-detection."),
-                    "about": text("Only kinds whose description has these words."),
+                    "name": text("Name of a task, such as object-detection."),
+                    "about": text("Only tasks whose description contains these words."),
                 }
             ),
             schemas.TASKS,
-            _READS,
+            _READ_ONLY,
         ),
         _tool(
             "run_task",
-            "Run one task by its name, without a planner: when you know which one. tasks tells what it takes.",
-            taking(
+            "Run one task by name, without planning. The tool tasks describes its inputs and parameters.",
+            object_schema(
                 {
-                    "task": text("Its name, such as object-detection."),
+                    "task": text("Name of the task, such as object-detection."),
                     "arguments": schemas.ARGUMENTS,
                     "parameters": schemas.PARAMETERS,
-                    "model": text("The only model that may run it. Unset: the best one."),
-                    **_OUTCOME,
+                    "model": text("Id of the model to use. Unset: the best one."),
+                    **_RUN_OPTIONS,
                 },
                 ["task", "arguments"],
             ),
@@ -112,20 +118,20 @@ FIXED: Mapping[str, Tool] = {
         ),
     )
 }
-"""The tools that are always there."""
+"""Tools that are always available."""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Kinds of task that the operator has made tools of their own."""
+class ExposedTasks:
+    """Tasks that the operator exposes as tools of their own."""
 
     names: Iterable[str] = ()
 
     def tools(self, specs: Mapping[str, TaskSpec]) -> list[Tool]:
-        """Those of them that can be run now."""
+        """Tools of the exposed tasks that are available now."""
         return [_of_task(specs[name]) for name in self.names if name in specs and name not in FIXED]
 
 
 def _of_task(spec: TaskSpec) -> Tool:
-    takes = arguments_schema(spec) | {"wait_seconds": schemas.WAIT, "policy": schemas.POLICY}
-    return _tool(spec.name, spec.description, taking(takes, required(spec.inputs)), schemas.RUN)
+    properties = arguments_schema(spec) | {"wait_seconds": schemas.WAIT, "policy": schemas.POLICY}
+    return _tool(spec.name, spec.description, object_schema(properties, required(spec.inputs)), schemas.RUN)

@@ -1,4 +1,4 @@
-"""Where files go for which a tool has given leave."""
+"""Routes for uploads with a single-use token."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from gateway.http.file_routes import file_object
 from gateway.http.multipart import is_form, parts
 from gateway.http.run_routes import json_response
 from gateway.limits.quotas import Meter, Quotas
-from gateway.mcp.upload_tokens import Grant, Grants
+from gateway.mcp.upload_tokens import UploadToken, UploadTokens
 from gateway.openapi import examples
 from gateway.openapi.document import answer
 from gateway.stored_files.files import Files, StoredFile
@@ -24,8 +24,8 @@ from services.common.errors import InvalidRequest
 
 PATH = "/mcp/uploads"
 
-KEPT_SECONDS = 24 * 3600.0
-"""How long what an agent has uploaded is kept; what a run has used is kept as long as the run."""
+RETENTION_SECONDS = 24 * 3600.0
+"""Retention of an upload; a file that a run uses is kept as long as the run."""
 
 Secret = Annotated[str, Path(description="From the tool `upload`.", examples=["q0aXkyvTn1lJrAhmVUc5PpZ3CwEoSgBd"])]
 
@@ -42,7 +42,7 @@ _FILE = {
     "artifact": examples.ARTIFACT,
 }
 _UPLOAD: dict[str, Any] = {
-    "responses": {200: answer("It is kept.", "File", _FILE)},
+    "responses": {200: answer("The stored file.", "File", _FILE)},
     "openapi_extra": {
         "requestBody": {
             "required": True,
@@ -61,17 +61,17 @@ class UploadRoutes:
     """PUT and POST /mcp/uploads/{secret}.
 
     Args:
-        grants: who may.
-        files: those kept.
-        store: where their bytes go.
-        callers: make the caller on whose behalf a file is kept.
-        quotas: count its bytes.
-        upload_bytes: most bytes of one.
+        tokens: valid upload tokens.
+        files: stored files.
+        store: artifact store.
+        callers: creates the caller that owns the file.
+        quotas: counts the bytes.
+        upload_bytes: size limit of a file.
     """
 
     def __init__(
         self,
-        grants: Grants,
+        tokens: UploadTokens,
         files: Files,
         store: ArtifactStore,
         callers: CallerFactory,
@@ -79,7 +79,7 @@ class UploadRoutes:
         *,
         upload_bytes: int,
     ) -> None:
-        self._grants = grants
+        self._tokens = tokens
         self._files = files
         self._store = store
         self._callers = callers
@@ -93,34 +93,34 @@ class UploadRoutes:
         return router
 
     async def upload(self, secret: Secret, request: Request) -> Response:
-        """Keeps a file for a day, without a key: once, at a URL that the MCP tool `upload` has given.
+        """Stores a file for one day, without an API key, at a single-use URL from the MCP tool `upload`.
 
-        The body is the file, or a form with one.
+        The body is the file, or a form with one file.
         """
-        grant = await self._grants.take(secret)
-        with identified_as(grant.identity), use_caller(self._callers.create(current().request_id)):
-            kept = await self._kept(grant, request)
-        return json_response(file_object(kept))
+        token = await self._tokens.redeem(secret)
+        with identified_as(token.identity), use_caller(self._callers.create(current().request_id)):
+            stored = await self._store_file(token, request)
+        return json_response(file_object(stored))
 
-    async def _kept(self, grant: Grant, request: Request) -> StoredFile:
-        meter = self._quotas.meter(grant.identity)
+    async def _store_file(self, token: UploadToken, request: Request) -> StoredFile:
+        meter = self._quotas.meter(token.identity)
         try:
-            artifact = await self._artifact(grant.name, request, _metered(request.stream(), meter))
+            artifact = await self._artifact(token.name, request, _metered(request.stream(), meter))
         finally:
             if meter:
                 await meter.flush()
-        return await self._files.add(artifact, "user_data", KEPT_SECONDS)
+        return await self._files.add(artifact, "user_data", RETENTION_SECONDS)
 
     async def _artifact(self, name: str, request: Request, body: AsyncIterator[bytes]) -> Artifact:
-        kind = request.headers.get("content-type", "")
-        if not is_form(kind):
-            return await self._keep(name, body, kind)
-        async for part in parts(kind, body):
+        content_type = request.headers.get("content-type", "")
+        if not is_form(content_type):
+            return await self._keep(name, body, content_type)
+        async for part in parts(content_type, body):
             if part.filename:
                 return await self._keep(name or part.filename, part.content, part.media_type)
             break
-        remedy = "send the file as the body, as curl does with -T picture.png, or as -F file=@picture.png"
-        raise InvalidRequest("there is no file in the form", remedy=remedy, port="file")
+        remedy = "send the file as the body (curl -T picture.png) or in a form (curl -F file=@picture.png)"
+        raise InvalidRequest("the form has no file", remedy=remedy, port="file")
 
     async def _keep(self, name: str, content: AsyncIterator[bytes], stated_type: str) -> Artifact:
         allowance = Allowance(self._upload_bytes)

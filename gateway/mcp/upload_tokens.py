@@ -1,6 +1,6 @@
-"""Leave to send one file without a key, for a short time: an agent can hand it to what holds the file.
+"""Single-use tokens for uploading one file without an API key within a short time.
 
-It is kept in the gateway's database, so that any gateway takes it, and none takes it twice.
+They are stored in the gateway's database, so that any gateway replica accepts a token, and only once.
 """
 
 import hashlib
@@ -15,63 +15,65 @@ from services.common.artifacts.naming import clean_name
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import NotFound
 
-GRANT_SECONDS = 900.0
-"""How long after it was given an upload may begin."""
+TOKEN_SECONDS = 900.0
+"""Lifetime of a token."""
 
 _ADD = "INSERT INTO uploads (digest, tenant, key_id, limits, name, expires) VALUES (?, ?, ?, ?, ?, ?)"
 _TAKE = "DELETE FROM uploads WHERE digest = ? RETURNING tenant, key_id, limits, name, expires"
 
 
 @dataclass(frozen=True)
-class Grant:
-    """Whose file it will be, and what it is called."""
+class UploadToken:
+    """Owner and name of the file to upload."""
 
     identity: Identity
     name: str
 
 
-class Grants:
-    """Gives leave to the current identity, and takes it back when it is used.
+class UploadTokens:
+    """Creates tokens for the current identity and redeems them.
 
     Args:
-        database: the gateway's.
-        gate: knows whose key has ended since.
+        database: the gateway's database.
+        gate: checks that the key of the token's owner is still valid.
     """
 
     def __init__(self, database: Database, authenticator: Authenticator) -> None:
         self._database = database
         self._authenticator = authenticator
 
-    async def give(self, name: str) -> str:
-        """A secret for one file of that name."""
-        secret, who, now = secrets.token_urlsafe(32), current(), time.time()
-        limits = who.limits.model_dump_json()
+    async def create(self, name: str) -> str:
+        """Creates a token for one file of this name."""
+        secret, identity, now = secrets.token_urlsafe(32), current(), time.time()
+        limits = identity.limits.model_dump_json()
 
         def operation() -> Steps[None]:
             yield Query("DELETE FROM uploads WHERE expires <= ?", (now,))
-            yield Query(_ADD, (_digest(secret), who.tenant, who.key_id, limits, clean_name(name), now + GRANT_SECONDS))
+            yield Query(
+                _ADD, (_digest(secret), identity.tenant, identity.key_id, limits, clean_name(name), now + TOKEN_SECONDS)
+            )
 
         await self._database.write(operation)
         return secret
 
-    async def take(self, secret: str) -> Grant:
-        """What was given; the secret is worth nothing from now on.
+    async def redeem(self, secret: str) -> UploadToken:
+        """Redeems a token, which is then invalid.
 
         Raises:
-            NotFound: UPLOAD, it never was, has been used, or its time or its key's is over.
+            NotFound: UPLOAD, the token is unknown, used or expired, or its owner's key is no longer valid.
         """
 
         def operation() -> Steps[Rows]:
             return (yield Query(_TAKE, (_digest(secret),), alone=True))
 
         for tenant, key_id, limits, name, expires in await self._database.write(operation):
-            who = Identity(tenant, key_id, limits=Limits.model_validate_json(limits))
-            if expires > time.time() and await self._authenticator.is_valid(who):
-                return Grant(who, name)
+            identity = Identity(tenant, key_id, limits=Limits.model_validate_json(limits))
+            if expires > time.time() and await self._authenticator.is_valid(identity):
+                return UploadToken(identity, name)
         raise NotFound(
-            "nothing can be uploaded here: the URL has been used, or its time is over",
+            "this upload URL is unknown, used or expired",
             reason="UPLOAD",
-            remedy="ask the tool upload for another URL",
+            remedy="get another URL with the tool upload",
         )
 
 

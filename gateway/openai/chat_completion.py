@@ -1,57 +1,57 @@
-"""A run as a chat completion: whole, or in chunks."""
+"""Projects a run to a chat completion: one object, or chunks."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.openai.event_rendering import Kind, Piece, Telling
-from gateway.openai.extension_field import FIELD, extras
-from gateway.openai.ids import COMPLETION, named
+from gateway.openai.event_rendering import EventRenderer, Kind, Piece
+from gateway.openai.extension_field import FIELD, extension_fields
+from gateway.openai.ids import COMPLETION, object_id
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 
-CUT = frozenset({"BUDGET", "DEADLINE"})
-"""Reasons for which an answer ends before all is said."""
+TRUNCATION_REASONS = frozenset({"BUDGET", "DEADLINE"})
+"""Failure reasons that truncate an answer."""
 
-_KEYS = {Kind.THOUGHT: "reasoning_content", Kind.WORDS: "content", Kind.REFUSAL: "refusal"}
-"""Where front ends look for a piece; how the work goes is shown as reasoning."""
+_KEYS = {Kind.REASONING: "reasoning_content", Kind.TEXT: "content", Kind.REFUSAL: "refusal"}
+"""Message keys of the pieces; progress is reported as reasoning."""
 
 
 class Completion:
-    """Takes a run's events, all and in order.
+    """A chat completion, updated by all events of a run in order.
 
     Args:
-        site: scheme and host under which artifacts are fetched.
-        usage: the chunks end with what the run's LLMs took.
+        site: scheme and host of this gateway, for artifact URLs.
+        usage: whether the last chunk reports the LLM tokens of the run.
     """
 
     def __init__(self, site: str, *, usage: bool = False) -> None:
-        self._telling = Telling(site)
+        self._renderer = EventRenderer(site)
         self._usage = usage
         self._texts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
 
     def take(self, event: RunEvent) -> list[dict[str, Any]]:
-        """The chunks an event adds."""
-        pieces = self._telling.take(event)
+        """Applies an event; returns the resulting chunks."""
+        pieces = self._renderer.take(event)
         for piece in pieces:
             self._texts[piece.kind].append(piece.text)
         return list(self._chunks(event, pieces))
 
-    def whole(self) -> dict[str, Any]:
-        """All that was told."""
+    def completion(self) -> dict[str, Any]:
+        """The complete object."""
         texts = {kind: "".join(pieces) or None for kind, pieces in self._texts.items()}
-        refusal, thoughts = texts[Kind.REFUSAL], texts[Kind.THOUGHT]
-        content = None if refusal else texts[Kind.WORDS] or ""
+        refusal, reasoning = texts[Kind.REFUSAL], texts[Kind.REASONING]
+        content = None if refusal else texts[Kind.TEXT] or ""
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal, "annotations": []}
         choice = {
             "index": 0,
-            "message": {**message, **({"reasoning_content": thoughts} if thoughts else {})},
-            "finish_reason": self._finish(),
+            "message": {**message, **({"reasoning_content": reasoning} if reasoning else {})},
+            "finish_reason": self._finish_reason(),
             "logprobs": None,
         }
         return {
             **self._head("chat.completion"),
             "choices": [choice],
-            "usage": self._used(),
-            FIELD: extras(self._telling),
+            "usage": self._usage_object(),
+            FIELD: extension_fields(self._renderer),
         }
 
     def _chunks(self, event: RunEvent, pieces: list[Piece]) -> Iterator[dict[str, Any]]:
@@ -60,9 +60,9 @@ class Completion:
         for piece in pieces:
             yield self._chunk({_KEYS[piece.kind]: piece.text})
         if event.HasField("run_ended"):
-            yield {**self._chunk({}, self._finish()), FIELD: extras(self._telling)}
+            yield {**self._chunk({}, self._finish_reason()), FIELD: extension_fields(self._renderer)}
             if self._usage:
-                yield {**self._head("chat.completion.chunk"), "choices": [], "usage": self._used()}
+                yield {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage_object()}
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
@@ -70,21 +70,21 @@ class Completion:
         return {**self._head("chat.completion.chunk"), "choices": [choice], **unused}
 
     def _head(self, kind: str) -> dict[str, Any]:
-        run = self._telling.run
+        run = self._renderer.run
         return {
-            "id": named(COMPLETION, run.run_id),
+            "id": object_id(COMPLETION, run.run_id),
             "object": kind,
             "created": run.create_time.seconds,
-            "model": self._telling.terms.model,
+            "model": self._renderer.options.model,
             "service_tier": None,
             "system_fingerprint": None,
         }
 
-    def _finish(self) -> str:
-        return "length" if self._telling.run.failure.reason in CUT else "stop"
+    def _finish_reason(self) -> str:
+        return "length" if self._renderer.run.failure.reason in TRUNCATION_REASONS else "stop"
 
-    def _used(self) -> dict[str, Any]:
-        usage = self._telling.run.usage
+    def _usage_object(self) -> dict[str, Any]:
+        usage = self._renderer.run.usage
         return {
             "prompt_tokens": usage.input_tokens,
             "completion_tokens": usage.output_tokens,

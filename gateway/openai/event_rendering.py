@@ -1,6 +1,6 @@
-"""A run's events as what a client is told: thoughts while it works, then words.
+"""Renders a run's events for OpenAI clients: progress as reasoning, then the answer.
 
-Pure: the same events give the same pieces, whoever reads them, at whatever time.
+Deterministic: the same events give the same pieces on every gateway at any time.
 """
 
 from collections.abc import Iterator
@@ -9,65 +9,65 @@ from enum import Enum
 
 from gateway.json_encoder import dumps, encode
 from gateway.openai import links, output_facts, progress_text
-from gateway.openai.request_options import Terms
-from gateway.openai.structured_output import Unfillable, filled
+from gateway.openai.request_options import RequestOptions
+from gateway.openai.structured_output import UnfillableSchema, fill_schema
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, RUN_STATE_RUNNING, Run, TaskStatus
 
 
 class Kind(Enum):
-    """What a piece is."""
+    """Kind of a piece."""
 
-    THOUGHT = "thought"
-    """How the work goes; none follows the first words."""
-    WORDS = "words"
+    REASONING = "thought"
+    """Progress; never follows text."""
+    TEXT = "words"
     REFUSAL = "refusal"
-    """Why there is no answer in the form that was asked for."""
+    """Why the answer does not have the requested format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of what is told."""
+    """A piece of output."""
 
     kind: Kind
     text: str
 
 
-class Telling:
-    """Takes a run's events, all and in order.
+class EventRenderer:
+    """State of a run and its rendering, updated by all events in order.
 
     Args:
-        site: scheme and host under which artifacts are fetched.
+        site: scheme and host of this gateway, for artifact URLs.
     """
 
     def __init__(self, site: str) -> None:
         self.site = site
         self.run = Run(state=RUN_STATE_QUEUED)
-        """As it stands: state, spec, answer, failure, usage and times; tasks are apart."""
-        self.terms = Terms()
+        """State, spec, answer, failure, usage and times of the run; tasks are separate."""
+        self.options = RequestOptions()
         self.tasks: dict[int, TaskStatus] = {}
-        self._spoken = False
+        self._has_text = False
 
     def take(self, event: RunEvent) -> list[Piece]:
-        """What an event adds."""
-        self._note(event)
+        """Applies an event; returns the resulting pieces."""
+        self._apply(event)
         pieces = [piece for piece in self._pieces(event) if piece.text]
-        self._spoken = self._spoken or any(piece.kind is not Kind.THOUGHT for piece in pieces)
+        self._has_text = self._has_text or any(piece.kind is not Kind.REASONING for piece in pieces)
         return pieces
 
     @property
     def failure(self) -> Failure | None:
         return self.run.failure if self.run.HasField("failure") else None
 
-    def _note(self, event: RunEvent) -> None:
+    def _apply(self, event: RunEvent) -> None:
         match event.WhichOneof("event"):
             case "run_accepted":
                 self.run.run_id = event.run_id
                 self.run.spec.CopyFrom(event.run_accepted.spec)
                 self.run.conversation_id = event.run_accepted.conversation_id
                 self.run.create_time.CopyFrom(event.time)
-                self.terms = Terms.of(self.run.spec)
+                self.options = RequestOptions.of(self.run.spec)
                 return
             case "task_planned":
                 self.tasks[event.task_planned.task.id] = TaskStatus(task=event.task_planned.task)
@@ -91,41 +91,41 @@ class Telling:
             self.run.failure.CopyFrom(event.run_ended.failure)
 
     def _pieces(self, event: RunEvent) -> Iterator[Piece]:
-        free = self.terms.form.get("type") == "text"
+        is_text = self.options.form.get("type") == "text"
         if event.HasField("answer_chunk"):
-            if free:
-                yield Piece(Kind.WORDS, event.answer_chunk.text)
+            if is_text:
+                yield Piece(Kind.TEXT, event.answer_chunk.text)
         elif event.HasField("run_ended"):
-            yield from self._last_words() if free else self._structured()
-        elif not self._spoken:
-            yield Piece(Kind.THOUGHT, progress_text.line(event))
+            yield from self._closing_text() if is_text else self._structured()
+        elif not self._has_text:
+            yield Piece(Kind.REASONING, progress_text.line(event))
 
-    def _last_words(self) -> Iterator[Piece]:
-        if not self._spoken and self.failure:
-            yield Piece(Kind.WORDS, self._trouble(self.failure))
-        shown = links.markdown(links.made(self.tasks.values()), self.site)
-        yield Piece(Kind.WORDS, shown.removeprefix("\n") if self.run.answer.endswith("\n") else shown)
+    def _closing_text(self) -> Iterator[Piece]:
+        if not self._has_text and self.failure:
+            yield Piece(Kind.TEXT, self._failure_text(self.failure))
+        attachments = links.markdown(links.output_artifacts(self.tasks.values()), self.site)
+        yield Piece(Kind.TEXT, attachments.removeprefix("\n") if self.run.answer.endswith("\n") else attachments)
 
     def _structured(self) -> Iterator[Piece]:
-        if self.terms.form.get("type") == "json_object":
-            yield Piece(Kind.WORDS, dumps(self._everything()).decode())
+        if self.options.form.get("type") == "json_object":
+            yield Piece(Kind.TEXT, dumps(self._all_results()).decode())
             return
         try:
-            given = output_facts.known(self.tasks.values(), self.run.answer, self.site)
-            content = filled(self.terms.form.get("schema", {}), given)
-        except Unfillable as error:
-            trouble = f" {self._trouble(self.failure)}" if self.failure else ""
-            yield Piece(Kind.REFUSAL, f"{error}{trouble}")
+            facts = output_facts.collect_facts(self.tasks.values(), self.run.answer, self.site)
+            content = fill_schema(self.options.form.get("schema", {}), facts)
+        except UnfillableSchema as error:
+            failure_text = f" {self._failure_text(self.failure)}" if self.failure else ""
+            yield Piece(Kind.REFUSAL, f"{error}{failure_text}")
             return
-        yield Piece(Kind.WORDS, dumps(content).decode())
+        yield Piece(Kind.TEXT, dumps(content).decode())
 
-    def _everything(self) -> dict[str, object]:
+    def _all_results(self) -> dict[str, object]:
         results = [
             {"task": each.task.task, "outputs": encode(each.result).get("outputs", {})} for each in self.tasks.values()
         ]
-        trouble = {"problem": self._trouble(self.failure)} if self.failure else {}
-        return {"answer": self.run.answer, "results": results, **trouble}
+        failure_text = {"problem": self._failure_text(self.failure)} if self.failure else {}
+        return {"answer": self.run.answer, "results": results, **failure_text}
 
     @staticmethod
-    def _trouble(failure: Failure) -> str:
+    def _failure_text(failure: Failure) -> str:
         return ". ".join(part[:1].upper() + part[1:] for part in (failure.message, failure.remedy) if part)

@@ -1,10 +1,10 @@
-"""What OpenAI's objects have no place for, in a field of our own that its clients pass on."""
+"""The extension field of OpenAI objects, for data that they have no field for."""
 
 from typing import Any
 
 from gateway.json_encoder import encode, enum_names
 from gateway.openai import links
-from gateway.openai.event_rendering import Telling
+from gateway.openai.event_rendering import EventRenderer
 from protos.hugginggpt.v1.run_pb2 import RunState
 
 FIELD = "hugginggpt"
@@ -12,14 +12,14 @@ FIELD = "hugginggpt"
 _STATES = enum_names(RunState.DESCRIPTOR)
 
 
-def extras(telling: Telling) -> dict[str, Any]:
-    """The run behind a completion or response: its id, how it ended, what it made."""
-    run = telling.run
+def extension_fields(renderer: EventRenderer) -> dict[str, Any]:
+    """Id, state, artifacts and failure of the run of a completion or response."""
+    run = renderer.run
     artifacts = [
-        {**encode(artifact), "url": links.address(artifact, telling.site)}
-        for artifact in links.made(telling.tasks.values())
+        {**encode(artifact), "url": links.artifact_url(artifact, renderer.site)}
+        for artifact in links.output_artifacts(renderer.tasks.values())
     ]
-    failure = {"failure": encode(run.failure)} if telling.failure else {}
+    failure = {"failure": encode(run.failure)} if renderer.failure else {}
     return {
         "run_id": run.run_id,
         "conversation_id": run.conversation_id,

@@ -1,4 +1,4 @@
-"""JSON from OpenAI's clients, field by field: what is null is absent, what nobody knows is ignored."""
+"""Typed access to the fields of JSON objects. Null counts as absent; unknown fields are ignored."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from gateway.json_text import checked_text, refuse
 
 
 class Fields:
-    """An object's fields.
+    """Fields of a JSON object.
 
-    Every method raises InvalidRequest, naming the field, if it is not of its kind.
+    Every method raises InvalidRequest, which names the field, if its type is wrong.
     """
 
     def __init__(self, content: Any, where: str = "") -> None:
@@ -25,21 +25,21 @@ class Fields:
         return iter(self._content)
 
     def get(self, name: str) -> Any:
-        """Whatever stands there; None if it is absent."""
+        """The value of a field; None if absent."""
         return self._content.get(name)
 
     def text(self, name: str, default: str = "") -> str:
         return checked_text(self._content[name], self.place(name)) if name in self else default
 
     def flag(self, name: str) -> bool | None:
-        """None if it is absent."""
+        """The value of a boolean field; None if absent."""
         value = self._content.get(name)
         if value is not None and not isinstance(value, bool):
             refuse(self.place(name), "is not true or false", remedy="send true or false")
         return value
 
     def map(self, name: str) -> "Fields":
-        """Empty if it is absent."""
+        """The object in a field; empty if absent."""
         return Fields(self._content[name] if name in self else {}, self.place(name))
 
     def maps(self, name: str) -> Iterator["Fields"]:

@@ -1,4 +1,4 @@
-"""The part of JSON Schema that structured answers may use, as OpenAI's does; what could cost without end is refused."""
+"""The subset of JSON Schema for structured output, as in OpenAI's API, with bounded validation cost."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,11 +12,11 @@ from referencing import Registry
 
 from gateway.json_text import refuse
 
-MOST_BYTES = 64 * 1024
-MOST_NODES = 1_000
+MAX_BYTES = 64 * 1024
+MAX_NODES = 1_000
 
-MOST_TURNS = 2_000
-"""References and choices that one check of content may take: they can double with each level of a schema."""
+MAX_STEPS = 2_000
+"""Limit of references and choices per validation: their number can double with each level of a schema."""
 
 _REFUSED = frozenset(
     {
@@ -41,92 +41,92 @@ _REFUSED = frozenset(
     }
 )
 _REFERENCE = re.compile(r"#/(\$defs|definitions)/([^/~]+)")
-_WITH_NAMES = frozenset({"properties", "$defs", "definitions"})
-"""Keywords whose keys are names of the author's."""
+_NAME_MAPS = frozenset({"properties", "$defs", "definitions"})
+"""Keywords whose keys are names, not keywords."""
 
-_DATA = frozenset({"enum", "const", "default", "examples"})
-"""Keywords that hold no schemas."""
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
+"""Keywords whose values are data, not schemas."""
 
 
 def check(schema: Any, where: str) -> None:
-    """Refuses a schema that cannot be filled.
+    """Rejects unsupported schemas.
 
     Raises:
-        InvalidRequest: SCHEMA, naming what is wrong with it.
+        InvalidRequest: SCHEMA, with the unsupported part.
     """
     if not isinstance(schema, dict):
         refuse(where, "is not a JSON Schema", reason="SCHEMA", remedy="send an object")
     for number, (keyword, value) in enumerate(_keywords(schema)):
-        if number > MOST_NODES:
-            refuse(where, "has too many parts", reason="SCHEMA", remedy="ask for less at once")
+        if number > MAX_NODES:
+            refuse(where, f"has more than {MAX_NODES} parts", reason="SCHEMA", remedy="use a smaller schema")
         if keyword in _REFUSED:
-            refuse(
-                where, f"uses {keyword}", reason="SCHEMA", remedy="write it without, with anyOf where there is a choice"
-            )
-        if keyword == "$ref" and resolved(schema, value) is None:
-            refuse(where, "refers to what is not among its $defs", reason="SCHEMA", remedy="use #/$defs/NAME")
+            refuse(where, f"uses {keyword}", reason="SCHEMA", remedy="leave it out; use anyOf for alternatives")
+        if keyword == "$ref" and resolve_reference(schema, value) is None:
+            refuse(where, "has a reference outside of its $defs", reason="SCHEMA", remedy="use #/$defs/NAME")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        place = "/".join(map(str, error.path))
-        refuse(where, f"is not a JSON Schema (at {place or 'its root'})"[:300], reason="SCHEMA", remedy="mend it")
+        path = "/".join(map(str, error.path))
+        refuse(
+            where, f"is not a JSON Schema (at {path or 'its root'})"[:300], reason="SCHEMA", remedy="correct the schema"
+        )
 
 
-def resolved(root: Mapping[str, Any], reference: Any) -> Any:
-    """The definition a reference means; None if there is none."""
+def resolve_reference(root: Mapping[str, Any], reference: Any) -> Any:
+    """Resolves a reference to a definition; None if it does not exist."""
     found = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
     definitions = root.get(found[1]) if found else None
     return definitions.get(found[2]) if found and isinstance(definitions, dict) else None
 
 
-def holds(schema: Mapping[str, Any], root: Mapping[str, Any], content: Any) -> bool:
-    """Whether content is what a part of a schema asks for."""
-    whole = {**schema, **{name: root[name] for name in ("$defs", "definitions") if name in root}}
-    turns = _turns.set(iter(range(MOST_TURNS)))
+def is_valid(schema: Mapping[str, Any], root: Mapping[str, Any], content: Any) -> bool:
+    """Whether content is valid for a part of a schema."""
+    complete = {**schema, **{name: root[name] for name in ("$defs", "definitions") if name in root}}
+    token = _steps_left.set(iter(range(MAX_STEPS)))
     try:
-        return next(_Bounded(whole, registry=Registry()).iter_errors(content), None) is None
-    except (_EndlessError, RecursionError):
+        return next(_BoundedValidator(complete, registry=Registry()).iter_errors(content), None) is None
+    except (_TooManySteps, RecursionError):
         return False
     finally:
-        _turns.reset(turns)
+        _steps_left.reset(token)
 
 
-class _EndlessError(Exception):
-    """A check has taken all its turns."""
+class _TooManySteps(Exception):
+    """A validation has used up its steps."""
 
 
-_turns: ContextVar[Iterator[int]] = ContextVar("turns")
+_steps_left: ContextVar[Iterator[int]] = ContextVar("steps_left")
 
 
 def _bounded(check: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
-    """A keyword's check that takes a turn each time."""
+    """Wraps the check of a keyword so that each call uses a step."""
 
-    def bounded(*asked: Any) -> Iterator[ValidationError]:
-        if next(_turns.get(), None) is None:
-            raise _EndlessError
-        yield from check(*asked) or ()
+    def bounded(*arguments: Any) -> Iterator[ValidationError]:
+        if next(_steps_left.get(), None) is None:
+            raise _TooManySteps
+        yield from check(*arguments) or ()
 
     return bounded
 
 
-_Bounded = extend(  # type: ignore[no-untyped-call]  # the stubs say nothing of it
+_BoundedValidator = extend(  # type: ignore[no-untyped-call]  # untyped in the stubs
     Draft202012Validator,
     {keyword: _bounded(Draft202012Validator.VALIDATORS[keyword]) for keyword in ("$ref", "anyOf")},
 )
 
 
 def _keywords(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Every part of a schema, without a name, and every keyword in it; names of properties are none."""
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop()
+    """Yields every subschema, with an empty keyword, and every keyword with its value."""
+    pending = [schema]
+    while pending:
+        part = pending.pop()
         if isinstance(part, list):
-            waiting += part
+            pending += part
         elif isinstance(part, dict):
             yield "", part
             for keyword, value in part.items():
                 yield keyword, value
-                if keyword in _WITH_NAMES and isinstance(value, dict):
-                    waiting += value.values()
-                elif keyword not in _DATA:
-                    waiting.append(value)
+                if keyword in _NAME_MAPS and isinstance(value, dict):
+                    pending += value.values()
+                elif keyword not in _DATA_KEYWORDS:
+                    pending.append(value)

@@ -1,4 +1,4 @@
-"""Artifacts as an answer shows them: pictures in place, all else as links."""
+"""Links to artifacts in answers; images are embedded."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,52 +10,54 @@ from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.run_pb2 import TaskStatus
 from protos.hugginggpt.v1.task_pb2 import Argument
 
-MOST_SHOWN = 50
+MAX_ARTIFACTS = 50
 
-_PICTURE = re.compile(r"image/(png|jpeg|gif|webp|bmp|avif)")
-_MARKS = re.compile(r"([\\\[\]()!`*_<>])")
+_IMAGE = re.compile(r"image/(png|jpeg|gif|webp|bmp|avif)")
+_MARKDOWN_CHARACTERS = re.compile(r"([\\\[\]()!`*_<>])")
 
 
 def site(request: Request) -> str:
-    """Scheme and host as the client wrote them."""
+    """Returns scheme and host as the client sent them."""
     return str(request.base_url).rstrip("/")
 
 
-def address(artifact: Artifact, site: str) -> str:
-    """Where an artifact is fetched, by a browser too.
+def artifact_url(artifact: Artifact, site: str) -> str:
+    """Returns the signed URL of an artifact, which works in browsers, too.
 
     Args:
-        artifact: it.
-        site: scheme and host; empty for an address within the site.
+        artifact: the artifact.
+        site: scheme and host; empty for a relative URL.
     """
     return site + signed_links.path(artifact.sha256)
 
 
-def made(tasks: Iterable[TaskStatus]) -> list[Artifact]:
-    """What the tasks made for the reader, not for each other; each once, in their order."""
+def output_artifacts(tasks: Iterable[TaskStatus]) -> list[Artifact]:
+    """Returns the artifacts that no other task consumed, without duplicates, in the order of the tasks."""
     tasks = list(tasks)
-    passed_on = {key for status in tasks for argument in status.task.arguments.values() for key in _needed(argument)}
+    consumed = {
+        key for status in tasks for argument in status.task.arguments.values() for key in _referenced_outputs(argument)
+    }
     found = {
         value.artifact.sha256: value.artifact
         for status in tasks
         for port, value in sorted(status.result.outputs.items())
-        if value.HasField("artifact") and (status.task.id, port) not in passed_on
+        if value.HasField("artifact") and (status.task.id, port) not in consumed
     }
-    return list(found.values())[:MOST_SHOWN]
+    return list(found.values())[:MAX_ARTIFACTS]
 
 
 def markdown(artifacts: Sequence[Artifact], site: str) -> str:
-    """Paragraphs of links and pictures, each before its line ends; empty without artifacts."""
-    return "".join(f"\n\n{_one(artifact, site)}" for artifact in artifacts)
+    """Renders artifacts as Markdown paragraphs; empty without artifacts."""
+    return "".join(f"\n\n{_link(artifact, site)}" for artifact in artifacts)
 
 
-def _one(artifact: Artifact, site: str) -> str:
-    name = _MARKS.sub(r"\\\1", artifact.name or "file")
-    shown = "!" if _PICTURE.fullmatch(artifact.media_type) else ""
-    return f"{shown}[{name}]({address(artifact, site)})"
+def _link(artifact: Artifact, site: str) -> str:
+    name = _MARKDOWN_CHARACTERS.sub(r"\\\1", artifact.name or "file")
+    prefix = "!" if _IMAGE.fullmatch(artifact.media_type) else ""
+    return f"{prefix}[{name}]({artifact_url(artifact, site)})"
 
 
-def _needed(argument: Argument) -> Iterable[tuple[int, str]]:
-    for one in argument.list.items if argument.HasField("list") else (argument,):
-        if one.HasField("reference"):
-            yield one.reference.task_id, one.reference.output
+def _referenced_outputs(argument: Argument) -> Iterable[tuple[int, str]]:
+    for item in argument.list.items if argument.HasField("list") else (argument,):
+        if item.HasField("reference"):
+            yield item.reference.task_id, item.reference.output

@@ -1,4 +1,4 @@
-"""What a message is made of: words, and files as data, links or ids."""
+"""Reads message parts: text, and files as data, URLs or ids."""
 
 import asyncio
 import base64
@@ -22,30 +22,30 @@ from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest, NotFound
 
-MOST_MENTIONED = 32
-"""Artifacts that the words of one message can bring along."""
+MAX_LINKED_ARTIFACTS = 32
+"""Limit of artifacts that links in one message add."""
 
 _QUICK_BYTES = 1_000_000
-_MENTIONED = re.compile(r"/v1/artifacts/([0-9a-f]{64})\b")
-_DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
+_ARTIFACT_LINK = re.compile(r"/v1/artifacts/([0-9a-f]{64})\b")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What one message says and brings."""
+class MessageContent:
+    """Text and files of a message."""
 
     text: str = ""
     files: list[Artifact] = field(default_factory=list)
 
 
-class Parts:
-    """Reads what messages are made of; files go to the store.
+class MessageParts:
+    """Reads message parts and stores their files.
 
     Args:
-        store: where files are kept.
-        files: those sent before.
-        fetching: brings in what is given as a URL.
-        files_bytes: most bytes of files with one request.
+        store: artifact store.
+        files: files uploaded before.
+        fetching: downloads URLs.
+        files_bytes: size limit of all files of a request.
     """
 
     def __init__(self, store: ArtifactStore, files: Files, fetching: UrlFetcher, files_bytes: int) -> None:
@@ -55,21 +55,21 @@ class Parts:
         self._files_bytes = files_bytes
 
     def allowance(self) -> Allowance:
-        """For the files of one request."""
+        """A new allowance for the files of one request."""
         return Allowance(self._files_bytes)
 
-    async def said(self, content: Any, where: str, allowance: Allowance) -> Said:
-        """What a message's content says: a string, or a list of parts.
+    async def read_content(self, content: Any, where: str, allowance: Allowance) -> MessageContent:
+        """Reads the content of a message: a string, or a list of parts.
 
         Raises:
-            InvalidRequest: naming the part and what is wrong with it.
-            NotFound: FILE, the caller has none of that id.
+            InvalidRequest: a part is invalid; the error names it.
+            NotFound: FILE, the caller has no file with this id.
         """
         if content is None or isinstance(content, str):
-            words = checked_text(content or "", where)
-            return Said(words, await self._mentioned(words))
+            text = checked_text(content or "", where)
+            return MessageContent(text, await self._linked_artifacts(text))
         if not isinstance(content, list):
-            refuse(where, "is neither a string nor a list of parts", remedy="send one of these")
+            refuse(where, "is neither a string nor a list of parts", remedy="send a string or a list of parts")
         texts: list[str] = []
         files: list[Artifact] = []
         for index, item in enumerate(content):
@@ -81,11 +81,11 @@ class Parts:
                 files.append(await self._file(_READERS[kind](part), allowance))
             else:
                 remedy = f"use one of {', '.join((*_TEXTS, *_READERS))}"
-                refuse(part.place("type"), f"is {kind[:50]!r}, which is not taken", remedy=remedy)
-        words = "\n\n".join(filter(None, texts))
-        return Said(words, [*files, *await self._mentioned(words)])
+                refuse(part.place("type"), f"is {kind[:50]!r}, which is not supported", remedy=remedy)
+        text = "\n\n".join(filter(None, texts))
+        return MessageContent(text, [*files, *await self._linked_artifacts(text)])
 
-    async def _file(self, sent: "_Sent", allowance: Allowance) -> Artifact:
+    async def _file(self, sent: "_FilePart", allowance: Allowance) -> Artifact:
         if sent.file_id:
             allowance.add_file()
             artifact = Artifact()
@@ -93,19 +93,19 @@ class Parts:
             artifact.name = sent.name or artifact.name
             return artifact
         if not sent.data and not sent.url:
-            refuse(sent.where, "holds no file", remedy="send its data, its URL or its file_id")
+            refuse(sent.where, "has no file", remedy="send the file's data, URL or file_id")
         if sent.url and not sent.url.startswith("data:"):
             return await self._fetching.fetch(sent.url, allowance=allowance)
-        content, stated_type = await _decoded(sent)
-        name = sent.name or _name(sent.family, stated_type, content)
+        content, media_type = await _decode(sent)
+        name = sent.name or _name(sent.family, media_type, content)
         return await store_file(
-            self._store, call_context.current().tenant, name, _whole(content), allowance, stated_type=stated_type
+            self._store, call_context.current().tenant, name, _stream(content), allowance, stated_type=media_type
         )
 
-    async def _mentioned(self, words: str) -> list[Artifact]:
-        """The artifacts whose links stand in the words: a client that keeps the history has no others."""
+    async def _linked_artifacts(self, text: str) -> list[Artifact]:
+        """Finds the artifacts linked in a text: clients that send the history have no other reference to them."""
         found = []
-        for digest in list(dict.fromkeys(_MENTIONED.findall(words)))[:MOST_MENTIONED]:
+        for digest in list(dict.fromkeys(_ARTIFACT_LINK.findall(text)))[:MAX_LINKED_ARTIFACTS]:
             try:
                 found.append(await self._store.head(call_context.current().tenant, digest))
             except NotFound:
@@ -114,10 +114,10 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _FilePart:
     where: str
     family: str
-    """What it is called without a name."""
+    """Name of a file that has none."""
     name: str = ""
     data: str = ""
     """Base64, or a data URL."""
@@ -125,30 +125,30 @@ class _Sent:
     file_id: str = ""
 
 
-def _linked(family: str) -> Callable[[Fields], _Sent]:
-    """{"type": "image_url", "image_url": {"url": …}}, or the URL itself."""
+def _url_reader(family: str) -> Callable[[Fields], _FilePart]:
+    """Reader of {"type": "image_url", "image_url": {"url": …}}, or with the URL as a string."""
 
-    def read(part: Fields) -> _Sent:
+    def read(part: Fields) -> _FilePart:
         name = f"{family}_url"
         link = part.text(name) if isinstance(part.get(name), str) else part.map(name).text("url")
-        return _Sent(part.place(name), family, url=link)
+        return _FilePart(part.place(name), family, url=link)
 
     return read
 
 
-def _image(part: Fields) -> _Sent:
-    return _Sent(part.place("image_url"), "image", url=part.text("image_url"), file_id=part.text("file_id"))
+def _image(part: Fields) -> _FilePart:
+    return _FilePart(part.place("image_url"), "image", url=part.text("image_url"), file_id=part.text("file_id"))
 
 
-def _audio(part: Fields) -> _Sent:
-    sound = part.map("input_audio")
-    ending = sound.text("format", "wav")
-    return _Sent(sound.place("data"), "audio", f"audio.{ending}", data=sound.text("data"))
+def _audio(part: Fields) -> _FilePart:
+    audio = part.map("input_audio")
+    extension = audio.text("format", "wav")
+    return _FilePart(audio.place("data"), "audio", f"audio.{extension}", data=audio.text("data"))
 
 
-def _file(part: Fields) -> _Sent:
+def _file(part: Fields) -> _FilePart:
     sent = part.map("file") if "file" in part else part
-    return _Sent(
+    return _FilePart(
         sent.where,
         "file",
         sent.text("filename"),
@@ -159,10 +159,10 @@ def _file(part: Fields) -> _Sent:
 
 
 _TEXTS: Mapping[str, str] = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-_READERS: Mapping[str, Callable[[Fields], _Sent]] = {
-    "image_url": _linked("image"),
-    "audio_url": _linked("audio"),
-    "video_url": _linked("video"),
+_READERS: Mapping[str, Callable[[Fields], _FilePart]] = {
+    "image_url": _url_reader("image"),
+    "audio_url": _url_reader("audio"),
+    "video_url": _url_reader("video"),
     "input_image": _image,
     "input_audio": _audio,
     "file": _file,
@@ -170,18 +170,18 @@ _READERS: Mapping[str, Callable[[Fields], _Sent]] = {
 }
 
 
-async def _decoded(sent: _Sent) -> tuple[bytes, str]:
-    """The bytes, and the media type said of them."""
+async def _decode(sent: _FilePart) -> tuple[bytes, str]:
+    """Decodes the data; returns the bytes and the stated media type."""
     data, kind, encoded = sent.data or sent.url, "", True
     if data.startswith("data:"):
-        header = _DATA.match(data[:1000])
+        header = _DATA_URL.match(data[:1000])
         if not header:
             refuse(sent.where, "is not a data URL", remedy="send data:TYPE;base64,DATA")
         kind, encoded = header[1] or "", header[2].lower().endswith(";base64")
         data = data[header.end() :]
-    read = _base64 if encoded else unquote_to_bytes
+    decode = _base64 if encoded else unquote_to_bytes
     try:
-        content = await asyncio.to_thread(read, data) if len(data) > _QUICK_BYTES else read(data)
+        content = await asyncio.to_thread(decode, data) if len(data) > _QUICK_BYTES else decode(data)
     except (binascii.Error, ValueError) as error:
         raise InvalidRequest(
             f"{sent.where} is not base64", reason="BASE64", remedy="encode the file's bytes as base64", port=sent.where
@@ -193,12 +193,12 @@ def _base64(data: str) -> bytes:
     return base64.b64decode("".join(data.split()), validate=True)
 
 
-def _name(family: str, stated_type: str, content: bytes) -> str:
-    ending = suffix(normalized_type(stated_type)) or suffix(
+def _name(family: str, media_type: str, content: bytes) -> str:
+    extension = suffix(normalized_type(media_type)) or suffix(
         sniff(content[:HEAD_BYTES], whole=len(content) <= HEAD_BYTES)
     )
-    return f"{family}.{ending}" if ending else family
+    return f"{family}.{extension}" if extension else family
 
 
-async def _whole(content: bytes) -> AsyncIterator[bytes]:
+async def _stream(content: bytes) -> AsyncIterator[bytes]:
     yield content

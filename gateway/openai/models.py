@@ -1,4 +1,4 @@
-"""GET /v1/models/{model}; the list stands with the catalogue."""
+"""Route GET /v1/models/{model}; the list is a route of the catalog."""
 
 from typing import Annotated
 
@@ -12,13 +12,15 @@ from gateway.openapi import openai_operations
 
 
 class ModelRoutes:
-    """The controllers, one by one."""
+    """Descriptions of single controllers."""
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/models", tags=["openai"], default_response_class=Response)
         router.add_api_route("/{model}", self.show, methods=["GET"], **openai_operations.MODEL)
         return router
 
-    async def show(self, model: Annotated[str, Path(description="Its id.", examples=["hugginggpt"])]) -> Response:
-        """A model that OpenAI's clients can ask."""
-        return json_response(controller(controllers.checked(model)))
+    async def show(
+        self, model: Annotated[str, Path(description="Id of the model.", examples=["hugginggpt"])]
+    ) -> Response:
+        """Describes a model of the OpenAI-compatible API."""
+        return json_response(controller(controllers.require_controller(model)))

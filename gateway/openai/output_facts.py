@@ -1,4 +1,4 @@
-"""What tasks gave, as things one can ask for by name."""
+"""Outputs of tasks as named facts, for filling schemas."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.json_encoder import encode
-from gateway.openai.links import address
+from gateway.openai.links import artifact_url
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.run_pb2 import TaskStatus
 
-MOST_FACTS = 2_000
+MAX_FACTS = 2_000
 
-_ALIKE = (
+_SYNONYMS = (
     frozenset({"label", "class", "category", "sentiment", "emotion", "topic", "classification", "prediction"}),
     frozenset({"score", "confidence", "probability", "certainty"}),
     frozenset({"box", "boundingbox", "bbox"}),
@@ -22,7 +22,7 @@ _ALIKE = (
     frozenset({"caption", "description"}),
     frozenset({"url", "link", "href"}),
 )
-"""Names under which the same is known; letters and digits only."""
+"""Groups of synonymous names; letters and digits only."""
 
 _ANSWER = frozenset({"answer", "response", "message", "reply", "result", "output", "content", "explanation"})
 
@@ -37,50 +37,50 @@ _TEXTS: Mapping[str, str] = {
     "visual-question-answering": "answer",
     "document-question-answering": "answer",
 }
-"""What the text of a kind of task is called by people."""
+"""Common name of a task's text output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something a task gave, or a part of it."""
+    """An output of a task, or a part of it."""
 
     names: frozenset[str]
-    """By which it can be asked for; letters and digits in lower case."""
+    """Names of the fact; lower-case letters and digits."""
     content: Any
 
 
-def plain(name: str) -> str:
-    """A name without its spelling."""
+def normalize_name(name: str) -> str:
+    """Normalizes a name to lower-case letters and digits."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def alike(name: str) -> frozenset[str]:
-    """A name, and those that mean the same."""
-    known = plain(name)
-    return frozenset({known}).union(*(names for names in _ALIKE if known in names))
+def synonyms(name: str) -> frozenset[str]:
+    """Returns the normalized name and its synonyms."""
+    normalized = normalize_name(name)
+    return frozenset({normalized}).union(*(names for names in _SYNONYMS if normalized in names))
 
 
-def known(tasks: Iterable[TaskStatus], answer: str, site: str) -> list[Fact]:
-    """What there is: of the last task first, the answer in words last.
+def collect_facts(tasks: Iterable[TaskStatus], answer: str, site: str) -> list[Fact]:
+    """Collects facts: those of the last task first, the text answer last.
 
     Args:
-        tasks: with their results.
-        answer: empty if there is none.
-        site: where artifacts are fetched.
+        tasks: tasks with their results.
+        answer: text answer; may be empty.
+        site: scheme and host of this gateway, for artifact URLs.
     """
     found: list[Fact] = []
     for status in reversed([*tasks]):
         for port, value in sorted(status.result.outputs.items()):
-            found += _of(status, port, value, site)
-    return [*found[:MOST_FACTS], *([Fact(_ANSWER, answer)] if answer else [])]
+            found += _facts_of(status, port, value, site)
+    return [*found[:MAX_FACTS], *([Fact(_ANSWER, answer)] if answer else [])]
 
 
-def _of(status: TaskStatus, port: str, value: Value, site: str) -> Iterator[Fact]:
+def _facts_of(status: TaskStatus, port: str, value: Value, site: str) -> Iterator[Fact]:
     kind = status.task.task
     names = {port, kind, f"{kind}{port}", f"task{status.task.id}{port}"}
     if value.HasField("artifact"):
-        link = address(value.artifact, site)
-        yield Fact(frozenset(map(plain, (*names, f"{port}url", "url"))), link)
+        link = artifact_url(value.artifact, site)
+        yield Fact(frozenset(map(normalize_name, (*names, f"{port}url", "url"))), link)
         yield from _parts(names, {**encode(value.artifact), "url": link})
     elif value.HasField("json"):
         yield from _parts(names, json.loads(value.json))
@@ -89,14 +89,14 @@ def _of(status: TaskStatus, port: str, value: Value, site: str) -> Iterator[Fact
 
 
 def _parts(names: Iterable[str], content: Any) -> Iterator[Fact]:
-    """A result and all its parts, the whole first."""
-    waiting: list[tuple[frozenset[str], Any]] = [(frozenset(map(plain, names)), content)]
-    for at in range(MOST_FACTS):
-        if at >= len(waiting):
+    """Yields a value and all its parts, breadth-first."""
+    pending: list[tuple[frozenset[str], Any]] = [(frozenset(map(normalize_name, names)), content)]
+    for at in range(MAX_FACTS):
+        if at >= len(pending):
             return
-        own, part = waiting[at]
+        own, part = pending[at]
         yield Fact(own, part)
         if isinstance(part, dict):
-            waiting += [(frozenset({plain(key)}), value) for key, value in part.items()]
+            pending += [(frozenset({normalize_name(key)}), value) for key, value in part.items()]
         elif isinstance(part, list):
-            waiting += [(frozenset(), each) for each in part[:MOST_FACTS]]
+            pending += [(frozenset(), each) for each in part[:MAX_FACTS]]

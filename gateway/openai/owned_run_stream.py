@@ -1,4 +1,4 @@
-"""A run on behalf of a client: whether it ends when the client leaves, and whether it is kept."""
+"""Event sources of runs: watched, owned by a connection, or recorded."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 
-ENDING_SECONDS = 10.0
-"""How long a run that was told to stop may take to do so, before one stops waiting for it."""
+STOP_SECONDS = 10.0
+"""Time to wait for the end of a cancelled run."""
 
 
 class Source(Protocol):
-    """Where a run's events come from."""
+    """Source of a run's events."""
 
     @property
     def run_id(self) -> str: ...
@@ -33,12 +33,12 @@ class Source(Protocol):
     async def close(self) -> None: ...
 
 
-class Watched:
-    """A run one only looks at.
+class WatchedRun:
+    """A run that is only watched.
 
     Args:
-        feed: its events.
-        until: number of the last event that counts; 0 for the run's own last one.
+        feed: events of the run.
+        until: number of the last event to read; 0 to read to the end of the run.
     """
 
     def __init__(self, feed: RunEventFeed, until: int = 0) -> None:
@@ -60,13 +60,13 @@ class Watched:
         self._feed.stop()
 
 
-class Attended(Watched):
-    """A run that somebody waits for: it is cancelled when they leave, and may be forgotten once it has ended.
+class OwnedRun(WatchedRun):
+    """A run owned by a connection: cancelled when the client disconnects, and deleted afterwards unless stored.
 
     Args:
-        runs: where it is.
-        feed: its events.
-        keep: it can be looked at later.
+        runs: client of the orchestrator.
+        feed: events of the run.
+        keep: whether the run is stored.
     """
 
     def __init__(self, runs: Runs, feed: RunEventFeed, *, keep: bool) -> None:
@@ -80,14 +80,14 @@ class Attended(Watched):
             if not self._feed.ended:
                 await self._runs.cancel(self.run_id)
             if not self._keep:
-                await stopped(self._runs, self.run_id)
+                await wait_until_stopped(self._runs, self.run_id)
                 await self._runs.discard(self.run_id)
         except ServiceError as error:
-            log.warning("a run was not tidied up", reason=error.reason, run_id=self.run_id)
+            log.warning("run not cleaned up", reason=error.reason, run_id=self.run_id)
 
 
-class Recited:
-    """Events that are all there."""
+class RecordedEvents:
+    """A list of events."""
 
     def __init__(self, events: Sequence[RunEvent]) -> None:
         self.run_id = events[0].run_id
@@ -100,33 +100,33 @@ class Recited:
         return event
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
-async def followed(source: Source, take: Callable[[RunEvent], object], receive: Receive) -> bool:
-    """Reads a run to its end, or until the client leaves; tells whether it came to its end.
+async def read_until_end(source: Source, take: Callable[[RunEvent], object], receive: Receive) -> bool:
+    """Reads a run until its end or until the client disconnects; returns whether it reached the end.
 
     Raises:
         ServiceError: the events cannot be read.
     """
-    reading, gone = asyncio.create_task(_read(source, take)), asyncio.create_task(disconnected(receive))
+    reading, disconnection = asyncio.create_task(_read(source, take)), asyncio.create_task(disconnected(receive))
     try:
-        await asyncio.wait((reading, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((reading, disconnection), return_when=asyncio.FIRST_COMPLETED)
         if reading.done():
             reading.result()
         return reading.done()
     finally:
         reading.cancel()
-        gone.cancel()
+        disconnection.cancel()
         await source.close()
 
 
-async def stopped(runs: Runs, run_id: str) -> None:
-    """Waits until a run that was told to stop has done so, though not for ever."""
+async def wait_until_stopped(runs: Runs, run_id: str) -> None:
+    """Waits for the end of a cancelled run, for at most STOP_SECONDS."""
     feed = await runs.watch(run_id, 0)
     try:
-        async with asyncio.timeout(ENDING_SECONDS):
-            await _read(Watched(feed), lambda _: None)
+        async with asyncio.timeout(STOP_SECONDS):
+            await _read(WatchedRun(feed), lambda _: None)
     except TimeoutError:
         return
     finally:

@@ -1,4 +1,4 @@
-"""What chat front ends ask for behind their users' backs: titles, tags, follow-ups. Answered plainly, without a run."""
+"""Answers housekeeping prompts of chat front ends (titles, tags, follow-ups) without a run."""
 
 import re
 import secrets
@@ -9,16 +9,16 @@ from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, R
 from protos.hugginggpt.v1.run_pb2 import ROLE_USER, RUN_STATE_COMPLETED, RunSpec
 
 TITLE_WORDS = 6
-_LONGEST_TITLE = 60
+_MAX_TITLE = 60
 _UNTITLED = "New chat"
 
 _OPENING = re.compile(r"\s*#{1,4}\s*Task:?\s*\n", re.IGNORECASE)
-"""How Open WebUI's templates, and those made after them, begin."""
+"""Start of the prompt templates of Open WebUI and its derivatives."""
 
 _HISTORY_BEGINS = re.compile(r"<chat_history>", re.IGNORECASE)
 _HISTORY_ENDS = re.compile(r"</chat_history>", re.IGNORECASE)
 _USER_LINE = re.compile(r"^[^\S\n]*(?:USER|Human|User)[^\S\n]*:[^\S\n]*(.+)", re.MULTILINE)
-"""Within one line: a blank that could be many lines would be tried from each of them."""
+"""Matches within one line, so that blank lines cause no backtracking."""
 _KEYS = re.compile(r'\{\s*"(title|tags|follow_ups|queries|prompt|text|tool_calls|emoji)"\s*:')
 
 _TITLE = re.compile(
@@ -28,71 +28,71 @@ _TITLE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _TITLE_ORDER_CHARACTERS = 600
-"""How near its beginning a prompt says that it wants a title."""
+"""Length of the prompt's start in which a title request is searched."""
 
 
 def answer(spec: RunSpec) -> str | None:
-    """The plain answer to a front end's own prompt; None for what a user wants."""
+    """Returns the answer to a front end's own prompt; None for a request of a user."""
     if spec.inputs or spec.plan.tasks:
         return None
-    words = spec.request
-    if _OPENING.match(words) and (key := _KEYS.search(words)):
-        return dumps({key[1]: _VALUES[key[1]](_topic(spec))}).decode()
-    if _OPENING.match(words) and "title" in words[:_TITLE_ORDER_CHARACTERS].lower():
-        return _title(_topic(spec))
-    return _title(_topic(spec)) if _wants_title(spec) else None
+    prompt = spec.request
+    if _OPENING.match(prompt) and (key := _KEYS.search(prompt)):
+        return dumps({key[1]: _VALUES[key[1]](_first_user_message(spec))}).decode()
+    if _OPENING.match(prompt) and "title" in prompt[:_TITLE_ORDER_CHARACTERS].lower():
+        return _title(_first_user_message(spec))
+    return _title(_first_user_message(spec)) if _is_title_request(spec) else None
 
 
-def events(spec: RunSpec, words: str) -> list[RunEvent]:
-    """A run that was none."""
-    run_id = f"run_errand{secrets.token_hex(8)}"
-    told = (
+def events(spec: RunSpec, text: str) -> list[RunEvent]:
+    """Builds the events of a completed run with this answer."""
+    run_id = f"run_shortcut{secrets.token_hex(8)}"
+    recorded = (
         RunEvent(run_accepted=RunAccepted(spec=spec)),
-        RunEvent(answer_chunk=AnswerChunk(text=words)),
+        RunEvent(answer_chunk=AnswerChunk(text=text)),
         RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)),
     )
-    for number, event in enumerate(told, start=1):
+    for number, event in enumerate(recorded, start=1):
         event.run_id, event.sequence = run_id, number
         event.time.GetCurrentTime()
-    return list(told)
+    return list(recorded)
 
 
-def _wants_title(spec: RunSpec) -> bool:
-    """Whether the last message orders a title for a conversation it brings along, or for the one before it."""
-    order = spec.request[:_TITLE_ORDER_CHARACTERS]
-    brings = len(spec.history) > 1 or _USER_LINE.search(spec.request) is not None
-    return brings and _TITLE.search(order) is not None
+def _is_title_request(spec: RunSpec) -> bool:
+    """Whether the last message requests a title for a conversation that it contains or that precedes it."""
+    start = spec.request[:_TITLE_ORDER_CHARACTERS]
+    has_conversation = len(spec.history) > 1 or _USER_LINE.search(spec.request) is not None
+    return has_conversation and _TITLE.search(start) is not None
 
 
-def _topic(spec: RunSpec) -> str:
-    """What the user said first."""
-    said: Sequence[str] = _USER_LINE.findall(_history(spec.request))
+def _first_user_message(spec: RunSpec) -> str:
+    """The first user message of the conversation."""
+    quoted: Sequence[str] = _USER_LINE.findall(_history(spec.request))
     turns = [turn.text for turn in spec.history if turn.role == ROLE_USER]
-    return next(iter([*said, *turns]), "")
+    return next(iter([*quoted, *turns]), "")
 
 
-def _history(words: str) -> str:
-    """The history that a prompt brings along; all of the prompt if it marks none."""
-    begins = _HISTORY_BEGINS.search(words)
-    ends = begins and _HISTORY_ENDS.search(words, begins.end())
-    return words[begins.end() : ends.start()] if begins and ends else words
+def _history(prompt: str) -> str:
+    """The marked history in a prompt; the whole prompt without marks."""
+    begins = _HISTORY_BEGINS.search(prompt)
+    ends = begins and _HISTORY_ENDS.search(prompt, begins.end())
+    return prompt[begins.end() : ends.start()] if begins and ends else prompt
 
 
 def _title(topic: str) -> str:
     words = re.sub(r"[#*_`\"“”<>\[\]{}]|https?://\S+", " ", topic).split()
-    title = " ".join(words[:TITLE_WORDS])[:_LONGEST_TITLE].rstrip(" .,;:!?")
+    title = " ".join(words[:TITLE_WORDS])[:_MAX_TITLE].rstrip(" .,;:!?")
     return title[:1].upper() + title[1:] if title else _UNTITLED
 
 
-def _general(_topic: str) -> list[str]:
+def _general(_first_user_message: str) -> list[str]:
     return ["General"]
 
 
-def _none(_topic: str) -> list[str]:
+def _none(_first_user_message: str) -> list[str]:
     return []
 
 
-def _nothing(_topic: str) -> str:
+def _nothing(_first_user_message: str) -> str:
     return ""
 
 
@@ -104,5 +104,5 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
     "tool_calls": _none,
     "prompt": str,
     "text": _nothing,
-    "emoji": lambda _topic: "💬",
+    "emoji": lambda _first_user_message: "💬",
 }

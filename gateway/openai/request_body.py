@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's requests: JSON that may carry files."""
+"""Reads request bodies: JSON that may contain files."""
 
 import asyncio
 
@@ -10,26 +10,28 @@ from gateway.run_request import read_limited
 from services.common.errors import InvalidRequest
 
 BODY_BYTES = 50_000_000
-"""Longest body: it is in memory several times while it is read."""
+"""Size limit of a body, which is in memory several times while it is parsed."""
 
 
 async def body(request: Request) -> Fields:
-    """What was sent.
+    """Reads the body as a JSON object.
 
     Raises:
-        InvalidRequest: CONTENT_TYPE, TOO_LARGE, or what is wrong with it.
+        InvalidRequest: CONTENT_TYPE, TOO_LARGE, or invalid JSON.
     """
-    kind = request.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != "application/json":
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
         raise InvalidRequest(
-            f"the body is {kind[:100] or 'of no stated type'}", reason="CONTENT_TYPE", remedy="send application/json"
+            f"the body has the type {content_type[:100] or '(none)'}",
+            reason="CONTENT_TYPE",
+            remedy="send application/json",
         )
-    stated = request.headers.get("content-length", "")
-    if stated.isascii() and stated.isdecimal() and int(stated) > BODY_BYTES:
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdecimal() and int(length) > BODY_BYTES:
         raise InvalidRequest(
             f"the body is larger than the limit of {BODY_BYTES / 1e6:g} MB",
             reason="TOO_LARGE",
-            remedy="send files to POST /v1/files, and their ids here",
+            remedy="upload files with POST /v1/files and send their ids",
         )
     content = await read_limited(request.stream(), BODY_BYTES, "the body")
     if len(content) > INLINE_PARSE_BYTES:

@@ -1,4 +1,4 @@
-"""What OpenAI's clients ask of a run beyond its request: kept with the run, so that any gateway can tell it again."""
+"""Options of OpenAI requests, stored in the run's metadata so that any gateway can render the run."""
 
 import json
 from collections.abc import Mapping
@@ -8,35 +8,35 @@ from typing import Any
 from gateway.json_encoder import dumps
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 
-NOTE = "openai"
-"""Under which name it is kept in the run's metadata."""
+METADATA_NAME = "openai"
+"""Key in the run's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How a run is told to its client."""
+class RequestOptions:
+    """How a run is rendered for its client."""
 
     model: str = "hugginggpt"
     projection: int = 1
-    """By which version of the projection its events are numbered."""
+    """Version of the projection that numbers the events."""
     instructed: bool = False
-    """The first turn of its history is the instructions."""
+    """Whether the first turn of the history is the instructions."""
     form: Mapping[str, Any] = field(default_factory=lambda: {"type": "text"})
-    """Of the answer, as the Responses API spells it: text, json_object or json_schema."""
+    """Response format as in the Responses API: text, json_object or json_schema."""
     background: bool = False
     store: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
 
-    def note(self, spec: RunSpec) -> None:
-        """Keeps them with a run that is to be; admission lets nobody else write there."""
-        kept = {name: getattr(self, name) for name in self.__slots__}
-        spec.metadata[NOTE] = dumps(kept).decode()
+    def store_in(self, spec: RunSpec) -> None:
+        """Writes the options to the metadata of a new run; admission rejects this key in client metadata."""
+        stored = {name: getattr(self, name) for name in self.__slots__}
+        spec.metadata[METADATA_NAME] = dumps(stored).decode()
 
     @classmethod
-    def of(cls, spec: RunSpec) -> "Terms":
-        """Those of a run; of one that came in by another door, what they usually are."""
+    def of(cls, spec: RunSpec) -> "RequestOptions":
+        """Reads the options of a run; defaults for runs of other APIs."""
         try:
-            kept = json.loads(spec.metadata.get(NOTE, "{}"))
-            return cls(**kept) if isinstance(kept.get("form", {}), dict) else cls()
-        except (ValueError, TypeError, AttributeError):  # of another version
+            stored = json.loads(spec.metadata.get(METADATA_NAME, "{}"))
+            return cls(**stored) if isinstance(stored.get("form", {}), dict) else cls()
+        except (ValueError, TypeError, AttributeError):  # written by another version
             return cls()

@@ -1,4 +1,4 @@
-"""Which form an answer is to have: text, any JSON object, or JSON by a schema."""
+"""Response formats: text, any JSON object, or JSON of a schema."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,34 +11,39 @@ TEXT: Mapping[str, Any] = {"type": "text"}
 
 
 def of_chat(sent: Fields) -> Mapping[str, Any]:
-    """The form a chat completion is to have, as the Responses API spells it.
+    """Reads the response format of a chat completion, in the notation of the Responses API.
 
     Raises:
-        InvalidRequest: it is none of OpenAI's, or its schema cannot be used.
+        InvalidRequest: the format is unknown, or its schema is not supported.
     """
-    wanted = sent.map("response_format")
-    return _form(wanted, wanted.map("json_schema"))
+    requested = sent.map("response_format")
+    return _form(requested, requested.map("json_schema"))
 
 
 def of_response(sent: Fields) -> Mapping[str, Any]:
-    """The form a response is to have.
+    """Reads the response format of a response.
 
     Raises:
-        InvalidRequest: it is none of OpenAI's, or its schema cannot be used.
+        InvalidRequest: the format is unknown, or its schema is not supported.
     """
-    wanted = sent.map("text").map("format")
-    return _form(wanted, wanted)
+    requested = sent.map("text").map("format")
+    return _form(requested, requested)
 
 
-def _form(wanted: Fields, described: Fields) -> Mapping[str, Any]:
-    kind = wanted.text("type", "text")
+def _form(requested: Fields, described: Fields) -> Mapping[str, Any]:
+    kind = requested.text("type", "text")
     if kind in ("text", "json_object"):
         return {"type": kind}
     if kind != "json_schema":
-        refuse(wanted.place("type"), f"is {kind[:50]!r}", remedy="use text, json_object or json_schema")
-    asked = described.get("schema")
-    json_schema.check(asked, described.place("schema"))
-    form = {"type": kind, "name": described.text("name", "answer"), "schema": asked, "strict": described.flag("strict")}
-    if len(canonical(form, described.place("schema"))) > json_schema.MOST_BYTES:
-        refuse(described.place("schema"), "is too long", reason="SCHEMA", remedy="ask for less at once")
+        refuse(requested.place("type"), f"is {kind[:50]!r}", remedy="use text, json_object or json_schema")
+    schema = described.get("schema")
+    json_schema.check(schema, described.place("schema"))
+    form = {
+        "type": kind,
+        "name": described.text("name", "answer"),
+        "schema": schema,
+        "strict": described.flag("strict"),
+    }
+    if len(canonical(form, described.place("schema"))) > json_schema.MAX_BYTES:
+        refuse(described.place("schema"), "is too long", reason="SCHEMA", remedy="use a smaller schema")
     return form

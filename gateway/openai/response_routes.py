@@ -1,4 +1,4 @@
-"""/v1/responses."""
+"""Routes of /v1/responses."""
 
 import asyncio
 import re
@@ -10,14 +10,14 @@ from starlette.responses import Response
 from gateway.http.run_routes import LastEventId, json_response
 from gateway.json_text import refuse
 from gateway.openai import controllers, conversation_input, input_items, links, response_format, unsupported_parameters
-from gateway.openai.chat_routes import LEFT
-from gateway.openai.ids import RESPONSE, named, run_of
+from gateway.openai.chat_routes import CLIENT_CLOSED_REQUEST
+from gateway.openai.ids import RESPONSE, object_id, run_id_of
 from gateway.openai.json_fields import Fields
-from gateway.openai.owned_run_stream import Source, Watched, followed, stopped
+from gateway.openai.owned_run_stream import Source, WatchedRun, read_until_end, wait_until_stopped
 from gateway.openai.request_body import body
-from gateway.openai.request_options import Terms
+from gateway.openai.request_options import RequestOptions
 from gateway.openai.response_projection import Projection, projection
-from gateway.openai.run_adapter import House
+from gateway.openai.run_adapter import RunAdapter
 from gateway.openai.streams import ResponseStream
 from gateway.openapi import openai_operations
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
@@ -25,18 +25,18 @@ from services.common.call_context import current, use_caller
 from services.common.errors import InvalidRequest, NotFound
 
 METADATA_ENTRIES, METADATA_KEY, METADATA_VALUE = 16, 64, 512
-"""Most of a response's metadata: entries, and characters of each."""
+"""Limits of a response's metadata: entries, and characters of keys and values."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
-ResponseId = Annotated[str, Path(description="The response's id.", examples=["resp_19a2b3c4d5e6f708192a3b4"])]
+ResponseId = Annotated[str, Path(description="Id of the response.", examples=["resp_19a2b3c4d5e6f708192a3b4"])]
 
 
 class ResponseRoutes:
-    """Responses, each a run: any gateway can tell of any."""
+    """Responses. Each is a run, which any gateway can render."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, adapter: RunAdapter) -> None:
+        self._adapter = adapter
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/responses", tags=["openai"], default_response_class=Response)
@@ -51,124 +51,130 @@ class ResponseRoutes:
     async def create(
         self,
         request: Request,
-        idempotency_key: Annotated[str, Header(description="Same key, same request: same run, for 24 h.")] = "",
+        idempotency_key: Annotated[
+            str, Header(description="Requests with the same key and body start one run only, for 24 hours.")
+        ] = "",
     ) -> Response:
-        """Answers an input, as OpenAI's clients ask for it.
+        """Creates a response, compatible with OpenAI's API.
 
-        With `background` the run goes on by itself, to be looked at, resumed and cancelled later; else it ends when the
-        client leaves. How the work goes is told as a reasoning item.
+        With `background` the run continues on its own and can be read, resumed and cancelled later; otherwise it is
+        cancelled when the client disconnects. Progress is reported as a reasoning item.
         """
         sent = await body(request)
-        terms = await asyncio.to_thread(_terms, sent)
-        with use_caller(controllers.on_behalf_of(current(), terms.model)):
-            spec = await self._spec(sent, terms)
-            start = self._house.background if terms.background else self._house.attended
-            source = await start(spec, terms, idempotency_key)
-        response_id = named(RESPONSE, source.run_id)
+        options = await asyncio.to_thread(_options, sent)
+        with use_caller(controllers.with_controller_policy(current(), options.model)):
+            spec = await self._spec(sent, options)
+            start = self._adapter.start_background if options.background else self._adapter.start_owned
+            source = await start(spec, options, idempotency_key)
+        response_id = object_id(RESPONSE, source.run_id)
         headers = {"location": f"/v1/responses/{response_id}", "x-run-id": source.run_id}
-        told = projection(spec, links.site(request))
+        projected = projection(spec, links.site(request))
         if sent.flag("stream"):
-            return ResponseStream(source, told, headers)
-        if terms.background:
-            return json_response(await _first(source, told), headers=headers)
-        if not await followed(source, told.take, request.receive):
-            return Response(status_code=LEFT)
-        return json_response(told.response(), headers=headers)
+            return ResponseStream(source, projected, headers)
+        if options.background:
+            return json_response(await _first(source, projected), headers=headers)
+        if not await read_until_end(source, projected.take, request.receive):
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        return json_response(projected.response(), headers=headers)
 
     async def show(
         self,
         response_id: ResponseId,
         request: Request,
-        stream: Annotated[bool, Query(description="Its events, to the last one, instead.")] = False,
-        starting_after: Annotated[int | None, Query(ge=-1, lt=2**63, description="The last number seen.")] = None,
+        stream: Annotated[bool, Query(description="Stream the events instead, to the last one.")] = False,
+        starting_after: Annotated[
+            int | None, Query(ge=-1, lt=2**63, description="Number of the last event received.")
+        ] = None,
         last_event_id: LastEventId = "",
     ) -> Response:
-        """A response as it stands, or its events from the first or after a number."""
-        run_id = _run_of(response_id)
+        """Returns the present state of a response, or streams its events from the first or after a number."""
+        run_id = _run_id(response_id)
         if last_event_id and not _NUMBER.fullmatch(last_event_id):
             refuse("Last-Event-ID", "is not a number", remedy="send the id of an event")
         if not stream:
-            return json_response((await self._house.told(run_id, links.site(request))).response())
+            return json_response((await self._adapter.projection_of(run_id, links.site(request))).response())
         after = max(-1 if starting_after is None else starting_after, int(last_event_id or -1))
-        run = await self._house.runs.get(run_id)
-        source = Watched(await self._house.runs.watch(run_id, 0))
+        run = await self._adapter.runs.get(run_id)
+        source = WatchedRun(await self._adapter.runs.watch(run_id, 0))
         return ResponseStream(source, projection(run.spec, links.site(request)), {"x-run-id": run_id}, after)
 
     async def cancel(self, response_id: ResponseId, request: Request) -> Response:
-        """Stops a response; what has finished is kept. No effect on one that has ended."""
-        run_id = _run_of(response_id)
-        await self._house.runs.cancel(run_id)
-        await stopped(self._house.runs, run_id)
-        return json_response((await self._house.told(run_id, links.site(request))).response())
+        """Cancels a response; finished results are kept. No effect on an ended response."""
+        run_id = _run_id(response_id)
+        await self._adapter.runs.cancel(run_id)
+        await wait_until_stopped(self._adapter.runs, run_id)
+        return json_response((await self._adapter.projection_of(run_id, links.site(request))).response())
 
     async def delete(self, response_id: ResponseId) -> Response:
-        """Removes an ended response, and its run."""
-        await self._house.runs.delete(_run_of(response_id))
+        """Deletes an ended response and its run."""
+        await self._adapter.runs.delete(_run_id(response_id))
         return json_response({"id": response_id, "object": "response", "deleted": True})
 
     async def input_items(self, response_id: ResponseId, request: Request) -> Response:
-        """What a response was asked, the last message first."""
-        run = await self._house.runs.get(_run_of(response_id))
-        return json_response(input_items.listed(run, links.site(request)))
+        """Lists the input messages of a response, last one first."""
+        run = await self._adapter.runs.get(_run_id(response_id))
+        return json_response(input_items.list_input_items(run, links.site(request)))
 
-    async def _spec(self, sent: Fields, terms: Terms) -> RunSpec:
+    async def _spec(self, sent: Fields, options: RequestOptions) -> RunSpec:
         parent = await self._parent(sent)
-        with use_caller(await self._house.runs.continuation_caller(parent)):
-            spec = await conversation_input.of_input(sent, self._house.parts)
+        with use_caller(await self._adapter.runs.continuation_caller(parent)):
+            spec = await conversation_input.of_input(sent, self._adapter.parts)
         conversation_input.instruct(spec, sent.text("instructions"))
         spec.parent_run_id = parent
-        if not terms.background:
+        if not options.background:
             spec.on_disconnect = ON_DISCONNECT_CANCEL
         return spec
 
     async def _parent(self, sent: Fields) -> str:
-        """The run that is continued; empty if none is."""
+        """The run to continue; empty if there is none."""
         if "conversation" not in sent:
-            return _run_of(sent.text("previous_response_id")) if "previous_response_id" in sent else ""
+            return _run_id(sent.text("previous_response_id")) if "previous_response_id" in sent else ""
         if "previous_response_id" in sent:
-            refuse("conversation", "stands beside previous_response_id", remedy="send one of them")
+            refuse("conversation", "cannot be combined with previous_response_id", remedy="send only one of them")
         given = sent.get("conversation")
-        return await self._house.last_of(given if isinstance(given, str) else sent.map("conversation").text("id"))
+        return await self._adapter.last_of(given if isinstance(given, str) else sent.map("conversation").text("id"))
 
 
-def _terms(sent: Fields) -> Terms:
-    model = controllers.checked(sent.text("model"))
+def _options(sent: Fields) -> RequestOptions:
+    model = controllers.require_controller(sent.text("model"))
     unsupported_parameters.check(sent)
     background, store = bool(sent.flag("background")), sent.flag("store") is not False
     if background and not store:
         raise InvalidRequest(
-            "a response in the background is looked at later, so it is stored",
-            remedy="leave out store, or background",
+            "a background response must be stored",
+            remedy="leave out store or background",
             port="store",
         )
     form, metadata = response_format.of_response(sent), _metadata(sent.map("metadata"))
     instructed = bool(sent.text("instructions"))
-    return Terms(model=model, instructed=instructed, form=form, background=background, store=store, metadata=metadata)
+    return RequestOptions(
+        model=model, instructed=instructed, form=form, background=background, store=store, metadata=metadata
+    )
 
 
 def _metadata(sent: Fields) -> dict[str, str]:
     found = {key: sent.text(key) for key in sent}
     too_long = any(len(key) > METADATA_KEY or len(text) > METADATA_VALUE for key, text in found.items())
     if len(found) > METADATA_ENTRIES or too_long:
-        remedy = (
-            f"send up to {METADATA_ENTRIES} entries, names of {METADATA_KEY} and texts of {METADATA_VALUE} characters"
-        )
+        remedy = f"send up to {METADATA_ENTRIES} entries, keys of {METADATA_KEY}, values of {METADATA_VALUE} characters"
         refuse("metadata", "is too large", remedy=remedy)
     return found
 
 
-def _run_of(response_id: str) -> str:
+def _run_id(response_id: str) -> str:
     if not response_id.startswith(RESPONSE):
         raise NotFound(
-            f"there is no response {response_id[:100]!r}", reason="RESPONSE", remedy=f"use an id that begins {RESPONSE}"
+            f"there is no response {response_id[:100]!r}",
+            reason="RESPONSE",
+            remedy=f"use an id that starts with {RESPONSE}",
         )
-    return run_of(response_id)
+    return run_id_of(response_id)
 
 
-async def _first(source: Source, told: Projection) -> dict[str, object]:
-    """The response as it was accepted."""
+async def _first(source: Source, projected: Projection) -> dict[str, object]:
+    """The response after its first event."""
     event = await source.read()
     await source.close()
     if event is not None:
-        told.take(event)
-    return told.response()
+        projected.take(event)
+    return projected.response()

@@ -1,7 +1,7 @@
-"""Streams as OpenAI's clients read them.
+"""Server-sent event streams for OpenAI clients.
 
-Their reader takes a blank line for the end of an event even where only a comment stood before it, so what keeps a
-silent stream alive is a comment without one.
+OpenAI's client treats every blank line as the end of an event, even after a comment only. Heartbeats are therefore
+comments without a blank line.
 """
 
 from abc import abstractmethod
@@ -20,7 +20,7 @@ _DONE = b"data: [DONE]\n\n"
 
 class _OpenAIStream(Stream):
     greeting = b": accepted\n"
-    heartbeat = b": still at it\n"
+    heartbeat = b": heartbeat\n"
 
     def __init__(
         self, source: Source, headers: Mapping[str, str], *, heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -29,30 +29,30 @@ class _OpenAIStream(Stream):
         self._source = source
 
     async def next(self) -> tuple[bytes, bool]:
-        """Frames: what many events mean to the client is nothing."""
+        """Reads until an event produces frames or the run ends."""
         try:
             while (event := await self._source.read()) is not None:
-                frames = self.frames(event)
+                frames = self.event_frames(event)
                 if frames or self._source.ended:
                     return frames, self._source.ended
         except ServiceError as error:
-            return self.broken(error), True
+            return self.error_frames(error), True
         return b"", True
 
     async def close(self) -> None:
         await self._source.close()
 
     @abstractmethod
-    def frames(self, event: RunEvent) -> bytes:
-        """What an event is told as; empty if it is not."""
+    def event_frames(self, event: RunEvent) -> bytes:
+        """Renders an event; empty if the client does not need it."""
 
     @abstractmethod
-    def broken(self, error: ServiceError) -> bytes:
-        """What is said where the stream ends too early."""
+    def error_frames(self, error: ServiceError) -> bytes:
+        """Renders the error that ends the stream early."""
 
 
 class CompletionStream(_OpenAIStream):
-    """A chat completion in chunks."""
+    """Stream of the chunks of a chat completion."""
 
     def __init__(
         self,
@@ -65,23 +65,23 @@ class CompletionStream(_OpenAIStream):
         super().__init__(source, headers, heartbeat_seconds=heartbeat_seconds)
         self._completion = completion
 
-    def frames(self, event: RunEvent) -> bytes:
+    def event_frames(self, event: RunEvent) -> bytes:
         chunks = b"".join(b"data: %s\n\n" % single_line_json(chunk) for chunk in self._completion.take(event))
         return chunks + _DONE if event.HasField("run_ended") else chunks
 
-    def broken(self, error: ServiceError) -> bytes:
+    def error_frames(self, error: ServiceError) -> bytes:
         return b"data: %s\n\n" % single_line_json({"error": problem(error)["error"]})
 
 
 class ResponseStream(_OpenAIStream):
-    """A response's typed events.
+    """Stream of the typed events of a response.
 
     Args:
-        source: the run's events, from the first.
-        projection: what makes the response's of them.
-        headers: of the answer.
-        after: number of the last event already seen; -1 for none.
-        heartbeat_seconds: longest silence.
+        source: events of the run from the first.
+        projection: projects events of the run to events of the response.
+        headers: response headers.
+        after: number of the last event received; -1 for none.
+        heartbeat_seconds: interval of heartbeats.
     """
 
     def __init__(
@@ -95,20 +95,20 @@ class ResponseStream(_OpenAIStream):
     ) -> None:
         super().__init__(source, headers, heartbeat_seconds=heartbeat_seconds)
         self._projection = projection
-        self._seen = after
+        self._last_number = after
 
-    def frames(self, event: RunEvent) -> bytes:
-        new = [each for each in self._projection.take(event) if each["sequence_number"] > self._seen]
-        self._seen = new[-1]["sequence_number"] if new else self._seen
+    def event_frames(self, event: RunEvent) -> bytes:
+        new = [each for each in self._projection.take(event) if each["sequence_number"] > self._last_number]
+        self._last_number = new[-1]["sequence_number"] if new else self._last_number
         return b"".join(map(_frame, new))
 
-    def broken(self, error: ServiceError) -> bytes:
-        """Nothing where the client can come back for the rest; else what would happen again."""
+    def error_frames(self, error: ServiceError) -> bytes:
+        """Renders nothing for a temporary failure, after which the client can resume; otherwise an error event."""
         if isinstance(error, Unavailable):
             return b""
-        told = problem(error)["error"]
-        event = {"type": "error", "code": told["code"], "message": told["message"], "param": told["param"]}
-        return b"event: error\ndata: %s\n\n" % single_line_json({**event, "sequence_number": self._seen + 1})
+        content = problem(error)["error"]
+        event = {"type": "error", "code": content["code"], "message": content["message"], "param": content["param"]}
+        return b"event: error\ndata: %s\n\n" % single_line_json({**event, "sequence_number": self._last_number + 1})
 
 
 def _frame(event: Event) -> bytes:

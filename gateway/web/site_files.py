@@ -32,7 +32,7 @@ _TYPES: Mapping[str, str] = {
 
 _PAGE = "index.html"
 _FOREVER = "public, max-age=31536000, immutable"
-_OURS = re.compile(rb'"/web/(?=[\w.-]+")')
+_SITE_URL = re.compile(rb'"/web/(?=[\w.-]+")')
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Site:
         """The page with versioned URLs and preload hints for all modules."""
         modules = (f'<link rel="modulepreload" href="/web/{name}">' for name in sorted(self.contents) if _module(name))
         page = self.contents[_PAGE].replace(b"</head>", "\n".join((*modules, "</head>")).encode())
-        return _OURS.sub(f'"/web/{self.version}/'.encode(), page)
+        return _SITE_URL.sub(f'"/web/{self.version}/'.encode(), page)
 
     def router(self) -> APIRouter:
         """Routes GET and HEAD of / and /web/{version}/{name}."""
@@ -84,4 +84,4 @@ def _files(folder: Traversable) -> list[Traversable]:
 
 
 def _module(name: str) -> bool:
-    return name.endswith(".js") and name != "shade.js"
+    return name.endswith(".js") and name != "theme_init.js"

@@ -85,7 +85,7 @@ async def rows() -> list[Row]:
         _slowest("large_message", 3_000, {name: partial(_refused, fields) for name, fields in LARGE_MESSAGES.items()}),
         _slowest("wide_json", 2_000, {name: partial(canonical, wide, "x") for name, wide in WIDE_JSON.items()}),
         _slowest(
-            "json_schema", 3_000, {"choices that double": partial(json_schema.holds, doubling, doubling, {"a": 1})}
+            "json_schema", 3_000, {"choices that double": partial(json_schema.is_valid, doubling, doubling, {"a": 1})}
         ),
         _slowest("llm_value", 2_000, {name: partial(meanings, text, names) for name, text in VALUES.items()}),
         _slowest("long_request", 3_000, {repr(piece): partial(_long_request, piece) for piece in PIECES}),

@@ -55,65 +55,67 @@ async def doctor(server: ScriptedLLM | None = None, **settings: str) -> dict[str
     return {check["check"]: check for check in checks if check["check"].startswith("LLM")}
 
 
-async def test_an_endpoint_that_does_all_is_proved() -> None:
+async def test_fully_capable_endpoint_passes_all_checks() -> None:
     async with ScriptedLLM.serving(Model()) as server:
         found = await doctor(server, LLM_CONTEXT_TOKENS="4096")
     assert {check: finding["level"] for check, finding in found.items()} == dict.fromkeys(
         ["LLM", "LLM streaming", "LLM schema", "LLM context", "LLM data", "LLM tokens"], "ok"
     )
     assert found["LLM"]["found"] == f"scripted answers at {server.base_url}"
-    assert re.match(r"first token after \d+\.\d\d s, then \d+ tokens/s, in 12 pieces", found["LLM streaming"]["found"])
-    assert found["LLM schema"]["found"] == "answers keep to a JSON schema (LLM_JSON_SCHEMA=auto)"
+    assert re.match(r"first token after \d+\.\d\d s, then \d+ tokens/s, in 12 chunks", found["LLM streaming"]["found"])
+    assert found["LLM schema"]["found"] == "answers follow a JSON schema (LLM_JSON_SCHEMA=auto)"
     assert re.match(
-        r"a prompt estimated at 3072 tokens arrives whole; the server counted \d{4}", found["LLM context"]["found"]
+        r"a prompt estimated at 3072 tokens arrives complete; the server counted \d{4}", found["LLM context"]["found"]
     )
     assert "--policy local nothing is sent" in found["LLM data"]["found"]
-    assert re.match(r"3 questions took \d{4} tokens of prompt and \d+ of answers", found["LLM tokens"]["found"])
+    assert re.match(r"3 requests used \d{4} prompt tokens and \d+ answer tokens", found["LLM tokens"]["found"])
     assert len(server.requests) == 3
     assert set(server.keys) == {f"Bearer {KEY}"}
 
 
-async def test_roles_that_share_an_endpoint_have_it_proved_once_and_others_are_named() -> None:
+async def test_shared_endpoint_is_checked_once() -> None:
     async with ScriptedLLM.serving(Model()) as server, ScriptedLLM.serving(Model()) as own:
         found = await doctor(
             server, PLANNER_LLM_BASE_URL=own.base_url, PLANNER_LLM_INTERNAL="true", RESPONDER_LLM_API_KEY=KEY
         )
     assert found["LLM of the planner"]["found"] == f"scripted answers at {own.base_url}"
     assert found["LLM of the selector and responder"]["found"] == f"scripted answers at {server.base_url}"
-    assert "part of the house" in found["LLM of the planner data"]["found"]
-    assert "outside the house" in found["LLM of the selector and responder data"]["found"]
-    assert (len(server.requests), len(own.requests)) == (3, 3)
+    assert "part of the deployment" in found["LLM of the planner data"]["found"]
+    assert "external: with" in found["LLM of the selector and responder data"]["found"]
+    assert len(server.requests) == 3
+    assert len(own.requests) == 3
 
 
-async def test_a_role_without_an_endpoint_says_what_is_done_instead() -> None:
+async def test_role_without_endpoint_reports_its_fallback() -> None:
     async with ScriptedLLM.serving(Model()) as server:
         found = await doctor(PLANNER_LLM_BASE_URL=server.base_url, PLANNER_LLM_MODEL="scripted")
     assert found["LLM of the planner"]["level"] == "ok"
-    assert found["LLM of the responder"]["found"] == "none is configured: answers are composed from the results"
+    assert found["LLM of the responder"]["found"] == "not configured: answers are built from templates"
 
 
-async def test_a_context_that_is_cut_silently_is_named_with_what_helps() -> None:
+async def test_silently_truncated_context_is_reported_with_remedy() -> None:
     async with ScriptedLLM.serving(Model(), context=1500) as server:
         found = await doctor(server)
     assert found["LLM context"]["level"] == "wrong"
-    assert "cut silently: its first line does not come back; the server counted 1500" in found["LLM context"]["found"]
+    assert "truncated silently: its first line is lost; the server counted 1500" in found["LLM context"]["found"]
     assert "OLLAMA_CONTEXT_LENGTH" in found["LLM context"]["remedy"]
     assert found["LLM context"]["remedy"].endswith("set LLM_CONTEXT_TOKENS to 1500")
 
 
-async def test_a_context_that_is_as_large_as_is_said_after_the_remedy_is_well() -> None:
+async def test_context_passes_after_applying_remedy() -> None:
     async with ScriptedLLM.serving(Model(), context=1500) as server:
         found = await doctor(server, LLM_CONTEXT_TOKENS="1500")
     assert found["LLM context"]["level"] == "ok"
 
 
-async def test_a_model_that_repeats_nothing_tells_nothing_about_its_context() -> None:
+async def test_context_is_unknown_if_model_repeats_nothing() -> None:
     async with ScriptedLLM.serving(Model(deaf=True)) as server:
         found = await doctor(server)
-    assert (found["LLM context"]["level"], "cannot be told" in found["LLM context"]["found"]) == ("warning", True)
+    assert found["LLM context"]["level"] == "warning"
+    assert "cannot check for truncation" in found["LLM context"]["found"]
 
 
-async def test_a_prompt_that_is_refused_for_its_length_is_wrong() -> None:
+async def test_prompt_rejected_for_length_fails_check() -> None:
     model, too_long = Model(), Fails(400, body={"error": {"message": "maximum context length is 2048 tokens"}})
     async with ScriptedLLM.serving(lambda body: too_long if "ferry" in str(body) else model(body)) as server:
         found = await doctor(server)
@@ -124,24 +126,24 @@ async def test_a_prompt_that_is_refused_for_its_length_is_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "level", "said"),
-    [("auto", "ok", "not taken"), ("on", "wrong", "not taken"), ("off", "ok", "not asked for")],
+    [("auto", "ok", "not supported"), ("on", "wrong", "not supported"), ("off", "ok", "not requested")],
 )
-async def test_a_server_without_schemas_is_wrong_only_where_they_are_insisted_on(
-    setting: str, level: str, said: str
-) -> None:
+async def test_missing_schema_support_fails_only_if_required(setting: str, level: str, said: str) -> None:
     async with ScriptedLLM.serving(Model(), schema=False) as server:
         found = await doctor(server, LLM_JSON_SCHEMA=setting)
-    assert (found["LLM schema"]["level"], said in found["LLM schema"]["found"]) == (level, True)
+    assert found["LLM schema"]["level"] == level
+    assert said in found["LLM schema"]["found"]
     assert found["LLM context"]["level"] == "ok"
 
 
-async def test_a_schema_that_is_taken_and_not_kept_to_is_a_warning() -> None:
+async def test_ignored_schema_is_a_warning() -> None:
     async with ScriptedLLM.serving(Model(loose=True)) as server:
         found = await doctor(server)
-    assert (found["LLM schema"]["level"], "not kept to" in found["LLM schema"]["found"]) == ("warning", True)
+    assert found["LLM schema"]["level"] == "warning"
+    assert "not followed" in found["LLM schema"]["found"]
 
 
-async def test_an_answer_in_one_piece_is_no_stream() -> None:
+async def test_unstreamed_answer_is_a_warning() -> None:
     model = Model()
 
     def at_once(body: Any) -> Turn:
@@ -150,18 +152,18 @@ async def test_an_answer_in_one_piece_is_no_stream() -> None:
     async with ScriptedLLM.serving(at_once) as server:
         found = await doctor(server)
     assert found["LLM streaming"]["level"] == "warning"
-    assert "comes at once" in found["LLM streaming"]["found"]
+    assert "is not streamed" in found["LLM streaming"]["found"]
 
 
-async def test_tokens_that_have_a_price_are_told_with_their_cost() -> None:
+async def test_priced_tokens_are_reported_with_cost() -> None:
     async with ScriptedLLM.serving(Model()) as server:
         found = await doctor(server, LLM_PRICES='{"scripted": {"input": 1000000, "output": 0}}')
-    taken = re.search(r"took (\d+) tokens", found["LLM tokens"]["found"])
+    taken = re.search(r"used (\d+) prompt tokens", found["LLM tokens"]["found"])
     assert taken
-    assert found["LLM tokens"]["found"].endswith(f"which cost {taken[1]}.0000")
+    assert found["LLM tokens"]["found"].endswith(f"cost {taken[1]}.0000")
 
 
-async def test_a_key_that_is_refused_is_said_without_the_key() -> None:
+async def test_rejected_key_is_reported_without_the_key() -> None:
     async with ScriptedLLM.serving(lambda _: Fails(401)) as server:
         found = await doctor(server)
     assert "refuses the key" in found["LLM"]["found"]
@@ -169,53 +171,55 @@ async def test_a_key_that_is_refused_is_said_without_the_key() -> None:
     assert len(server.requests) == 1
 
 
-async def test_a_model_that_is_not_there_is_told_with_those_of_nearly_its_name() -> None:
+async def test_unknown_model_suggests_similar_names() -> None:
     listed = ["qwen3:4b", "qwen3:8b", "llama3.2:latest"]
     async with ScriptedLLM.serving(lambda _: Fails(404), models=listed) as server:
         found = await doctor(server, LLM_MODEL="qwen-3")
         unlike = await doctor(server, LLM_MODEL="zzz")
     assert found["LLM"]["found"] == f"{server.base_url} has no model qwen-3"
-    assert found["LLM"]["remedy"].startswith("set LLM_MODEL to one of its: qwen3:")
+    assert found["LLM"]["remedy"].startswith("set LLM_MODEL to one of its models: qwen3:")
     assert "llama" not in found["LLM"]["remedy"]
     assert unlike["LLM"]["remedy"].endswith("qwen3:4b, qwen3:8b, llama3.2:latest")
 
 
-async def test_a_model_that_answers_without_being_listed_is_well() -> None:
+async def test_unlisted_model_that_answers_passes() -> None:
     async with ScriptedLLM.serving(Model(), models=["other"]) as server:
         found = await doctor(server)
     assert found["LLM"]["level"] == "ok"
     assert found["LLM"]["found"].endswith("though the endpoint does not list it")
 
 
-async def test_an_address_that_lacks_its_end_is_completed() -> None:
+async def test_missing_v1_in_address_is_suggested() -> None:
     async with ScriptedLLM.serving(Model()) as server:
         found = await doctor(server, LLM_BASE_URL=server.base_url.removesuffix("/v1"))
     assert list(found) == ["LLM"]
-    assert (found["LLM"]["level"], found["LLM"]["remedy"]) == ("wrong", f"set LLM_BASE_URL={server.base_url}")
+    assert found["LLM"]["level"] == "wrong"
+    assert found["LLM"]["remedy"] == f"set LLM_BASE_URL={server.base_url}"
     assert not server.requests
 
 
-async def test_nonsense_is_said() -> None:
+async def test_invalid_reply_fails_check() -> None:
     async with ScriptedLLM.serving(lambda _: Garbage(b"<html>")) as server:
         found = await doctor(server, LLM_RETRY_SECONDS="0.01")
-    assert (found["LLM"]["level"], "no form of the chat completions" in found["LLM"]["found"]) == ("wrong", True)
+    assert found["LLM"]["level"] == "wrong"
+    assert "no form of the chat completions" in found["LLM"]["found"]
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("http://127.0.0.1:9/v1", "nothing listens at http://127.0.0.1:9/v1"),
-        ("http://nowhere.invalid/v1", "the host nowhere.invalid of LLM_BASE_URL is not known"),
+        ("http://nowhere.invalid/v1", "the host nowhere.invalid of LLM_BASE_URL is unknown"),
         ("127.0.0.1:9/v1", "LLM_BASE_URL: is not a URL"),
     ],
 )
-async def test_an_address_where_nobody_is_tells_what_is_wrong_with_it(url: str, said: str) -> None:
+async def test_unreachable_address_reports_cause(url: str, said: str) -> None:
     found = await doctor(LLM_BASE_URL=url, LLM_MODEL="m")
     assert all(finding["level"] == "wrong" and finding["remedy"] for finding in found.values())
     assert all(finding["found"].startswith(said) for finding in found.values())
 
 
-async def test_a_server_without_tls_is_said_to_have_none() -> None:
+async def test_server_without_tls_is_reported() -> None:
     async with ScriptedLLM.serving(Model()) as server:
         found = await doctor(server, LLM_BASE_URL=server.base_url.replace("http:", "https:"))
     assert found["LLM"]["found"].startswith("no TLS connection to https://")
@@ -226,26 +230,26 @@ async def test_a_server_without_tls_is_said_to_have_none() -> None:
     ("setting", "value", "said"),
     [("LLM_MODEL", "", "set LLM_MODEL"), ("LLM_PRICES", "x", "LLM_PRICES is not JSON"), ("LLM_CONCURRENCY", "0", "1")],
 )
-async def test_settings_that_cannot_be_are_found(setting: str, value: str, said: str) -> None:
+async def test_invalid_settings_are_reported(setting: str, value: str, said: str) -> None:
     settings = {"LLM_BASE_URL": "http://127.0.0.1:9/v1", "LLM_MODEL": "m", setting: value}
     found = await doctor(None, **settings)
     assert list(found) == ["LLM of the planner", "LLM of the selector", "LLM of the responder"]
     assert all(finding["level"] == "wrong" and said in finding["found"] for finding in found.values())
 
 
-async def test_a_server_on_its_usual_port_is_offered_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_on_default_port_is_suggested_but_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedLLM.serving(Model(), models=["a", "b", "c", "d"]) as server:
         port = int(server.base_url.removesuffix("/v1").rpartition(":")[2])
         monkeypatch.setattr("gateway.cli.llm_endpoints.USUAL_PORTS", {port: "Ollama", 9: "vLLM"})
         found = await doctor()
     assert list(found) == ["LLM", "LLM offer"]
-    assert "Ollama usually listens, with a, b, c and 1 more; it is not used" in found["LLM offer"]["found"]
+    assert "(default port of Ollama) offers a, b, c and 1 more; it is not used" in found["LLM offer"]["found"]
     expected = f"to use it: export LLM_BASE_URL={server.base_url} LLM_MODEL=a LLM_INTERNAL=true"
     assert found["LLM offer"]["remedy"] == expected
     assert not server.requests
 
 
-def test_a_gateway_of_ours_is_no_llm() -> None:
+def test_gateway_is_not_suggested_as_llm() -> None:
     listed = {"data": [{"id": "embedded"}]}
     with ScriptedGateway(pages={"/v1/models": listed}).running() as gateway:
         assert list(offers({int(gateway.url.rpartition(":")[2]): "llama.cpp"})) == []

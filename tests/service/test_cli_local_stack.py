@@ -72,15 +72,15 @@ def lines(result: Result) -> list[str]:
     [
         (["tasks"], "/v1/tasks", "image-to-text image, hint? → text lite"),
         (["tasks"], "/v1/tasks", "Reads what is written."),
-        (["tasks"], "/v1/tasks", "text-shouting → a asleep"),
+        (["tasks"], "/v1/tasks", "text-shouting → a (dormant)"),
         (["models"], "/v1/models", "rapidocr lite failed: no file"),
-        (["experts", "list"], "/v1/experts", "lite awake 127.0.0.1:5"),
-        (["experts", "list"], "/v1/experts", "text asleep"),
+        (["experts", "list"], "/v1/experts", "lite available 127.0.0.1:5"),
+        (["experts", "list"], "/v1/experts", "text dormant"),
         (["experts", "list"], "/v1/experts", "does not answer"),
-        (["experts"], "/v1/experts", "lite awake 127.0.0.1:5"),
+        (["experts"], "/v1/experts", "lite available 127.0.0.1:5"),
     ],
 )
-def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
+def test_lists_are_printed_as_lines_or_json(
     scripted_gateway: ScriptedGateway, command: list[str], path: str, row: str
 ) -> None:
     assert row in lines(run(*command))
@@ -88,7 +88,7 @@ def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
 
 
 @pytest.mark.parametrize(("command", "names"), [("tasks", standard_tasks()), ("experts", ("lite", "vision"))])
-def test_each_entry_begins_a_line_of_80_columns_and_the_rest_is_indented(
+def test_entries_wrap_indented_at_80_columns(
     scripted_gateway: ScriptedGateway, command: str, names: Collection[str]
 ) -> None:
     specs = [{**encode(spec), "experts": ["lite", "vision", "remote"]} for spec in standard_tasks().values()]
@@ -106,16 +106,16 @@ def short_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.expert_addresses.ANSWER_SECONDS", 0.1)
 
 
-def test_a_silent_address_is_added_under_the_address(
+def test_unreachable_expert_is_added_by_address(
     scripted_gateway: ScriptedGateway, tmp_path: Path, short_answer_timeout: None
 ) -> None:
     result = run("experts", "add", "127.0.0.1:9")
     assert result.stdout == "added 127.0.0.1:9: 127.0.0.1:9\n"
-    assert "nothing answers at 127.0.0.1:9 yet" in result.stderr
+    assert "127.0.0.1:9 is not reachable yet" in result.stderr
     assert (tmp_path / "experts" / "127.0.0.1-9.address").read_text() == "127.0.0.1:9\n"
 
 
-def test_an_address_that_is_added_twice_is_listed_once(
+def test_address_added_twice_is_listed_once(
     scripted_gateway: ScriptedGateway, tmp_path: Path, short_answer_timeout: None
 ) -> None:
     folder = tmp_path / "experts"
@@ -127,7 +127,7 @@ def test_an_address_that_is_added_twice_is_listed_once(
 
 
 @pytest.mark.parametrize("name", ["text", "127.0.0.1:5060", "../mine"])
-def test_the_services_are_asked_to_forget(scripted_gateway: ScriptedGateway, name: str) -> None:
+def test_forget_calls_the_gateway(scripted_gateway: ScriptedGateway, name: str) -> None:
     assert run("experts", "forget", name).exit_code == 0
     assert ("DELETE", f"/v1/experts/{quote(name, safe='')}", b"") in scripted_gateway.asked
 
@@ -144,7 +144,7 @@ def test_the_services_are_asked_to_forget(scripted_gateway: ScriptedGateway, nam
         ["experts", "remove", "text"],
     ],
 )
-def test_what_cannot_be_an_expert_is_refused(
+def test_invalid_expert_addresses_are_refused(
     scripted_gateway: ScriptedGateway, tmp_path: Path, arguments: list[str]
 ) -> None:
     assert run(*arguments).exit_code == 2
@@ -155,10 +155,11 @@ def findings(result: Result) -> dict[str, Any]:
     return {finding["check"]: finding for finding in json.loads(result.stdout)["checks"]}
 
 
-def test_the_doctor_names_what_is_wrong_and_what_helps(scripted_gateway: ScriptedGateway) -> None:
+def test_doctor_reports_problems_with_remedies(scripted_gateway: ScriptedGateway) -> None:
     result = run("doctor", "--json")
     found = findings(result)
-    assert (result.exit_code, json.loads(result.stdout)["ok"]) == (1, False)
+    assert result.exit_code == 1
+    assert not json.loads(result.stdout)["ok"]
     assert {name: found[name]["level"] for name in ("python", "gateway", "readiness", "expert lite")} == {
         "python": "ok",
         "gateway": "ok",
@@ -170,14 +171,14 @@ def test_the_doctor_names_what_is_wrong_and_what_helps(scripted_gateway: Scripte
     assert found["expert text"]["remedy"]
 
 
-def test_the_doctor_is_content_with_a_house_that_is_well(scripted_gateway: ScriptedGateway) -> None:
+def test_doctor_passes_with_healthy_services(scripted_gateway: ScriptedGateway) -> None:
     scripted_gateway.pages["/v1/experts"] = {"data": PAGES["/v1/experts"]["data"][:1]}
     result = run("doctor")
     assert result.exit_code == 0
     assert f"ok gateway answers at {scripted_gateway.url}" in lines(result)
 
 
-def test_the_doctor_looks_for_engines_only_where_their_expert_is(
+def test_doctor_checks_engines_only_if_expert_is_installed(
     scripted_gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "rapidocr" in findings(run("doctor", "--json"))
@@ -185,13 +186,14 @@ def test_the_doctor_looks_for_engines_only_where_their_expert_is(
     assert not doctor.ENGINES.keys() & findings(run("doctor", "--json")).keys()
 
 
-def test_the_doctor_says_when_another_server_answers(scripted_gateway: ScriptedGateway) -> None:
+def test_doctor_reports_other_server_at_address(scripted_gateway: ScriptedGateway) -> None:
     scripted_gateway.health = {"status": "fine"}
     result = run("doctor", "--json")
-    assert (result.exit_code, findings(result)["gateway"]["level"]) == (1, "wrong")
+    assert result.exit_code == 1
+    assert findings(result)["gateway"]["level"] == "wrong"
 
 
-def test_the_doctor_says_when_nothing_can_be_kept(
+def test_doctor_reports_unwritable_home(
     scripted_gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -200,13 +202,12 @@ def test_the_doctor_says_when_nothing_can_be_kept(
     assert [found[name]["level"] for name in ("home", "artifacts")] == ["wrong", "wrong"]
 
 
-def test_the_doctor_says_when_the_port_for_grpc_is_taken(
-    scripted_gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_reports_used_grpc_port(scripted_gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HUGGINGGPT_URL")
     monkeypatch.setattr("gateway.cli.doctor.DEFAULT_URL", "http://127.0.0.1:9")
     with socket.create_server(("127.0.0.1", 0)) as other:
         monkeypatch.setattr("gateway.cli.doctor.GRPC_PORT", other.getsockname()[1])
         found = findings(run("doctor", "--json"))
-    assert (found["gateway"]["level"], found["gRPC port"]["level"]) == ("ok", "warning")
+    assert found["gateway"]["level"] == "ok"
+    assert found["gRPC port"]["level"] == "warning"
     assert "--grpc" in found["gRPC port"]["remedy"]

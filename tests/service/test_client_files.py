@@ -49,7 +49,7 @@ def url(gateway: GatewayUnderTest) -> str:
     return f"http://127.0.0.1:{gateway.http_port}"
 
 
-async def test_files_of_every_kind_become_inputs_in_their_order(gateway: GatewayUnderTest, tmp_path: Path) -> None:
+async def test_all_kinds_of_files_become_inputs_in_order(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     note = tmp_path / 'a "note".txt'
     note.write_text("from a path")
     async with AsyncHuggingGPT(url(gateway)) as house:
@@ -68,7 +68,7 @@ async def test_files_of_every_kind_become_inputs_in_their_order(gateway: Gateway
     ]
 
 
-async def test_kept_files_are_listed_shown_and_deleted(gateway: GatewayUnderTest) -> None:
+async def test_stored_files_are_listed_shown_and_deleted(gateway: GatewayUnderTest) -> None:
     async with AsyncHuggingGPT(url(gateway)) as house:
         ids = [(await house.upload(bytes([65 + number]) * 9)).id for number in range(3)]
         page = await house.files(limit=2)
@@ -80,7 +80,7 @@ async def test_kept_files_are_listed_shown_and_deleted(gateway: GatewayUnderTest
             await house.file(ids[0])
 
 
-async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) -> None:
+async def test_invalid_files_are_reported_before_sending(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
     async with AsyncHuggingGPT("http://127.0.0.1:9") as house:
         for source, said in (
@@ -96,7 +96,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
-async def test_a_large_file_goes_and_comes_in_little_memory(
+async def test_large_file_is_transferred_with_constant_memory(
     gateway: GatewayUnderTest, tmp_path: Path, waiting: bool
 ) -> None:
     file, told = tmp_path / "large.bin", list[tuple[int, int]]()
@@ -128,7 +128,7 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-async def test_what_is_saved_goes_on_where_the_wire_broke(gateway: GatewayUnderTest, tmp_path: Path) -> None:
+async def test_download_resumes_after_broken_connection(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     content = bytes(range(256)) * 40_000
     async with AsyncHuggingGPT(url(gateway)) as house:
         artifact = (await house.upload(Attachment("speech.bin", content))).artifact
@@ -138,7 +138,7 @@ async def test_what_is_saved_goes_on_where_the_wire_broke(gateway: GatewayUnderT
     assert (tmp_path / "out" / "speech.bin").read_bytes() == content
 
 
-async def test_saved_files_keep_to_their_folder_and_spare_others(gateway: GatewayUnderTest, tmp_path: Path) -> None:
+async def test_saved_files_stay_in_folder_and_do_not_overwrite(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.txt").write_text("mine")
@@ -154,7 +154,7 @@ async def test_saved_files_keep_to_their_folder_and_spare_others(gateway: Gatewa
     assert sorted(file.name for file in out.iterdir()) == ["a-2.txt", "a.txt"]
 
 
-async def test_bytes_that_are_not_those_of_the_digest_are_no_file(gateway: GatewayUnderTest, tmp_path: Path) -> None:
+async def test_bytes_with_wrong_digest_are_not_saved(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     async with AsyncHuggingGPT(url(gateway)) as house:
         artifact = (await house.upload(b"whole")).artifact
         path = gateway.store.path("default", artifact.sha256)
@@ -166,13 +166,16 @@ async def test_bytes_that_are_not_those_of_the_digest_are_no_file(gateway: Gatew
     assert list((tmp_path / "out").iterdir()) == []
 
 
-async def test_the_catalogue_is_told_in_types(gateway: GatewayUnderTest) -> None:
+async def test_catalog_is_returned_as_models(gateway: GatewayUnderTest) -> None:
     async with AsyncHuggingGPT(url(gateway)) as house:
         (task,), (model,) = await house.tasks(), await house.models("shouting")
-    assert (task.name, task.experts, model.id, model.description) == ("shouting", ("a",), "loud", "Loud.")
+    assert task.name == "shouting"
+    assert task.experts == ("a",)
+    assert model.id == "loud"
+    assert model.description == "Loud."
 
 
-async def test_who_asks_is_said_by_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_api_key_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with start_keyed_gateway(tmp_path) as holders:
         address = url(holders.gateway)
         with pytest.raises(Unauthenticated):
@@ -188,7 +191,7 @@ async def test_who_asks_is_said_by_a_key(tmp_path: Path, monkeypatch: pytest.Mon
                 await house.get(run.run_id)
 
 
-def test_a_run_is_told_in_types() -> None:
+def test_run_is_returned_as_model() -> None:
     told = {
         "run_id": "run_1",
         "state": "completed",

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc import StatusCode
 
-from gateway.openai.ids import RESPONSE, named
+from gateway.openai.ids import RESPONSE, object_id
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
@@ -130,7 +130,7 @@ class TenantObjects:
             "again_id": again["again_run_id"],
             "run_id": run["run_id"],
             "conversation_id": run["conversation_id"],
-            "response_id": named(RESPONSE, run["run_id"]),
+            "response_id": object_id(RESPONSE, run["run_id"]),
             "file_id": file["id"],
             "webhook_id": webhook.json()["id"],
             "sha256": file["artifact"]["sha256"],

@@ -61,7 +61,7 @@ async def bridged(
 
 
 @both_forms
-async def test_a_file_of_a_root_is_sent_by_its_path(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
+async def test_file_in_root_is_uploaded_by_path(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
     note = project / "note.txt"
     async with bridged(gateway.http_port, mode=mode, roots=[project]) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
@@ -77,7 +77,7 @@ async def test_a_file_of_a_root_is_sent_by_its_path(gateway: GatewayUnderTest, p
 
 
 @both_forms
-async def test_nothing_outside_the_roots_is_read(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
+async def test_files_outside_roots_are_refused(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
     async with bridged(gateway.http_port, mode=mode, roots=[project]) as agent:
         outside = ("/etc/passwd", "../secret.txt", "link.txt", "way/secret.txt", "file:///etc/passwd", f"{project}/..")
         for named in outside:
@@ -85,13 +85,13 @@ async def test_nothing_outside_the_roots_is_read(gateway: GatewayUnderTest, proj
             assert result.is_error, named
             assert "(ROOTS)" in words(result)
         missing = await agent.call_tool("ask", {"request": "read it", "files": ["none.txt"]})
-        assert "none.txt is not a file here (FILE)" in words(missing)
+        assert "none.txt is not an existing file (FILE)" in words(missing)
         elsewhere = await agent.call_tool("ask", {"request": "x", "save_to": "/tmp"})
         assert "(ROOTS)" in words(elsewhere)
     assert not gateway.orchestrator.runs
 
 
-async def test_without_roots_no_file_is_read_but_those_of_the_options(gateway: GatewayUnderTest, project: Path) -> None:
+async def test_without_roots_only_root_option_is_readable(gateway: GatewayUnderTest, project: Path) -> None:
     async with bridged(gateway.http_port) as agent:
         result = await agent.call_tool("ask", {"request": "read it", "files": [str(project / "note.txt")]})
         assert "start hugginggpt mcp with --root FOLDER" in words(result)
@@ -112,7 +112,7 @@ async def test_progress_reaches_the_client(gateway: GatewayUnderTest) -> None:
     assert "1. captioning" in told
 
 
-async def test_a_key_that_is_not_known_is_told_on_standard_error(tmp_path: Path) -> None:
+async def test_unknown_key_is_reported_on_stderr(tmp_path: Path) -> None:
     async with start_keyed_gateway(tmp_path) as house:
         token = await house.token()
         async with bridged(house.gateway.http_port, key=token) as agent:

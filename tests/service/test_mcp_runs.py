@@ -45,7 +45,7 @@ def speaking(peers: ScriptedPeers, store: ArtifactStore) -> None:
     peers.infer["model"] = speak
 
 
-async def test_a_plan_goes_out_and_comes_back(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+async def test_plan_can_be_sent_back_to_run_plan(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
     peers.plan(task(1), task(2, text=ref(1)), END)
     async with opened_client(gateway.http_port) as agent:
         planned = await agent.call_tool("plan", {"request": "shorten it twice"})
@@ -66,28 +66,28 @@ async def test_a_plan_goes_out_and_comes_back(gateway: GatewayUnderTest, peers: 
         assert words(answered) == "so it is"
 
 
-async def test_all_that_is_wrong_with_a_plan_is_told_at_once(gateway: GatewayUnderTest) -> None:
+async def test_all_errors_of_a_plan_are_reported_together(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": ""}]})
     assert result.is_error
     assert "task 1 has no name; task 2 needs task 9" in words(result)
 
 
-async def test_a_single_task_runs_by_its_name(gateway: GatewayUnderTest) -> None:
+async def test_single_task_runs_by_name(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": "long"}})
         assert result.structured_content["tasks"][0]["outputs"] == {"text": "long!"}
         wrong = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"words": "long"}})
         assert "summarization has no input 'words'" in words(wrong)
         none = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": {"image": "a cat"}})
-        assert "arguments.image: 'a cat' names no file" in words(none)
+        assert "arguments.image: 'a cat' is not a file reference" in words(none)
         outside = {"task": "image-to-text", "arguments": {"image": "https://example.org/a.png"}, "policy": "local"}
         assert "data policy of this request is local, and example.org is an external host" in words(
             await agent.call_tool("run_task", outside)
         )
 
 
-async def test_tasks_are_told_in_a_line_each_and_one_whole(gateway: GatewayUnderTest) -> None:
+async def test_tasks_lists_all_and_describes_one(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         everything = await agent.call_tool("tasks", {})
         assert len(everything.structured_content["tasks"]) == len(standard_tasks())
@@ -99,7 +99,7 @@ async def test_tasks_are_told_in_a_line_each_and_one_whole(gateway: GatewayUnder
     assert whole["takes"]["properties"]["parameters"]["properties"]["max_length"]["maximum"] == 8192
 
 
-async def test_tasks_that_the_operator_chose_are_tools(gateway: GatewayUnderTest) -> None:
+async def test_exposed_tasks_are_tools(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
         assert "juggling" not in tools
@@ -109,20 +109,23 @@ async def test_tasks_that_the_operator_chose_are_tools(gateway: GatewayUnderTest
         assert (await agent.call_tool("summarization", {"text": 1})).is_error
 
 
-async def test_what_is_large_comes_as_a_link(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+async def test_large_output_is_returned_as_link(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
     speaking(peers, gateway.store)
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "text-to-speech", "arguments": {"text": "hi"}})
         (link,) = [block for block in result.content if isinstance(block, ResourceLink)]
         (made,) = result.structured_content["files"]
-        assert (link.uri, link.mime_type, link.size) == (made["uri"], "audio/wav", len(LARGE))
+        assert link.uri == made["uri"]
+        assert link.mime_type == "audio/wav"
+        assert link.size == len(LARGE)
         assert len(result.model_dump_json()) < 3_000
         assert (await gateway.http.get(made["url"])).content == LARGE
         (read,) = (await agent.read_resource(link.uri)).contents
-        assert (read.mime_type, read.text) == ("text/uri-list", made["url"])  # type: ignore[union-attr]  # it is text
+        assert read.mime_type == "text/uri-list"
+        assert read.text == made["url"]  # type: ignore[union-attr]  # it is text
 
 
-async def test_a_result_is_named_in_the_next_call(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+async def test_result_can_be_input_of_next_call(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
     speaking(peers, gateway.store)
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "text-to-speech", "arguments": {"text": "hi"}})
@@ -133,7 +136,7 @@ async def test_a_result_is_named_in_the_next_call(gateway: GatewayUnderTest, pee
             assert not (await agent.call_tool("ask", {"request": "again", "files": [named]})).is_error
 
 
-async def test_a_long_output_is_read_where_it_lies(gateway: GatewayUnderTest) -> None:
+async def test_long_output_is_read_as_resource(gateway: GatewayUnderTest) -> None:
     long = "word " * 2_000
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": long}})
@@ -142,7 +145,7 @@ async def test_a_long_output_is_read_where_it_lies(gateway: GatewayUnderTest) ->
         assert await _text(agent, told["uri"]) == f"{long}!"
 
 
-async def test_what_failed_and_what_helps_is_told(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
+async def test_failure_is_reported_with_remedy(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:
     async def refuse(_request: expert_pb2.InferRequest) -> dict[str, Value]:
         raise InvalidRequest("the text is Greek", remedy="send English")
 
@@ -150,7 +153,7 @@ async def test_what_failed_and_what_helps_is_told(gateway: GatewayUnderTest, pee
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": "long"}})
     assert result.is_error
-    assert "Task 1 (summarization) failed: the text is Greek. What helps: send English" in words(result)
+    assert "Task 1 (summarization) failed: the text is Greek. Remedy: send English" in words(result)
 
 
 async def _text(agent: Client, uri: str) -> str:

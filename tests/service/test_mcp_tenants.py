@@ -32,29 +32,31 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
         yield gateway
 
 
-async def test_without_a_key_nobody_comes_in(keyed_gateway: KeyedGateway) -> None:
+async def test_request_without_key_is_refused(keyed_gateway: KeyedGateway) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
     refused = await keyed_gateway.gateway.http.post("/mcp", json=message, headers=accept)
-    assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
+    assert refused.status_code == 401
+    assert refused.json()["code"] == "UNAUTHENTICATED"
     assert "www-authenticate" in refused.headers
 
 
-async def test_a_page_elsewhere_is_refused(gateway: GatewayUnderTest) -> None:
+async def test_foreign_origin_is_refused(gateway: GatewayUnderTest) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     for headers in ({"origin": "https://evil.example"}, {"host": "evil.example"}):
         refused = await gateway.http.post("/mcp", json=message, headers=headers)
         assert refused.status_code in (403, 421)
 
 
-async def test_there_is_no_stream_to_wait_on(gateway: GatewayUnderTest) -> None:
+async def test_get_stream_is_not_offered(gateway: GatewayUnderTest) -> None:
     for method in ("GET", "DELETE"):
         refused = await gateway.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
-        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+        assert refused.status_code == 405
+        assert refused.headers["allow"] == "POST"
 
 
 @both_forms
-async def test_what_is_one_tenants_is_not_there_for_another(keyed_gateway: KeyedGateway, mode: str) -> None:
+async def test_objects_of_other_tenants_are_not_found(keyed_gateway: KeyedGateway, mode: str) -> None:
     gateway = keyed_gateway.gateway
     gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="a's own. " * 2_000)), ANSWERED[-1]]
     a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
@@ -86,7 +88,7 @@ async def test_what_is_one_tenants_is_not_there_for_another(keyed_gateway: Keyed
     assert not gateway.orchestrator.cancelled
 
 
-async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(keyed_gateway: KeyedGateway) -> None:
+async def test_upload_token_is_single_use_and_file_belongs_to_tenant(keyed_gateway: KeyedGateway) -> None:
     gateway = keyed_gateway.gateway
     a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
     async with opened_client(gateway.http_port, headers=a) as agent:
@@ -94,9 +96,11 @@ async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(keyed_gateway
         async with httpx.AsyncClient(trust_env=False) as anybody:
             sent = await anybody.put(leave["url"], content=b"a note")
             assert sent.status_code == 200, sent.text
-            assert (sent.json()["filename"], sent.json()["bytes"]) == ("note.txt", 6)
+            assert sent.json()["filename"] == "note.txt"
+            assert sent.json()["bytes"] == 6
             again = await anybody.put(leave["url"], content=b"a note")
-            assert (again.status_code, again.json()["code"]) == (404, "UPLOAD")
+            assert again.status_code == 404
+            assert again.json()["code"] == "UPLOAD"
             form = (await agent.call_tool("upload", {"name": "form.txt"})).structured_content["url"]
             assert (await anybody.post(form, files={"file": ("x.txt", b"in a form")})).json()["bytes"] == 9
         file_id = sent.json()["id"]
@@ -105,9 +109,7 @@ async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(keyed_gateway
     assert (await gateway.http.get(f"/v1/files/{file_id}", headers=b)).status_code == 404
 
 
-async def test_leave_keeps_a_name_as_files_have_them_however_long_it_is(
-    gateway: GatewayUnderTest, tmp_path: Path
-) -> None:
+async def test_upload_token_sanitizes_file_name(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     async with opened_client(gateway.http_port) as agent:
         leave = (await agent.call_tool("upload", {"name": f"/a/{'x' * 100_000}.txt"})).structured_content
     with closing(sqlite3.connect(tmp_path / "gateway.sqlite")) as database:
@@ -116,15 +118,16 @@ async def test_leave_keeps_a_name_as_files_have_them_however_long_it_is(
     assert (await gateway.http.put(leave["url"], content=b"a note")).status_code == 200
 
 
-async def test_leave_ends_with_its_time(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload_tokens, "GRANT_SECONDS", -1.0)
+async def test_upload_token_expires(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload_tokens, "TOKEN_SECONDS", -1.0)
     async with opened_client(gateway.http_port) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
     late = await gateway.http.put(leave["url"], content=b"a note")
-    assert (late.status_code, late.json()["code"]) == (404, "UPLOAD")
+    assert late.status_code == 404
+    assert late.json()["code"] == "UPLOAD"
 
 
-async def test_what_is_uploaded_counts_against_the_key(keyed_gateway: KeyedGateway) -> None:
+async def test_uploads_count_against_quota_of_key(keyed_gateway: KeyedGateway) -> None:
     token = await keyed_gateway.token(limits={"bytes_per_day": 4_000})
     async with opened_client(keyed_gateway.gateway.http_port, headers=bearer(token), mode="2026-07-28") as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content

@@ -29,7 +29,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
 
 
 @both_forms
-async def test_the_tools_are_few_and_say_when_to_use_them(gateway: GatewayUnderTest, mode: str) -> None:
+async def test_tool_list_is_small_and_described(gateway: GatewayUnderTest, mode: str) -> None:
     async with opened_client(gateway.http_port, mode=mode) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
         assert "ask" in (agent.instructions or "") or mode != "legacy"
@@ -37,7 +37,7 @@ async def test_the_tools_are_few_and_say_when_to_use_them(gateway: GatewayUnderT
     assert all(tool.description and len(tool.description) < 220 and tool.output_schema for tool in tools.values())
 
 
-async def test_a_client_that_knows_neither_form_beforehand_finds_the_newer(gateway: GatewayUnderTest) -> None:
+async def test_client_without_known_version_negotiates_newest(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port, mode="auto") as agent:
         assert agent.protocol_version == "2026-07-28"
     async with opened_client(gateway.http_port, mode="legacy") as agent:
@@ -50,15 +50,16 @@ async def test_ask_answers(gateway: GatewayUnderTest, mode: str) -> None:
         result = await agent.call_tool("ask", {"request": "do it", "policy": "local"})
     assert not result.is_error
     assert words(result) == "Done."
-    assert (result.structured_content["state"], result.structured_content["ended"]) == ("completed", True)
+    assert result.structured_content["state"] == "completed"
+    assert result.structured_content["ended"]
     assert gateway.orchestrator.callers[-1].policy == DATA_POLICY_LOCAL
 
 
 @both_forms
-async def test_what_happens_is_told_and_then_that_it_goes_on(
+async def test_progress_is_reported_with_heartbeats(
     gateway: GatewayUnderTest, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_progress, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(run_progress, "HEARTHEARTHEARTBEAT_SECONDS", 0.05)
     gateway.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
     told, beaten = list[tuple[float, str]](), asyncio.Event()
 
@@ -78,7 +79,7 @@ async def test_what_happens_is_told_and_then_that_it_goes_on(
 
 
 @both_forms
-async def test_when_the_time_is_over_a_run_id_comes_and_get_run_goes_on(gateway: GatewayUnderTest, mode: str) -> None:
+async def test_timeout_returns_run_id_for_get_run(gateway: GatewayUnderTest, mode: str) -> None:
     gateway.orchestrator.script = []
     async with opened_client(gateway.http_port, mode=mode) as agent:
         first = await agent.call_tool("ask", {"request": "x", "wait_seconds": 0})
@@ -105,7 +106,7 @@ class Stoppable(ScriptedOrchestrator):
         return await super().CancelRun(request, context)
 
 
-async def test_a_run_whose_call_is_cancelled_goes_on_unless_asked_otherwise(tmp_path: Path) -> None:
+async def test_run_continues_after_cancelled_call_by_default(tmp_path: Path) -> None:
     orchestrator = Stoppable()
     async with (
         start_gateway(tmp_path, orchestrator) as gateway,
@@ -129,7 +130,7 @@ async def _heard(gateway: GatewayUnderTest, run_id: str) -> None:
 
 
 @both_forms
-async def test_a_client_that_leaves_takes_the_run_along_if_it_said_so(tmp_path: Path, mode: str) -> None:
+async def test_disconnect_cancels_run_with_cancel_with_call(tmp_path: Path, mode: str) -> None:
     orchestrator = Stoppable()
     async with start_gateway(tmp_path, orchestrator) as gateway:
         async with opened_client(gateway.http_port, mode=mode) as agent:
@@ -142,7 +143,7 @@ async def test_a_client_that_leaves_takes_the_run_along_if_it_said_so(tmp_path: 
 
 
 @both_forms
-async def test_a_gateway_that_stops_gives_whoever_waits_the_run(tmp_path: Path, mode: str) -> None:
+async def test_stopping_gateway_returns_active_run(tmp_path: Path, mode: str) -> None:
     opening = start_gateway(tmp_path, Stoppable())
     gateway = await opening.__aenter__()
     async with opened_client(gateway.http_port, mode=mode) as agent:
@@ -163,21 +164,21 @@ async def test_cancel_run_stops_a_run(gateway: GatewayUnderTest) -> None:
     assert gateway.orchestrator.cancelled == [run_id]
 
 
-async def test_a_plan_is_asked_for_without_running_it(gateway: GatewayUnderTest) -> None:
+async def test_plan_tool_does_not_run_tasks(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("plan", {"request": "x"})
     assert result.structured_content["plan"] == []
     assert gateway.orchestrator.runs["run_1"].spec.mode == RUN_MODE_PLAN
 
 
-async def test_a_conversation_goes_on(gateway: GatewayUnderTest) -> None:
+async def test_conversation_is_continued(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         await agent.call_tool("ask", {"request": "x"})
         await agent.call_tool("ask", {"request": "y", "previous_run_id": "run_1"})
     assert gateway.orchestrator.runs["run_2"].spec.parent_run_id == "run_1"
 
 
-async def test_a_run_that_fails_is_a_failed_call_with_its_remedy(gateway: GatewayUnderTest) -> None:
+async def test_failed_run_is_failed_call_with_remedy(gateway: GatewayUnderTest) -> None:
     failure = Failure(reason="NOBODY", message="nobody can do it", remedy="add an expert")
     gateway.orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_FAILED, failure=failure))]
     async with opened_client(gateway.http_port) as agent:
@@ -185,7 +186,7 @@ async def test_a_run_that_fails_is_a_failed_call_with_its_remedy(gateway: Gatewa
     assert result.is_error
 
 
-async def test_what_is_refused_is_told_with_its_remedy(tmp_path: Path) -> None:
+async def test_refusals_are_reported_with_remedy(tmp_path: Path) -> None:
     refusal = InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN", remedy="see tasks")
     async with (
         start_gateway(tmp_path, ScriptedOrchestrator(refusal=refusal)) as gateway,
@@ -193,16 +194,16 @@ async def test_what_is_refused_is_told_with_its_remedy(tmp_path: Path) -> None:
     ):
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": "x", "arguments": {}}]})
     assert result.is_error
-    assert words(result) == "task 1 has no name; task 2 needs task 9 (PLAN)\nWhat helps: see tasks"
+    assert words(result) == "task 1 has no name; task 2 needs task 9 (PLAN)\nRemedy: see tasks"
 
 
 @both_forms
-async def test_what_is_wrong_is_told_as_the_tools_error(gateway: GatewayUnderTest, mode: str) -> None:
+async def test_invalid_calls_are_tool_errors(gateway: GatewayUnderTest, mode: str) -> None:
     wrong: list[tuple[str, dict[str, object], str]] = [
         ("ask", {}, "'request' is a required property"),
         ("ask", {"request": "  "}, "the request is empty (EMPTY)"),
         ("ask", {"request": "x", "wait_seconds": 1e9}, "wait_seconds: "),
-        ("ask", {"request": "x", "files": ["/etc/passwd"]}, "files[0]: '/etc/passwd' names no file"),
+        ("ask", {"request": "x", "files": ["/etc/passwd"]}, "files[0]: '/etc/passwd' is not a file reference"),
         ("ask", {"request": "x", "files": ["file_0"]}, "files[0]: there is no file file_0"),
         ("ask", {"request": "x", "files": ["http://127.0.0.1:1/x"]}, "files[0]: "),
         ("ask", {"request": "x", "files": ["0" * 64]}, "files[0]: "),
@@ -210,7 +211,7 @@ async def test_what_is_wrong_is_told_as_the_tools_error(gateway: GatewayUnderTes
         ("run_plan", {"plan": [{"id": 1, "task": "x", "surprise": 1}]}, "plan[0] has an unknown field 'surprise'"),
         ("get_run", {"run_id": "run_9"}, "there is no run run_9"),
         ("get_run", {"run_id": "../x"}, "run_id: "),
-        ("run_task", {"task": "juggling", "arguments": {}}, "there is no kind of task 'juggling' now (TASK)"),
+        ("run_task", {"task": "juggling", "arguments": {}}, "the task 'juggling' is not available (TASK)"),
         ("juggle", {}, "there is no tool 'juggle' (TOOL)"),
     ]
     async with opened_client(gateway.http_port, mode=mode) as agent:
@@ -218,11 +219,11 @@ async def test_what_is_wrong_is_told_as_the_tools_error(gateway: GatewayUnderTes
             result = await agent.call_tool(tool, arguments)
             assert result.is_error
             assert said in words(result)
-            assert "What helps: " in words(result)
+            assert "Remedy: " in words(result)
 
 
 @both_forms
-async def test_a_long_answer_is_read_where_it_lies(gateway: GatewayUnderTest, mode: str) -> None:
+async def test_long_answer_is_read_as_resource(gateway: GatewayUnderTest, mode: str) -> None:
     whole = "word " * 10_000
     gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text=whole)), ANSWERED[-1]]
     async with opened_client(gateway.http_port, mode=mode) as agent:

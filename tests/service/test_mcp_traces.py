@@ -37,7 +37,7 @@ def ours(traces: RecordedTraces) -> list[ReadableSpan]:
 
 
 @both_forms
-async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
+async def test_call_and_run_are_spans_of_client_trace(
     gateway: GatewayUnderTest, traces: RecordedTraces, mode: str
 ) -> None:
     async with opened_client(gateway.http_port, mode=mode) as agent:
@@ -60,9 +60,7 @@ async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
     assert not any(SECRET in span.to_json() for span in ours(traces))
 
 
-async def test_a_request_that_names_no_trace_is_beneath_that_of_http(
-    gateway: GatewayUnderTest, traces: RecordedTraces
-) -> None:
+async def test_request_without_trace_is_child_of_http_span(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
     asked = {"jsonrpc": "2.0", "id": SECRET, "method": "tools/call", "params": {"name": "tasks", "arguments": {}}}
     await _post(gateway, asked, headers={"traceparent": tracing.traceparent(ABOVE)})
     (tool,) = await traces.ended("tools/call tasks", 1)
@@ -74,9 +72,7 @@ async def test_a_request_that_names_no_trace_is_beneath_that_of_http(
 
 
 @both_forms
-async def test_what_goes_wrong_is_told_without_words(
-    gateway: GatewayUnderTest, traces: RecordedTraces, mode: str
-) -> None:
+async def test_errors_are_traced_without_content(gateway: GatewayUnderTest, traces: RecordedTraces, mode: str) -> None:
     async with opened_client(gateway.http_port, mode=mode) as agent:
         assert (await agent.call_tool(SECRET, {SECRET: SECRET})).is_error
         with pytest.raises(MCPError, match=SECRET):
@@ -87,7 +83,7 @@ async def test_what_goes_wrong_is_told_without_words(
     assert not any(SECRET in span.to_json() for span in ours(traces))
 
 
-async def test_a_method_that_nobody_knows_names_no_span(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
+async def test_unknown_method_has_no_span(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
     await _post(gateway, {"jsonrpc": "2.0", "id": 1, "method": SECRET, "params": {"name": SECRET}})
     assert (await traces.ended("POST /mcp", 1))[0].context
     assert not any(SECRET in span.to_json() for span in ours(traces))

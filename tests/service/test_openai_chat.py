@@ -39,31 +39,33 @@ def words(openai_gateway: OpenAIGateway) -> str:
     return f"It is good news.\n\n[speech.wav]({site}/{'b' * 64})\n\n![boxes \\[1\\].png]({site}/{'a' * 64})"
 
 
-async def test_a_completion_has_the_answer_what_was_made_and_what_it_took(openai_gateway: OpenAIGateway) -> None:
+async def test_completion_has_answer_artifacts_and_usage(openai_gateway: OpenAIGateway) -> None:
     completion = await openai_gateway.client.chat.completions.create(**ASK)
-    assert (completion.id, completion.object, completion.model) == ("chatcmpl-1", "chat.completion", "hugginggpt")
+    assert completion.id == "chatcmpl-1"
+    assert completion.object == "chat.completion"
+    assert completion.model == "hugginggpt"
     (choice,) = completion.choices
-    assert (choice.message.role, choice.finish_reason) == ("assistant", "stop")
+    assert choice.message.role == "assistant"
+    assert choice.finish_reason == "stop"
     assert choice.message.content == words(openai_gateway)
     assert completion.usage
-    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens, completion.usage.total_tokens) == (
-        7,
-        5,
-        12,
-    )
+    assert completion.usage.prompt_tokens == 7
+    assert completion.usage.completion_tokens == 5
+    assert completion.usage.total_tokens == 12
     extras: Any = completion.model_extra
-    assert (extras["hugginggpt"]["run_id"], extras["hugginggpt"]["state"]) == ("run_1", "completed")
+    assert extras["hugginggpt"]["run_id"] == "run_1"
+    assert extras["hugginggpt"]["state"] == "completed"
     assert [each["name"] for each in extras["hugginggpt"]["artifacts"]] == ["speech.wav", "boxes [1].png"]
     assert openai_gateway.last().spec.on_disconnect == ON_DISCONNECT_CANCEL
 
 
-async def test_behind_a_proxy_that_ends_tls_addresses_begin_with_https(tmp_path: Path) -> None:
+async def test_artifact_urls_use_https_behind_tls_proxy(tmp_path: Path) -> None:
     async with start_openai_gateway(tmp_path, EVENTS, settings={"tls_in_front": True}) as openai_gateway:
         content = (await openai_gateway.client.chat.completions.create(**ASK)).choices[0].message.content
         assert content == words(openai_gateway).replace("http://", "https://")
 
 
-async def test_chunks_make_up_the_same_with_the_work_as_reasoning(openai_gateway: OpenAIGateway) -> None:
+async def test_chunks_equal_completion_with_progress_as_reasoning(openai_gateway: OpenAIGateway) -> None:
     stream = await openai_gateway.client.chat.completions.create(
         **ASK, stream=True, stream_options={"include_usage": True}
     )
@@ -74,10 +76,10 @@ async def test_chunks_make_up_the_same_with_the_work_as_reasoning(openai_gateway
     thoughts = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
     assert thoughts.splitlines() == [
         "1. text-classification",
-        "Task 1 runs: a/b",
+        "Task 1 running on a/b",
         "Task 1 done.",
         "2. text-to-speech",
-        "Task 2 runs: espeak",
+        "Task 2 running on espeak",
         "Task 2 done.",
     ]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
@@ -97,7 +99,7 @@ async def test_the_sync_client_reads_both(openai_gateway: OpenAIGateway) -> None
     assert whole == streamed == words(openai_gateway)
 
 
-async def test_pictures_sounds_and_files_become_inputs(openai_gateway: OpenAIGateway) -> None:
+async def test_images_audio_and_files_become_inputs(openai_gateway: OpenAIGateway) -> None:
     parts = [
         {"type": "text", "text": "What is in these?"},
         {"type": "image_url", "image_url": {"url": data_url("sign.png", "image/png")}},
@@ -120,7 +122,7 @@ async def test_pictures_sounds_and_files_become_inputs(openai_gateway: OpenAIGat
     assert kept == (DATA / "sign.png").read_bytes()
 
 
-async def test_earlier_messages_are_history_and_bring_what_they_showed(openai_gateway: OpenAIGateway) -> None:
+async def test_earlier_messages_are_history_with_their_artifacts(openai_gateway: OpenAIGateway) -> None:
     made = await openai_gateway.gateway.store.put("default", b"sound", media_type="audio/wav", name="speech.wav")
     messages: Any = [
         {"role": "system", "content": "Be brief."},
@@ -163,34 +165,35 @@ async def test_earlier_messages_are_history_and_bring_what_they_showed(openai_ga
         ),
     ],
 )
-async def test_what_cannot_be_done_is_said_in_openais_shape(
+async def test_errors_have_openai_format(
     openai_gateway: OpenAIGateway, change: dict[str, Any], status: int, param: str
 ) -> None:
     kinds = {400: openai.BadRequestError, 404: openai.NotFoundError}
     with pytest.raises(kinds[status]) as raised:
         await openai_gateway.client.chat.completions.create(**ASK | change)
     error: Any = raised.value
-    assert (error.status_code, error.param) == (status, param)
+    assert error.status_code == status
+    assert error.param == param
     assert error.body["message"]
     assert error.code == ("model_not_found" if status == 404 else error.code)
     assert not openai_gateway.orchestrator.runs
 
 
 @pytest.mark.parametrize("url", ["data:image/png;base64,!!!", "data:nonsense", "data:image/png;base64,R0lGODlhAAA="])
-async def test_bad_data_is_refused(openai_gateway: OpenAIGateway, url: str) -> None:
+async def test_invalid_data_is_refused(openai_gateway: OpenAIGateway, url: str) -> None:
     messages: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
     with pytest.raises(openai.BadRequestError):
         await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
 
 
-async def test_addresses_inside_the_house_are_not_fetched(openai_gateway: OpenAIGateway) -> None:
+async def test_internal_addresses_are_not_fetched(openai_gateway: OpenAIGateway) -> None:
     url = f"http://127.0.0.1:{openai_gateway.gateway.http_port}/healthz"
     messages: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
     with pytest.raises((openai.BadRequestError, openai.PermissionDeniedError)):
         await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
 
 
-async def test_wishes_are_ignored(openai_gateway: OpenAIGateway) -> None:
+async def test_sampling_parameters_are_ignored(openai_gateway: OpenAIGateway) -> None:
     tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     await openai_gateway.client.chat.completions.create(
         **ASK, temperature=0.1, seed=3, max_tokens=9, tools=tools, user="u", top_p=0.5, presence_penalty=1
@@ -207,19 +210,20 @@ class Menu(BaseModel):
     price: float
 
 
-async def test_a_schema_is_filled_from_the_results(openai_gateway: OpenAIGateway) -> None:
+async def test_schema_is_filled_from_results(openai_gateway: OpenAIGateway) -> None:
     parsed = await openai_gateway.client.chat.completions.parse(**ASK, response_format=Mood)
     assert parsed.choices[0].message.parsed == Mood(sentiment="positive", confidence=0.98)
 
 
-async def test_what_the_results_do_not_hold_is_refused(openai_gateway: OpenAIGateway) -> None:
+async def test_missing_results_are_a_refusal(openai_gateway: OpenAIGateway) -> None:
     parsed = await openai_gateway.client.chat.completions.parse(**ASK, response_format=Menu)
     message = parsed.choices[0].message
-    assert (message.parsed, message.content) == (None, None)
-    assert message.refusal == "The results do not hold dishes, price."
+    assert message.parsed is None
+    assert message.content is None
+    assert message.refusal == "The results do not contain dishes, price."
 
 
-async def test_any_json_is_all_there_is(openai_gateway: OpenAIGateway) -> None:
+async def test_json_object_contains_all_results(openai_gateway: OpenAIGateway) -> None:
     completion = await openai_gateway.client.chat.completions.create(**ASK, response_format={"type": "json_object"})
     content = httpx.Response(200, content=completion.choices[0].message.content or "").json()
     assert content["answer"] == "It is good news."
@@ -245,14 +249,15 @@ async def test_any_json_is_all_there_is(openai_gateway: OpenAIGateway) -> None:
         ),
     ],
 )
-async def test_what_went_wrong_is_said_in_the_answer(tmp_path: Path, script: Any, finish: str, text: str) -> None:
+async def test_failure_is_reported_in_answer(tmp_path: Path, script: Any, finish: str, text: str) -> None:
     async with start_openai_gateway(tmp_path, script) as openai_gateway:
         (choice,) = (await openai_gateway.client.chat.completions.create(**ASK)).choices
-        assert (choice.finish_reason, choice.message.content) == (finish, text)
+        assert choice.finish_reason == finish
+        assert choice.message.content == text
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_run_ends_when_its_client_leaves(tmp_path: Path, stream: bool) -> None:
+async def test_run_is_cancelled_when_client_disconnects(tmp_path: Path, stream: bool) -> None:
     async with start_openai_gateway(tmp_path, ()) as openai_gateway:
         asking: asyncio.Task[Any] = asyncio.create_task(
             openai_gateway.client.chat.completions.create(**ASK, stream=stream)
@@ -266,7 +271,7 @@ async def test_a_run_ends_when_its_client_leaves(tmp_path: Path, stream: bool) -
             await openai_gateway.orchestrator.told_to_stop.wait()
 
 
-async def test_a_run_that_is_not_to_be_stored_is_forgotten(openai_gateway: OpenAIGateway) -> None:
+async def test_run_without_store_is_deleted(openai_gateway: OpenAIGateway) -> None:
     await openai_gateway.client.chat.completions.create(**ASK, store=False)
     assert not openai_gateway.orchestrator.runs
 
@@ -274,12 +279,12 @@ async def test_a_run_that_is_not_to_be_stored_is_forgotten(openai_gateway: OpenA
 @pytest.mark.parametrize(
     ("model", "policy"), [("hugginggpt", DATA_POLICY_OPEN), ("hugginggpt-local", DATA_POLICY_LOCAL)]
 )
-async def test_the_local_controller_lets_nothing_out(openai_gateway: OpenAIGateway, model: str, policy: int) -> None:
+async def test_local_controller_applies_policy_local(openai_gateway: OpenAIGateway, model: str, policy: int) -> None:
     await openai_gateway.client.chat.completions.create(**ASK | {"model": model})
     assert openai_gateway.last().caller.policy == policy
 
 
-async def test_models_are_listed_and_looked_up(openai_gateway: OpenAIGateway) -> None:
+async def test_models_are_listed_and_returned(openai_gateway: OpenAIGateway) -> None:
     assert [model.id async for model in openai_gateway.client.models.list()] == ["hugginggpt", "hugginggpt-local"]
     assert (await openai_gateway.client.models.retrieve("hugginggpt")).owned_by == "hugginggpt"
     with pytest.raises(openai.NotFoundError):

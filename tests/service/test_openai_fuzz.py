@@ -111,7 +111,7 @@ async def test_anything_is_answered_or_refused(openai_gateway: OpenAIGateway) ->
     assert openai_gateway.orchestrator.arrivals.qsize() > 10
 
 
-async def test_numbers_beyond_numbers_are_refused(openai_gateway: OpenAIGateway) -> None:
+async def test_out_of_range_numbers_are_refused(openai_gateway: OpenAIGateway) -> None:
     schema = '{"type":"number","minimum":1e999}'
     form = f'{{"type":"json_schema","json_schema":{{"name":"a","schema":{schema}}}}}'
     body = f'{{"model":"hugginggpt","messages":[{{"role":"user","content":"x"}}],"response_format":{form}}}'
@@ -133,7 +133,7 @@ async def test_numbers_beyond_numbers_are_refused(openai_gateway: OpenAIGateway)
         "resp_%F0%9F%98%80",
     ],
 )
-async def test_any_id_is_looked_up(openai_gateway: OpenAIGateway, path: str) -> None:
+async def test_arbitrary_ids_are_handled(openai_gateway: OpenAIGateway, path: str) -> None:
     for method, end in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
         base, _, query = path.partition("?")
         reply = await openai_gateway.gateway.http.request(method, f"/v1/responses/{base}{end}?{query}")

@@ -37,25 +37,26 @@ async def idle_openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
         yield openai_gateway
 
 
-async def test_a_response_has_the_work_and_the_answer(openai_gateway: OpenAIGateway) -> None:
+async def test_response_has_reasoning_and_answer(openai_gateway: OpenAIGateway) -> None:
     response = await openai_gateway.client.responses.create(**ASK, metadata={"a": "b"}, instructions="Be brief.")
-    assert (response.id, response.status, response.model, response.background) == (
-        "resp_1",
-        "completed",
-        "hugginggpt",
-        False,
-    )
+    assert response.id == "resp_1"
+    assert response.status == "completed"
+    assert response.model == "hugginggpt"
+    assert not response.background
     assert [item.type for item in response.output] == ["reasoning", "message"]
     assert response.output_text.startswith("It is good news.\n\n[speech.wav](http://")
-    assert (response.metadata, response.instructions) == ({"a": "b"}, "Be brief.")
+    assert response.metadata == {"a": "b"}
+    assert response.instructions == "Be brief."
     assert response.usage
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (7, 5)
+    assert response.usage.input_tokens == 7
+    assert response.usage.output_tokens == 5
     spec = openai_gateway.last().spec
-    assert (spec.on_disconnect, spec.request) == (ON_DISCONNECT_CANCEL, ASK["input"])
+    assert spec.on_disconnect == ON_DISCONNECT_CANCEL
+    assert spec.request == ASK["input"]
     assert [(turn.role, turn.text) for turn in spec.history] == [(ROLE_USER, "Be brief.")]
 
 
-async def test_its_events_are_numbered_and_typed_and_end_with_the_same_response(openai_gateway: OpenAIGateway) -> None:
+async def test_response_events_are_numbered_typed_and_end_with_response(openai_gateway: OpenAIGateway) -> None:
     stream = await openai_gateway.client.responses.create(**ASK, stream=True)
     events = [event async for event in stream]
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -97,7 +98,7 @@ async def test_the_sync_client_reads_both(openai_gateway: OpenAIGateway) -> None
     assert kinds[-1] == "response.completed"
 
 
-async def test_messages_with_pictures_and_files_are_taken(openai_gateway: OpenAIGateway) -> None:
+async def test_messages_with_images_and_files_are_accepted(openai_gateway: OpenAIGateway) -> None:
     picture = base64.b64encode((DATA / "sign.png").read_bytes()).decode()
     content = [
         {"type": "input_text", "text": "What is this?"},
@@ -128,37 +129,44 @@ class Menu(BaseModel):
     dishes: list[str]
 
 
-async def test_a_schema_is_filled_or_refused_and_looks_the_same_later(openai_gateway: OpenAIGateway) -> None:
+async def test_schema_result_is_the_same_when_read_later(openai_gateway: OpenAIGateway) -> None:
     parsed = await openai_gateway.client.responses.parse(**ASK, text_format=Mood)
     assert parsed.output_parsed == Mood(sentiment="positive", confidence=0.98)
     later = await openai_gateway.client.responses.retrieve(parsed.id)
-    assert (later.output_text, later.text) == (parsed.output_text, parsed.text)
+    assert later.output_text == parsed.output_text
+    assert later.text == parsed.text
     refused = await openai_gateway.client.responses.parse(**ASK, text_format=Menu)
     content: Any = refused.output[-1]
-    assert (content.content[0].type, content.content[0].refusal) == ("refusal", "The results do not hold dishes.")
+    assert content.content[0].type == "refusal"
+    assert content.content[0].refusal == "The results do not contain dishes."
 
 
 async def test_a_response_continues_another(openai_gateway: OpenAIGateway) -> None:
     first = await openai_gateway.client.responses.create(**ASK)
     second = await openai_gateway.client.responses.create(**ASK, previous_response_id=first.id)
-    assert (second.previous_response_id, openai_gateway.last().spec.parent_run_id) == (first.id, "run_1")
+    assert second.previous_response_id == first.id
+    assert openai_gateway.last().spec.parent_run_id == "run_1"
 
 
-async def test_the_background_is_queued_polled_and_completed(idle_openai_gateway: OpenAIGateway) -> None:
+async def test_background_response_is_queued_polled_and_completed(idle_openai_gateway: OpenAIGateway) -> None:
     response = await idle_openai_gateway.client.responses.create(**ASK, background=True)
-    assert (response.status, response.background) == ("queued", True)
+    assert response.status == "queued"
+    assert response.background
     run = await idle_openai_gateway.orchestrator.arrivals.get()
     assert run.spec.on_disconnect == ON_DISCONNECT_UNSPECIFIED
     run.tell(answer_chunk("So "))
     going = await idle_openai_gateway.client.responses.retrieve(response.id)
-    assert (going.status, going.output_text) == ("in_progress", "So ")
+    assert going.status == "in_progress"
+    assert going.output_text == "So "
     run.tell(answer_chunk("it is."), run_ended())
     ended = await idle_openai_gateway.client.responses.retrieve(response.id)
-    assert (ended.status, ended.output_text, ended.completed_at is not None) == ("completed", "So it is.", True)
+    assert ended.status == "completed"
+    assert ended.output_text == "So it is."
+    assert ended.completed_at is not None
     assert not idle_openai_gateway.orchestrator.cancelled
 
 
-async def test_the_background_is_cancelled_and_deleted(idle_openai_gateway: OpenAIGateway) -> None:
+async def test_background_response_is_cancelled_and_deleted(idle_openai_gateway: OpenAIGateway) -> None:
     response = await idle_openai_gateway.client.responses.create(**ASK, background=True)
     assert (await idle_openai_gateway.client.responses.cancel(response.id)).status == "cancelled"
     assert (await idle_openai_gateway.client.responses.cancel(response.id)).status == "cancelled"
@@ -167,7 +175,7 @@ async def test_the_background_is_cancelled_and_deleted(idle_openai_gateway: Open
         await idle_openai_gateway.client.responses.retrieve(response.id)
 
 
-async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(idle_openai_gateway: OpenAIGateway) -> None:
+async def test_disconnect_after_create_leaves_no_queued_run(idle_openai_gateway: OpenAIGateway) -> None:
     for background in (True, False):
         stream = await idle_openai_gateway.client.responses.create(**ASK, stream=True, background=background)
         await stream.close()
@@ -183,7 +191,7 @@ async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(idle_openai_
         assert found.status == ("completed" if background else "cancelled")
 
 
-async def test_who_returns_after_any_event_sees_every_other_once(idle_openai_gateway: OpenAIGateway) -> None:
+async def test_stream_resumed_after_any_event_repeats_none(idle_openai_gateway: OpenAIGateway) -> None:
     stream = await idle_openai_gateway.client.responses.create(**ASK, background=True, stream=True)
     run = await idle_openai_gateway.orchestrator.arrivals.get()
     for event in EVENTS[:-1]:
@@ -209,7 +217,7 @@ async def test_who_returns_after_any_event_sees_every_other_once(idle_openai_gat
         assert [event async for event in rest] == whole[number + 1 :]
 
 
-async def test_events_are_the_same_where_the_orchestrator_was_lost(tmp_path: Path) -> None:
+async def test_events_are_the_same_after_orchestrator_loss(tmp_path: Path) -> None:
     async with start_openai_gateway(tmp_path, EVENTS, breaks=(2, 5, 8)) as openai_gateway:
         broken = [event async for event in await openai_gateway.client.responses.create(**ASK, stream=True)]
         again = [event async for event in await openai_gateway.client.responses.retrieve("resp_1", stream=True)]
@@ -233,7 +241,7 @@ async def test_browsers_resume_by_last_event_id(openai_gateway: OpenAIGateway) -
         (run_ended(state=RUN_STATE_CANCELLED, failure=Failure(reason="CANCELLED")), "cancelled", None),
     ],
 )
-async def test_every_end_has_its_status(tmp_path: Path, end: Any, status: str, detail: str | None) -> None:
+async def test_every_final_state_has_a_status(tmp_path: Path, end: Any, status: str, detail: str | None) -> None:
     async with start_openai_gateway(tmp_path, (answer_chunk("Half."), end)) as openai_gateway:
         events: Any = [event async for event in await openai_gateway.client.responses.create(**ASK, stream=True)]
         last = events[-1]
@@ -254,7 +262,7 @@ async def test_every_end_has_its_status(tmp_path: Path, end: Any, status: str, d
         ({"previous_response_id": "chatcmpl-1"}, None),
     ],
 )
-async def test_what_cannot_be_done_is_said(
+async def test_unsupported_requests_are_refused(
     openai_gateway: OpenAIGateway, change: dict[str, Any], param: str | None
 ) -> None:
     with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as raised:

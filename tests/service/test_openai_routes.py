@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.openai.chat_completion import Completion
-from gateway.openai.owned_run_stream import Recited, Source
+from gateway.openai.owned_run_stream import RecordedEvents, Source
 from gateway.openai.streams import CompletionStream
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ModelFailed, Overloaded
@@ -49,7 +49,7 @@ def client(gateway: GatewayUnderTest, token: str) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.http_port}/v1", api_key=token, max_retries=0, timeout=15)
 
 
-async def test_tenants_cannot_reach_each_others_files_and_pictures(keyed_gateway: KeyedGateway) -> None:
+async def test_tenants_cannot_access_files_of_others(keyed_gateway: KeyedGateway) -> None:
     async with (
         client(keyed_gateway.gateway, await keyed_gateway.token("a")) as one,
         client(keyed_gateway.gateway, await keyed_gateway.token("b")) as other,
@@ -68,13 +68,13 @@ async def test_tenants_cannot_reach_each_others_files_and_pictures(keyed_gateway
     assert [(run.caller.tenant, len(run.spec.inputs)) for run in runs] == [("a", 1), ("a", 1), ("b", 0)]
 
 
-async def test_who_asks_for_a_response_asks_as_their_tenant(keyed_gateway: KeyedGateway) -> None:
+async def test_response_belongs_to_tenant_of_key(keyed_gateway: KeyedGateway) -> None:
     async with client(keyed_gateway.gateway, await keyed_gateway.token("a")) as one:
         await one.responses.create(**RESPOND)
     assert [each.tenant for each in keyed_gateway.gateway.orchestrator.callers] == ["a"]
 
 
-async def test_without_a_key_or_beyond_a_limit_clients_raise_their_own_errors(keyed_gateway: KeyedGateway) -> None:
+async def test_authentication_and_rate_limit_raise_openai_errors(keyed_gateway: KeyedGateway) -> None:
     async with client(keyed_gateway.gateway, "wrong") as stranger:
         with pytest.raises(openai.AuthenticationError) as unknown:
             await stranger.chat.completions.create(**CHAT)
@@ -88,7 +88,7 @@ async def test_without_a_key_or_beyond_a_limit_clients_raise_their_own_errors(ke
     assert "x-ratelimit-remaining-requests" in raised.value.response.headers
 
 
-async def test_a_house_that_is_full_says_so(tmp_path: Path) -> None:
+async def test_overload_is_reported(tmp_path: Path) -> None:
     orchestrator = ScriptedOrchestrator(refusal=Overloaded("too many runs", remedy="come back"))
     async with start_gateway(tmp_path, orchestrator) as gateway, client(gateway, "none") as asking:
         with pytest.raises(openai.RateLimitError, match="too many runs"):
@@ -106,7 +106,7 @@ async def test_titles_are_answered_without_a_run(openai_gateway: OpenAIGateway) 
     assert not openai_gateway.orchestrator.runs
 
 
-async def test_a_conversation_goes_on(openai_gateway: OpenAIGateway) -> None:
+async def test_conversation_is_continued(openai_gateway: OpenAIGateway) -> None:
     first = await openai_gateway.client.responses.create(**RESPOND)
     assert first.conversation
     await openai_gateway.client.responses.create(**RESPOND, conversation=first.conversation.id)
@@ -115,13 +115,13 @@ async def test_a_conversation_goes_on(openai_gateway: OpenAIGateway) -> None:
         await openai_gateway.client.responses.create(**RESPOND, conversation="run_1", previous_response_id="resp_1")
 
 
-async def test_the_same_key_is_the_same_run(openai_gateway: OpenAIGateway) -> None:
+async def test_same_idempotency_key_is_same_run(openai_gateway: OpenAIGateway) -> None:
     for _ in range(2):
         await openai_gateway.client.responses.create(**RESPOND, extra_headers={"Idempotency-Key": "k"})
     assert len(openai_gateway.orchestrator.runs) == 1
 
 
-async def test_any_gateway_tells_of_any_response(tmp_path: Path) -> None:
+async def test_any_gateway_reads_any_response(tmp_path: Path) -> None:
     """Two gateways over one orchestrator: what one began the other goes on with."""
     (tmp_path / "other").mkdir()
     async with (
@@ -163,7 +163,7 @@ async def sent(source: Source, beats: int = 0) -> bytes:
     async def send(message: Any) -> None:
         nonlocal content, comments
         content += message.get("body", b"")
-        comments += message.get("body", b"").startswith(b": still")
+        comments += message.get("body", b"").startswith(b": heartbeat")
         if comments == beats and isinstance(source, Silent):
             source.go.set()
 
@@ -175,9 +175,9 @@ async def sent(source: Source, beats: int = 0) -> bytes:
     return content
 
 
-async def test_comments_keep_a_silent_stream_alive_and_end_no_event() -> None:
+async def test_heartbeats_keep_stream_alive_without_ending_events() -> None:
     content = await sent(Silent(), beats=3)
-    assert content.startswith(b": accepted\n" + b": still at it\n" * 3)
+    assert content.startswith(b": accepted\n" + b": heartbeat\n" * 3)
     assert b"\n\n" not in content.partition(b"data: ")[0]
     assert json.loads(content.partition(b"data: ")[2])["error"]["message"] == "it broke"
 
@@ -186,5 +186,5 @@ async def test_chunks_end_with_done() -> None:
     events = [RunEvent(run_id="run_1", sequence=number) for number in range(1, len(EVENTS) + 1)]
     for event, told in zip(events, EVENTS, strict=True):
         event.MergeFrom(told)
-    content = await sent(Recited(events))
+    content = await sent(RecordedEvents(events))
     assert content.endswith(b"\n\ndata: [DONE]\n\n")

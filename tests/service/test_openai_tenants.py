@@ -60,9 +60,10 @@ def endless(peers: ScriptedPeers) -> asyncio.Event:
     return begun
 
 
-async def test_no_route_tells_of_another_tenants_response(one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+async def test_responses_of_other_tenants_are_not_found(one: AsyncOpenAI, other: AsyncOpenAI) -> None:
     response = await one.responses.create(**ASK)
-    assert (response.status, response.output_text) == ("completed", "so it is")
+    assert response.status == "completed"
+    assert response.output_text == "so it is"
     with pytest.raises(openai.NotFoundError):
         await other.responses.retrieve(response.id)
     with pytest.raises(openai.NotFoundError):
@@ -81,7 +82,7 @@ async def test_no_route_tells_of_another_tenants_response(one: AsyncOpenAI, othe
     assert (await one.responses.retrieve(response.id)).output == response.output
 
 
-async def test_turns_follow_each_other(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
+async def test_previous_response_is_history(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
     first = await one.responses.create(**ASK)
     second = await one.responses.create(model="hugginggpt", input="And now in French", previous_response_id=first.id)
     assert [turn.text for turn in peers.planned[-1].conversation] == ["Summarise it.", "so it is", "And now in French"]
@@ -89,7 +90,7 @@ async def test_turns_follow_each_other(one: AsyncOpenAI, peers: ScriptedPeers) -
     assert third.previous_response_id == second.id
 
 
-async def test_chats_bring_their_history(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
+async def test_chat_messages_are_history(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
     messages: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hello"},
@@ -102,7 +103,7 @@ async def test_chats_bring_their_history(one: AsyncOpenAI, peers: ScriptedPeers)
 
 
 @pytest.mark.parametrize("background", [True, False])
-async def test_a_response_is_cancelled(one: AsyncOpenAI, endless: asyncio.Event, background: bool) -> None:
+async def test_response_is_cancelled(one: AsyncOpenAI, endless: asyncio.Event, background: bool) -> None:
     stream = await one.responses.create(**ASK, stream=True, background=background)
     created: Any = await anext(stream)
     await asyncio.wait_for(endless.wait(), 10)
@@ -113,7 +114,7 @@ async def test_a_response_is_cancelled(one: AsyncOpenAI, endless: asyncio.Event,
 
 
 @pytest.mark.parametrize("stored", [True, False])
-async def test_a_foreground_run_ends_when_its_client_leaves(
+async def test_foreground_run_is_cancelled_on_disconnect(
     one: AsyncOpenAI, endless: asyncio.Event, stored: bool
 ) -> None:
     stream = await one.responses.create(**ASK, stream=True, store=stored)
@@ -131,14 +132,14 @@ async def test_a_foreground_run_ends_when_its_client_leaves(
                     await one.responses.retrieve(created.response.id)
 
 
-async def test_what_is_not_stored_is_gone(one: AsyncOpenAI) -> None:
+async def test_response_without_store_is_deleted(one: AsyncOpenAI) -> None:
     response = await one.responses.create(**ASK, store=False)
     assert response.output_text == "so it is"
     with pytest.raises(openai.NotFoundError):
         await one.responses.retrieve(response.id)
 
 
-async def test_a_client_killed_again_and_again_sees_every_event_once(one: AsyncOpenAI) -> None:
+async def test_repeatedly_killed_client_sees_every_event_once(one: AsyncOpenAI) -> None:
     created = await one.responses.create(**ASK, background=True)
     seen: list[Any] = []
     while not seen or seen[-1].type != "response.completed":

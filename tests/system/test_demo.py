@@ -46,7 +46,7 @@ async def test_the_demo_ends_with_twenty_signs_of_which_one_is_broken(
     assert demo.returncode == 0, demo.stderr
     assert "20 items: 19 completed, 1 failed" in demo.stdout
     assert "1 × cannot decode museum.png" in demo.stdout
-    assert "s an item" in demo.stdout
+    assert "s per item" in demo.stdout
     spoken = tmp_path / "out/spoken"
     found = [json.loads(line) for line in (spoken / "results.jsonl").read_text("utf-8").splitlines()]
     signs = sorted(path.name for path in (tmp_path / "out/signs").iterdir())

@@ -206,5 +206,5 @@ def test_ctrl_c_during_start_leaves_no_processes(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == "starting the house\nerror: cancelled\n"
+    assert err == "Starting local services…\nerror: cancelled\n"
     eventually(lambda: not is_used())

@@ -37,7 +37,7 @@ async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
 async def asked(page: Page, request: str, *, fresh: bool = True) -> None:
     if fresh:
         await page.get_by_text("Options").click()
-        await page.get_by_label("Run everything anew").check()
+        await page.get_by_label("Ignore cached results").check()
     await page.get_by_label("Your request").fill(request)
     await page.get_by_role("button", name="Ask", exact=True).click()
 
@@ -119,7 +119,7 @@ async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, local_stack: LocalStac
     await ended(page)
     await expect(page.locator(".prose")).to_contain_text("positive")
     await page.get_by_role("link", name="New request").click()
-    await expect(page.get_by_role("heading", name="What shall be done?")).to_be_visible()
+    await expect(page.get_by_role("heading", name="What would you like to do?")).to_be_visible()
     await page.get_by_label("Earlier runs", exact=True).get_by_role("link", name="Does this sound happy?").first.click()
     await ended(page)
     assert page.url == address
@@ -144,9 +144,9 @@ async def test_a_running_task_is_seen_and_stopped(tab: Tab, local_stack: LocalSt
 async def test_a_plan_waits_until_it_is_approved(tab: Tab) -> None:
     page = await tab.open()
     await page.get_by_text("Options").click()
-    await page.get_by_label("Show me the plan first").check()
+    await page.get_by_label("Review the plan first").check()
     await asked(page, "Does this sound happy? “We won.”", fresh=False)
-    await ended(page, "waits for you")
+    await ended(page, "awaiting approval")
     await expect(page.locator(".graph .task.is-planned")).to_have_count(1)
     await page.get_by_role("button", name="Run this plan").click()
     await ended(page)
@@ -156,7 +156,7 @@ async def test_what_could_not_be_done_is_told_once_with_what_helps(tab: Tab) -> 
     page = await tab.open()
     await asked(page, "Draw a cat on a bicycle and tell me whether this sounds happy: “We won.”", fresh=False)
     await ended(page, "incomplete")
-    await expect(page.get_by_role("alert")).to_contain_text("Something is missing: the answer says what.")
+    await expect(page.get_by_role("alert")).to_contain_text("Some tasks failed. The answer lists them.")
     await expect(page.locator(".prose")).to_contain_text("text-to-image")
     await expect(page.locator(".prose li code").first).to_have_text("hugginggpt experts add ADDRESS")
     await expect(page.locator(".notes")).to_be_hidden()

@@ -46,8 +46,8 @@ async def begun(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: b
     await kept(local_stack, "signs", plan=READ, description="Reads signs.")
     page = await tab.open("/?pipeline=signs")
     await page.set_input_files("#parameter-1-files", list(files))
-    await page.get_by_label("Run everything anew").set_checked(fresh)
-    await page.get_by_role("button", name=f"Run it on {len(files)} files").click()
+    await page.get_by_label("Ignore cached results").set_checked(fresh)
+    await page.get_by_role("button", name=f"Run on {len(files)} files").click()
     await expect(page).to_have_url(re.compile(r"\?batch=batch_"))
     return page
 
@@ -65,7 +65,7 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, local_stack
     broken, letter = picture("broken.png", b"\x89PNG\r\n\x1a\n no picture"), picture("letter.png", b"%PDF-1.4\n%%EOF")
     page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
     await ended(page, "incomplete")
-    await expect(page.locator(".asked")).to_contain_text("A batch of 12 items through signs, version 1")
+    await expect(page.locator(".page-header")).to_contain_text("A batch of 12 items with pipeline signs, version 1")
     await expect(page.locator(".states li")).to_have_text(["10 completed", "2 failed"])
     await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuetext", "12 of 12")
     items = page.get_by_role("list", name="Items").locator("li")
@@ -77,7 +77,7 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, local_stack
     )
     await expect(page.locator(".errors li")).to_have_text([re.compile("broken.png"), re.compile("letter.png")])
     await expect(page.locator(".times dl").last.locator("dt")).to_have_count(5)
-    await page.get_by_role("group", name="Which items").get_by_role("button", name="failed 2").click()
+    await page.get_by_role("group", name="Filter items").get_by_role("button", name="failed 2").click()
     await expect(items).to_have_count(2)
     first, *_ = lines = (await saved(page, "JSON lines", tmp_path)).read_text().splitlines()
     assert (len(lines), json.loads(first)["name"]) == (12, "sign-0.png")
@@ -86,7 +86,7 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, local_stack
     await page.get_by_role("button", name="all 12").click()
     await items.first.get_by_role("link", name="sign-0.png").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("sign-0.png")
-    await expect(page.locator(".asked")).to_contain_text("Item 1 of a batch through signs, version 1")
+    await expect(page.locator(".page-header")).to_contain_text("Item 1 of a batch with pipeline signs, version 1")
     await ended(page)
 
 
@@ -110,21 +110,21 @@ async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, local_stac
         await expect(page.locator(".states .is-cancelled")).to_be_visible()
         await expect(other.locator(".entry").first.locator(".badge")).to_have_text("cancelled")
     await expect(page.get_by_role("list", name="Items").locator(".is-cancelled").first).to_be_visible()
-    await page.get_by_role("button", name="Go on with the other").click()
+    await page.get_by_role("button", name="Resume the other").click()
     await ended(page)
     await expect(page.locator(".states li")).to_have_text(["30 completed"])
     await expect(page.get_by_role("list", name="Items").locator(".is-succeeded")).to_have_count(30)
     await expect(page.locator(".pace")).to_have_text(re.compile("^30 of 30, in "))
     said = " ".join(await page.evaluate("window.said"))
-    assert "The batch is over: cancelled." in said
-    assert said.endswith("The batch is over: completed.")
+    assert "The batch has ended: cancelled." in said
+    assert said.endswith("The batch has ended: completed.")
 
 
 async def test_failed_items_run_again(tab: Tab, local_stack: LocalStack) -> None:
     page = await begun(tab, local_stack, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     async with page.expect_response(re.compile("/resume$")) as resumed:
-        await page.get_by_role("button", name="Run the failed one again").click()
+        await page.get_by_role("button", name="Retry the failed item").click()
     assert (await resumed.value).request.post_data == '{"failed_only":true}'
     await ended(page, "incomplete")
     await expect(page.locator(".states li")).to_have_text(["1 completed", "1 failed"])
@@ -169,9 +169,9 @@ async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, local_stack:
         batch = (await http.post("/v1/batches", json={"plan": plan, "items": [item]})).json()["batch_id"]
     page = await tab.open(f"/?batch={batch}")
     await ended(page)
-    await page.get_by_role("button", name="Keep this plan").click()
+    await page.get_by_role("button", name="Save this plan").click()
     await page.get_by_label("Name").fill("from-a-batch")
-    await page.get_by_role("button", name="Keep it").click()
+    await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("from-a-batch")
     await expect(page.locator(".takes dt").first).to_have_text("sign")
 
@@ -184,7 +184,7 @@ async def test_a_long_batch_is_read_in_pages(tab: Tab, local_stack: LocalStack) 
     await page.set_input_files("#parameter-1-files", files)
     await expect(page.get_by_role("list", name="Files for words").locator("li")).to_have_count(8)
     await expect(page.locator(".parameter")).to_contain_text("and 112 more")
-    await page.get_by_role("button", name="Run it on 120 files").click()
+    await page.get_by_role("button", name="Run on 120 files").click()
     await ended(page)
     items = page.get_by_role("list", name="Items").locator("li")
     await expect(items.first).to_contain_text("0.txt")

@@ -49,11 +49,11 @@ async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
     await page.set_input_files("#pick-files", SIGN)
     await asked(page, DEMO, fresh=False)
     await ended(page)
-    await page.get_by_role("button", name="Keep this plan").click()
+    await page.get_by_role("button", name="Save this plan").click()
     name = page.get_by_label("Name")
     await expect(name).to_be_focused()
     await expect(name).to_have_value("read-the-text-in-this-image")
-    await expect(page.get_by_label("What it does")).to_have_value(DEMO)
+    await expect(page.get_by_label("Description")).to_have_value(DEMO)
     await name.fill("sign-reader")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("sign-reader")
@@ -62,7 +62,7 @@ async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
     await expect(page.locator(".graph .end")).to_have_text([re.compile("file1"), re.compile("3 results")])
     await page.set_viewport_size({"width": 1200, "height": 900})
     assert await page.locator(".graph").evaluate("graph => graph.scrollWidth <= graph.clientWidth")
-    await expect(page.locator(".graph .task").first).to_contain_text("any model that fits")
+    await expect(page.locator(".graph .task").first).to_contain_text("any model")
     await page.get_by_role("button", name="Task 2, text-to-speech").click()
     await expect(page.locator("#task-2")).to_contain_text("text of task 1, image-to-text")
     await expect(page.locator("#task-1")).not_to_contain_text("from your request")
@@ -80,33 +80,33 @@ async def test_models_are_pinned_as_a_version_of_its_own(tab: Tab) -> None:
     await ended(page)
     for pinned in (False, True):
         run = page.url
-        await page.get_by_role("button", name="Keep this plan").click()
+        await page.get_by_role("button", name="Save this plan").click()
         await page.get_by_label("Name").fill("pinned-plan")
         await page.get_by_label("Pin the models").set_checked(pinned)
-        await page.get_by_role("button", name="Keep it").click()
-        await expect(page.get_by_text(f"Version {1 + pinned}, kept just now")).to_be_visible()
+        await page.get_by_role("button", name="Save", exact=True).click()
+        await expect(page.get_by_text(f"Version {1 + pinned}, saved just now")).to_be_visible()
         if not pinned:
             await page.goto(run)
             await ended(page)
-    assert await page.get_by_text("any model that fits").count() == 0
+    assert await page.get_by_text("any model").count() == 0
     await expect(page.locator(".task-details .badge").first).to_have_text("pinned")
     await page.locator(".versions").get_by_role("link", name="1").click()
-    await expect(page.get_by_text("Version 1, kept just now")).to_be_visible()
-    await expect(page.locator(".graph .task").first).to_contain_text("any model that fits")
+    await expect(page.get_by_text("Version 1, saved just now")).to_be_visible()
+    await expect(page.locator(".graph .task").first).to_contain_text("any model")
 
 
 async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("400",)
     told = local_stack.ask("Does this sound happy? “We won.”")
     page = await tab.open(f"/?run={told['run_id']}")
-    await page.get_by_role("button", name="Keep this plan").click()
+    await page.get_by_role("button", name="Save this plan").click()
     await sound(page)
     await page.get_by_label("Name").fill("Not a name")
     await page.keyboard.press("Enter")
     await expect(page.locator("dialog")).to_be_visible()
     assert not await page.get_by_label("Name").evaluate("field => field.validity.valid")
     await page.get_by_label("Name").evaluate("field => field.removeAttribute('pattern')")
-    await page.get_by_role("button", name="Keep it").click()
+    await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.locator("dialog").get_by_role("alert")).to_contain_text("is no name for a pipeline")
     await page.keyboard.press("Escape")
     await expect(page.locator("dialog")).to_have_count(0)
@@ -116,18 +116,18 @@ async def test_one_file_is_a_run_without_planning(tab: Tab, local_stack: LocalSt
     plan = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
     await kept(local_stack, "reader", plan=plan, description="Reads signs.")
     page = await tab.open("/?pipeline=reader")
-    await page.get_by_role("button", name="Run it").click()
+    await page.get_by_role("button", name="Run pipeline").click()
     await expect(page.get_by_role("alert")).to_contain_text("sign is missing.")
     await page.set_input_files("#parameter-1-files", SIGN)
     await expect(page.get_by_role("alert")).to_have_count(0)
-    await page.get_by_role("button", name="Run it").click()
+    await page.get_by_role("button", name="Run pipeline").click()
     await ended(page)
     await expect(page.get_by_role("heading", level=1)).to_have_text("reader")
-    await expect(page.locator(".asked")).to_contain_text("A run through reader, version 1")
+    await expect(page.locator(".page-header")).to_contain_text("A run with pipeline reader, version 1")
     await expect(page.locator(".graph .end").first).to_contain_text("sign.png")
     await expect(page.locator(".prose")).to_contain_text("We are so happy")
     await expect(page.get_by_role("list", name="Earlier runs").get_by_role("link").first).to_contain_text("reader")
-    await page.get_by_role("link", name="Run it on other files").click()
+    await page.get_by_role("link", name="Run on other files").click()
     await expect(page).to_have_url(f"{tab.url}/?pipeline=reader&version=1")
 
 
@@ -135,8 +135,8 @@ async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, local_sta
     await kept(local_stack, "teller", plan=SUMMARIZE)
     page = await tab.open("/?pipeline=teller")
     await page.get_by_label("words", exact=True).fill(WORDS)
-    await page.get_by_label("Keep everything in this house").check()
-    await page.get_by_role("button", name="Run it").click()
+    await page.get_by_label("Process only on this deployment").check()
+    await page.get_by_role("button", name="Run pipeline").click()
     await ended(page)
     run = page.url.split("run=")[1]
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
@@ -147,8 +147,8 @@ async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, local_sta
         "#parameter-1-files", {"name": "letter.txt", "mimeType": "text/plain", "buffer": WORDS.encode()}
     )
     await expect(page.get_by_label("words", exact=True)).to_be_hidden()
-    await page.get_by_role("button", name="Run it").click()
-    await expect(page.locator(".asked .chip")).to_contain_text("letter.txt")
+    await page.get_by_role("button", name="Run pipeline").click()
+    await expect(page.locator(".page-header .chip")).to_contain_text("letter.txt")
     await ended(page)
 
 
@@ -157,7 +157,7 @@ async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Ta
     page = await tab.open("/?pipeline=pairs")
     await page.set_input_files("#parameter-1-files", [SIGN] * 3)
     await page.set_input_files("#parameter-2-files", [SIGN] * 2)
-    await page.get_by_role("button", name="Run it on 3 files").click()
+    await page.get_by_role("button", name="Run on 3 files").click()
     await expect(page.get_by_role("alert")).to_contain_text("other has 2 files, another parameter 3.")
     await page.get_by_role("button", name="Remove sign.png").last.click()
     await expect(page.get_by_role("list", name="Files for other").locator("li")).to_have_count(1)
@@ -167,7 +167,7 @@ async def test_files_are_dropped_on_their_parameters(tab: Tab, local_stack: Loca
     await kept(local_stack, "pairs", plan=PAIRS, policy="local")
     page = await tab.open("/?pipeline=pairs")
     await expect(page.get_by_text("What runs through it never leaves this house.")).to_be_visible()
-    local = page.get_by_label("Keep everything in this house")
+    local = page.get_by_label("Process only on this deployment")
     await expect(local).to_be_checked()
     await expect(local).to_be_disabled()
     for place, there in ((".parameter >> nth=1", 1), ("h1", 1)):

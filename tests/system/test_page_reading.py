@@ -133,7 +133,7 @@ async def test_progress_is_said_aloud(tab: Tab) -> None:
     await expect(said).to_contain_text("The run is over", timeout=60_000)
     *progress, end, _ = re.split(r"(?<=\.) ?", " ".join(await page.evaluate("window.said")))
     assert sorted(progress) == ["The plan has 1 task.", "text-classification: succeeded."]
-    assert end == "The run is over: completed."
+    assert end == "The run has ended: completed."
 
 
 async def test_nothing_moves_where_that_is_not_wanted(tab: Tab) -> None:
@@ -175,12 +175,12 @@ async def test_a_house_with_keys_is_seen_with_one(browser: Browser, tmp_path_fac
         await shown(page)
         for picture in await page.locator(".made img").all():
             assert (await picture.get_attribute("src") or "").startswith("blob:")
-        await page.get_by_role("button", name="Keep this plan").click()
+        await page.get_by_role("button", name="Save this plan").click()
         await page.get_by_label("Name").fill("counter")
-        await page.get_by_role("button", name="Keep it").click()
+        await page.get_by_role("button", name="Save", exact=True).click()
         face = ROOT / "gateway" / "web" / "site" / "face.jpg"
         await page.set_input_files("#parameter-1-files", [face, face])
-        await page.get_by_role("button", name="Run it on 2 files").click()
+        await page.get_by_role("button", name="Run on 2 files").click()
         await expect(page.locator(".state .badge")).to_have_text("completed", timeout=60_000)
         async with page.expect_download() as saving:
             await page.get_by_role("link", name="JSON lines").click()

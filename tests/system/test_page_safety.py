@@ -74,7 +74,7 @@ async def test_a_hostile_request_file_name_and_result_stay_text(tab: Tab, local_
     await page.locator(".graph .task").click()
     await expect(page.locator("#task-1 .text").last).to_contain_text(IMG)
     await expect(page.locator(".prose")).to_contain_text(IMG)
-    await expect(page.locator(".asked .chip")).to_contain_text("onerror")
+    await expect(page.locator(".page-header .chip")).to_contain_text("onerror")
     await inert(page)
 
 

@@ -1,22 +1,22 @@
-"""What the command line says when the end of a batch does not come."""
+"""Errors while the command line follows a batch."""
 
 from pathlib import Path
 
 import pytest
 
 from gateway.cli.batch import finish
-from gateway.cli.batch.live_view import Silent
+from gateway.cli.batch.live_view import NullView
 from gateway.cli.batch.output_folder import Folder
 from gateway.cli.errors import Problem
 from gateway.client import HuggingGPT
 
 
-def test_a_batch_whose_gateway_is_gone_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unreachable_gateway_names_the_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gateway.client.pipelines.streams.STREAM_TRIES", 1)
     folder = Folder(tmp_path)
     folder.claim("batch_1")
-    with HuggingGPT("http://127.0.0.1:9") as house, pytest.raises(Problem) as told:
-        finish.finish(house, "batch_1", folder, Silent())
-    going_on = f"hugginggpt up, then hugginggpt resume batch_1 --out {tmp_path}"
-    assert told.value.message == "no gateway answers at http://127.0.0.1:9"
-    assert told.value.remedy == f"nothing goes on until a gateway is there again: {going_on}"
+    with HuggingGPT("http://127.0.0.1:9") as client, pytest.raises(Problem) as raised:
+        finish.finish(client, "batch_1", folder, NullView())
+    resume_command = f"hugginggpt resume batch_1 --out {tmp_path}"
+    assert raised.value.message == "cannot connect to a gateway at http://127.0.0.1:9"
+    assert raised.value.remedy == f"start the gateway with hugginggpt up, then: {resume_command}"

@@ -43,7 +43,7 @@ def problem(file: Path, parameters: Parameters = ASKED, *settings: str) -> str:
     return raised.value.message
 
 
-def test_names_stand_on_one_line_however_files_are_called(folder: Path) -> None:
+def test_item_names_are_one_line(folder: Path) -> None:
     (folder / "two\nlines\u202e.png").write_bytes(b"picture")
     found = items.of_files(item_files.of_patterns([str(folder / "two*")]), SIGNS, {})
     assert [item.name for item in found] == ["two lines.png"]
@@ -51,34 +51,34 @@ def test_names_stand_on_one_line_however_files_are_called(folder: Path) -> None:
     assert item.name == "x y"
 
 
-def test_a_folder_is_all_its_files_by_name_but_hidden_ones_and_results(folder: Path) -> None:
+def test_folder_lists_files_without_hidden_ones_and_results(folder: Path) -> None:
     found = items.of_files(item_files.of_folder(folder, folder / "out"), SIGNS, {})
     assert found.count == 3
     assert [item.name for item in found] == ["a.png", "b.png", "sub/a.png"]
     assert [item.inputs for item in found][2] == {"image": folder / "sub/a.png"}
 
 
-def test_patterns_give_each_file_once_and_names_that_tell_them_apart(folder: Path) -> None:
+def test_patterns_yield_unique_files_with_distinct_names(folder: Path) -> None:
     found = item_files.of_patterns([str(folder / "sub/*.png"), str(folder / "**/a.png"), str(folder / "b.png")])
-    assert [name for name, _ in item_files.named(found)] == ["sub/a.png", "a.png", "b.png"]
+    assert [name for name, _ in item_files.with_names(found)] == ["sub/a.png", "a.png", "b.png"]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"), [("none-*.png", "no file fits"), ("gone.png", "no file fits"), ("sub", "is a folder")]
+    ("pattern", "said"), [("none-*.png", "no file matches"), ("gone.png", "no file matches"), ("sub", "is a folder")]
 )
-def test_a_pattern_that_fits_no_file_is_a_problem(folder: Path, pattern: str, said: str) -> None:
+def test_pattern_without_match_is_a_problem(folder: Path, pattern: str, said: str) -> None:
     with pytest.raises(Problem, match=said):
         item_files.of_patterns([str(folder / pattern)])
 
 
-def test_an_empty_folder_and_one_that_is_not_there_are_problems(tmp_path: Path) -> None:
+def test_empty_or_missing_folder_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, said in (("empty", "has no files"), ("gone", "No such file")):
         with pytest.raises(Problem, match=said):
             item_files.of_folder(tmp_path / name, tmp_path / "out")
 
 
-def test_two_files_of_the_same_name_stay_apart(folder: Path) -> None:
+def test_files_of_same_name_have_distinct_output_names(folder: Path) -> None:
     found = list(items.of_files([folder / "a.png", folder / "sub/a.png"], SIGNS, {}))
     made = Artifact(sha256="0" * 64, media_type="audio/wav", name="speech.wav")
     places = [file_name(index, item.name, "audio", made) for index, item in enumerate(found, start=1)]
@@ -86,7 +86,7 @@ def test_two_files_of_the_same_name_stay_apart(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "C:\\con", "a\x00b/c\n", "…" * 300, "", "."])
-def test_a_made_file_stays_in_its_folder_whatever_its_item_is_called(tmp_path: Path, name: str) -> None:
+def test_output_file_stays_in_folder_for_any_item_name(tmp_path: Path, name: str) -> None:
     place = file_name(7, name, "../task2.audio", Artifact(sha256="0" * 64, media_type="audio/wav", name="../x.wav"))
     assert (tmp_path / place).parent == tmp_path / "files"
     assert place.startswith("files/0007-")
@@ -95,32 +95,32 @@ def test_a_made_file_stays_in_its_folder_whatever_its_item_is_called(tmp_path: P
     (tmp_path / place).write_bytes(b"")
 
 
-def test_an_unreadable_file_is_an_item_all_the_same(folder: Path) -> None:
+def test_unreadable_file_is_still_an_item(folder: Path) -> None:
     (folder / "broken.png").symlink_to(folder / "nowhere")
     assert folder / "broken.png" in item_files.of_folder(folder, folder / "out")
     assert item_files.of_patterns([str(folder / "broken.png")]) == [folder / "broken.png"]
 
 
-def test_a_name_on_disk_need_be_no_text(tmp_path: Path) -> None:
+def test_file_name_with_invalid_utf8_is_accepted(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
     odd.write_bytes(b"picture")
-    assert [name for name, _ in item_files.named([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
+    assert [name for name, _ in item_files.with_names([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
 
 
-def test_a_file_goes_to_the_only_parameter_it_can_be_for() -> None:
+def test_files_fill_the_only_suitable_parameter() -> None:
     assert SIGNS.for_files([]) == "image"
     assert ASKED.for_files(["question"]) == "image"
     assert Parameters("two", {"image": "image", "note": "text"}, []).for_files([]) == "image"
     assert ANY.for_files([]) == "file1"
-    with pytest.raises(Problem, match="takes left and right: which of them"):
+    with pytest.raises(Problem, match="two has several parameters for files: left and right"):
         Parameters("two", {"left": "image", "right": "image"}, ["left", "right"]).for_files([])
-    with pytest.raises(Problem, match="--set has no question"):
+    with pytest.raises(Problem, match="--set has no value for question"):
         items.of_files([Path("a.png")], ASKED, {})
-    with pytest.raises(Problem, match="takes no file"):
+    with pytest.raises(Problem, match="has no parameter for files"):
         SIGNS.for_files(["image"])
 
 
-def test_what_all_items_have_is_set_once(folder: Path) -> None:
+def test_settings_apply_to_all_items(folder: Path) -> None:
     given = items.settings(["question=How many = 2?", 'options={"top": 3}'], ASKED)
     (item,) = items.of_files([folder / "a.png"], ASKED, given)
     assert item.inputs == {"image": folder / "a.png", "question": "How many = 2?", "options": {"top": 3}}
@@ -129,7 +129,7 @@ def test_what_all_items_have_is_set_once(folder: Path) -> None:
             items.settings([wrong], ASKED)
 
 
-def test_columns_are_parameters_and_paths_begin_where_the_table_lies(folder: Path) -> None:
+def test_table_columns_are_parameters_and_paths_are_relative_to_it(folder: Path) -> None:
     file = table(
         folder,
         "name,image,question,options",
@@ -149,14 +149,14 @@ def test_columns_are_parameters_and_paths_begin_where_the_table_lies(folder: Pat
     ]
 
 
-def test_a_table_may_be_of_another_program(folder: Path) -> None:
+def test_table_accepts_other_separators_and_bom(folder: Path) -> None:
     for separator, name in ((";", "items.csv"), ("\t", "items.tsv")):
         file = folder / name
         file.write_bytes("\ufeff".encode() + f"image{separator}question\r\na.png{separator}Wozu?\r\n".encode())
         assert of_manifest(file, ASKED) == [Item({"image": folder / "a.png", "question": "Wozu?"}, "a.png")]
 
 
-def test_lines_of_json_say_the_same_and_more(folder: Path) -> None:
+def test_json_lines_state_types_explicitly(folder: Path) -> None:
     lines = (
         {"image": "a.png", "question": "Why?", "options": "x", "name": "one"},
         {"image": {"file": "b.png"}, "question": {"text": "a.png"}, "options": {"json": None}},
@@ -170,7 +170,7 @@ def test_lines_of_json_say_the_same_and_more(folder: Path) -> None:
     ]
 
 
-def test_where_nobody_knows_the_parameters_a_file_that_is_there_is_one(folder: Path) -> None:
+def test_existing_path_is_file_if_parameters_are_unknown(folder: Path) -> None:
     file = table(folder, "picture,note", "a.png,gone.png", f"b.png,{'x' * 5000}")
     assert [item.inputs for item in of_manifest(file, ANY)] == [
         {"picture": folder / "a.png", "note": "gone.png"},
@@ -181,20 +181,20 @@ def test_where_nobody_knows_the_parameters_a_file_that_is_there_is_one(folder: P
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["image,colour", "a.png,red"], "line 2 of .* has colour, which answer@1 does not take"),
-        (["image,options", "a.png,1"], "has no question"),
-        (["image,image", "a.png,b.png"], "names column image twice"),
-        (["image,", "a.png,b.png"], "gives column 2 no name"),
-        (["image,question", "a.png"], "line 2 of .* has 1 cells, the first line 2"),
+        (["image,colour", "a.png,red"], "line 2 of .* has colour, which is not a parameter of answer@1"),
+        (["image,options", "a.png,1"], "has no value for question"),
+        (["image,image", "a.png,b.png"], "has the column image twice"),
+        (["image,", "a.png,b.png"], "has no name for column 2"),
+        (["image,question", "a.png"], "line 2 of .* has 1 cells, the header 2"),
         (["image,question,options", "a.png,b,{"], "line 2 of .*: options is not JSON"),
-        (["image,question,options", "a.png,b,NaN"], "line 2 of .*: options has a number that JSON has not"),
+        (["image,question,options", "a.png,b,NaN"], "line 2 of .*: options has a number that JSON cannot express"),
         (["image,question,options", f"a.png,b,{'9' * 5000}"], "line 2 of .*: options is not JSON"),
-        (["image,question", 'a.png,"why'], "is no table"),
+        (["image,question", 'a.png,"why'], "is not a valid table"),
         (["image,question"], "has no items"),
         ([], "is empty"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused_before_anything_begins(folder: Path, lines: list[str], said: str) -> None:
+def test_unfit_table_is_refused_before_start(folder: Path, lines: list[str], said: str) -> None:
     assert re.search(said, problem(table(folder, *lines)))
 
 
@@ -203,23 +203,23 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_begins(folder: Pat
     [
         ("{", "line 2 of .* is not JSON"),
         ("[]", "is not a JSON object"),
-        ('{"image": "a.png", "question": "x", "image": "b.png"}', "names image twice"),
-        ('{"image": 1, "question": "x"}', "image has 1, where a string is to be"),
+        ('{"image": "a.png", "question": "x", "image": "b.png"}', "has the key image twice"),
+        ('{"image": 1, "question": "x"}', "image has 1, expected a string"),
         ('{"image": "a.png", "question": "x", "colour": 1}', "has colour"),
-        ('{"image": "a.png", "question": "x", "options": [1e999]}', "options has a number that JSON has not"),
+        ('{"image": "a.png", "question": "x", "options": [1e999]}', "options has a number that JSON cannot express"),
     ],
 )
-def test_a_line_of_json_that_does_not_fit_is_refused_with_its_number(folder: Path, line: str, said: str) -> None:
+def test_unfit_json_line_is_refused_with_line_number(folder: Path, line: str, said: str) -> None:
     good = '{"image": "a.png", "question": "x"}'
     assert re.search(said, problem(table(folder, good, line, good, name="items.jsonl")))
 
 
-def test_what_is_no_table_is_a_problem(folder: Path) -> None:
+def test_other_file_type_is_a_problem(folder: Path) -> None:
     (folder / "latin.csv").write_bytes("image,question\na.png,Größe\n".encode("latin-1"))
     assert "not UTF-8" in problem(folder / "latin.csv")
     assert "No such file" in problem(folder / "gone.csv")
-    assert "no known ending" in problem(folder / "a.png")
-    assert "as --set does" in problem(table(folder, "image,question", "a.png,x"), ASKED, "question=y")
+    assert "has an unknown suffix" in problem(folder / "a.png")
+    assert "and --set both have a value for" in problem(table(folder, "image,question", "a.png,x"), ASKED, "question=y")
 
 
 def test_a_hundred_thousand_items_are_read_one_by_one(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_hundred_thousand_items_are_read_one_by_one(tmp_path: Path) -> None:
     assert next(iter(found)).name == "0.png"
 
 
-def test_a_file_has_a_name_that_fits_a_disk_whatever_its_item_and_what_it_made_are_called() -> None:
+def test_output_file_name_fits_file_system_limits() -> None:
     face = "\N{GRINNING FACE}" * 70
     named = file_name(100_000, f"{face}.{face}", f"{face}.{face}", Artifact(sha256="a" * 64, name=f"x.{face}"))
     assert len(f"{named}.part".removeprefix("files/").encode()) <= 255

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gateway.cli import document_file, pipeline_file
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.plan_graph import drawn, flow
+from gateway.cli.plan_graph import flow, render
 from gateway.client import Pipeline, Port
 
 ANSWER = """\
@@ -55,25 +55,28 @@ KEPT = Pipeline(
 )
 
 
-def imported(folder: Path, text: str, name: str = "") -> pipeline_file.Imported:
+def imported(folder: Path, text: str, name: str = "") -> pipeline_file.PipelineFile:
     file = folder / "pipeline.yaml"
     file.write_text(text, "utf-8")
-    return pipeline_file.imported(document_file.read(file), name)
+    return pipeline_file.parse(document_file.read(file), name)
 
 
-def test_what_is_written_fits_the_schema_and_is_read_back(tmp_path: Path) -> None:
-    text = pipeline_file.written(KEPT, "https://house.example")
+def test_serialized_pipeline_is_valid_and_parses_back(tmp_path: Path) -> None:
+    text = pipeline_file.serialize(KEPT, "https://gateway.example")
     schema, origin, *_ = text.splitlines()
-    assert schema == "# yaml-language-server: $schema=https://house.example/v1/pipeline.schema.json"
+    assert schema == "# yaml-language-server: $schema=https://gateway.example/v1/pipeline.schema.json"
     assert origin.startswith("# kept, version 3")
     Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
         yaml.safe_load(text)
     )
     read = imported(tmp_path, text)
-    assert (read.name, read.description, read.policy) == ("kept", "Größe: what?", None)
+    assert read.name == "kept"
+    assert read.description == "Größe: what?"
+    assert read.policy is None
     assert [(port.name, port.modality) for port in read.inputs] == [("a", "image"), ("b", "text")]
     assert [task.get("args") for task in read.plan] == [task["arguments"] for task in TASKS]
-    assert (read.plan[1]["model"], read.plan[1]["revision"]) == ("m", "0123456789abcdef")
+    assert read.plan[1]["model"] == "m"
+    assert read.plan[1]["revision"] == "0123456789abcdef"
     assert read.plan[0]["source"] == "read it"
 
 
@@ -86,47 +89,51 @@ def test_a_file_may_be_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("pipeline/1", "pipeline/12"), "line 1: hugginggpt/pipeline/12 is a newer format"),
-        (("hugginggpt/pipeline/1", "recipe"), "line 1: recipe is no format of a pipeline"),
-        (("hugginggpt/pipeline/1", "[]"), "line 1: \\[\\] is no format of a pipeline"),
+        (("pipeline/1", "pipeline/12"), "line 1: hugginggpt/pipeline/12 is newer than the formats"),
+        (("hugginggpt/pipeline/1", "recipe"), "line 1: recipe is not a pipeline format"),
+        (("hugginggpt/pipeline/1", "[]"), "line 1: \\[\\] is not a pipeline format"),
         (("name: answer", "nom: answer"), "line 1: "),
         (("name: answer", "name: An answer"), "line 2: name: "),
         (("name: answer", "name: 5"), "line 2: name: "),
         (("policy: local", "policy: secret"), "line 6: policy: "),
         (("args:", "arguments:"), "line 10: plan.0: "),
         (("id: 1", "id: one"), "line 10: plan.0.id: "),
-        (("id: 1", "id: &one 1\n    revision: *one"), "line 11: is neither JSON nor YAML: a part stands for another"),
-        (("id: 1", "id: 1\n    id: 2"), "line 11: is neither JSON nor YAML: id stands there more than once"),
-        (("id: 1", "1: id"), "line 10: is neither JSON nor YAML: a key is no text"),
+        (("id: 1", "id: &one 1\n    revision: *one"), "line 11: is neither JSON nor YAML: aliases are not allowed"),
+        (("id: 1", "id: 1\n    id: 2"), "line 11: is neither JSON nor YAML: duplicate key id"),
+        (("id: 1", "1: id"), "line 10: is neither JSON nor YAML: a key is not text"),
         (("plan:", "plan"), "is neither JSON nor YAML"),
         (("id: 1", f"id: {'[' * 5000}"), "is neither JSON nor YAML"),
         (("name: answer", "name: !!python/object:os.system x"), "line 2: is neither JSON nor YAML"),
-        (("id: 1", "id: !!int x"), "line 10: is neither JSON nor YAML: a tag stands there"),
-        (("name: answer", "name: !!bool foo"), "line 2: is neither JSON nor YAML: a tag stands there"),
-        (("name: answer", "name: !!timestamp foo"), "line 2: is neither JSON nor YAML: a tag stands there"),
-        (("id: 1", "id: !!set [1]"), "line 10: is neither JSON nor YAML: a tag stands there"),
-        (("id: 1", "id: !!map [1]"), "line 10: is neither JSON nor YAML: a tag stands there"),
+        (("id: 1", "id: !!int x"), "line 10: is neither JSON nor YAML: tags are not allowed"),
+        (("name: answer", "name: !!bool foo"), "line 2: is neither JSON nor YAML: tags are not allowed"),
+        (("name: answer", "name: !!timestamp foo"), "line 2: is neither JSON nor YAML: tags are not allowed"),
+        (("id: 1", "id: !!set [1]"), "line 10: is neither JSON nor YAML: tags are not allowed"),
+        (("id: 1", "id: !!map [1]"), "line 10: is neither JSON nor YAML: tags are not allowed"),
         (("id: 1", f"id: {'9' * 5000}"), "line 10: is neither JSON nor YAML: a number has too many digits"),
-        (("name: answer", 'name: "\\UFFFFFFFF"'), "line 2: is neither JSON nor YAML: there is no such letter"),
-        (("name: answer", 'name: "\\U00110000"'), "line 2: is neither JSON nor YAML: there is no such letter"),
+        (("name: answer", 'name: "\\UFFFFFFFF"'), "line 2: is neither JSON nor YAML: invalid character"),
+        (("name: answer", 'name: "\\U00110000"'), "line 2: is neither JSON nor YAML: invalid character"),
         ((ANSWER, f'{{"plan": [{"9" * 5000}]}}'), "has a number with too many digits"),
-        ((ANSWER, '{"plan": [{"id": 1, "task": "x", "args": {"a": NaN}}]}'), "has a number or letter that nobody"),
-        (("id: 1", "id: 1e999"), "has a number or letter that nobody can send"),
-        ((ANSWER, '{"plan": [{"id": 1, "task": "\\ud800"}]}'), "has a number or letter that nobody can send"),
         (
-            (ANSWER, "a: [" + "b, " * document_file.MOST_PARTS + "]"),
-            "line 1: .* more than 50,000 parts have to be JSON",
+            (ANSWER, '{"plan": [{"id": 1, "task": "x", "args": {"a": NaN}}]}'),
+            "contains a value that JSON cannot express",
         ),
-        ((ANSWER, "# nothing"), "holds no plan"),
+        (("id: 1", "id: 1e999"), "contains a value that JSON cannot express"),
+        ((ANSWER, '{"plan": [{"id": 1, "task": "\\ud800"}]}'), "contains a value that JSON cannot express"),
+        (
+            (ANSWER, "a: [" + "b, " * document_file.MAX_NODES + "]"),
+            "line 1: .* more than 50,000 nodes; use JSON",
+        ),
+        ((ANSWER, "# nothing"), "contains no plan"),
         ((ANSWER, "[" * 100_000), "nested too deeply|neither JSON nor YAML"),
         ((ANSWER, "x" * (document_file.YAML_BYTES + 1)), "too long for YAML"),
-        ((ANSWER, '{"plan": []}'), "holds no plan"),
+        ((ANSWER, '{"plan": []}'), "contains no plan"),
     ],
 )
-def test_what_is_wrong_says_where_and_what_helps(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+def test_invalid_file_reports_line_and_remedy(tmp_path: Path, change: tuple[str, str], words: str) -> None:
     with pytest.raises(Problem, match=words) as problem:
         imported(tmp_path, ANSWER.replace(*change), "name")
-    assert (problem.value.status, bool(problem.value.remedy)) == (USAGE, True)
+    assert problem.value.status == USAGE
+    assert bool(problem.value.remedy)
 
 
 @pytest.mark.parametrize(
@@ -148,21 +155,21 @@ def test_what_is_wrong_says_where_and_what_helps(tmp_path: Path, change: tuple[s
         ('"5"', "5"),
     ],
 )
-def test_words_are_what_json_would_take_them_for(tmp_path: Path, word: str, value: Any) -> None:
+def test_yaml_scalars_have_json_types(tmp_path: Path, word: str, value: Any) -> None:
     read = imported(tmp_path, ANSWER.replace("{input: what}", word))
     assert read.plan[0]["args"]["question"] == value
 
 
-def test_a_plan_is_drawn_beneath_what_it_needs() -> None:
+def test_plan_tree_nests_tasks_below_dependencies() -> None:
     shown = StringIO()
-    for tree in drawn(KEPT.inputs, KEPT.plan):
+    for tree in render(KEPT.inputs, KEPT.plan):
         Console(file=shown, width=200).print(tree)
     assert [line.rstrip() for line in shown.getvalue().splitlines()] == [
         "a  image",
         "└── 1 image-to-text  image ← a  any model",
         '    ├── 2 text-generation  text ← 1.text and "so:\\nor \\u001b[2Jso", max_new_tokens 9  m@0123456789ab',
         "    └── 4 text-classification  text ← 1.text  any model",
-        "b  text, may be left out  more",
+        "b  text, optional  more",
         '3 text-to-speech  text ← "no: 12:30"  any model',
     ]
     assert flow(KEPT.inputs, KEPT.outputs) == "image, text → audio, text"

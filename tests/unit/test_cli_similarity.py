@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.comparison.similarity import answer, correctness, likeness
+from gateway.cli.comparison.similarity import answer, correctness, similarity
 from gateway.client import Artifact
 
 
@@ -50,9 +50,9 @@ PAIRS: dict[str, tuple[Any, Any, float | None]] = {
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), PAIRS.values(), ids=PAIRS)
-def test_answers_are_as_like_as_what_they_say(one: Any, other: Any, expected: float | None) -> None:
+def test_similarity_of_answers(one: Any, other: Any, expected: float | None) -> None:
     for first, second in ((one, other), (other, one)):
-        alike = likeness(answer(first).value, answer(second).value)
+        alike = similarity(answer(first).value, answer(second).value)
         assert alike == (expected if expected is None else pytest.approx(expected))
 
 
@@ -63,7 +63,7 @@ RIGHT: dict[str, tuple[Any, str, float | None]] = {
     "things by name": (found("face", "cup"), "cup, face", 1),
     "things by number": (found("face", "face"), "2", 1),
     "another number": (found("face", "face"), "3", 0),
-    "nothing": (found(), "", 1),
+    "none": (found(), "", 1),
     "words": ({"text": "We are happy."}, "we are happy", 1),
     "a number": ({"text": "249.5"}, "249.50", 1),
     "a file": ({"image": ONE}, "a cat", None),
@@ -71,15 +71,15 @@ RIGHT: dict[str, tuple[Any, str, float | None]] = {
 
 
 @pytest.mark.parametrize(("outputs", "label", "expected"), RIGHT.values(), ids=RIGHT)
-def test_an_answer_is_as_right_as_it_is_like_the_label(outputs: Any, label: str, expected: float | None) -> None:
+def test_correctness_is_similarity_to_label(outputs: Any, label: str, expected: float | None) -> None:
     assert correctness(answer(outputs), label) == expected
 
 
 def test_long_texts_are_compared_in_bounded_time() -> None:
-    assert likeness("a b " * 50_000, "b a " * 50_000) == pytest.approx(1, abs=0.01)
+    assert similarity("a b " * 50_000, "b a " * 50_000) == pytest.approx(1, abs=0.01)
 
 
-def test_what_is_shown_is_what_is_compared() -> None:
+def test_shown_text_matches_compared_value() -> None:
     shown = [answer(outputs).shown for outputs in (labels(happy=1), found("b", "a"), found(), {"text": "t"})]
-    assert shown == ["happy", "a, b", "nothing", "t"]
+    assert shown == ["happy", "a, b", "none", "t"]
     assert answer({"image": Artifact(sha256="a" * 64, name="x.png")}).shown == "x.png"

@@ -2,13 +2,13 @@ import subprocess
 import sys
 
 
-def test_help_waits_for_nothing_that_only_a_command_needs() -> None:
+def test_help_imports_no_command_implementation() -> None:
     program = "import sys, gateway.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert not {"grpc", "httpx", "pydantic", "fastapi", "services", "rich.live"} & set(done.stdout.split())
 
 
-def test_no_command_imports_the_house() -> None:
+def test_commands_do_not_import_services() -> None:
     program = "import pkgutil, sys, importlib, gateway.cli as cli\n"
     program += "for module in pkgutil.iter_modules(cli.__path__, 'gateway.cli.'):\n"
     program += "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
@@ -19,7 +19,7 @@ def test_no_command_imports_the_house() -> None:
     assert not {"services.local.supervisor", "services.local.light_services", "gateway.__main__", "fastapi"} & imported
 
 
-def test_the_python_client_brings_nothing_of_the_services_along() -> None:
+def test_python_client_does_not_import_services() -> None:
     program = "import sys, gateway.client; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert not {"grpc", "google.protobuf", "services", "protos", "fastapi", "numpy"} & set(done.stdout.split())

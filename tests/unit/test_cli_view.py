@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway.cli.live_view import Lines, Picture, one_line, printable
+from gateway.cli.live_view import LineView, LiveTable, one_line, printable
 from gateway.cli.run import Run
 from gateway.cli.up_command import log_line
 
@@ -24,7 +24,7 @@ def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str
     """The picture after the events, a string for each line, with * for what turns."""
     out = TextIOWrapper(BytesIO(), encoding=encoding)
     console = Console(file=out, width=120)
-    picture, run = Picture(console), Run()
+    picture, run = LiveTable(console), Run()
     for number, event in enumerate(events, start=1):
         told = {"run_id": "r", "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
         picture.show(run, run.apply(told), event.get("task_id", 0))
@@ -49,23 +49,23 @@ def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str
         ([PLANNED, ended("skipped")], "– 1 image-to-text"),
     ],
 )
-def test_each_task_has_a_row_that_says_where_it_stands(events: list[dict[str, Any]], row: str) -> None:
+def test_each_task_has_a_row_with_its_state(events: list[dict[str, Any]], row: str) -> None:
     assert drawn(events)[0] == row
 
 
-def test_a_running_task_tells_its_progress() -> None:
+def test_running_task_shows_progress() -> None:
     (row, *_) = drawn([PLANNED, STARTED, {"task_id": 1, "task_progress": {"fraction": 0.25, "message": "page 1"}}])
     assert re.fullmatch(r"\* 1 image-to-text rapidocr \d+\.\d\d s 25% page 1", row)
 
 
-def test_the_last_line_says_what_goes_on() -> None:
+def test_last_line_shows_active_step() -> None:
     completed: dict[str, Any] = {"plan_completed": {"tasks": 1}}
     told = [PLANNED, completed, {"answer_chunk": {"text": "It"}}, {"run_ended": {"state": "completed"}}]
     lasts = [drawn(told[:count])[-1] for count in range(1, 5)]
     assert lasts == ["* planning", "· 1 image-to-text", "* answering", "· 1 image-to-text"]
 
 
-def test_notes_stand_above_the_tasks() -> None:
+def test_notes_are_above_tasks() -> None:
     assert drawn([{"plan_note": {"text": "nothing bakes cakes"}}, PLANNED])[0] == "nothing bakes cakes"
 
 
@@ -79,7 +79,7 @@ FELL_BACK = {"plan_note": {"kind": "fell_back", "text": "This was planned withou
     [
         ([{"plan_completed": {"decision": WRITTEN}}], ["planned by the LLM small"]),
         ([{"plan_completed": {"decision": {"controller": "embedded"}}}], ["planned by the embedded planner"]),
-        ([{"plan_completed": {"decision": {"controller": "supplied"}}}], ["planned by whoever supplied it"]),
+        ([{"plan_completed": {"decision": {"controller": "supplied"}}}], ["planned by the client"]),
         ([{"plan_completed": {"decision": {"reason": "the plan may lack tasks"}}}], ["the plan may lack tasks"]),
         (
             [FELL_BACK, {"plan_completed": {"decision": {"controller": "embedded", **NO_KEY}}}],
@@ -109,7 +109,7 @@ FELL_BACK = {"plan_note": {"kind": "fell_back", "text": "This was planned withou
         ),
     ],
 )
-def test_who_decided_is_said_and_why_it_was_not_the_llm(events: list[dict[str, Any]], said: list[str]) -> None:
+def test_decisions_show_decider_and_fallback_reason(events: list[dict[str, Any]], said: list[str]) -> None:
     ended = (
         events if any("run_ended" in event for event in events) else [*events, {"run_ended": {"state": "completed"}}]
     )
@@ -136,14 +136,14 @@ def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
         ({"event": "a library speaks", "level": "plain"}, "a library speaks"),
     ],
 )
-def test_a_log_line_is_told_in_words(entry: dict[str, Any], said: str) -> None:
+def test_log_entry_is_rendered_as_text(entry: dict[str, Any], said: str) -> None:
     assert " ".join(log_line(entry).plain.split()) == said
 
 
-def test_files_on_their_way_are_told_in_bytes() -> None:
+def test_upload_progress_is_shown_in_bytes() -> None:
     out = TextIOWrapper(BytesIO(), encoding="utf-8")
     console = Console(file=out, width=120)
-    picture, lines = Picture(console), Lines(console)
+    picture, lines = LiveTable(console), LineView(console)
     for view in (picture, lines):
         view.sent(5_000_000, 40_000_000)
     console.print(picture._render())
@@ -155,7 +155,7 @@ def test_files_on_their_way_are_told_in_bytes() -> None:
     assert "sending 5.0 MB of 40.0 MB" in out.read()
 
 
-def test_what_a_model_says_keeps_its_lines_and_loses_what_a_terminal_obeys() -> None:
+def test_printable_keeps_lines_and_removes_control_characters() -> None:
     said = "one\n\ttwo \x1b[31mred \u202ederet\u2066 \N{MAN}\u200d\N{WOMAN}"
     assert printable(said) == "one\n\ttwo [31mred deret \N{MAN}\u200d\N{WOMAN}"
     assert one_line(said) == "one  two [31mred deret \N{MAN}\N{WOMAN}"

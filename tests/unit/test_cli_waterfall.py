@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from gateway.cli.tracing.chart import drawn
+from gateway.cli.tracing.chart import render
 from gateway.cli.tracing.waterfall import Span, Waterfall
 
 Told = dict[str, Any]
@@ -64,7 +64,7 @@ def span(of: Waterfall, kind: str, place: int = 0) -> Span:
     return [each for each in of.spans if each.kind == kind][place]
 
 
-def test_a_run_is_planned_its_models_chosen_its_tasks_done_and_answered() -> None:
+def test_waterfall_has_plan_select_attempt_and_answer_spans() -> None:
     made = waterfall(
         ACCEPTED,
         PLANNED,
@@ -83,17 +83,18 @@ def test_a_run_is_planned_its_models_chosen_its_tasks_done_and_answered() -> Non
         ("attempt", 1, 0.151, 1.0),
         ("answer", 0, 1.0, 1.4),
     ]
-    assert (made.state, made.seconds) == ("completed", 1.5)
-    assert (span(made, "plan").by, span(made, "select").by, span(made, "select").note) == (
-        "llm small",
-        "rank",
-        "ocr on lite",
-    )
-    assert (span(made, "attempt").by, span(made, "attempt").work) == ("ocr on lite", 0.8)
-    assert (span(made, "answer").by, span(made, "answer").first) == ("composed", 1.1)
+    assert made.state == "completed"
+    assert made.seconds == 1.5
+    assert span(made, "plan").by == "llm small"
+    assert span(made, "select").by == "rank"
+    assert span(made, "select").note == "ocr on lite"
+    assert span(made, "attempt").by == "ocr on lite"
+    assert span(made, "attempt").work == 0.8
+    assert span(made, "answer").by == "composed"
+    assert span(made, "answer").first == 1.1
 
 
-def test_each_attempt_is_told_with_what_followed_on_it() -> None:
+def test_each_failed_attempt_notes_next_step() -> None:
     made = waterfall(
         ACCEPTED,
         PLANNED,
@@ -118,7 +119,7 @@ def test_each_attempt_is_told_with_what_followed_on_it() -> None:
     assert [(each.begin, each.end) for each in attempts] == [(0.1, 0.3), (0.4, 0.5), (0.5, 0.5), (0.6, 0.9)]
 
 
-def test_waiting_is_told_from_the_last_thing_that_was_needed() -> None:
+def test_wait_starts_at_end_of_last_dependency() -> None:
     made = waterfall(
         ACCEPTED,
         PLANNED,
@@ -132,24 +133,32 @@ def test_waiting_is_told_from_the_last_thing_that_was_needed() -> None:
         over(1),
     )
     (wait,) = (each for each in made.spans if each.kind == "wait")
-    assert (wait.task_id, wait.begin, wait.end, wait.note) == (2, 0.5, 0.75, "for its turn")
+    assert wait.task_id == 2
+    assert wait.begin == 0.5
+    assert wait.end == 0.75
+    assert wait.note == "for capacity"
 
 
-def test_a_wait_that_was_told_has_its_reason() -> None:
+def test_reported_wait_has_its_reason() -> None:
     waiting = {"task_id": 1, "task_waiting": {"expert": "lite", "reason": "lite wakes"}}
     made = waterfall(ACCEPTED, PLANNED, selected(0.1), (0.2, waiting), started(0.9), ended(1), over(1))
     (wait,) = (each for each in made.spans if each.kind == "wait")
-    assert (wait.begin, wait.end, wait.by, wait.note) == (0.2, 0.9, "lite", "lite wakes")
+    assert wait.begin == 0.2
+    assert wait.end == 0.9
+    assert wait.by == "lite"
+    assert wait.note == "lite wakes"
 
 
 @pytest.mark.parametrize("state", ["reused", "skipped", "failed"])
 def test_a_task_without_attempts_has_none(state: str) -> None:
     made = waterfall(ACCEPTED, PLANNED, ended(0.5, state, failure={"message": "nobody"}), over(0.6))
     assert [each.kind for each in made.spans if each.task_id] == ["task", "select"]
-    assert (span(made, "task").state, span(made, "task").note, span(made, "select").end) == (state, "nobody", 0.5)
+    assert span(made, "task").state == state
+    assert span(made, "task").note == "nobody"
+    assert span(made, "select").end == 0.5
 
 
-def test_a_run_that_was_taken_over_loses_what_was_under_way() -> None:
+def test_takeover_marks_active_spans_lost() -> None:
     taken = (0.7, {"taken_over": {"owner": "other", "reason": "not heard of"}})
     made = waterfall(
         ACCEPTED, PLANNED, DONE, selected(0.2), started(0.2), taken, started(0.8, 2), ended(0.9), over(1.0)
@@ -158,37 +167,44 @@ def test_a_run_that_was_taken_over_loses_what_was_under_way() -> None:
         ("lost", 0.7),
         ("succeeded", 0.9),
     ]
-    assert (span(made, "handover").by, span(made, "handover").begin) == ("other", 0.7)
+    assert span(made, "handover").by == "other"
+    assert span(made, "handover").begin == 0.7
 
 
-def test_time_that_a_plan_waits_for_approval_is_its_own_and_another_plan_replaces_it() -> None:
+def test_approval_is_a_span_and_approved_plan_replaces_tasks() -> None:
     other = {"plan_approved": {"plan": [{"id": 7, "task": "speak"}]}}
     made = waterfall(ACCEPTED, PLANNED, DONE, (0.2, {"approval_requested": {}}), (60.0, other), over(61, "failed"))
-    assert (span(made, "approval").begin, span(made, "approval").end) == (0.2, 60.0)
+    assert span(made, "approval").begin == 0.2
+    assert span(made, "approval").end == 60.0
     assert [each.task_id for each in made.spans if each.kind == "task"] == [7]
 
 
-def test_another_way_is_planned_once_more() -> None:
+def test_replanning_is_a_span() -> None:
     made = waterfall(ACCEPTED, DONE, (0.5, {"replanning": {"failed": [1, 2]}}), (0.9, DONE[1]), over(1))
     again = span(made, "replan")
-    assert (again.begin, again.end, again.note, again.by) == (0.5, 0.9, "another way for task 1, 2", "llm small")
+    assert again.begin == 0.5
+    assert again.end == 0.9
+    assert again.note == "alternative for task 1, 2"
+    assert again.by == "llm small"
 
 
-def test_what_goes_on_ends_with_the_run_or_has_no_end() -> None:
+def test_active_spans_end_with_run() -> None:
     running = [ACCEPTED, PLANNED, selected(0.2), started(0.3)]
     assert span(waterfall(*running), "attempt").end is None
     stopped = waterfall(*running, over(0.8, "cancelled"))
-    assert (span(stopped, "attempt").end, span(stopped, "attempt").state) == (0.8, "cancelled")
+    assert span(stopped, "attempt").end == 0.8
+    assert span(stopped, "attempt").state == "cancelled"
 
 
-def test_a_run_that_is_traced_says_under_which_id() -> None:
+def test_waterfall_has_trace_id() -> None:
     named = {"run_accepted": {"trace": {"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}}}
-    assert (waterfall((0, named)).trace_id, waterfall(ACCEPTED).trace_id) == ("ab" * 16, "")
+    assert waterfall((0, named)).trace_id == "ab" * 16
+    assert waterfall(ACCEPTED).trace_id == ""
 
 
 def rows(made: Waterfall, width: int = 100, encoding: str = "utf-8") -> Sequence[str]:
     out = TextIOWrapper(BytesIO(), encoding=encoding)
-    Console(file=out, width=width).print(drawn(made, width, plain=encoding != "utf-8"))
+    Console(file=out, width=width).print(render(made, width, plain=encoding != "utf-8"))
     out.seek(0)
     return out.read().splitlines()
 
@@ -207,7 +223,7 @@ DRAWN = waterfall(
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
-def test_bars_stand_where_things_were_whatever_the_width(width: int) -> None:
+def test_bars_are_scaled_to_width(width: int) -> None:
     plan, task, select, first, second = rows(DRAWN, width)
     assert [line.split()[0] for line in (plan, task, select, first, second)] == [
         "plan",
@@ -225,17 +241,17 @@ def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
     assert all(line.isascii() for line in rows(DRAWN, encoding="ascii"))
 
 
-def test_a_failed_attempt_says_why() -> None:
+def test_failed_attempt_shows_reason() -> None:
     assert "ocr on lite, failed, it broke, then retry" in rows(DRAWN, 200)[3]
 
 
-def test_what_took_no_time_is_seen() -> None:
+def test_span_without_duration_has_a_cell() -> None:
     assert all(
         "█" in line or "─" in line for line in rows(waterfall(ACCEPTED, DONE, PLANNED, selected(0.2), over(0.2)))
     )
 
 
-def test_run_whose_plan_waits_awaits_approval_and_its_tasks_are_planned() -> None:
+def test_run_awaiting_approval_has_planned_tasks() -> None:
     made = waterfall(ACCEPTED, PLANNED, DONE, (0.3, {"approval_requested": {}}))
     assert made.state == "awaiting_approval"
     assert span(made, "task").state == "planned"
@@ -250,7 +266,7 @@ def test_accepted_run_is_queued_until_something_is_planned() -> None:
     assert waterfall(ACCEPTED).state == "queued"
 
 
-def test_task_that_is_called_is_running_and_one_that_is_not_is_planned() -> None:
+def test_called_task_is_running_and_others_planned() -> None:
     made = waterfall(ACCEPTED, PLANNED, AFTER_IT, selected(0.2), started(0.3))
     assert span(made, "task", 0).state == "running"
     assert span(made, "task", 1).state == "planned"

@@ -25,5 +25,5 @@ from gateway.client.file_names import safe_name
         ("x." + "y" * 18 + " z", "", "x." + "y" * 18),
     ],
 )
-def test_a_name_becomes_a_file_name_that_stays_in_its_folder(name: str, media_type: str, expected: str) -> None:
+def test_safe_name_stays_in_its_folder(name: str, media_type: str, expected: str) -> None:
     assert safe_name(name, media_type) == expected

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Json, Unreachable, Url
-from gateway.client.pipelines.items import AT_ONCE, IN_MEMORY_BYTES, Lines, Writing
+from gateway.client.pipelines.items import CONCURRENT_UPLOADS, IN_MEMORY_BYTES, ItemWriter, JsonLinesBody
 
 A = Artifact(sha256="a" * 64, name="a.png")
 
@@ -20,9 +20,9 @@ def never(file: Attachment) -> Artifact:
     raise AssertionError(file)
 
 
-def read(writing: Writing, *items: Item) -> list[Any]:
+def read(writer: ItemWriter, *items: Item) -> list[Any]:
     """What stands on the lines after the first."""
-    return [json.loads(line) for line in writing.lines({}, items)][1:]
+    return [json.loads(line) for line in writer.lines({}, items)][1:]
 
 
 @pytest.mark.parametrize(
@@ -40,76 +40,77 @@ def read(writing: Writing, *items: Item) -> list[Any]:
         (A, {"artifact": {"sha256": "a" * 64, "name": "a.png"}}),
     ],
 )
-def test_what_an_input_is_given_says_itself_what_it_is(given: Given, told: dict[str, Any]) -> None:
-    (line,) = read(Writing(never), Item({"x": given}, "one"))
+def test_input_values_determine_their_type(given: Given, told: dict[str, Any]) -> None:
+    (line,) = read(ItemWriter(never), Item({"x": given}, "one"))
     assert line == {"name": "one", "inputs": [{"name": "x", **told}]}
 
 
-def test_files_go_side_by_side_each_once_and_items_keep_their_order(tmp_path: Path) -> None:
-    together, sent = threading.Barrier(AT_ONCE, timeout=10), list[str]()
+def test_files_upload_concurrently_once_and_items_keep_order(tmp_path: Path) -> None:
+    together, sent = threading.Barrier(CONCURRENT_UPLOADS, timeout=10), list[str]()
 
     def upload(file: Attachment) -> Artifact:
         sent.append(file.name)
-        if len(sent) <= AT_ONCE:
+        if len(sent) <= CONCURRENT_UPLOADS:
             together.wait()
         with file.open() as opened:
             return Artifact(sha256=_digest(opened.read()), name=file.name)
 
-    contents = [b"%d" % (number % (2 * AT_ONCE)) for number in range(100)]
+    contents = [b"%d" % (number % (2 * CONCURRENT_UPLOADS)) for number in range(100)]
     items = [Item({"x": Attachment(f"{number}.bin", content)}) for number, content in enumerate(contents)]
-    lines = read(Writing(upload), *items)
+    lines = read(ItemWriter(upload), *items)
     told = [line["inputs"][0]["artifact"] for line in lines]
     assert [each["name"] for each in told] == [f"{number}.bin" for number in range(100)]
     assert [each["sha256"] for each in told] == [_digest(content) for content in contents]
-    assert len(sent) == 2 * AT_ONCE
+    assert len(sent) == 2 * CONCURRENT_UPLOADS
 
 
 def _digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def test_a_file_that_changes_while_it_is_sent_is_what_was_sent() -> None:
-    lines = read(Writing(lambda file: A), *(Item({"x": b"same"}) for _ in range(2)))
+def test_file_changed_during_upload_is_what_was_sent() -> None:
+    lines = read(ItemWriter(lambda file: A), *(Item({"x": b"same"}) for _ in range(2)))
     assert {line["inputs"][0]["artifact"]["sha256"] for line in lines} == {"a" * 64}
 
 
-def test_what_cannot_be_sent_is_said_on_its_line(tmp_path: Path) -> None:
+def test_unsendable_file_becomes_failed_item(tmp_path: Path) -> None:
     def refuse(file: Attachment) -> Artifact:
         raise InvalidRequest("it is no picture", code="FILE_TYPE", remedy="send one", status=400)
 
     told = Failure(reason="ROW", message="too few columns")
     gone, refused, known = read(
-        Writing(refuse),
+        ItemWriter(refuse),
         Item({"x": tmp_path / "gone \udcff.png"}),
         Item({"x": b"text"}, "two"),
         Item({}, "three", failure=told),
     )
-    assert (gone["failure"]["reason"], "No such file" in gone["failure"]["message"]) == ("FILE", True)
+    assert gone["failure"]["reason"] == "FILE"
+    assert "No such file" in gone["failure"]["message"]
     why = {"reason": "FILE_TYPE", "message": "it is no picture", "remedy": "send one"}
     assert refused == {"name": "two", "failure": why}
     assert known == {"name": "three", "inputs": [], "failure": {"reason": "ROW", "message": "too few columns"}}
 
 
-def test_a_gateway_that_is_gone_ends_it() -> None:
+def test_unreachable_gateway_stops_writer() -> None:
     def upload(file: Attachment) -> Artifact:
         raise Unreachable("gone", code="UNREACHABLE")
 
     with pytest.raises(Unreachable):
-        read(Writing(upload), *(Item({"x": b"%d" % number}) for number in range(500)))
+        read(ItemWriter(upload), *(Item({"x": b"%d" % number}) for number in range(500)))
 
 
-def test_it_can_be_stopped_from_elsewhere() -> None:
+def test_writer_can_be_stopped_from_other_thread() -> None:
     def endless() -> Iterator[Item]:
         while True:
             yield Item({"x": "words"})
 
-    writing = Writing(never, lambda ready: writing.stop() if ready == 3 else None)
+    writer = ItemWriter(never, lambda ready: writer.stop() if ready == 3 else None)
     with pytest.raises(CancelledError):
-        Lines(writing.lines({}, endless()))
+        JsonLinesBody(writer.lines({}, endless()))
 
 
-def test_a_body_longer_than_memory_should_hold_is_sent_more_than_once_from_a_file() -> None:
+def test_long_body_is_sent_repeatedly_from_file() -> None:
     line = b"x" * 999 + b"\n"
-    body = Lines(line for _ in range(IN_MEMORY_BYTES // 1000 + 1))
+    body = JsonLinesBody(line for _ in range(IN_MEMORY_BYTES // 1000 + 1))
     assert body.headers["Content-Length"] == str(sum(map(len, body))) == str(sum(map(len, body)))
     body.close()

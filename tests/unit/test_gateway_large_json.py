@@ -55,5 +55,5 @@ def test_deep_json_is_rejected(depth: int, taken: bool, turn: Any) -> None:
 def test_schema_with_exponential_choices_is_bounded() -> None:
     doubling = doubling_schema()
     json_schema.check(doubling, "x")
-    assert not json_schema.holds(doubling, doubling, {"a": 1})
-    assert json_schema.holds(doubling, doubling, {"a": None})
+    assert not json_schema.is_valid(doubling, doubling, {"a": 1})
+    assert json_schema.is_valid(doubling, doubling, {"a": None})

@@ -11,7 +11,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.openai.chat_completion import Completion
-from gateway.openai.request_options import NOTE, Terms
+from gateway.openai.request_options import METADATA_NAME, RequestOptions
 from gateway.openai.response_projection import Event, Projection, projection
 from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEnded, RunEvent, TaskEnded, TaskProgress, TaskWaiting
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -60,7 +60,7 @@ ENDS = st.builds(
 def run(form: dict[str, Any], happening: Sequence[RunEvent], *, background: bool = False) -> list[RunEvent]:
     """A run's events, numbered."""
     spec = RunSpec(request="do it")
-    Terms(form=form, background=background).note(spec)
+    RequestOptions(form=form, background=background).store_in(spec)
     told = []
     for number, event in enumerate([RunEvent(run_accepted=RunAccepted(spec=spec)), *happening], start=1):
         numbered_lines = RunEvent(run_id="run_1", sequence=number)
@@ -85,7 +85,7 @@ RUNS = st.builds(
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
-def test_events_and_response_are_what_openais_types_say(events: list[RunEvent]) -> None:
+def test_events_and_response_match_openai_types(events: list[RunEvent]) -> None:
     reader: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
     told, made = projected(events)
     for each in told:
@@ -98,9 +98,7 @@ def test_events_and_response_are_what_openais_types_say(events: list[RunEvent]) 
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS, st.data())
-def test_what_is_numbered_keeps_its_number_however_far_one_has_read(
-    events: list[RunEvent], data: st.DataObject
-) -> None:
+def test_event_numbers_are_stable(events: list[RunEvent], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(events)))
     whole, _ = projected(events)
     begun, _ = projected(events[:cut])
@@ -109,7 +107,7 @@ def test_what_is_numbered_keeps_its_number_however_far_one_has_read(
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
-def test_deltas_make_up_what_the_items_hold(events: list[RunEvent]) -> None:
+def test_deltas_add_up_to_items(events: list[RunEvent]) -> None:
     told, made = projected(events)
     for index, item in enumerate(made.response()["output"]):
         deltas = "".join(
@@ -118,25 +116,26 @@ def test_deltas_make_up_what_the_items_hold(events: list[RunEvent]) -> None:
         (part,) = item.get("summary") or item["content"]
         assert deltas == (part.get("text") or part.get("refusal"))
         kinds = [each["type"] for each in told if each.get("output_index") == index]
-        assert (kinds[0], kinds[-1]) == ("response.output_item.added", "response.output_item.done")
+        assert kinds[0] == "response.output_item.added"
+        assert kinds[-1] == "response.output_item.done"
 
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
-def test_completions_are_what_openais_types_say_and_chunks_make_them_up(events: list[RunEvent]) -> None:
+def test_completions_match_openai_types_and_chunks(events: list[RunEvent]) -> None:
     completion = Completion("http://h", usage=True)
     chunks = [chunk for event in events for chunk in completion.take(event)]
     for chunk in chunks:
         ChatCompletionChunk.model_validate(chunk)
-    message = completion.whole()["choices"][0]["message"]
-    ChatCompletion.model_validate(completion.whole())
+    message = completion.completion()["choices"][0]["message"]
+    ChatCompletion.model_validate(completion.completion())
     for key in ("content", "refusal"):
         told = "".join(choice["delta"].get(key) or "" for chunk in chunks for choice in chunk["choices"])
         assert told == (message[key] or "")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_words_come_once_and_thoughts_before_them(form: dict[str, Any]) -> None:
+def test_text_follows_reasoning(form: dict[str, Any]) -> None:
     late = (answer_chunk("Once."), task_planned(9, "translation"), task_succeeded(9), run_ended())
     told, made = projected(run(form, [*EVENTS[:-1], *late]))
     kinds = [each["item"]["type"] for each in told if each["type"] == "response.output_item.added"]
@@ -145,8 +144,8 @@ def test_words_come_once_and_thoughts_before_them(form: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("note", ["", "[]", "3", "{", '{"form":3}', '{"model":1,"new":2}', '{"projection":99}'])
-def test_a_run_of_another_door_is_told_all_the_same(note: str) -> None:
-    spec = RunSpec(request="do it", metadata={NOTE: note})
+def test_run_of_other_api_is_rendered(note: str) -> None:
+    spec = RunSpec(request="do it", metadata={METADATA_NAME: note})
     made = projection(spec, "")
     made.take(RunEvent(run_id="run_1", sequence=1, run_accepted=RunAccepted(spec=spec)))
     Response.model_validate(made.response())

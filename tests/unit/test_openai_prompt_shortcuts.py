@@ -36,7 +36,7 @@ TITLE = "Read the text in this image"
         ("You are an autocompletion system.", 'Reply { "text": "" }', {"text": ""}),
     ],
 )
-def test_templates_of_front_ends_get_json_in_the_form_they_name(task: str, output: str, expected: object) -> None:
+def test_front_end_templates_get_requested_json(task: str, output: str, expected: object) -> None:
     answer = prompt_shortcuts.answer(RunSpec(request=template(task, output)))
     assert answer is not None
     assert json.loads(answer) == expected
@@ -51,13 +51,13 @@ def test_templates_of_front_ends_get_json_in_the_form_they_name(task: str, outpu
         "You need to summarize the user's conversation into a title of 10 words or less.",
     ],
 )
-def test_titles_are_the_first_words(order: str) -> None:
+def test_title_is_start_of_first_message(order: str) -> None:
     history = [Turn(role=ROLE_USER, text="what do you see in “it”?"), Turn(role=ROLE_ASSISTANT, text="A cat.")]
     assert prompt_shortcuts.answer(RunSpec(request=order, history=history)) == "What do you see in it"
     assert prompt_shortcuts.answer(RunSpec(request=f"{order}\n\nUser: hello there\nAI: hi")) == "Hello there"
 
 
-def test_plain_titles_are_plain() -> None:
+def test_title_without_json_is_text() -> None:
     asked = template("Generate a concise title with an emoji.", "Return ONLY the title text, nothing else.")
     assert prompt_shortcuts.answer(RunSpec(request=asked)) == TITLE
 
@@ -73,11 +73,11 @@ def test_plain_titles_are_plain() -> None:
         'Return { "title": "…" } for this article',
     ],
 )
-def test_what_users_want_is_planned(request_: str) -> None:
+def test_user_requests_are_not_shortcuts(request_: str) -> None:
     assert prompt_shortcuts.answer(RunSpec(request=request_)) is None
 
 
-def test_who_sends_files_wants_more_than_a_title() -> None:
+def test_prompt_with_files_is_not_a_shortcut() -> None:
     spec = RunSpec(request=template("Generate a title.", '{ "title": "" }'))
     spec.inputs.append(NamedValue(name="file1", value=Value(text="x")))
     assert prompt_shortcuts.answer(spec) is None
@@ -85,6 +85,6 @@ def test_who_sends_files_wants_more_than_a_title() -> None:
 
 @pytest.mark.parametrize("name", CHAT_PROMPTS)
 @pytest.mark.timeout(30)
-def test_text_that_is_slow_to_match_is_a_prompt_of_a_front_end_only_if_it_begins_like_one(name: str) -> None:
+def test_long_texts_are_matched_in_bounded_time(name: str) -> None:
     answer = prompt_shortcuts.answer(RunSpec(request=f"{CHAT_PROMPTS[name]}x"))
     assert answer == ("New chat" if name == "beginnings" else None)

@@ -5,9 +5,9 @@ import pytest
 
 from gateway.openai import json_schema
 from gateway.openai.json_fields import Fields
-from gateway.openai.output_facts import known
+from gateway.openai.output_facts import collect_facts
 from gateway.openai.response_format import of_chat
-from gateway.openai.structured_output import Unfillable, filled
+from gateway.openai.structured_output import UnfillableSchema, fill_schema
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.run_pb2 import TaskResult, TaskStatus
 from protos.hugginggpt.v1.task_pb2 import Task
@@ -80,9 +80,9 @@ BOX = thing(xmin=NUMBER, ymin=NUMBER, xmax=NUMBER, ymax=NUMBER)
     ],
     ids=lambda side: json.dumps(side)[:50],
 )
-def test_a_schema_is_filled_from_what_the_tasks_gave(wanted: dict[str, Any], expected: Any) -> None:
+def test_schema_is_filled_from_task_outputs(wanted: dict[str, Any], expected: Any) -> None:
     json_schema.check(wanted, "schema")
-    assert filled(wanted, known(TASKS, "In words.", SITE)) == expected
+    assert fill_schema(wanted, collect_facts(TASKS, "In words.", SITE)) == expected
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_a_schema_is_filled_from_what_the_tasks_gave(wanted: dict[str, Any], exp
     ],
     ids=lambda wanted: json.dumps(wanted)[:50],
 )
-def test_what_is_not_there_is_never_made_up(wanted: dict[str, Any]) -> None:
+def test_missing_values_are_never_invented(wanted: dict[str, Any]) -> None:
     json_schema.check(wanted, "schema")
-    with pytest.raises(Unfillable):
-        filled(wanted, known(TASKS, "In words.", SITE))
+    with pytest.raises(UnfillableSchema):
+        fill_schema(wanted, collect_facts(TASKS, "In words.", SITE))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_what_is_not_there_is_never_made_up(wanted: dict[str, Any]) -> None:
     ids=["itself", "round", "broad", "choices"],
 )
 @pytest.mark.timeout(20)
-def test_no_schema_costs_without_end(wanted: dict[str, Any]) -> None:
+def test_schema_cost_is_bounded(wanted: dict[str, Any]) -> None:
     json_schema.check(wanted, "schema")
-    with pytest.raises(Unfillable):
-        filled(wanted, known(TASKS, "In words.", SITE))
+    with pytest.raises(UnfillableSchema):
+        fill_schema(wanted, collect_facts(TASKS, "In words.", SITE))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_no_schema_costs_without_end(wanted: dict[str, Any]) -> None:
     ],
     ids=lambda wanted: json.dumps(wanted)[:50],
 )
-def test_schemas_that_cannot_be_used_are_refused(wanted: Any) -> None:
+def test_unsupported_schemas_are_refused(wanted: Any) -> None:
     sent = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": wanted}}}
     with pytest.raises(InvalidRequest) as raised:
         of_chat(Fields(sent))

@@ -1,4 +1,4 @@
-"""The items of a batch: names, and values for the parameters of its plan."""
+"""Builds the items of a batch: names, and values of the plan's parameters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.batch import manifest, parameter_values
-from gateway.cli.batch.item_files import named
+from gateway.cli.batch.item_files import with_names
 from gateway.cli.batch.manifest import Row
 from gateway.cli.batch.parameters import Parameters
 from gateway.cli.errors import USAGE, Problem
@@ -15,12 +15,12 @@ from gateway.cli.live_view import one_line
 from gateway.client import FileId, Given, Item, Url
 
 NAME = "name"
-"""The column with what a person would call an item, unless a parameter is called so."""
+"""Column of the item names, unless a parameter has this name."""
 
 
 @dataclass(frozen=True)
 class Items:
-    """All of them, as often as they are asked for: there may be more than one wants in memory."""
+    """The items, generated on each iteration because they may not fit into memory."""
 
     count: int
     each: Callable[[], Iterator[Item]]
@@ -30,67 +30,67 @@ class Items:
 
 
 def of_files(files: Sequence[Path], parameters: Parameters, given: Mapping[str, Given]) -> Items:
-    """A file an item.
+    """Builds an item per file.
 
     Args:
-        files: as many as there are.
-        parameters: what the plan takes.
-        given: values that all items have.
+        files: files of the items.
+        parameters: parameters of the plan.
+        given: values for all items.
 
     Raises:
-        Problem: it is not clear which parameter the files are for.
+        Problem: it is ambiguous which parameter the files are for.
     """
     into = parameters.for_files(given)
     parameters.check([into, *given], "--set")
-    return Items(len(files), lambda: (Item({**given, into: file}, one_line(name)) for name, file in named(files)))
+    return Items(len(files), lambda: (Item({**given, into: file}, one_line(name)) for name, file in with_names(files)))
 
 
 def of_manifest(file: Path, parameters: Parameters, given: Mapping[str, Given]) -> Items:
-    """A line of a table, or of JSON, an item; paths in it begin where it lies.
+    """Builds an item per row of a table or line of JSON; paths are relative to the file.
 
     Raises:
-        Problem: it cannot be read, has no line, or does not fit the plan.
+        Problem: the file cannot be read, has no items, or does not fit the plan.
     """
-    reading = _Reading(file.parent, parameters, given)
+    reader = _ItemReader(file.parent, parameters, given)
     count, names = 0, set(given)
     for row in manifest.rows(file):
-        names |= reading.item(row).inputs.keys()
+        names |= reader.item(row).inputs.keys()
         count += 1
     if not count:
-        raise Problem(f"{file} has no items", remedy="give it one line at least", status=USAGE)
+        raise Problem(f"{file} has no items", remedy="add at least one item", status=USAGE)
     parameters.check(names, str(file))
-    return Items(count, lambda: (reading.item(row) for row in manifest.rows(file)))
+    return Items(count, lambda: (reader.item(row) for row in manifest.rows(file)))
 
 
-def settings(told: Sequence[str], parameters: Parameters) -> dict[str, Given]:
-    """What --set says: PARAMETER=VALUE.
+def settings(arguments: Sequence[str], parameters: Parameters) -> dict[str, Given]:
+    """Parses the values of --set, each as PARAMETER=VALUE.
 
     Raises:
-        Problem: it says nothing, or of a parameter that there is not.
+        Problem: a value is missing, or a parameter is unknown.
     """
     found: dict[str, Given] = {}
-    for one in told:
+    for one in arguments:
         name, equals, text = one.partition("=")
         if not equals or not name:
-            raise Problem(f"--set {one} names no value", remedy="write PARAMETER=VALUE", status=USAGE)
+            raise Problem(f"--set {one} has no value", remedy="write PARAMETER=VALUE", status=USAGE)
         parameters.check_name(name, "--set")
-        with _fitting(f"--set {name}"):
+        with _explaining_invalid_values(f"--set {name}"):
             found[name] = parameter_values.of_text(text, parameters.modality(name), Path())
     return found
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _ItemReader:
     folder: Path
     parameters: Parameters
     given: Mapping[str, Given]
 
     def item(self, row: Row) -> Item:
         own = dict(row.cells)
-        called = "" if NAME in (self.parameters.modalities or {}) else str(own.pop(NAME, ""))
-        inputs = {name: self._value(row, name, cell) for name, cell in own.items()}
-        called = called or next(filter(None, map(self._file, inputs.values())), f"line-{row.line}")
-        return Item({**self.given, **inputs}, one_line(called))
+        name = "" if NAME in (self.parameters.modalities or {}) else str(own.pop(NAME, ""))
+        inputs = {key: self._value(row, key, cell) for key, cell in own.items()}
+        name = name or next(filter(None, map(self._file, inputs.values())), f"line-{row.line}")
+        return Item({**self.given, **inputs}, one_line(name))
 
     def _file(self, given: Given) -> str:
         match given:
@@ -105,14 +105,16 @@ class _Reading:
     def _value(self, row: Row, name: str, cell: Any) -> Given:
         self.parameters.check_name(name, row.place)
         if name in self.given:
-            raise Problem(f"{row.place} has {name}, as --set does", remedy="give it once", status=USAGE)
-        with _fitting(f"{row.place}: {name}"):
+            raise Problem(
+                f"{row.place} and --set both have a value for {name}", remedy="give it only once", status=USAGE
+            )
+        with _explaining_invalid_values(f"{row.place}: {name}"):
             return row.read(cell, self.parameters.modality(name), self.folder)
 
 
 @contextmanager
-def _fitting(where: str) -> Iterator[None]:
+def _explaining_invalid_values(where: str) -> Iterator[None]:
     try:
         yield
-    except parameter_values.Unfit as error:
+    except parameter_values.InvalidValue as error:
         raise Problem(f"{where} {error}", remedy="see hugginggpt batch --help", status=USAGE) from error

@@ -1,4 +1,4 @@
-"""What a person sees while a batch goes on: a bar on a terminal, else a line now and then."""
+"""Views of an active batch: a progress bar on a terminal, otherwise occasional lines."""
 
 from datetime import timedelta
 from typing import Protocol
@@ -11,39 +11,39 @@ from gateway.cli import terminal
 from gateway.cli.live_view import one_line
 from gateway.client import Batch
 
-LINES = 10
-"""In all, but those about waiting."""
+PROGRESS_LINES = 10
+"""Number of progress lines, without those about waiting."""
 
 
 class View(Protocol):
-    """Follows a batch."""
+    """Display of a batch."""
 
     def busy(self, what: str) -> None:
-        """Before the batch has begun."""
+        """Shows a step that precedes the batch; "" for none."""
 
     def sent(self, done: int, total: int) -> None:
-        """Items are on their way."""
+        """Shows the progress of an upload: items sent and items in total."""
 
-    def begun(self, told: str) -> None:
-        """The batch is there; what is told of it stays."""
+    def started(self, message: str) -> None:
+        """Prints a permanent line about the batch that has started."""
 
     def show(self, batch: Batch) -> None:
-        """As it stands."""
+        """Shows the present state."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Ends the display."""
 
 
 def view(*, as_json: bool) -> View:
-    """A bar on a terminal, lines to standard error elsewhere, nothing for --json."""
+    """A progress bar on a terminal, otherwise lines on standard error; nothing for --json."""
     if as_json:
-        return Silent()
+        return NullView()
     console = terminal.err()
-    return Bar(console) if console.is_terminal else Lines(console)
+    return BarView(console) if console.is_terminal else LineView(console)
 
 
-class Silent:
-    """Shows nothing."""
+class NullView:
+    """Displays nothing."""
 
     def busy(self, what: str) -> None:
         pass
@@ -51,7 +51,7 @@ class Silent:
     def sent(self, done: int, total: int) -> None:
         pass
 
-    def begun(self, told: str) -> None:
+    def started(self, message: str) -> None:
         pass
 
     def show(self, batch: Batch) -> None:
@@ -61,8 +61,8 @@ class Silent:
         pass
 
 
-class Lines:
-    """A line whenever a tenth more is done."""
+class LineView:
+    """Prints a line after every tenth of the items."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -71,29 +71,29 @@ class Lines:
 
     def busy(self, what: str) -> None:
         if what:
-            self._tell(what)
+            self._print(what)
 
     def sent(self, done: int, total: int) -> None:
         pass
 
-    def begun(self, told: str) -> None:
-        self._tell(told)
+    def started(self, message: str) -> None:
+        self._print(message)
 
     def show(self, batch: Batch) -> None:
-        tenths = LINES * batch.counts.over // max(batch.counts.total, 1)
+        tenths = PROGRESS_LINES * batch.counts.ended // max(batch.counts.total, 1)
         if tenths != self._tenths or batch.waiting_for != self._waited_for:
-            self._tell(", ".join((f"{batch.counts.over} of {batch.counts.total}", *_more(batch))))
+            self._print(", ".join((f"{batch.counts.ended} of {batch.counts.total}", *_details(batch))))
         self._tenths, self._waited_for = tenths, batch.waiting_for
 
     def close(self) -> None:
         pass
 
-    def _tell(self, what: str) -> None:
+    def _print(self, what: str) -> None:
         self._console.print(Text(one_line(what)), soft_wrap=True)
 
 
-class Bar:
-    """A bar that fills, with rate and remaining time."""
+class BarView:
+    """Progress bar with rate and remaining time."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -114,23 +114,23 @@ class Bar:
     def sent(self, done: int, total: int) -> None:
         self._progress.update(self._task, description="sending", completed=done, total=total)
 
-    def begun(self, told: str) -> None:
-        self._progress.console.print(Text(one_line(told)), soft_wrap=True)
+    def started(self, message: str) -> None:
+        self._progress.console.print(Text(one_line(message)), soft_wrap=True)
 
     def show(self, batch: Batch) -> None:
-        done, total = batch.counts.over, batch.counts.total
-        more = ", ".join(_more(batch))
+        done, total = batch.counts.ended, batch.counts.total
+        more = ", ".join(_details(batch))
         self._progress.update(self._task, description=batch.state, completed=done, total=total, more=more)
 
     def close(self) -> None:
         self._progress.stop()
 
 
-def _more(batch: Batch) -> list[str]:
+def _details(batch: Batch) -> list[str]:
     counts = batch.counts
     failed = f"{counts.failed} failed" if counts.failed else ""
     incomplete = f"{counts.incomplete} incomplete" if counts.incomplete else ""
-    rate = f"{batch.items_per_second:.3g} per second" if batch.items_per_second else ""
+    rate = f"{batch.items_per_second:.3g} items/s" if batch.items_per_second else ""
     left = f"{timedelta(seconds=round(batch.remaining))} left" if batch.remaining and batch.remaining >= 1 else ""
     waiting = f"waiting: {one_line(batch.waiting_for)}" if batch.waiting_for else ""
     return [word for word in (failed, incomplete, rate, left, waiting) if word]

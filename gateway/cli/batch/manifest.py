@@ -1,4 +1,4 @@
-"""A file that says what the items are: a table (.csv, .tsv), or a JSON object a line (.jsonl)."""
+"""Reads the items of a batch from a table (.csv, .tsv) or from JSON lines (.jsonl)."""
 
 import csv
 import json
@@ -12,18 +12,18 @@ from gateway.cli.batch.parameter_values import Read, of_json, of_text
 from gateway.cli.errors import USAGE, Problem
 
 SEPARATORS = ",;\t"
-"""Of cells: that which the first line has most of."""
+"""Possible separators of cells; the most frequent one in the first line is used."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one line says, by parameter.
+    """One line, with cells by parameter.
 
     Args:
-        place: where it stands, in words.
-        line: its number.
-        cells: text of a table; whatever JSON is.
-        read: makes values of them.
+        place: location for error messages.
+        line: line number.
+        cells: text of a table, or any JSON values.
+        read: converts a cell to a value.
     """
 
     place: str
@@ -33,16 +33,16 @@ class Row:
 
 
 def rows(file: Path) -> Iterator[Row]:
-    """Its lines, those without content left out.
+    """Reads the lines of a file, without empty ones.
 
     Raises:
-        Problem: it cannot be read, or is not what its name says.
+        Problem: the file cannot be read, or is invalid for its suffix.
     """
     read = {".csv": _table, ".tsv": _table, ".jsonl": _objects, ".ndjson": _objects}.get(file.suffix.lower())
     if read is None:
-        remedy = "a table is called .csv, a JSON object a line .jsonl"
-        raise Problem(f"{file} has no known ending", remedy=remedy, status=USAGE)
-    with _opened(file) as lines:
+        remedy = "use .csv for a table, .jsonl for JSON lines"
+        raise Problem(f"{file} has an unknown suffix", remedy=remedy, status=USAGE)
+    with _open(file) as lines:
         yield from read(file, lines)
 
 
@@ -55,20 +55,20 @@ def _table(file: Path, lines: TextIO) -> Iterator[Row]:
         if not any(cells):
             continue
         if len(cells) != len(columns):
-            raise _wrong(file, table.line_num, f"has {len(cells)} cells, the first line {len(columns)}")
-        filled = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
-        yield Row(_place(file, table.line_num), table.line_num, filled, of_text)
+            raise _wrong(file, table.line_num, f"has {len(cells)} cells, the header {len(columns)}")
+        non_empty = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
+        yield Row(_place(file, table.line_num), table.line_num, non_empty, of_text)
 
 
-def _columns(file: Path, named: Sequence[str]) -> list[str]:
-    columns = [name.strip() for name in named]
+def _columns(file: Path, names: Sequence[str]) -> list[str]:
+    columns = [name.strip() for name in names]
     if not columns:
-        raise Problem(f"{file} is empty", remedy="its first line names the columns", status=USAGE)
-    for place, name in enumerate(columns, start=1):
+        raise Problem(f"{file} is empty", remedy="the first line must name the columns", status=USAGE)
+    for number, name in enumerate(columns, start=1):
         if not name:
-            raise _wrong(file, 1, f"gives column {place} no name")
-        if columns.index(name) != place - 1:
-            raise _wrong(file, 1, f"names column {name} twice")
+            raise _wrong(file, 1, f"has no name for column {number}")
+        if columns.index(name) != number - 1:
+            raise _wrong(file, 1, f"has the column {name} twice")
     return columns
 
 
@@ -77,32 +77,32 @@ def _objects(file: Path, lines: TextIO) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            content = json.loads(line, object_pairs_hook=_unrepeated)
-        except _Repeated as repeated:
-            raise _wrong(file, number, f"names {repeated} twice") from repeated
+            content = json.loads(line, object_pairs_hook=_without_duplicates)
+        except _DuplicateName as duplicate:
+            raise _wrong(file, number, f"has the key {duplicate} twice") from duplicate
         except (ValueError, RecursionError) as error:
             raise _wrong(file, number, f"is not JSON: {error}") from error
         if not isinstance(content, dict):
             raise _wrong(file, number, "is not a JSON object")
-        told = {name: value for name, value in content.items() if value is not None}
-        yield Row(_place(file, number), number, told, of_json)
+        non_null = {name: value for name, value in content.items() if value is not None}
+        yield Row(_place(file, number), number, non_null, of_json)
 
 
-class _Repeated(Exception):
-    """An object has two values of this name."""
+class _DuplicateName(Exception):
+    """An object has a key twice."""
 
 
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise _Repeated(name)
+            raise _DuplicateName(name)
         found[name] = value
     return found
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[TextIO]:
+def _open(file: Path) -> Iterator[TextIO]:
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
@@ -111,7 +111,7 @@ def _opened(file: Path) -> Iterator[TextIO]:
     except UnicodeDecodeError as error:
         raise Problem(f"{file} is not UTF-8", remedy="save it as UTF-8", status=USAGE) from error
     except csv.Error as error:
-        raise Problem(f"{file} is no table: {error}", remedy="check its quotes", status=USAGE) from error
+        raise Problem(f"{file} is not a valid table: {error}", remedy="check its quotes", status=USAGE) from error
 
 
 def _place(file: Path, line: int) -> str:

@@ -1,4 +1,4 @@
-"""The folder that a batch's results go to: claimed by one batch, and each file in it whole."""
+"""Output folder of a batch: owned by one batch, with atomically written files."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ from gateway.client.file_names import safe_name
 LINES, TABLE, SUMMARY, FILES = "results.jsonl", "results.csv", "summary.json", "files"
 
 PROBE_BYTES = 64 * 1024
-"""Written once to see whether there is room."""
+"""Size of the file that is written to check for free space."""
 
 _PARTIAL = ".part"
 
 
 class Folder:
-    """Results of a batch.
+    """Output folder of a batch.
 
     Args:
-        path: the folder.
+        path: path of the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,10 +32,10 @@ class Folder:
         self._batch_id = "BATCH"
 
     def prepare(self) -> None:
-        """Makes it if it is not there.
+        """Creates the folder if it is missing, and checks that it is writable.
 
         Raises:
-            Problem: it cannot be written, or is full.
+            Problem: the folder is not writable, or the disk is full.
         """
         probe = self.path / f".probe{_PARTIAL}"
         with self._writing(USAGE):
@@ -49,45 +49,45 @@ class Folder:
                 probe.unlink(missing_ok=True)
 
     def check_free(self, batch_id: str = "") -> None:
-        """Raises Problem if it has results already: of another batch, or of nobody knows what."""
+        """Raises Problem if the folder has results of another batch, or of unknown origin."""
         there = [name for name in (LINES, TABLE, SUMMARY) if (self.path / name).exists()]
         owner = self._owner()
         if there and (not batch_id or owner != batch_id):
-            whose = f"batch {owner}" if owner else "something else"
-            going_on = f", or go on if it is still there: {_going_on(owner, self.path)}" if owner else ""
+            origin = f"batch {owner}" if owner else "an unknown source"
+            resume_hint = f", or resume that batch: {_resume_command(owner, self.path)}" if owner else ""
             raise Problem(
-                f"{self.path} has the results of {whose}", remedy=f"choose another --out{going_on}", status=USAGE
+                f"{self.path} has the results of {origin}", remedy=f"choose another --out{resume_hint}", status=USAGE
             )
 
     @property
-    def going_on(self) -> str:
-        """The command that goes on with what it was claimed for."""
-        return _going_on(self._batch_id, self.path)
+    def resume_hint(self) -> str:
+        """The command that resumes the folder's batch."""
+        return _resume_command(self._batch_id, self.path)
 
     def claim(self, batch_id: str) -> None:
-        """Says whose it is, until there is a summary.
+        """Marks the folder as owned by a batch until its summary is written.
 
         Raises:
-            Problem: it cannot be written.
+            Problem: the file cannot be written.
         """
         self._batch_id = batch_id
         self.write_summary({"batch_id": batch_id})
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """How the batch ended.
+        """Writes the summary of the batch.
 
         Raises:
-            Problem: it cannot be written.
+            Problem: the file cannot be written.
         """
         with self.writing(SUMMARY) as file:
             file.write(json.dumps(summary, ensure_ascii=False, indent=2).encode() + b"\n")
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """A file that takes its place when the block has ended well.
+        """Opens a file that replaces its target when the block succeeds.
 
         Raises:
-            Problem: it cannot be written.
+            Problem: the file cannot be written.
         """
         path = self.path / name
         partial = path.with_name(path.name + _PARTIAL)
@@ -103,7 +103,7 @@ class Folder:
                 raise
 
     def has(self, name: str, artifact: Artifact) -> bool:
-        """Whether a file is there already, byte for byte."""
+        """Whether the folder has an identical file."""
         path = self.path / name
         try:
             if path.stat().st_size != artifact.size_bytes:
@@ -118,8 +118,8 @@ class Folder:
         try:
             yield
         except OSError as error:
-            going_on = f"make room, and go on: {self.going_on}"
-            remedy = "choose another --out" if status == USAGE else going_on
+            resume_hint = f"free disk space, then: {self.resume_hint}"
+            remedy = "choose another --out" if status == USAGE else resume_hint
             raise Problem(f"cannot write to {self.path}: {error.strerror}", remedy=remedy, status=status) from error
 
     def _owner(self) -> str:
@@ -131,11 +131,11 @@ class Folder:
 
 
 def file_name(index: int, item: str, output: str, artifact: Artifact) -> str:
-    """Where an item's file goes: the item's place and name, and which output it is: files/0007-sign.audio.wav."""
+    """Path of an item's output file, from index, item name and output: files/0007-sign.audio.wav."""
     stem = PurePosixPath(safe_name(item, "")).stem
     ending = PurePosixPath(safe_name(artifact.name, artifact.media_type)).suffix
     return f"{FILES}/{index:04}-{stem}.{safe_name(output, '')}{ending}"
 
 
-def _going_on(batch_id: str, path: Path) -> str:
+def _resume_command(batch_id: str, path: Path) -> str:
     return f"hugginggpt resume {batch_id} --out {path}"

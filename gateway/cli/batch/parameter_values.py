@@ -1,4 +1,4 @@
-"""What one parameter of one item is: a file, a text or JSON."""
+"""Converts cells and JSON to values of a parameter: a file, text or JSON."""
 
 import json
 import re
@@ -14,23 +14,23 @@ _FILE_ID = re.compile(r"file_[0-9A-Za-z]+")
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
 Read = Callable[[Any, str, Path], Given]
-"""Makes a value of what is told, by the modality of its parameter, with paths that begin in a folder."""
+"""Converts content to a value, by the modality of its parameter; paths are relative to a folder."""
 
 
-class Unfit(ValueError):
-    """It is not what its parameter takes."""
+class InvalidValue(ValueError):
+    """A value does not fit its parameter."""
 
 
 def of_text(text: str, modality: str, folder: Path) -> Given:
-    """What a cell of a table says.
+    """Converts the cell of a table.
 
     Args:
-        text: the cell.
-        modality: what its parameter takes; unknown: an existing file is one, else it is text.
-        folder: against which paths are read.
+        text: content of the cell.
+        modality: modality of the parameter; if unknown, the path of an existing file is a file, all else is text.
+        folder: base of relative paths.
 
     Raises:
-        Unfit: the parameter takes JSON, and this is none.
+        InvalidValue: the parameter takes JSON, and the cell is not JSON.
     """
     if modality == TEXT:
         return text
@@ -42,12 +42,12 @@ def of_text(text: str, modality: str, folder: Path) -> Given:
 
 
 def of_json(content: Any, modality: str, folder: Path) -> Given:
-    """What a value in a line of JSON says: as a cell, if it is a string.
+    """Converts a JSON value; a string is converted like a cell.
 
-    An object with one key of text, json and file says itself what it is.
+    An object with the single key text, json or file states its type itself.
 
     Raises:
-        Unfit: a file is named by something that is no string.
+        InvalidValue: a file is not given as a string.
     """
     match content:
         case {"text": str() as text} if len(content) == 1:
@@ -59,12 +59,12 @@ def of_json(content: Any, modality: str, folder: Path) -> Given:
         case str() if modality != JSON:
             return of_text(content, modality, folder)
     if modality not in (JSON, UNKNOWN):
-        raise Unfit(f"has {json.dumps(content)[:60]}, where a string is to be")
+        raise InvalidValue(f"has {json.dumps(content)[:60]}, expected a string")
     return _as_given(content)
 
 
 def source(named: str, folder: Path) -> Path | FileId | Url:
-    """A file: the id of one that the gateway keeps, a URL, or a path."""
+    """Converts the id of a stored file, a URL or a path."""
     if _FILE_ID.fullmatch(named):
         return FileId(named)
     if _URL.match(named):
@@ -77,7 +77,7 @@ def _is_file(text: str, folder: Path) -> bool:
         return True
     try:
         return (folder / text).is_file()
-    except (OSError, ValueError):  # too long for a name, or with a null in it
+    except (OSError, ValueError):  # too long for a path, or contains a null byte
         return False
 
 
@@ -85,7 +85,7 @@ def _json(text: str) -> Given:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"is not JSON: {error}") from error
+        raise InvalidValue(f"is not JSON: {error}") from error
     return _as_given(content)
 
 
@@ -93,6 +93,6 @@ def _as_given(content: Any) -> Given:
     try:
         json.dumps(content, allow_nan=False)
     except ValueError as error:
-        raise Unfit("has a number that JSON has not") from error
+        raise InvalidValue("has a number that JSON cannot express") from error
     given: Given = Json(content) if isinstance(content, str) else content
     return given

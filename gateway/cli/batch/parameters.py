@@ -1,4 +1,4 @@
-"""What goes into each item, as far as it is known before the batch begins."""
+"""Parameters of the plan of a batch, as far as they are known before the start."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from gateway.cli.errors import USAGE, Problem
 
 TEXT, JSON, UNKNOWN = "text", "json", ""
-"""Modalities of what is no file, and what nobody knows yet."""
+"""Modalities of parameters that are not files; UNKNOWN before planning."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a plan takes.
+    """Parameters of a plan.
 
     Args:
-        whose: the plan, in words.
-        modalities: by name, in the plan's order; None: it is yet to be planned, and takes what there is.
-        required: names without which it does not run.
+        plan_name: name of the plan for messages.
+        modalities: modalities by parameter, in the plan's order; None before planning, when all names are valid.
+        required: names of the required parameters.
     """
 
-    whose: str
+    plan_name: str
     modalities: Mapping[str, str] | None = None
     required: Collection[str] = field(default_factory=tuple)
 
@@ -30,43 +30,47 @@ class Parameters:
         return (self.modalities or {}).get(name, UNKNOWN)
 
     def check_name(self, name: str, where: str) -> None:
-        """Raises Problem if what stands somewhere under a name is not taken."""
+        """Raises Problem if a parameter is unknown."""
         if not self.knows(name):
-            raise Problem(f"{where} has {name}, which {self.whose} does not take", remedy=self._taken, status=USAGE)
+            raise Problem(
+                f"{where} has {name}, which is not a parameter of {self.plan_name}", remedy=self._summary, status=USAGE
+            )
 
     def check(self, names: Collection[str], where: str) -> None:
-        """Raises Problem if names that are given somewhere leave a required one out."""
+        """Raises Problem if a required parameter is missing."""
         if missing := [name for name in self.required if name not in names]:
-            raise Problem(f"{where} has no {' and no '.join(missing)}", remedy=self._taken, status=USAGE)
+            raise Problem(f"{where} has no value for {' and '.join(missing)}", remedy=self._summary, status=USAGE)
 
     def for_files(self, given: Collection[str]) -> str:
-        """Which one a file is for that nobody has named.
+        """The parameter that unnamed files are for.
 
         Args:
-            given: those that have a value already.
+            given: parameters that have a value.
 
         Raises:
-            Problem: there is none, or more than one.
+            Problem: there is none, or it is ambiguous.
         """
         if self.modalities is None:
             return "file1"
         free = [name for name in self.modalities if name not in given]
-        for fitting in (
+        for candidates in (
             [name for name in free if name in self.required],
             [name for name in free if self.modalities[name] not in (TEXT, JSON)],
             free,
         ):
-            if len(fitting) == 1:
-                return fitting[0]
+            if len(candidates) == 1:
+                return candidates[0]
         if not free:
-            raise Problem(f"{self.whose} takes no file", remedy=self._taken, status=USAGE)
+            raise Problem(f"{self.plan_name} has no parameter for files", remedy=self._summary, status=USAGE)
         raise Problem(
-            f"{self.whose} takes {' and '.join(free)}: which of them the files are is not said",
-            remedy="give --items a CSV with these columns, or the others with --set",
+            f"{self.plan_name} has several parameters for files: {' and '.join(free)}",
+            remedy="give a CSV with these columns to --items, or set the others with --set",
             status=USAGE,
         )
 
     @property
-    def _taken(self) -> str:
-        told = (f"{name} ({modality})" if modality else name for name, modality in (self.modalities or {}).items())
-        return f"it takes {', '.join(told) or 'nothing'}"
+    def _summary(self) -> str:
+        parameters = (
+            f"{name} ({modality})" if modality else name for name, modality in (self.modalities or {}).items()
+        )
+        return f"its parameters: {', '.join(parameters) or 'none'}"

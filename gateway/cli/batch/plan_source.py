@@ -1,4 +1,4 @@
-"""What runs on each item: a kept plan, one that is supplied, or one made of words on the first item."""
+"""Plan of a batch: a saved pipeline, a plan file, or a request planned on the first item."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,78 +16,78 @@ from gateway.cli.batch.parameters import UNKNOWN, Parameters
 from gateway.cli.errors import Problem
 from gateway.client import Failure, HuggingGPT, InvalidRequest, Port, Run
 
-FIRST = 3
-"""Items on which planning is tried: of more it is not the file's fault."""
+PLANNING_ITEMS = 3
+"""Items on which planning is tried before it fails."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is run on each item.
+    """Plan of each item.
 
     Args:
-        told: what the client is told of it.
-        takes: its parameters.
+        options: the client's options for it.
+        parameters: its parameters.
     """
 
-    told: Mapping[str, Any]
-    takes: Parameters
+    options: Mapping[str, Any]
+    parameters: Parameters
 
 
-def kept(house: HuggingGPT, named: str) -> Source:
-    """A pipeline: NAME for its latest version, or NAME@VERSION."""
-    found = pipeline_commands.found(house, named)
+def from_pipeline(client: HuggingGPT, reference: str) -> Source:
+    """A saved pipeline: NAME for its latest version, or NAME@VERSION."""
+    found = pipeline_commands.find(client, reference)
     modalities = {port.name: port.modality for port in found.inputs}
     required = [port.name for port in found.inputs if port.required]
     return Source({"pipeline": found}, Parameters(f"{found.name}@{found.version}", modalities, required))
 
 
-def supplied(plan: Sequence[Mapping[str, Any]], file: Path) -> Source:
-    """A plan in a file: the inputs to which its tasks refer are its parameters."""
+def from_plan(plan: Sequence[Mapping[str, Any]], file: Path) -> Source:
+    """A plan in a file; its parameters are the inputs that its tasks refer to."""
     names = dict.fromkeys(name for task in plan for name in _inputs(task))
     return Source({"plan": plan}, Parameters(f"the plan in {file}", dict.fromkeys(names, UNKNOWN), list(names)))
 
 
-def worded(request: str) -> Source:
-    """Words, of which the first item makes a plan."""
+def from_request(request: str) -> Source:
+    """A request that is planned on the first item."""
     return Source({"request": request}, Parameters("the request"))
 
 
-def made(
-    house: HuggingGPT, source: Source, items: Items, options: Mapping[str, Any], view: View, *, agreed: bool
+def plan_on_first_item(
+    client: HuggingGPT, source: Source, items: Items, options: Mapping[str, Any], view: View, *, is_confirmed: bool
 ) -> Source:
-    """Has the first item planned that can be, shows the plan and asks whether that is what is wanted.
+    """Plans the request on the first valid item, shows the plan and asks for confirmation.
 
     Raises:
-        Problem: there is no plan, or it is not wanted.
+        Problem: planning failed, or the user declined.
     """
-    run, inputs = _planned(house, source.told["request"], items, options)
+    run, inputs = _planned(client, source.options["request"], items, options)
     view.close()
-    for tree in plan_graph.drawn(inputs, _tasks(run)):
+    for tree in plan_graph.render(inputs, _tasks(run)):
         terminal.err().print(tree, soft_wrap=True)
-    if not agreed and not typer.confirm(f"Run this on {report.items(items.count)}?", err=True):
-        raise Problem("nothing was run")
-    return Source({"run": run}, source.takes)
+    if not is_confirmed and not typer.confirm(f"Run this on {report.items(items.count)}?", err=True):
+        raise Problem("cancelled: nothing was run")
+    return Source({"run": run}, source.parameters)
 
 
-def _planned(house: HuggingGPT, request: str, items: Items, options: Mapping[str, Any]) -> tuple[Run, Sequence[Port]]:
-    """The run that planned, and what went into it, as its tasks take it."""
+def _planned(client: HuggingGPT, request: str, items: Items, options: Mapping[str, Any]) -> tuple[Run, Sequence[Port]]:
+    """The run that planned, and its inputs as ports."""
     refused: InvalidRequest | None = None
-    for item in islice(items, FIRST):
+    for item in islice(items, PLANNING_ITEMS):
         try:
-            run = house.ask(request, mode="plan", inputs=item.inputs, **options)
+            run = client.ask(request, mode="plan", inputs=item.inputs, **options)
         except InvalidRequest as error:
             refused = refused or error
         else:
-            return _with_plan(run), _ports(house, _tasks(run), item.inputs)
-    raise refused or Problem("there is nothing to plan on")
+            return _with_plan(run), _ports(client, _tasks(run), item.inputs)
+    raise refused or Problem("there are no items to plan on")
 
 
 def _tasks(run: Run) -> list[Mapping[str, Any]]:
     return [status.task for status in run.tasks]
 
 
-def _ports(house: HuggingGPT, plan: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[Port]:
-    kinds = {kind.name: {port.name: port for port in kind.inputs} for kind in house.tasks()}
+def _ports(client: HuggingGPT, plan: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[Port]:
+    kinds = {kind.name: {port.name: port for port in kind.inputs} for kind in client.tasks()}
     taken: dict[str, Port] = {}
     for task in plan:
         for port, argument in task.get("arguments", {}).items():
@@ -99,8 +99,8 @@ def _ports(house: HuggingGPT, plan: Sequence[Mapping[str, Any]], names: Iterable
 def _with_plan(run: Run) -> Run:
     if run.is_completed and run.tasks:
         return run
-    said = run.failure or Failure(message="; ".join(str(note.get("text", "")) for note in run.notes))
-    raise Problem(f"no plan came of the request: {said.message or run.state}", remedy=said.remedy)
+    failure = run.failure or Failure(message="; ".join(str(note.get("text", "")) for note in run.notes))
+    raise Problem(f"the request could not be planned: {failure.message or run.state}", remedy=failure.remedy)
 
 
 def _inputs(arguments: Any) -> Iterator[str]:

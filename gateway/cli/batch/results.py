@@ -1,4 +1,4 @@
-"""Results as files: a line of JSON and a row of a table an item, and what the items made beside them."""
+"""Writes the results of a batch: JSON lines, a table, and the output files of the items."""
 
 import csv
 import io
@@ -10,33 +10,33 @@ from typing import Any, BinaryIO
 from gateway import spreadsheets
 from gateway.cli.batch.output_folder import LINES, TABLE, Folder, file_name
 from gateway.client import Artifact, BatchResult, HuggingGPT
-from gateway.client.models import ENDS
+from gateway.client.models import END_STATES
 
 
-class Files:
-    """Saves what items made, in the order of the input.
+class OutputFiles:
+    """Saves the output files of items, in the order of the input.
 
     Args:
-        house: has them.
-        batch_id: whose they are.
-        folder: where they go.
+        client: client of the gateway.
+        batch_id: id of the batch.
+        folder: output folder.
     """
 
-    def __init__(self, house: HuggingGPT, batch_id: str, folder: Folder) -> None:
-        self._house = house
+    def __init__(self, client: HuggingGPT, batch_id: str, folder: Folder) -> None:
+        self._house = client
         self._batch_id = batch_id
         self._folder = folder
         self._after = 0
 
-    def go_on(self, *, to_the_end: bool = False) -> None:
-        """Saves what is new, up to the first item that has not ended, or beyond.
+    def save_available(self, *, include_ended: bool = False) -> None:
+        """Saves new files, up to the first item that has not ended; with include_ended, of all ended items.
 
         Raises:
-            Problem: it cannot be written.
+            Problem: a file cannot be written.
         """
-        over = ENDS if to_the_end else ()
+        over = END_STATES if include_ended else ()
         for item in self._house.batch_items(self._batch_id, after=self._after, states=sorted(over)):
-            if item.state not in ENDS:
+            if item.state not in END_STATES:
                 return
             for output, value in item.outputs.items():
                 if isinstance(value, Artifact):
@@ -49,28 +49,28 @@ class Files:
                 self._house.copy(artifact, file)
 
 
-def write(told: Iterable[BatchResult], outputs: Sequence[str], folder: Folder) -> None:
-    """Writes both files anew; the table has the columns of the gateway's, and paths where that has addresses.
+def write(results: Iterable[BatchResult], outputs: Sequence[str], folder: Folder) -> None:
+    """Writes the JSON lines and the table; their columns are those of the gateway, with paths instead of URLs.
 
     Args:
-        told: what became of the items, in the order of the input.
-        outputs: what a plan's outputs are called, for the table.
-        folder: where the files go.
+        results: results of the items, in the order of the input.
+        outputs: names of the plan's outputs, for the table.
+        folder: output folder.
 
     Raises:
-        Problem: they cannot be written.
+        Problem: a file cannot be written.
     """
     with folder.writing(LINES) as lines, folder.writing(TABLE) as table, _text(table) as rows:
         writer = csv.writer(rows)
         writer.writerow(spreadsheets.header(outputs))
-        for result in told:
+        for result in results:
             line = _line(result)
             lines.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
             writer.writerow(spreadsheets.row(line, outputs, _cell))
 
 
 def _line(result: BatchResult) -> dict[str, Any]:
-    """As the gateway tells it, with the paths of files."""
+    """The result as in the gateway's JSON, with paths of files."""
     return {
         **{field: getattr(result, field) for field in spreadsheets.LEADING_FIELDS},
         "outputs": {name: _output(result, name, value) for name, value in result.outputs.items()},
@@ -97,7 +97,7 @@ def _cell(output: Any) -> Any:
 
 @contextmanager
 def _text(file: BinaryIO) -> Iterator[io.TextIOWrapper]:
-    """Letters into a file that stays open."""
+    """Text writer of a binary file, which stays open."""
     wrapper = io.TextIOWrapper(file, encoding="utf-8", newline="")
     try:
         yield wrapper

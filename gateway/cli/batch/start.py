@@ -1,4 +1,4 @@
-"""hugginggpt batch: inputs go in, a batch is started and followed, its results come out."""
+"""hugginggpt batch: starts a batch, follows it and saves its results."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from gateway.cli import attachments
 from gateway.cli.batch import finish, item_files, items, manifest, plan_source, report
-from gateway.cli.batch.finish import Ended
+from gateway.cli.batch.finish import FollowedBatch
 from gateway.cli.batch.items import Items
 from gateway.cli.batch.live_view import View
 from gateway.cli.batch.output_folder import Folder
@@ -18,12 +18,12 @@ from gateway.cli.connect import gateway
 from gateway.cli.errors import USAGE, Problem
 from gateway.client import BatchOptions, HuggingGPT
 
-MakeItems = Callable[[Parameters], Items]
+ItemsFactory = Callable[[Parameters], Items]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is run on what, and where the results go."""
+class BatchRequest:
+    """Options of hugginggpt batch."""
 
     out: Path
     pipeline: str = ""
@@ -37,74 +37,76 @@ class Wanted:
     policy: str | None = None
     mode: str | None = None
     fresh: bool = False
-    agreed: bool = False
-    """A plan made of words need not be looked at."""
+    is_confirmed: bool = False
+    """Whether the plan of a request runs without confirmation."""
     url: str | None = None
     api_key: str | None = None
 
     def check(self) -> None:
-        """Raises Problem unless one thing is to be run on one set of items."""
+        """Raises Problem unless exactly one plan and one set of items are given."""
         if sum(map(bool, (self.pipeline, self.request.strip(), self.plan))) != 1:
-            remedy = "name a pipeline, or give one of --request and --plan"
-            raise Problem("it is not clear what to run", remedy=remedy, status=USAGE)
+            remedy = "use a pipeline name, --request or --plan"
+            raise Problem("give exactly one plan to run", remedy=remedy, status=USAGE)
         if sum(map(bool, (self.patterns, self.folder, self.manifest))) != 1:
             raise Problem(
-                "it is not clear what to run it on", remedy="give one of --files, --folder and --items", status=USAGE
+                "give exactly one set of items", remedy="use one of --files, --folder and --items", status=USAGE
             )
-        if self.request and not (self.agreed or sys.stdin.isatty()):
-            remedy = 'add --yes, or keep a plan first: hugginggpt ask "…" --file FILE --save NAME'
-            raise Problem("nobody is there to look at the plan", remedy=remedy, status=USAGE)
+        if self.request and not (self.is_confirmed or sys.stdin.isatty()):
+            remedy = 'add --yes, or save a plan first: hugginggpt ask "…" --file FILE --save NAME'
+            raise Problem("the plan cannot be confirmed: standard input is not a terminal", remedy=remedy, status=USAGE)
 
     def options(self) -> dict[str, Any]:
-        """What is said about each run, in the client's words."""
-        told = {"policy": self.policy, "inference_mode": self.mode, "bypass_memo": self.fresh or None}
-        return {key: value for key, value in told.items() if value is not None}
+        """The client's options of each run."""
+        values = {"policy": self.policy, "inference_mode": self.mode, "bypass_memo": self.fresh or None}
+        return {key: value for key, value in values.items() if value is not None}
 
-    def making_items(self) -> MakeItems:
-        """How its items are made, once it is known what they go into.
+    def items_factory(self) -> ItemsFactory:
+        """Returns a function that builds the items from the plan's parameters.
 
         Raises:
-            Problem: there are none.
+            Problem: there are no items.
         """
         if self.manifest:
             file = self.manifest
-            next(manifest.rows(file), None)  # before a house is started for it
-            return lambda taken: items.of_manifest(file, taken, items.settings(self.settings, taken))
+            next(manifest.rows(file), None)  # checks the file before services are started
+            return lambda parameters: items.of_manifest(file, parameters, items.settings(self.settings, parameters))
         found = item_files.of_folder(self.folder, self.out) if self.folder else item_files.of_patterns(self.patterns)
-        return lambda taken: items.of_files(found, taken, items.settings(self.settings, taken))
+        return lambda parameters: items.of_files(found, parameters, items.settings(self.settings, parameters))
 
 
-def start(wanted: Wanted, view: View) -> Ended:
-    """Starts a batch, follows it to its end and saves its results. Ctrl-C cancels it."""
-    wanted.check()
-    making = wanted.making_items()
-    plan = attachments.read_plan(wanted.plan) if wanted.plan else []
-    folder = Folder(wanted.out)
+def start(request: BatchRequest, view: View) -> FollowedBatch:
+    """Starts a batch, follows it to its end and saves its results. Ctrl-C cancels the batch."""
+    request.check()
+    make_items = request.items_factory()
+    plan = attachments.read_plan(request.plan) if request.plan else []
+    folder = Folder(request.out)
     folder.prepare()
     folder.check_free()
     try:
-        with gateway(wanted.url, view.busy, wanted.api_key) as house:
+        with gateway(request.url, view.busy, request.api_key) as client:
             view.busy("")
-            source = _source(house, wanted, plan)
-            each = making(source.takes)
-            batch_id = _started(house, wanted, source, each, view)
+            source = _source(client, request, plan)
+            each = make_items(source.parameters)
+            batch_id = _start_batch(client, request, source, each, view)
             folder.claim(batch_id)
-            view.begun(f"{batch_id}: {report.items(each.count)}; go on after a break: {folder.going_on}")
-            return finish.finish(house, batch_id, folder, view)
+            view.started(f"{batch_id}: {report.items(each.count)}; resume if interrupted: {folder.resume_hint}")
+            return finish.finish(client, batch_id, folder, view)
     finally:
         view.close()
 
 
-def _source(house: HuggingGPT, wanted: Wanted, plan: list[Any]) -> Source:
-    if wanted.pipeline:
-        return plan_source.kept(house, wanted.pipeline)
-    return plan_source.supplied(plan, wanted.plan) if wanted.plan else plan_source.worded(wanted.request)
+def _source(client: HuggingGPT, request: BatchRequest, plan: list[Any]) -> Source:
+    if request.pipeline:
+        return plan_source.from_pipeline(client, request.pipeline)
+    return plan_source.from_plan(plan, request.plan) if request.plan else plan_source.from_request(request.request)
 
 
-def _started(house: HuggingGPT, wanted: Wanted, source: Source, items: Items, view: View) -> str:
-    if wanted.request:
+def _start_batch(client: HuggingGPT, request: BatchRequest, source: Source, items: Items, view: View) -> str:
+    if request.request:
         view.busy("planning")
-        source = plan_source.made(house, source, items, wanted.options(), view, agreed=wanted.agreed)
-    told = {**source.told, **wanted.options(), "max_at_once": wanted.max_at_once}
-    batch = house.start_batch(items, on_ready=lambda done: view.sent(done, items.count), **cast(BatchOptions, told))
+        source = plan_source.plan_on_first_item(
+            client, source, items, request.options(), view, is_confirmed=request.is_confirmed
+        )
+    values = {**source.options, **request.options(), "max_at_once": request.max_at_once}
+    batch = client.start_batch(items, on_ready=lambda done: view.sent(done, items.count), **cast(BatchOptions, values))
     return batch.batch_id

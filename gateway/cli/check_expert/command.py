@@ -27,7 +27,7 @@ def check_and_print(request: CheckRequest, *, as_json: bool) -> bool:
     """
     report = asyncio.run(check(request, Progress(terminal.err())))
     if as_json:
-        terminal.tell_json({"ok": report.is_ok, "checks": [asdict(finding) for finding in report.findings]})
+        terminal.print_json({"ok": report.is_ok, "checks": [asdict(finding) for finding in report.findings]})
     else:
         console = Console(highlight=False)
         console.print(_table(report.findings))

@@ -31,7 +31,7 @@ _FIELD_PURPOSES = {
     "description": "users and the selector choose a model by its description",
     "license": "users choose a model by its license, an SPDX identifier",
     "revision": "results are cached only for a known revision: a commit, a tag or a version",
-    "location": "MODEL_LOCATION_INTERNAL if the model runs in the deployment, MODEL_LOCATION_EXTERNAL if it receives data outside of it",
+    "location": "MODEL_LOCATION_INTERNAL if it runs inside the deployment, MODEL_LOCATION_EXTERNAL if data leaves it",
 }
 
 

@@ -1,1 +1,1 @@
-"""hugginggpt compare: the same files through several models of one task, side by side."""
+"""hugginggpt compare: runs several models of one task on the same files."""

@@ -1,4 +1,4 @@
-"""A table that says what is right for each file."""
+"""Reads the table of expected answers."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ COLUMNS = ("file", "label")
 
 
 def labels(table: Path, files: Sequence[Source]) -> list[str | None]:
-    """What is right for each file; None where the table does not name it.
+    """The expected answer of each file; None if the table lacks the file.
 
     Args:
-        table: CSV with the columns file and label; a path begins where the table lies, or is just a file's name.
-        files: as they are compared.
+        table: CSV with the columns file and label; a file is a path relative to the table, or a file name.
+        files: files of the comparison.
 
     Raises:
-        Problem: it cannot be read, lacks a column, or names none of the files.
+        Problem: the table cannot be read, lacks a column, or lacks all files.
     """
-    told = _read(table)
-    found = [_label(told, table.parent, file) for file in files]
+    label_by_file = _read(table)
+    found = [_label(label_by_file, table.parent, file) for file in files]
     if all(label is None for label in found):
-        raise Problem(f"{table} names none of the files", remedy="check its column file", status=USAGE)
+        raise Problem(f"{table} has none of the files", remedy="check its column file", status=USAGE)
     return found
 
 
@@ -32,29 +32,31 @@ def _read(table: Path) -> Mapping[str, str]:
         with table.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.DictReader(lines, strict=True)
             if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
-                there = ", ".join(reader.fieldnames or ()) or "nothing"
-                raise _wrong(f"{table} has no column {missing[0]}", f"its first line has {there}")
-            told: dict[str, str] = {}
+                columns = ", ".join(reader.fieldnames or ()) or "none"
+                raise _invalid(f"{table} has no column {missing[0]}", f"its columns are: {columns}")
+            label_by_file: dict[str, str] = {}
             for row in reader:
-                if row["file"] in told:
-                    raise _wrong(f"line {reader.line_num} of {table} names {row['file']} again", "keep one of both")
-                told[row["file"]] = row["label"] or ""
-            return told
+                if row["file"] in label_by_file:
+                    raise _invalid(
+                        f"line {reader.line_num} of {table} repeats {row['file']}", "remove one of the lines"
+                    )
+                label_by_file[row["file"]] = row["label"] or ""
+            return label_by_file
     except OSError as error:
-        raise _wrong(f"cannot read {table}: {error.strerror}", "check --labels") from error
+        raise _invalid(f"cannot read {table}: {error.strerror}", "check --labels") from error
     except UnicodeDecodeError as error:
-        raise _wrong(f"{table} is not UTF-8", "save it as UTF-8") from error
+        raise _invalid(f"{table} is not UTF-8", "save it as UTF-8") from error
     except csv.Error as error:
-        raise _wrong(f"{table} is no table: {error}", "check its quotes") from error
+        raise _invalid(f"{table} is not a valid table: {error}", "check its quotes") from error
 
 
-def _label(told: Mapping[str, str], folder: Path, file: Source) -> str | None:
+def _label(label_by_file: Mapping[str, str], folder: Path, file: Source) -> str | None:
     if isinstance(file, Path):
-        here = file.resolve()
-        named = {(folder / name).resolve(): label for name, label in told.items()}
-        return told.get(str(file), named.get(here, told.get(file.name)))
-    return told.get(str(file))
+        path = file.resolve()
+        by_path = {(folder / name).resolve(): label for name, label in label_by_file.items()}
+        return label_by_file.get(str(file), by_path.get(path, label_by_file.get(file.name)))
+    return label_by_file.get(str(file))
 
 
-def _wrong(what: str, remedy: str) -> Problem:
+def _invalid(what: str, remedy: str) -> Problem:
     return Problem(what, remedy=remedy, status=USAGE)

@@ -1,4 +1,4 @@
-"""A comparison as it is shown: a table for people, or JSON."""
+"""Renders a comparison as tables or JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,29 +8,29 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.comparison.figures import Agreement, Figures, Row, agreed, agreements, figures
-from gateway.cli.comparison.trials import Contestant, Trial
+from gateway.cli.comparison.figures import Agreement, Figures, Row, agreements, figures, is_unanimous
+from gateway.cli.comparison.trials import ComparedModel, Trial
 from gateway.cli.live_view import one_line
 from gateway.client import Artifact
 
 _CHARACTERS = 60
-"""Of an answer in the table; all of it is in the JSON."""
+"""Length limit of an answer in the table; the JSON has all of it."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it.
+    """Result of a comparison.
 
     Args:
-        task: by name.
-        models: in order.
-        files: names, in order.
-        labels: what is right for each file.
-        rows: what each model made of each file.
+        task: name of the task.
+        models: compared models.
+        files: names of the files.
+        labels: expected answer of each file; None if there is none.
+        rows: trials of all models, by file.
     """
 
     task: str
-    models: Sequence[Contestant]
+    models: Sequence[ComparedModel]
     files: Sequence[str]
     labels: Sequence[str | None]
     rows: Sequence[Row]
@@ -39,50 +39,56 @@ class Comparison:
     def is_labelled(self) -> bool:
         return any(label is not None for label in self.labels)
 
-    def figures(self) -> Mapping[Contestant, Figures]:
-        return {model: figures(self.rows, self.labels, place) for place, model in enumerate(self.models)}
+    def figures(self) -> Mapping[ComparedModel, Figures]:
+        return {model: figures(self.rows, self.labels, index) for index, model in enumerate(self.models)}
 
     @property
     def is_complete(self) -> bool:
         return all(trial.answer for row in self.rows for trial in row)
 
 
-def report(made: Comparison) -> dict[str, Any]:
-    """What compare --json prints."""
+def report(comparison: Comparison) -> dict[str, Any]:
+    """The output of compare --json."""
     return {
-        "task": made.task,
+        "task": comparison.task,
         "models": [
-            {**_model(model), **_figures(each, labelled=made.is_labelled)} for model, each in made.figures().items()
+            {**_model(model), **_figures(each, labelled=comparison.is_labelled)}
+            for model, each in comparison.figures().items()
         ],
         "agreement": [
             {"models": [str(model) for model in pair], **_agreement(each)}
-            for pair, each in agreements(made.rows, made.models).items()
+            for pair, each in agreements(comparison.rows, comparison.models).items()
         ],
         "files": [
-            {"file": file, "label": label, "agreed": agreed(row), "results": list(map(_trial, made.models, row))}
-            for file, label, row in zip(made.files, made.labels, made.rows, strict=True)
+            {
+                "file": file,
+                "label": label,
+                "agreed": is_unanimous(row),
+                "results": list(map(_trial, comparison.models, row)),
+            }
+            for file, label, row in zip(comparison.files, comparison.labels, comparison.rows, strict=True)
         ],
     }
 
 
-def drawn(made: Comparison) -> Iterator[RenderableType]:
-    """Two tables: answers side by side, and what they come to; then how far models agree."""
-    yield _answers(made)
+def render(comparison: Comparison) -> Iterator[RenderableType]:
+    """Renders a table of answers, a table of statistics, and the agreement of models."""
+    yield _answers(comparison)
     yield ""
-    yield _sums(made)
-    for (one, other), each in agreements(made.rows, made.models).items():
-        yield Text(f"{one} and {other}: {_said(each)}")
+    yield _totals(comparison)
+    for (one, other), each in agreements(comparison.rows, comparison.models).items():
+        yield Text(f"{one} and {other}: {_describe(each)}")
 
 
-def _answers(made: Comparison) -> Table:
+def _answers(comparison: Comparison) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    headings = ["", "file", *map(str, made.models), *(["label"] if made.is_labelled else [])]
+    headings = ["", "file", *map(str, comparison.models), *(["label"] if comparison.is_labelled else [])]
     for heading in headings:
         table.add_column(one_line(heading), overflow="fold")
-    for file, label, row in zip(made.files, made.labels, made.rows, strict=True):
-        mark = {True: Text("=", "green"), False: Text("≠", "yellow"), None: Text("")}[agreed(row)]
-        told = [Text(one_line(label or ""))] if made.is_labelled else []
-        table.add_row(mark, Text(one_line(file)), *map(_cell, row), *told)
+    for file, label, row in zip(comparison.files, comparison.labels, comparison.rows, strict=True):
+        mark = {True: Text("=", "green"), False: Text("≠", "yellow"), None: Text("")}[is_unanimous(row)]
+        label_cells = [Text(one_line(label or ""))] if comparison.is_labelled else []
+        table.add_row(mark, Text(one_line(file)), *map(_cell, row), *label_cells)
     return table
 
 
@@ -97,35 +103,37 @@ def _short(text: str) -> str:
     return line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…"
 
 
-def _sums(made: Comparison) -> Table:
+def _totals(comparison: Comparison) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    told = made.figures()
-    rows: dict[str, list[str]] = {"answered": [f"{each.answered} of {len(made.files)}" for each in told.values()]}
-    if made.is_labelled:
-        rows["score"] = [_said(each.score) for each in told.values()]
-    rows["median"] = [_seconds(each.median_seconds) for each in told.values()]
-    if any(each.cost for each in told.values()):
-        rows["cost"] = [f"{each.cost:.4g}" for each in told.values()]
-    if any(each.input_tokens + each.output_tokens for each in told.values()):
-        rows["tokens"] = [f"{each.input_tokens} in, {each.output_tokens} out" for each in told.values()]
-    for heading in ("", *map(str, made.models)):
+    by_model = comparison.figures()
+    rows: dict[str, list[str]] = {
+        "answered": [f"{each.answered} of {len(comparison.files)}" for each in by_model.values()]
+    }
+    if comparison.is_labelled:
+        rows["score"] = [_describe(each.score) for each in by_model.values()]
+    rows["median"] = [_seconds(each.median_seconds) for each in by_model.values()]
+    if any(each.cost for each in by_model.values()):
+        rows["cost"] = [f"{each.cost:.4g}" for each in by_model.values()]
+    if any(each.input_tokens + each.output_tokens for each in by_model.values()):
+        rows["tokens"] = [f"{each.input_tokens} in, {each.output_tokens} out" for each in by_model.values()]
+    for heading in ("", *map(str, comparison.models)):
         table.add_column(one_line(heading))
     for name, cells in rows.items():
         table.add_row(name, *cells)
     return table
 
 
-def _said(each: Agreement) -> str:
-    if each.likeness is None:
-        return "cannot be compared"
-    return f"the same for {each.same} of {each.files}, alike {each.likeness:.2f}"
+def _describe(each: Agreement) -> str:
+    if each.similarity is None:
+        return "not comparable"
+    return f"same answer for {each.same} of {each.files} files, similarity {each.similarity:.2f}"
 
 
 def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.3f} s"
 
 
-def _model(model: Contestant) -> dict[str, Any]:
+def _model(model: ComparedModel) -> dict[str, Any]:
     return {"model": model.id, "revision": model.revision or None}
 
 
@@ -142,10 +150,10 @@ def _figures(each: Figures, *, labelled: bool) -> dict[str, Any]:
 
 
 def _agreement(each: Agreement) -> dict[str, Any]:
-    return {"files": each.files, "same": each.same, "share": each.share, "likeness": each.likeness}
+    return {"files": each.files, "same": each.same, "share": each.share, "likeness": each.similarity}
 
 
-def _trial(model: Contestant, trial: Trial) -> dict[str, Any]:
+def _trial(model: ComparedModel, trial: Trial) -> dict[str, Any]:
     return {
         "model": model.id,
         "revision": trial.revision or None,

@@ -1,4 +1,4 @@
-"""The file of scores that a routing table may name: how good each model was found to be, by task."""
+"""Score files, which routing tables can refer to: scores of models by task."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +15,13 @@ def check(file: Path) -> None:
     """Raises Problem if scores cannot be added to the file."""
     _read(file)
     if not file.parent.is_dir():
-        raise Problem(f"cannot write {file}: there is no folder {file.parent}", remedy="choose another --save-scores")
+        raise Problem(
+            f"cannot write {file}: the folder {file.parent} does not exist", remedy="choose another --save-scores"
+        )
 
 
 def add(file: Path, task: str, scores: Mapping[str, float]) -> None:
-    """Puts a task's scores into the file; what it says of others stays."""
+    """Adds a task's scores to the file; scores of other tasks and models are kept."""
     tasks = _read(file)
     tasks[task] = {**(tasks.get(task) or {}), **{model: round(score, 4) for model, score in scores.items()}}
     try:
@@ -36,5 +38,5 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise Problem(f"cannot read {file}: {type(error).__name__}", remedy="choose another --save-scores") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("tasks"), dict):
-        raise Problem(f"{file} is no file of scores", remedy="choose another --save-scores")
+        raise Problem(f"{file} is not a score file", remedy="choose another --save-scores")
     return dict(content["tasks"])

@@ -1,4 +1,4 @@
-"""How far two answers say the same: by words, labels and numbers, and with no model's help."""
+"""Similarity of two answers by words, labels and numbers, computed without a model."""
 
 import math
 import re
@@ -12,17 +12,17 @@ from typing import Any
 from gateway.client import Artifact
 
 _TOP = "labels"
-"""Of these only the surest counts."""
+"""Output of which only the label with the highest score counts."""
 _FOUND = ("objects", "entities", "segments")
-"""Of these all count, as often as they come."""
+"""Outputs of which all labels count, with their multiplicity."""
 _SPOKEN = "segments"
-"""Of a recording they have no labels; then the text says what there is."""
+"""Output that has no labels for audio, where the text is compared instead."""
 _KEYS = ("label", "entity")
-"""Under which things have their label."""
+"""Keys of a label."""
 _CLOSE = 0.01
-"""By which numbers may differ, of the larger one; and by which any may."""
-_READ_WORDS = 2_000
-"""Of a text; what comes after is taken to be as like as the rest."""
+"""Relative and absolute tolerance of equal numbers."""
+_COMPARED_WORDS = 2_000
+"""Number of compared words of a text; the rest is assumed to be as similar."""
 _WORD = re.compile(r"\w+")
 
 Labels = Counter[str]
@@ -30,28 +30,28 @@ Labels = Counter[str]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model said about a file, in the form in which it is compared."""
+    """Answer of a model in comparable form."""
 
     value: Any
-    """Text, a label, labels with how often they come, JSON, or files."""
+    """Text, a label, labels with counts, JSON, or files."""
     shown: str
-    """For people."""
+    """Text for the table."""
 
 
 def answer(outputs: Mapping[str, Any]) -> Answer:
-    """The output that says most: labels, else what was found, else the text, else JSON, else the files made.
+    """Chooses the most specific output: labels, found objects, text, JSON or files, in this order.
 
     Args:
-        outputs: text, JSON or an Artifact, by port.
+        outputs: text, JSON or an Artifact by output name.
     """
     if labels := _labelled(outputs.get(_TOP)):
-        surest = max(labels, key=lambda each: float(each.get("score", 0)))
-        return Answer(Label(_folded(_label(surest))), _label(surest))
+        best = max(labels, key=lambda each: float(each.get("score", 0)))
+        return Answer(Label(_folded(_label(best))), _label(best))
     for port in _FOUND:
         found = _labelled(outputs.get(port))
         if found or (found == [] and port != _SPOKEN):
             names = sorted(map(_label, found))
-            return Answer(Labels(map(_folded, names)), ", ".join(names) or "nothing")
+            return Answer(Labels(map(_folded, names)), ", ".join(names) or "none")
     if "text" in outputs:
         return Answer(outputs["text"], str(outputs["text"]))
     if data := {port: value for port, value in outputs.items() if not isinstance(value, Artifact)}:
@@ -65,20 +65,20 @@ def answer(outputs: Mapping[str, Any]) -> Answer:
 
 @dataclass(frozen=True)
 class Label:
-    """One label: the same or another."""
+    """One label; two labels are equal or different."""
 
     folded: str
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that was made: the same, or nothing is known."""
+    """An output file; different files are not comparable."""
 
     sha256: str
 
 
-def likeness(one: Any, other: Any) -> float | None:  # noqa: PLR0911  # one for each kind
-    """From 0, nothing in common, to 1, the same; None where that cannot be told without a model."""
+def similarity(one: Any, other: Any) -> float | None:  # noqa: PLR0911  # a case per type
+    """Similarity of two values from 0 to 1; None if it cannot be computed without a model."""
     match one, other:
         case File(), File():
             return 1.0 if one == other else None
@@ -93,37 +93,37 @@ def likeness(one: Any, other: Any) -> float | None:  # noqa: PLR0911  # one for 
         case ((int() | float()), (int() | float())):
             return float(math.isclose(one, other, rel_tol=_CLOSE, abs_tol=_CLOSE))
         case Mapping(), Mapping():
-            return _mean([likeness(one.get(key), other.get(key)) for key in one.keys() | other.keys()])
+            return _mean([similarity(one.get(key), other.get(key)) for key in one.keys() | other.keys()])
         case Sequence(), Sequence() if not isinstance(one, str) and not isinstance(other, str):
             missing = abs(len(one) - len(other))
-            return _mean([likeness(*pair) for pair in zip(one, other, strict=False)] + [0.0] * missing)
+            return _mean([similarity(*pair) for pair in zip(one, other, strict=False)] + [0.0] * missing)
     return float(one == other)
 
 
 def correctness(given: Answer, label: str) -> float | None:
-    """How like an answer is to what a person says is right.
+    """Similarity of an answer to its label; None if not comparable.
 
     Args:
         given: the answer.
-        label: its words; for what was found its labels with commas between, or how many there are.
+        label: expected text; for found objects their labels separated by commas, or their number.
     """
     if isinstance(given.value, Counter):
         if label.strip().isdigit():
             return float(given.value.total() == int(label))
-        return likeness(given.value, Labels(_folded(part) for part in label.split(",") if part.strip()))
+        return similarity(given.value, Labels(_folded(part) for part in label.split(",") if part.strip()))
     if isinstance(given.value, Label):
-        return likeness(given.value, Label(_folded(label)))
-    return likeness(given.value, label) if isinstance(given.value, str) else None
+        return similarity(given.value, Label(_folded(label)))
+    return similarity(given.value, label) if isinstance(given.value, str) else None
 
 
 def _of_texts(one: str, other: str) -> float:
     numbers = _number(one), _number(other)
     if numbers[0] is not None and numbers[1] is not None:
         return float(math.isclose(*numbers, rel_tol=_CLOSE, abs_tol=_CLOSE))  # type: ignore[arg-type]  # neither is None
-    ours, theirs = _words(one), _words(other)
-    if ours == theirs:
+    first, second = _words(one), _words(other)
+    if first == second:
         return 1.0
-    return SequenceMatcher(None, ours[:_READ_WORDS], theirs[:_READ_WORDS], autojunk=False).ratio()
+    return SequenceMatcher(None, first[:_COMPARED_WORDS], second[:_COMPARED_WORDS], autojunk=False).ratio()
 
 
 def _mean(parts: Sequence[float | None]) -> float | None:
@@ -147,12 +147,12 @@ def _number(text: str) -> float | None:
 
 
 def _labelled(value: Any) -> Sequence[Mapping[str, Any]] | None:
-    """The value, if it is a list of things that have labels."""
+    """The value if it is a list of objects with labels."""
     if not isinstance(value, list):
         return None
     return value if all(isinstance(each, Mapping) and not each.keys().isdisjoint(_KEYS) for each in value) else None
 
 
 def _label(thing: Mapping[str, Any]) -> str:
-    """Of an entity with its words."""
+    """Label of an object; of an entity with its text."""
     return " ".join(str(thing[key]) for key in (*_KEYS, "text") if key in thing)

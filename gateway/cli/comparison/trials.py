@@ -1,4 +1,4 @@
-"""One model's answer about one file: a run of one task, by that model alone, without what earlier runs gave."""
+"""Runs of one task by one model on one file, without cached results."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from typing import Any, Literal
 from gateway.cli.comparison.similarity import Answer, answer
 from gateway.client import Artifact, HuggingGPT, Options, Run, Source
 
-HELD_SECONDS = 3600
-"""How long a file is kept that no run refers to; the least a gateway takes."""
+UPLOAD_SECONDS = 3600
+"""Retention of an uploaded file that no run refers to; the gateway's minimum."""
 
 FILE = "file1"
-"""What the gateway calls the only file of a run."""
+"""The gateway's name of the only file of a run."""
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """A model that is compared."""
+class ComparedModel:
+    """A model to compare."""
 
     id: str
     revision: str = ""
@@ -25,31 +25,31 @@ class Contestant:
         return f"{self.id}@{self.revision}" if self.revision else self.id
 
 
-Tell = Callable[[int, Contestant], None]
+OnTrial = Callable[[int, ComparedModel], None]
 
 
 @dataclass(frozen=True)
-class Exercise:
-    """What every model is to do with every file."""
+class ComparedTask:
+    """The task that every model runs on every file."""
 
     task: str
     port: str
-    """That takes the file."""
+    """Input for the file."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the other ports."""
+    """Values of the other inputs."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     policy: Literal["local", "open"] | None = None
-    """Whether bytes may leave the house; None: as the gateway is set up."""
+    """Whether data may leave the deployment; None for the gateway's default."""
 
-    def options(self, model: Contestant) -> Options:
-        """Of a run by one model."""
+    def options(self, model: ComparedModel) -> Options:
+        """Options of a run by one model."""
         options = Options(plan=self._plan(model), mode="results", bypass_memo=True, metadata={"compared": str(model)})
         if self.policy:
             options["policy"] = self.policy
         return options
 
-    def _plan(self, model: Contestant) -> list[dict[str, Any]]:
+    def _plan(self, model: ComparedModel) -> list[dict[str, Any]]:
         pinned = {"pinned_model": model.id, "pinned_revision": model.revision}
         task = {
             "id": 1,
@@ -62,14 +62,14 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it."""
+    """Result of one run."""
 
     answer: Answer | None
-    """None: it failed."""
+    """None if the run failed."""
     error: str = ""
     outputs: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
-    """From the call of the model to its end."""
+    """Duration of the model's call in seconds."""
     cost: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -99,27 +99,31 @@ class Trial:
 
 
 def trials(
-    house: HuggingGPT, exercise: Exercise, models: Sequence[Contestant], files: Sequence[Source], told: Tell
+    client: HuggingGPT,
+    compared_task: ComparedTask,
+    models: Sequence[ComparedModel],
+    files: Sequence[Source],
+    on_trial: OnTrial,
 ) -> Iterator[list[Trial]]:
-    """For each file what each model made of it, one after the other, so that none is slowed down by another.
+    """Runs all models on each file, one at a time so that they do not slow each other down.
 
     Args:
-        house: where they run.
-        exercise: what they do.
-        models: in the order in which they take turns.
-        files: each is sent once.
-        told: which file is given to which model now.
+        client: client of the gateway.
+        compared_task: the task.
+        models: models in the order of the runs.
+        files: files; each is uploaded once.
+        on_trial: called before each run with the number of the file and the model.
     """
     for number, file in enumerate(files):
-        held, row = _held(house, file), []
+        uploaded, row = _uploaded(client, file), []
         for model in models:
-            told(number, model)
-            row.append(Trial.of(house.ask(files=[held], **exercise.options(model))))
+            on_trial(number, model)
+            row.append(Trial.of(client.ask(files=[uploaded], **compared_task.options(model))))
         yield row
 
 
-def _held(house: HuggingGPT, file: Source) -> Source:
-    """The file, sent if it is here, so that no model waits for it."""
+def _uploaded(client: HuggingGPT, file: Source) -> Source:
+    """Uploads a local file before the first run, so that no run's duration includes it."""
     if isinstance(file, str | Artifact):
         return file
-    return house.upload(file, expires_after=HELD_SECONDS).artifact  # type: ignore[arg-type]  # a path: what --file names
+    return client.upload(file, expires_after=UPLOAD_SECONDS).artifact  # type: ignore[arg-type]  # a path

@@ -1,1 +1,1 @@
-"""hugginggpt trace: what took how long in a run."""
+"""hugginggpt trace: durations of the steps of a run."""

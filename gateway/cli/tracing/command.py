@@ -1,4 +1,4 @@
-"""A run's waterfall is fetched and shown."""
+"""Implementation of hugginggpt trace."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -6,37 +6,37 @@ from typing import Any
 
 from gateway.cli import terminal
 from gateway.cli.live_view import one_line
-from gateway.cli.run_commands import asking
-from gateway.cli.tracing.chart import drawn
+from gateway.cli.run_commands import connected_gateway
+from gateway.cli.tracing.chart import render
 from gateway.cli.tracing.waterfall import ATTEMPT, AWAITING_APPROVAL, WAIT, Span, Waterfall
 from gateway.client import HuggingGPT, Run
 
 _DIGITS = 6
-"""Of seconds: events know microseconds."""
+"""Decimal places of seconds: events have microseconds."""
 
 
 def show(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) -> None:
-    """Prints what took how long in a run, as far as it has come."""
-    with asking(url, api_key) as house:
-        run = house.get(run_id)
-        waterfall = Waterfall.of(_so_far(house, run))
+    """Prints the waterfall of a run, up to its present state."""
+    with connected_gateway(url, api_key) as client:
+        run = client.get(run_id)
+        waterfall = Waterfall.of(_past_events(client, run))
         waterfall.run_id, waterfall.state = run.run_id, run.state
     if as_json:
-        terminal.tell_json(_report(waterfall))
+        terminal.print_json(_report(waterfall))
         return
     console = terminal.out()
     console.print(_title(waterfall), soft_wrap=True)
-    console.print(drawn(waterfall, console.width, plain=not console.encoding.startswith("utf")))
-    console.print(_sum(waterfall), soft_wrap=True, style="dim")
+    console.print(render(waterfall, console.width, plain=not console.encoding.startswith("utf")))
+    console.print(_summary(waterfall), soft_wrap=True, style="dim")
     if waterfall.state == AWAITING_APPROVAL:
-        console.print(f"the plan waits: hugginggpt approve {waterfall.run_id}", soft_wrap=True)
+        console.print(f"the plan awaits approval: hugginggpt approve {waterfall.run_id}", soft_wrap=True)
 
 
-def _so_far(house: HuggingGPT, run: Run) -> Iterator[Any]:
-    """The events of a run up to the moment it was read; none is waited for."""
+def _past_events(client: HuggingGPT, run: Run) -> Iterator[Any]:
+    """Yields the events of a run up to its present state, without waiting for more."""
     if not run.last_sequence:
         return
-    with closing(house.watch(run.run_id)) as events:
+    with closing(client.watch(run.run_id)) as events:
         for event in events:
             yield event.content
             if event.sequence >= run.last_sequence:
@@ -49,22 +49,22 @@ def _title(waterfall: Waterfall) -> str:
     return one_line(f"{waterfall.run_id}  {state}  {waterfall.seconds:.2f} s{trace}")
 
 
-def _sum(waterfall: Waterfall) -> str:
+def _summary(waterfall: Waterfall) -> str:
     work, waits = _times(waterfall)
     usage = waterfall.usage
     tokens = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
     llm = f"; LLM tokens {tokens[0]} in, {tokens[1]} out" if any(tokens) else ""
     cost = f"; cost {usage['cost']:.4g}" if usage.get("cost") else ""
-    return f"experts worked {work:.2f} s, tasks waited {waits:.2f} s{llm}{cost}"
+    return f"work {work:.2f} s, waiting {waits:.2f} s{llm}{cost}"
 
 
 def _times(waterfall: Waterfall) -> tuple[float, float]:
-    """Seconds that experts worked, and that tasks waited for their turn and inside experts."""
+    """Seconds of work, and seconds of waiting before and inside experts."""
     spans = list(waterfall.spans)
     work = sum(span.work or 0.0 for span in spans)
-    waited = sum(_length(span) for span in spans if span.kind == WAIT)
+    queued = sum(_length(span) for span in spans if span.kind == WAIT)
     inside = sum(max(0.0, _length(span) - span.work) for span in spans if span.work is not None)
-    return work, waited + inside
+    return work, queued + inside
 
 
 def _length(span: Span) -> float:
@@ -77,7 +77,7 @@ def _report(waterfall: Waterfall) -> dict[str, Any]:
         "run_id": waterfall.run_id,
         "trace_id": waterfall.trace_id or None,
         "state": waterfall.state,
-        "began": waterfall.began.isoformat() if waterfall.began else None,
+        "began": waterfall.start_time.isoformat() if waterfall.start_time else None,
         "seconds": waterfall.seconds,
         "work_seconds": round(work, _DIGITS),
         "waited_seconds": round(waits, _DIGITS),
@@ -87,7 +87,7 @@ def _report(waterfall: Waterfall) -> dict[str, Any]:
 
 
 def _span(span: Span) -> dict[str, Any]:
-    told = {
+    content = {
         "kind": span.kind,
         "task_id": span.task_id,
         "begin": span.begin,
@@ -96,8 +96,8 @@ def _span(span: Span) -> dict[str, Any]:
     }
     if span.kind == ATTEMPT:
         waited = None if span.work is None else round(max(0.0, _length(span) - span.work), _DIGITS)
-        told |= {"attempt": span.attempt, "work_seconds": span.work, "waited_seconds": waited}
+        content |= {"attempt": span.attempt, "work_seconds": span.work, "waited_seconds": waited}
     if span.first is not None:
-        told["first_words_seconds"] = round(span.first - span.begin, _DIGITS)
-    words = {"task": span.what, "by": span.by, "state": span.state, "note": span.note}
-    return {**told, **{name: said for name, said in words.items() if said}}
+        content["first_words_seconds"] = round(span.first - span.begin, _DIGITS)
+    texts = {"task": span.what, "by": span.by, "state": span.state, "note": span.note}
+    return {**content, **{name: text for name, text in texts.items() if text}}

@@ -1,11 +1,11 @@
-"""A run as a waterfall: all that took time in it, as its events tell."""
+"""Waterfall of a run: time spans, folded from its events."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gateway.cli.run import Event, needed
+from gateway.cli.run import Event, dependencies
 
 Body = Mapping[str, Any]
 
@@ -23,47 +23,47 @@ PLAN, REPLAN, APPROVAL, TASK, SELECT, WAIT, ATTEMPT, HANDOVER, ANSWER = (
 """Kinds of spans."""
 
 AWAITING_APPROVAL = "awaiting_approval"
-"""State of a run whose plan has to be approved."""
+"""State of a run whose plan awaits approval."""
 
 SHORTEST_WAIT = 0.005
-"""Seconds between being ready and being started that are told as waiting."""
+"""Delay in seconds between ready and started from which a wait span is added."""
 
 
 @dataclass
 class Span:
-    """Something that took time; seconds count from the run's first event."""
+    """A step with its duration; times are seconds since the run's first event."""
 
     kind: str
     begin: float
     task_id: int = 0
-    """0: the run."""
+    """0 for steps of the run."""
     attempt: int = 0
     end: float | None = None
-    """None: it goes on."""
+    """None while it is active."""
     what: str = ""
-    """Kind of task, for a task."""
+    """Name of the task, for a task."""
     by: str = ""
-    """Who did it: a controller, an LLM, or a model and its expert."""
+    """What did the work: a controller, an LLM, or a model and its expert."""
     state: str = ""
-    """How it ended, for tasks and attempts; of a task that has not ended planned, waiting or running."""
+    """State of a task or attempt; planned, waiting or running if the task has not ended."""
     note: str = ""
-    """Why it failed, or what is waited for."""
+    """Reason of a failure or of waiting."""
     work: float | None = None
-    """Seconds the expert was at it: what is left of an attempt it waited there, or was on its way."""
+    """Seconds of work in the expert; the rest of an attempt is waiting inside the expert, and transport."""
     first: float | None = None
-    """When the first words of an answer came."""
+    """Time of the first token of an answer."""
 
 
 @dataclass
 class _Task:
-    whole: Span
+    span: Span
     needs: frozenset[int]
     ready: float
-    """When it was planned and a model was chosen."""
+    """Time at which the task was planned and its model chosen."""
     parts: list[Span] = field(default_factory=list)
 
     def open(self, kind: str) -> Span | None:
-        """The part of a kind that goes on."""
+        """The active part of a kind."""
         return next((span for span in self.parts if span.kind == kind and span.end is None), None)
 
     def close(self, now: float, *kinds: str) -> None:
@@ -73,17 +73,17 @@ class _Task:
 
 
 class Waterfall:
-    """Grows with every event."""
+    """Time spans of a run, updated by every event."""
 
     def __init__(self) -> None:
         self.run_id = ""
         self.trace_id = ""
-        """Under which it is found where traces are sent; empty if none were."""
+        """OpenTelemetry trace id; empty if the run is not traced."""
         self.state = "queued"
-        """Of the run, as the journal has it."""
-        self.began: datetime | None = None
+        """State of the run."""
+        self.start_time: datetime | None = None
         self.seconds = 0.0
-        """From the first event to the last."""
+        """Seconds from the first event to the last."""
         self.usage: Body = {}
         self._of_run: list[Span] = []
         self._tasks: dict[int, _Task] = {}
@@ -97,72 +97,72 @@ class Waterfall:
 
     @property
     def spans(self) -> Iterator[Span]:
-        """In the order in which they are read: what leads to the tasks, each task and its parts, the answer."""
+        """Spans in display order: steps before the tasks, each task with its parts, the answer."""
         yield from (span for span in self._of_run if span.kind != ANSWER)
         for task in self._tasks.values():
-            yield task.whole
+            yield task.span
             yield from task.parts
         yield from (span for span in self._of_run if span.kind == ANSWER)
 
     def apply(self, event: Event) -> None:
-        """Takes an event in; one that takes no time changes nothing."""
+        """Applies an event; unknown kinds are ignored."""
         self.run_id, time = event["run_id"], datetime.fromisoformat(event["time"])
-        self.began = self.began or time
-        self.seconds = max(self.seconds, (time - self.began).total_seconds())
+        self.start_time = self.start_time or time
+        self.seconds = max(self.seconds, (time - self.start_time).total_seconds())
         for kind, change in _CHANGES.items():
             if kind in event:
                 change(self, event, event[kind])
 
     def begin(self, kind: str, **known: Any) -> None:
-        """Something of the run as a whole begins now, unless it is under way."""
-        if not self.going_on(kind):
+        """Starts a span of the run, unless one of this kind is active."""
+        if not self.active(kind):
             self._of_run.append(Span(kind, self.seconds, **known))
 
-    def going_on(self, kind: str) -> Span | None:
+    def active(self, kind: str) -> Span | None:
         return next((span for span in self._of_run if span.kind == kind and span.end is None), None)
 
     def end(self, *kinds: str, by: str = "") -> None:
         for kind in kinds:
-            if span := self.going_on(kind):
+            if span := self.active(kind):
                 span.end, span.by = self.seconds, by
 
     def plan(self, task: Body) -> None:
-        """A task is planned; a model is looked for at once."""
-        task_id, needs = task["id"], frozenset(needed(task.get("arguments", {})))
-        whole = Span(TASK, self.seconds, task_id, what=task["task"], state="planned")
-        self._tasks[task_id] = _Task(whole, needs, self.seconds, [Span(SELECT, self.seconds, task_id)])
+        """Adds a planned task and starts its model selection."""
+        task_id, needs = task["id"], frozenset(dependencies(task.get("arguments", {})))
+        span = Span(TASK, self.seconds, task_id, what=task["task"], state="planned")
+        self._tasks[task_id] = _Task(span, needs, self.seconds, [Span(SELECT, self.seconds, task_id)])
 
     def clear(self) -> None:
-        """Another plan takes the place of the one there was."""
+        """Removes all tasks, because another plan replaces them."""
         self._tasks.clear()
 
     def task(self, event: Event) -> _Task:
         return self._tasks[event["task_id"]]
 
     def ready(self, task: _Task) -> float:
-        """When a task had all it needs."""
-        ends = (self._tasks[need].whole.end or 0.0 for need in task.needs if need in self._tasks)
+        """Time at which a task's model was chosen and its dependencies had ended."""
+        ends = (self._tasks[need].span.end or 0.0 for need in task.needs if need in self._tasks)
         return max(task.ready, *ends, 0.0)
 
-    def settled(self) -> float:
-        """When the last thing ended that an answer waits for."""
+    def answer_start(self) -> float:
+        """Time at which the last step before the answer ended."""
         ends = [span.end or 0.0 for span in self.spans if span.kind in (PLAN, REPLAN, APPROVAL, TASK)]
         return max(ends, default=0.0)
 
-    def over(self, state: str) -> None:
-        """Whatever goes on ends with the run."""
+    def end_run(self, state: str) -> None:
+        """Ends all active spans with the run."""
         self.state = state
         for span in self.spans:
             if span.end is None:
                 span.end, span.state = self.seconds, "cancelled" if span.kind == TASK else span.state or "cancelled"
 
 
-def decider(decision: Body) -> str:
-    """Who decided."""
+def describe_decider(decision: Body) -> str:
+    """Describes the component that decided."""
     controller = str(decision.get("controller", ""))
-    who = " ".join(filter(None, (controller, decision.get("llm_model", "") if controller == "llm" else "")))
+    name = " ".join(filter(None, (controller, decision.get("llm_model", "") if controller == "llm" else "")))
     because = decision.get("fell_back_because")
-    return f"{who}: {because}" if because else who
+    return f"{name}: {because}" if because else name
 
 
 def model(candidate: Body) -> str:
@@ -177,12 +177,12 @@ def _run_accepted(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 def _plan_completed(waterfall: Waterfall, _: Event, body: Body) -> None:
     waterfall.state = "running"
-    waterfall.end(PLAN, REPLAN, by=decider(body.get("decision", {})))
+    waterfall.end(PLAN, REPLAN, by=describe_decider(body.get("decision", {})))
 
 
 def _replanning(waterfall: Waterfall, _: Event, body: Body) -> None:
     failed = ", ".join(map(str, body.get("failed", [])))
-    waterfall.begin(REPLAN, note=f"another way for task {failed}")
+    waterfall.begin(REPLAN, note=f"alternative for task {failed}")
 
 
 def _approval_requested(waterfall: Waterfall, _: Event, __: Body) -> None:
@@ -209,15 +209,15 @@ def _task_selected(waterfall: Waterfall, event: Event, body: Body) -> None:
     if selecting := task.open(SELECT):
         selecting.end = task.ready = waterfall.seconds
         chosen: Body = next(iter(body.get("candidates", [])), {})
-        selecting.by, selecting.note = decider(body.get("decision", {})), model(chosen)
+        selecting.by, selecting.note = describe_decider(body.get("decision", {})), model(chosen)
 
 
 def _task_waiting(waterfall: Waterfall, event: Event, body: Body) -> None:
     task = waterfall.task(event)
     task.close(waterfall.seconds, WAIT)
-    task.whole.state = "waiting"
+    task.span.state = "waiting"
     reason = body.get("reason", "")
-    task.parts.append(Span(WAIT, waterfall.seconds, task.whole.task_id, by=body.get("expert", ""), note=reason))
+    task.parts.append(Span(WAIT, waterfall.seconds, task.span.task_id, by=body.get("expert", ""), note=reason))
 
 
 def _task_started(waterfall: Waterfall, event: Event, body: Body) -> None:
@@ -226,17 +226,17 @@ def _task_started(waterfall: Waterfall, event: Event, body: Body) -> None:
     tried = any(span.kind in (WAIT, ATTEMPT) for span in task.parts)
     ready = waterfall.ready(task)
     if not tried and now - ready >= SHORTEST_WAIT:
-        task.parts.append(Span(WAIT, ready, task.whole.task_id, end=now, note="for its turn"))
-    task.whole.state = "running"
+        task.parts.append(Span(WAIT, ready, task.span.task_id, end=now, note="for capacity"))
+    task.span.state = "running"
     by = model(body.get("by", {}))
-    task.parts.append(Span(ATTEMPT, now, task.whole.task_id, event.get("attempt", 1), by=by))
+    task.parts.append(Span(ATTEMPT, now, task.span.task_id, event.get("attempt", 1), by=by))
 
 
 def _attempt_failed(waterfall: Waterfall, event: Event, body: Body) -> None:
     task, now, number = waterfall.task(event), waterfall.seconds, event.get("attempt", 0)
     attempt = task.open(ATTEMPT)
-    if attempt is None:  # it was passed over
-        attempt = Span(ATTEMPT, now, task.whole.task_id, number, by=model(body.get("by", {})))
+    if attempt is None:  # the candidate was skipped without a call
+        attempt = Span(ATTEMPT, now, task.span.task_id, number, by=model(body.get("by", {})))
         task.parts.append(attempt)
     failure = body.get("failure", {})
     attempt.end, attempt.state = now, "failed"
@@ -250,16 +250,16 @@ def _task_ended(waterfall: Waterfall, event: Event, body: Body) -> None:
         attempt.state, attempt.note = body["state"], failure
         attempt.work = result.get("usage", {}).get("busy")
     task.close(now, SELECT, WAIT, ATTEMPT)
-    task.whole.end, task.whole.state, task.whole.note = now, body["state"], failure
+    task.span.end, task.span.state, task.span.note = now, body["state"], failure
 
 
 def _answer_chunk(waterfall: Waterfall, _: Event, body: Body) -> None:
     waterfall.begin(ANSWER)
-    if answer := waterfall.going_on(ANSWER):
+    if answer := waterfall.active(ANSWER):
         if answer.first is None:
-            answer.begin, answer.first = waterfall.settled(), waterfall.seconds
+            answer.begin, answer.first = waterfall.answer_start(), waterfall.seconds
         if "decision" in body:
-            waterfall.end(ANSWER, by=decider(body["decision"]))
+            waterfall.end(ANSWER, by=describe_decider(body["decision"]))
 
 
 def _taken_over(waterfall: Waterfall, _: Event, body: Body) -> None:
@@ -271,7 +271,7 @@ def _taken_over(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 def _run_ended(waterfall: Waterfall, _: Event, body: Body) -> None:
     waterfall.usage = body.get("usage", {})
-    waterfall.over(body["state"])
+    waterfall.end_run(body["state"])
 
 
 _CHANGES = {

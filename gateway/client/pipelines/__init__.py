@@ -1,1 +1,1 @@
-"""Pipelines and batches: what a gateway tells of them, and how they are made."""
+"""Pipelines and batches."""

@@ -1,4 +1,4 @@
-"""Items of a new batch: put on lines of JSON, their files sent before, several at once and each only once."""
+"""Writes the items of a new batch as JSON lines, after uploading their files concurrently, each once."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId
 from gateway.client.errors import InvalidRequest
 from gateway.client.models import Artifact, Failure
-from gateway.client.request_body import PIECE_BYTES, in_threads
+from gateway.client.request_body import CHUNK_BYTES, in_threads
 from gateway.client.values import Given, part_or_value
 
-AT_ONCE = 8
-"""Files that are sent side by side."""
+CONCURRENT_UPLOADS = 8
+"""Concurrent uploads."""
 
-AHEAD = 64
-"""Items looked at beyond the first whose files are still on their way."""
+LOOKAHEAD = 64
+"""Items processed ahead of the first one whose uploads are pending."""
 
 IN_MEMORY_BYTES = 8_000_000
-"""Longer bodies wait in a temporary file."""
+"""Size above which the body is stored in a temporary file."""
 
 Upload = Callable[[Attachment], Artifact]
 
@@ -35,18 +35,18 @@ class Item:
     """One input of a batch."""
 
     inputs: Mapping[str, Given]
-    """By the names of the plan's parameters."""
+    """Values by parameter."""
     name: str = ""
-    """What a person would call it; need not be unique."""
+    """Display name; need not be unique."""
     failure: Failure | None = field(default=None, kw_only=True)
-    """Why it cannot be run, where that is known: it then fails by itself, and says so."""
+    """Known reason why the item cannot run: it then fails with this reason."""
 
 
-class Lines:
-    """A body of JSON lines that can be sent more than once; a long one waits in a file."""
+class JsonLinesBody:
+    """A body of JSON lines that can be sent repeatedly; stored in a file if it is long."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
-        self._file = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # close closes it
+        self._file = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # closed by close()
         try:
             for line in lines:
                 self._file.write(line)
@@ -64,19 +64,19 @@ class Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         self._file.seek(0)
-        while piece := self._file.read(PIECE_BYTES):
+        while piece := self._file.read(CHUNK_BYTES):
             yield piece
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return in_threads(iter(self))
 
 
-class Writing:
-    """Puts items on lines.
+class ItemWriter:
+    """Writes items as JSON lines.
 
     Args:
-        upload: sends a file; called from several threads.
-        on_ready: told of how many items are on lines.
+        upload: uploads a file; called from several threads.
+        on_ready: called with the number of written items.
     """
 
     def __init__(self, upload: Upload, on_ready: Callable[[int], None] | None = None) -> None:
@@ -85,42 +85,42 @@ class Writing:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Ends it from another thread."""
+        """Stops the writer from another thread."""
         self._stopped.set()
 
     def lines(self, spec: Mapping[str, Any], items: Iterable[Item]) -> Iterator[bytes]:
-        """The spec, then each item. An item with a file that cannot be sent says so instead.
+        """Yields the spec, then each item. An item whose file cannot be sent becomes a failed item.
 
         Raises:
-            HuggingGPTError: the gateway is not there, or takes no files.
+            HuggingGPTError: the gateway is unreachable or rejects uploads.
         """
         yield _line(spec)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(CONCURRENT_UPLOADS) as pool:
             for number, line in enumerate(self._in_order(pool, items), start=1):
                 yield line
                 self._on_ready(number)
 
     def _in_order(self, pool: ThreadPoolExecutor, items: Iterable[Item]) -> Iterator[bytes]:
-        waiting: deque[Future[bytes]] = deque()
+        pending: deque[Future[bytes]] = deque()
         try:
             for item in items:
                 if self._stopped.is_set():
                     raise CancelledError
-                waiting.append(pool.submit(self._written, item))
-                if len(waiting) > AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                pending.append(pool.submit(self._line_of, item))
+                if len(pending) > LOOKAHEAD:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for future in waiting:
+            for future in pending:
                 future.cancel()
 
-    def _written(self, item: Item) -> bytes:
+    def _line_of(self, item: Item) -> bytes:
         try:
             inputs = [{"name": name, **self._value(name, given)} for name, given in item.inputs.items()]
         except InvalidRequest as error:
-            why = {"reason": error.code, "message": error.message, "remedy": error.remedy}
-            return _line({"name": item.name, "failure": why})
+            failure = {"reason": error.code, "message": error.message, "remedy": error.remedy}
+            return _line({"name": item.name, "failure": failure})
         failed = {"failure": item.failure.model_dump(exclude_defaults=True)} if item.failure else {}
         return _line({"name": item.name, "inputs": inputs, **failed})
 
@@ -128,8 +128,8 @@ class Writing:
         match part_or_value(given, name):
             case dict() as value:
                 return value
-            case FileId() as kept:
-                return {"file_id": kept.id}
+            case FileId() as stored:
+                return {"file_id": stored.id}
             case Attachment() as file:
                 return calls.as_input(self._uploads.artifact(file))
             case known:
@@ -137,41 +137,41 @@ class Writing:
 
 
 class _Uploads:
-    """Sends each file once, whatever it is called."""
+    """Uploads each content once, whatever its name."""
 
     def __init__(self, upload: Upload) -> None:
         self._upload = upload
         self._lock = threading.Lock()
         self._sent: set[tuple[str, str]] = set()
-        self._under_way: dict[tuple[str, str], Future[Artifact]] = {}
+        self._active: dict[tuple[str, str], Future[Artifact]] = {}
 
     def artifact(self, file: Attachment) -> Artifact:
-        """What a file is at the gateway, under its own name."""
+        """Uploads a file if needed; returns its artifact with the file's own name."""
         key = (_digest(file), Path(file.name).suffix.lower())
         with self._lock:
             if key in self._sent:
                 return Artifact(sha256=key[0], name=file.name)
-            others = self._under_way.get(key)
-            mine = self._under_way.setdefault(key, Future())
+            others = self._active.get(key)
+            mine = self._active.setdefault(key, Future())
         if others:
             return others.result().model_copy(update={"name": file.name})
-        return self._own(file, key, mine)
+        return self._upload_new(file, key, mine)
 
-    def _own(self, file: Attachment, key: tuple[str, str], told: "Future[Artifact]") -> Artifact:
+    def _upload_new(self, file: Attachment, key: tuple[str, str], future: "Future[Artifact]") -> Artifact:
         try:
             artifact = self._upload(file)
         except BaseException as error:
-            told.set_exception(error)
+            future.set_exception(error)
             raise
         else:
-            told.set_result(artifact)
+            future.set_result(artifact)
             with self._lock:
-                if artifact.sha256 == key[0]:  # it has not been changed meanwhile
+                if artifact.sha256 == key[0]:  # the file has not changed meanwhile
                     self._sent.add(key)
             return artifact
         finally:
             with self._lock:
-                del self._under_way[key]
+                del self._active[key]
 
 
 def _digest(file: Attachment) -> str:
@@ -179,7 +179,7 @@ def _digest(file: Attachment) -> str:
     digest = hashlib.sha256()
     try:
         with file.open() as opened:
-            while piece := opened.read(PIECE_BYTES):
+            while piece := opened.read(CHUNK_BYTES):
                 digest.update(piece)
     except OSError as error:
         raise InvalidRequest(f"cannot read {file.name}: {error.strerror}", code="FILE", remedy="check it") from error
@@ -187,6 +187,6 @@ def _digest(file: Attachment) -> str:
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
-    """Names that are no text have marks where their bytes are none."""
+    """Encodes a JSON line; invalid UTF-8 in names becomes replacement characters."""
     written = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return written.encode(errors="replace") + b"\n"

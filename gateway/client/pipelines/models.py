@@ -1,4 +1,4 @@
-"""Pipelines and batches, in the names of the gateway's API."""
+"""Pipelines and batches of the gateway's API."""
 
 from datetime import datetime
 from typing import Any
@@ -6,35 +6,35 @@ from typing import Any
 from pydantic import Field
 
 from gateway.client.errors import InvalidRequest
-from gateway.client.models import ENDS, Failure, Port, Told, Value
+from gateway.client.models import END_STATES, ApiModel, Failure, Port, Value
 
 
-class Pipeline(Told):
-    """A plan kept under a name. A version is never changed."""
+class Pipeline(ApiModel):
+    """A plan saved under a name. Versions are immutable."""
 
     name: str = ""
-    """Empty for a plan that is not kept under a name."""
+    """Empty for a plan that is not saved."""
     version: int = 0
     description: str = ""
     inputs: tuple[Port, ...] = ()
-    """Its parameters."""
+    """Parameters."""
     outputs: tuple[Port, ...] = ()
-    """What it gives."""
+    """Outputs."""
     plan: tuple[dict[str, Any], ...] = ()
-    """Its tasks."""
+    """Tasks."""
     create_time: datetime | None = None
     source_run_id: str = ""
-    """The run from which it was kept."""
+    """The run whose plan was saved."""
     policy: str = ""
-    """local: what runs through it never leaves the house, whoever runs it."""
+    """local: its data never leaves the deployment, whoever runs it."""
 
 
-class BatchCounts(Told):
-    """How many items of a batch stand where."""
+class BatchCounts(ApiModel):
+    """Number of items by state."""
 
     total: int = 0
     waiting: int = 0
-    """Not begun."""
+    """Items that have not started."""
     running: int = 0
     completed: int = 0
     incomplete: int = 0
@@ -42,54 +42,54 @@ class BatchCounts(Told):
     cancelled: int = 0
 
     @property
-    def over(self) -> int:
+    def ended(self) -> int:
         return self.completed + self.incomplete + self.failed + self.cancelled
 
 
-class Batch(Told):
-    """A batch as it stands."""
+class Batch(ApiModel):
+    """State of a batch."""
 
     batch_id: str
     state: str = "queued"
     spec: dict[str, Any] = Field(default_factory=dict)
-    """What it was asked to do with each of its items."""
+    """The request for each item."""
     pipeline: Pipeline | None = None
-    """What each item runs through; None until it has been planned."""
+    """The plan of each item; None before planning."""
     counts: BatchCounts = BatchCounts()
     create_time: datetime | None = None
     end_time: datetime | None = None
     failure: Failure | None = None
-    """Why it failed as a whole."""
+    """Why the whole batch failed."""
     waiting_for: str = ""
-    """Why it begins no new item at the moment."""
+    """Why no new item starts at present."""
     items_per_second: float = 0.0
-    """That have ended, of late."""
+    """Recent rate of ended items."""
     remaining: float | None = None
-    """Seconds until all items have ended, at that rate; None if there is none."""
+    """Estimated seconds until all items have ended; None if unknown."""
 
     @property
     def is_over(self) -> bool:
-        return self.state in ENDS
+        return self.state in END_STATES
 
 
-class BatchItem(Told):
+class BatchItem(ApiModel):
     """One item of a batch."""
 
     index: int
-    """Its place in the input, from 1."""
+    """Position in the input, from 1."""
     name: str = ""
     inputs: tuple[dict[str, Any], ...] = ()
     state: str = "queued"
     run_id: str = ""
-    """The last run it was; empty while there is none, or if it could not become one."""
+    """Its last run; empty if it has none."""
     outputs: dict[str, Value] = Field(default_factory=dict)
     """Text, JSON or an Artifact, by the names of the pipeline's outputs."""
     failure: Failure | None = None
     usage: dict[str, Any] = Field(default_factory=dict)
 
 
-class BatchResult(Told):
-    """What became of an item, as the results of a batch have it."""
+class BatchResult(ApiModel):
+    """Result of an item."""
 
     index: int
     name: str = ""
@@ -105,31 +105,31 @@ class BatchResult(Told):
     """In the currency of the deployment's price table."""
 
 
-class BatchSummary(Told):
-    """What there is to say about all items of a batch."""
+class BatchSummary(ApiModel):
+    """Statistics of all items of a batch."""
 
     batch_id: str
     state: str = "queued"
     counts: BatchCounts = BatchCounts()
     seconds: dict[str, float | None] = Field(default_factory=dict)
-    """Of items: total, median, p95."""
+    """Seconds of items: total, median, p95."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
     """In the currency of the deployment's price table."""
     pool_seconds: dict[str, float] = Field(default_factory=dict)
-    """Of computing, by pool."""
+    """Computing seconds by pool."""
     slowest: tuple[dict[str, Any], ...] = ()
-    """Index, name and seconds, the slowest first."""
+    """Index, name and seconds, slowest first."""
     errors: tuple[dict[str, Any], ...] = ()
-    """Reason, message, count and some names of each kind, the most frequent first."""
+    """Reason, message, count and example names of each kind of error, most frequent first."""
 
 
 def reference(pipeline: Pipeline | str) -> dict[str, Any]:
-    """Which version of a pipeline is meant: the one given, or that of name@version, or the latest of a name.
+    """Parses the reference of a pipeline: an object, name@version, or a name for the latest version.
 
     Raises:
-        InvalidRequest: PIPELINE, this is no version.
+        InvalidRequest: PIPELINE, the version is invalid.
     """
     if isinstance(pipeline, Pipeline):
         return {"name": pipeline.name, "version": pipeline.version}
@@ -138,6 +138,6 @@ def reference(pipeline: Pipeline | str) -> dict[str, Any]:
         return {"name": name}
     if not (version.isascii() and version.isdecimal() and int(version)):
         raise InvalidRequest(
-            f"{pipeline} names no version", code="PIPELINE", remedy=f"say {name}, or {name}@1 for the first version"
+            f"{pipeline} has no valid version", code="PIPELINE", remedy=f"use {name}, or {name}@1 for the first version"
         )
     return {"name": name, "version": int(version)}

@@ -1,4 +1,4 @@
-"""What one can say about a batch."""
+"""Options of a batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -9,49 +9,49 @@ from gateway.client.options import Budget, Constraints, DataPolicy, InferenceMod
 from gateway.client.pipelines.models import Pipeline, reference
 
 Plan = Run | Sequence[Mapping[str, Any]]
-"""Tasks, as a run or ask --json has them; of a run: the same tasks by the same models."""
+"""A list of tasks, or a run whose tasks run again on the same models."""
 
 
 class BatchOptions(TypedDict, total=False):
-    """One of the first four says what is run on each item; the rest may be left out."""
+    """Exactly one of pipeline, plan, request and run is required; the rest is optional."""
 
     pipeline: Pipeline | str
-    """A kept plan: its name for the latest version, or name@version."""
+    """A saved pipeline: name for the latest version, or name@version."""
     plan: Plan
     """A plan whose arguments refer to named inputs."""
     request: str
-    """Words, planned once, on the first item."""
+    """A request that is planned once, on the first item."""
     run: Run | str
-    """The plan of this run, or of the run of this id; its inputs are the parameters."""
+    """Runs the plan of this run or run id; its inputs become parameters."""
     policy: DataPolicy
-    """local: no byte of it leaves the house."""
+    """local: no data of the batch leaves the deployment."""
     budget: Budget
-    """Of each item."""
+    """Budget of each item."""
     max_at_once: int
-    """Items under way at once; the deployment's limit holds as well."""
+    """Limit of concurrent items, in addition to the deployment's."""
     inference_mode: InferenceMode
     constraints: Constraints
     bypass_memo: bool
-    """Take no results from earlier runs."""
+    """Ignores cached results of earlier runs."""
     metadata: Mapping[str, str]
-    """Kept with the batch for whoever asked."""
+    """Stored with the batch for the client."""
     idempotency_key: str
-    """Same key, same spec and items: same batch. Unset: a new one, so that a lost connection starts no second batch."""
+    """Requests with the same key start only one batch. Unset: a random key, for safe retries."""
 
 
 _SOURCES = ("pipeline", "plan", "request", "run")
 
 
 def batch_spec(options: BatchOptions) -> dict[str, Any]:
-    """What is asked, as a gateway takes it, without items.
+    """Builds the batch spec, without items.
 
     Raises:
-        InvalidRequest: SPEC, not one thing is named that is to be run; PIPELINE.
+        InvalidRequest: SPEC, not exactly one source of a plan is given; PIPELINE.
     """
     sources = [name for name in _SOURCES if options.get(name)]
     if len(sources) != 1:
-        remedy = "name a pipeline, a plan, a request or a run"
-        raise InvalidRequest("a batch runs one thing on its items", code="SPEC", remedy=remedy)
+        remedy = "give a pipeline, a plan, a request or a run"
+        raise InvalidRequest("a batch needs exactly one plan", code="SPEC", remedy=remedy)
     rest = {key: value for key, value in options.items() if key not in (*_SOURCES, "idempotency_key")}
     return {**_source(options), **{key: value for key, value in rest.items() if value is not None}}
 
@@ -67,7 +67,7 @@ def _source(options: BatchOptions) -> dict[str, Any]:
 
 
 def _tasks(plan: Plan) -> list[Mapping[str, Any]]:
-    return plan.plan if isinstance(plan, Run) else list(plan)  # type: ignore[return-value]  # lists of Python do not vary
+    return plan.plan if isinstance(plan, Run) else list(plan)  # type: ignore[return-value]  # list is invariant
 
 
 def run_id(run: Run | str) -> str:

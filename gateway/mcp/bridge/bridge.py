@@ -1,4 +1,4 @@
-"""The protocol's server on standard input and output; what it is asked, it asks the gateway."""
+"""MCP server on standard input and output that forwards requests to a gateway."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,25 +23,25 @@ from mcp.types import (
 from gateway.client import AsyncHuggingGPT, HuggingGPTError
 from gateway.mcp import rendering
 from gateway.mcp.bridge.folders import Folders
-from gateway.mcp.bridge.local_files import Errands, names_files, offered
-from gateway.mcp.bridge.roots import Context, missing, roots
+from gateway.mcp.bridge.local_files import LocalFiles, uses_local_files, with_local_files
+from gateway.mcp.bridge.roots import Context, roots, roots_request
 from services.common.errors import InvalidRequest, ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
 
 
 class Bridge:
-    """Tools and resources of a gateway.
+    """Tools and resources of a gateway, extended with local files.
 
     Args:
-        client: the gateway, as agents know it.
-        house: the same, where files go and come from.
-        folders: that may be used beside the client's roots.
+        client: MCP client of the gateway.
+        gateway: HTTP client of the same gateway, for uploads and downloads.
+        folders: allowed folders in addition to the client's roots.
     """
 
-    def __init__(self, client: Client, house: AsyncHuggingGPT, folders: Sequence[Path]) -> None:
+    def __init__(self, client: Client, gateway: AsyncHuggingGPT, folders: Sequence[Path]) -> None:
         self._client = client
-        self._house = house
+        self._gateway = gateway
         self._folders = folders
 
     def server(self, version: str) -> Server[Any]:
@@ -59,20 +59,22 @@ class Bridge:
 
     async def list_tools(self, _context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         listed = await self._client.list_tools(cache_mode="refresh")
-        return ListToolsResult(tools=[offered(tool) for tool in listed.tools])
+        return ListToolsResult(tools=[with_local_files(tool) for tool in listed.tools])
 
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         try:
-            return await self._called(context, params)
+            return await self._call(context, params)
         except ServiceError as error:
-            return rendering.refused(error)
+            return rendering.error_result(error)
         except HuggingGPTError as error:
-            return rendering.refused(InvalidRequest(error.message, reason=error.code, remedy=error.remedy))
+            return rendering.error_result(InvalidRequest(error.message, reason=error.code, remedy=error.remedy))
         except MCPError as error:
-            return rendering.refused(Unavailable(f"the gateway: {error.message}", remedy="is it still running?"))
+            return rendering.error_result(
+                Unavailable(f"the gateway failed: {error.message}", remedy="check that it is running")
+            )
         except Exception:
             log.exception("unexpected error")
-            return rendering.refused(ServiceError("internal error", remedy="try again"))
+            return rendering.error_result(ServiceError("internal error", remedy="try again"))
 
     async def list_resources(self, _context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         return await self._client.list_resources(cursor=params.cursor if params else None)
@@ -85,20 +87,20 @@ class Bridge:
     async def read_resource(self, _context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         return await self._client.read_resource(params.uri)
 
-    async def _called(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         arguments = params.arguments or {}
-        if not names_files(params.name, arguments):
-            return await self._forwarded(context, params.name, arguments)
-        if request := missing(context, params):
+        if not uses_local_files(params.name, arguments):
+            return await self._forward(context, params.name, arguments)
+        if request := roots_request(context, params):
             return request
         folders = Folders([*self._folders, *await roots(context, params)])
-        errands = Errands(self._house, folders)
-        folder = errands.folder(arguments)
-        result = await self._forwarded(context, params.name, await errands.sent(params.name, arguments))
-        return await errands.saved(result, folder) if folder else result
+        local_files = LocalFiles(self._gateway, folders)
+        folder = local_files.folder(arguments)
+        result = await self._forward(context, params.name, await local_files.upload(params.name, arguments))
+        return await local_files.save(result, folder) if folder else result
 
-    async def _forwarded(self, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+    async def _forward(self, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             await context.session.report_progress(progress, total, message)
 
-        return await self._client.call_tool(name, arguments, progress_callback=tell)
+        return await self._client.call_tool(name, arguments, progress_callback=report)

@@ -1,4 +1,4 @@
-"""Folders that an agent may read from and write to; what leads out of them is outside, by whatever link."""
+"""Folders that an MCP client may read and write. Symbolic links that leave them are rejected."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,64 +10,64 @@ SCHEME = "file://"
 
 
 class Folders:
-    """Roots of the client, and those the bridge was started with."""
+    """Allowed folders: the client's roots and those of the command line."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = tuple(root.resolve() for root in roots)
 
-    def file(self, named: str) -> Path:
-        """A file within, by path or file:// URI; a relative path begins at the first root that has it.
+    def file(self, path: str) -> Path:
+        """Resolves a file by path or file:// URI; a relative path is searched in all roots in order.
 
         Raises:
-            PermissionDenied: ROOTS, it is outside, or there are no roots.
-            InvalidRequest: FILE, it is not there, or no file.
+            PermissionDenied: ROOTS, the path is outside the roots, or there are no roots.
+            InvalidRequest: FILE, the file does not exist or is not a file.
         """
-        found = self._within(named)
+        found = self._within(path)
         if not found.is_file():
             raise InvalidRequest(
-                f"{named} is not a file here", reason="FILE", remedy="give the path of a file, not of a folder"
+                f"{path} is not an existing file", reason="FILE", remedy="give the path of an existing file"
             )
         return found
 
-    def folder(self, named: str) -> Path:
-        """A folder within, that may not be there yet.
+    def folder(self, path: str) -> Path:
+        """Resolves a folder, which need not exist yet.
 
         Raises:
-            PermissionDenied: ROOTS, it is outside, or there are no roots.
-            InvalidRequest: FILE, it is no folder.
+            PermissionDenied: ROOTS, the path is outside the roots, or there are no roots.
+            InvalidRequest: FILE, the path is not a folder.
         """
-        found = self._within(named)
+        found = self._within(path)
         if found.exists() and not found.is_dir():
-            raise InvalidRequest(f"{named} is not a folder", reason="FILE", remedy="give the path of a folder")
+            raise InvalidRequest(f"{path} is not a folder", reason="FILE", remedy="give the path of a folder")
         return found
 
-    def _within(self, named: str) -> Path:
+    def _within(self, path: str) -> Path:
         if not self._roots:
             raise PermissionDenied(
-                "no folder of this machine may be read",
+                "no local folders are allowed",
                 reason="ROOTS",
-                remedy="have the client declare roots, or start hugginggpt mcp with --root FOLDER",
+                remedy="declare roots in the client, or start hugginggpt mcp with --root FOLDER",
             )
-        candidates = _candidates(path_of(named), self._roots)
+        candidates = _candidates(path_of(path), self._roots)
         within = [path for path in candidates if any(path.is_relative_to(root) for root in self._roots)]
         if not within:
             raise PermissionDenied(
-                f"{named} is outside the folders that may be used",
+                f"{path} is outside the allowed folders",
                 reason="ROOTS",
                 remedy=f"use a path within {', '.join(map(str, self._roots))}",
             )
         return next((path for path in within if path.exists()), within[0])
 
 
-def path_of(named: str) -> Path:
-    """A path, or what a file:// URI names.
+def path_of(path: str) -> Path:
+    """Parses a path or a file:// URI.
 
     Raises:
-        InvalidRequest: FILE, it cannot be a path.
+        InvalidRequest: FILE, the path is invalid.
     """
-    if "\0" in named:
-        raise InvalidRequest("a path has no zero bytes", reason="FILE", remedy="give the path of a file")
-    return Path(unquote(urlsplit(named).path)) if named.startswith(SCHEME) else Path(named)
+    if "\0" in path:
+        raise InvalidRequest("a path cannot contain null bytes", reason="FILE", remedy="give a valid path")
+    return Path(unquote(urlsplit(path).path)) if path.startswith(SCHEME) else Path(path)
 
 
 def _candidates(path: Path, roots: Sequence[Path]) -> list[Path]:

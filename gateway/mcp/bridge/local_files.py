@@ -1,4 +1,4 @@
-"""What is done here for a tool of the gateway: local files are sent before it is called, and made ones saved after."""
+"""Local files of tool calls: uploads them before the call, and saves output files after it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +11,16 @@ from gateway.mcp import resource_uris, schemas
 from gateway.mcp.bridge.folders import SCHEME, Folders
 from gateway.mcp.file_references import is_reference
 from gateway.mcp.tool_definitions import FIXED
-from gateway.mcp.upload_routes import KEPT_SECONDS
+from gateway.mcp.upload_routes import RETENTION_SECONDS
 
 SAVE_TO = "save_to"
 
-_HERE = " Or the path of a file on this machine, within the folders you may use."
-_SAVE_TO: schemas.Schema = schemas.text(
-    "A folder on this machine, within those you may use, to save the files made to."
-)
+_HERE = " Or the path of a local file within the allowed folders."
+_SAVE_TO: schemas.Schema = schemas.text("A local folder, within the allowed folders, for saving the output files.")
 
 
-def offered(tool: Tool) -> Tool:
-    """A tool of the gateway, with what it takes here beside."""
+def with_local_files(tool: Tool) -> Tool:
+    """Adds local files to the schema of a tool."""
     schema = tool.input_schema
     properties = dict(schema.get("properties", {}))
     if "files" in properties:
@@ -32,69 +30,69 @@ def offered(tool: Tool) -> Tool:
     return tool.model_copy(update={"input_schema": schema | {"properties": properties}})
 
 
-def names_files(name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether folders of this machine matter to a call."""
-    return SAVE_TO in arguments or any(_is_local(place, text) for place, text in _texts(name, arguments))
+def uses_local_files(name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call reads or writes local files."""
+    return SAVE_TO in arguments or any(_is_local(key, text) for key, text in _texts(name, arguments))
 
 
-class Errands:
-    """For one call.
+class LocalFiles:
+    """Local files of one call.
 
     Args:
-        house: the gateway, where files go and come from.
-        folders: where they may be on this machine.
+        gateway: HTTP client of the gateway.
+        folders: allowed folders.
     """
 
-    def __init__(self, house: AsyncHuggingGPT, folders: Folders) -> None:
-        self._house = house
+    def __init__(self, gateway: AsyncHuggingGPT, folders: Folders) -> None:
+        self._gateway = gateway
         self._folders = folders
 
-    async def sent(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with ids of files in place of paths.
+    async def upload(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Uploads local files; returns the arguments with file ids instead of paths.
 
         Raises:
-            ServiceError, HuggingGPTError: a file may not be read, or is not taken.
+            ServiceError, HuggingGPTError: a file cannot be read or uploaded.
         """
-        ready = {key: value for key, value in arguments.items() if key != SAVE_TO}
-        for place in _places(name, ready):
-            ready[place] = await self._replaced(place, ready[place])
-        return ready
+        uploaded = {key: value for key, value in arguments.items() if key != SAVE_TO}
+        for key in _argument_names(name, uploaded):
+            uploaded[key] = await self._with_ids(key, uploaded[key])
+        return uploaded
 
     def folder(self, arguments: Mapping[str, Any]) -> Path | None:
-        """Where files are to be saved, if they are."""
+        """Folder for the output files; None if they are not saved."""
         return self._folders.folder(str(arguments[SAVE_TO])) if SAVE_TO in arguments else None
 
-    async def saved(self, result: CallToolResult, folder: Path) -> CallToolResult:
-        """The result, with where its files have been saved."""
-        made = (result.structured_content or {}).get("files", [])
+    async def save(self, result: CallToolResult, folder: Path) -> CallToolResult:
+        """Saves the output files; returns the result with their paths."""
+        files = (result.structured_content or {}).get("files", [])
         content = list(result.content)
-        for file in made:
-            artifact = await self._house.artifact(resource_uris.digest(file["uri"]))
-            (path,) = await self._house.save(artifact, folder)
+        for file in files:
+            artifact = await self._gateway.artifact(resource_uris.digest(file["uri"]))
+            (path,) = await self._gateway.save(artifact, folder)
             file["path"] = str(path)
             content.append(TextContent(text=f"Saved: {path}"))
         return result.model_copy(update={"content": content})
 
-    async def _replaced(self, place: str, value: Any) -> Any:
+    async def _with_ids(self, key: str, value: Any) -> Any:
         match value:
-            case str() if _is_local(place, value):
-                kept = await self._house.upload(self._folders.file(value), expires_after=int(KEPT_SECONDS))
-                return kept.id
+            case str() if _is_local(key, value):
+                stored = await self._gateway.upload(self._folders.file(value), expires_after=int(RETENTION_SECONDS))
+                return stored.id
             case list():
-                return [await self._replaced(place, item) for item in value]
-            case dict() if place == "arguments":
-                return {key: await self._replaced(place, item) for key, item in value.items()}
+                return [await self._with_ids(key, item) for item in value]
+            case dict() if key == "arguments":
+                return {name: await self._with_ids(key, item) for name, item in value.items()}
         return value
 
 
-def _places(name: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Arguments that may name files; of a single task, all but those that every tool has."""
-    named = {"files", "arguments"} if name in FIXED else arguments.keys() - {"parameters", "policy", "wait_seconds"}
-    return sorted(named & arguments.keys())
+def _argument_names(name: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Arguments that may contain files; for the tool of a task, all except the common ones."""
+    names = {"files", "arguments"} if name in FIXED else arguments.keys() - {"parameters", "policy", "wait_seconds"}
+    return sorted(names & arguments.keys())
 
 
 def _texts(name: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(place, text) for place in _places(name, arguments) for text in _strings(arguments[place])]
+    return [(key, text) for key in _argument_names(name, arguments) for text in _strings(arguments[key])]
 
 
 def _strings(value: Any) -> list[str]:
@@ -108,6 +106,6 @@ def _strings(value: Any) -> list[str]:
     return []
 
 
-def _is_local(place: str, text: str) -> bool:
-    """Where words may stand, only a URI is a file."""
-    return text.startswith(SCHEME) or (place == "files" and not is_reference(text))
+def _is_local(key: str, text: str) -> bool:
+    """Whether a text is a local file; in arguments that may be text, only a file:// URI is."""
+    return text.startswith(SCHEME) or (key == "files" and not is_reference(text))

@@ -1,4 +1,4 @@
-"""The client's roots: asked of it, or for it to bring along, as its form of the protocol has it."""
+"""Requests the client's roots, by the mechanism of its protocol version."""
 
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,16 @@ _KEY = "roots"
 Context = ServerRequestContext[Any, Any]
 
 
-def missing(context: Context, params: CallToolRequestParams) -> InputRequiredResult | None:
-    """What a client that cannot be asked has to bring along with its next try; None if nothing."""
-    if not _declared(context) or context.session.can_send_request or _KEY in (params.input_responses or {}):
+def roots_request(context: Context, params: CallToolRequestParams) -> InputRequiredResult | None:
+    """Asks a client that accepts no requests to repeat the call with its roots; None if that is not needed."""
+    if not _has_roots(context) or context.session.can_send_request or _KEY in (params.input_responses or {}):
         return None
     return InputRequiredResult(input_requests={_KEY: ListRootsRequest()})
 
 
 async def roots(context: Context, params: CallToolRequestParams) -> list[Path]:
     """The client's folders."""
-    if not _declared(context):
+    if not _has_roots(context):
         return []
     listed = (params.input_responses or {}).get(_KEY)
     if context.session.can_send_request:
@@ -33,6 +33,6 @@ async def roots(context: Context, params: CallToolRequestParams) -> list[Path]:
     return [path_of(str(root.uri)) for root in found]
 
 
-def _declared(context: Context) -> bool:
+def _has_roots(context: Context) -> bool:
     capabilities = context.session.client_capabilities
     return bool(capabilities and capabilities.roots)

@@ -1,4 +1,4 @@
-"""hugginggpt mcp: a bridge between an agent that starts it and a gateway."""
+"""hugginggpt mcp: connects an MCP client to a gateway."""
 
 import asyncio
 import logging
@@ -19,38 +19,38 @@ from gateway.client.connection import Connection
 from gateway.mcp.bridge.bridge import Bridge
 
 SILENCE_SECONDS = 60.0
-"""A stream that says nothing for so long, not even a comment, is broken."""
+"""Timeout of a silent stream; the gateway sends comments more often."""
 
 
 def serve(url: str | None, api_key: str | None, folders: Sequence[Path]) -> None:
-    """Serves until standard input ends.
+    """Serves MCP until standard input ends.
 
     Raises:
-        Problem: there is no gateway, or it does not let us in.
+        Problem: there is no gateway, or it rejects the API key.
     """
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings quote what clients send
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings contain data of clients
     try:
-        with gateway(url, _say) as there:
-            asyncio.run(_bridged(there.url, api_key, folders))
+        with gateway(url, _print_status) as client:
+            asyncio.run(_serve(client.url, api_key, folders))
     except HuggingGPTError as error:
         raise Problem.of(error) from error
 
 
-async def _bridged(url: str, api_key: str | None, folders: Sequence[Path]) -> None:
+async def _serve(url: str, api_key: str | None, folders: Sequence[Path]) -> None:
     connection = Connection.to(url, api_key, verify=True)
-    told = connection.settings()
+    settings = connection.settings()
     timeout = httpx2.Timeout(SILENCE_SECONDS)
     async with (
-        AsyncHuggingGPT(url, api_key) as house,
-        httpx2.AsyncClient(headers=told["headers"], trust_env=told["trust_env"], timeout=timeout) as http,
+        AsyncHuggingGPT(url, api_key) as http_client,
+        httpx2.AsyncClient(headers=settings["headers"], trust_env=settings["trust_env"], timeout=timeout) as http,
     ):
-        await house.files(limit=1)  # tells more plainly than the protocol why we are not let in
+        await http_client.files(limit=1)  # its error for a rejected key is clearer than that of the protocol
         async with Client(streamable_http_client(f"{connection.url}/mcp", http_client=http)) as client:
-            server = Bridge(client, house, folders).server(version("hugginggpt"))
+            server = Bridge(client, http_client, folders).server(version("hugginggpt"))
             async with stdio_server() as (receiving, sending):
                 await server.run(receiving, sending, server.create_initialization_options())
 
 
-def _say(what: str) -> None:
-    if what:
-        sys.stderr.write(f"{what}\n")
+def _print_status(status: str) -> None:
+    if status:
+        sys.stderr.write(f"{status}\n")

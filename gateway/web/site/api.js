@@ -1,16 +1,16 @@
-/** The gateway's HTTP API, with a key where one is asked for. */
+/** Client of the gateway's HTTP API; sends an API key if the gateway requires one. */
 
 const KEY = "key";
 
-/** An answer that is no success: what is wrong, and what helps. */
+/** An error response, with its message and remedy. */
 export class Problem extends Error {
   /** @param {{detail?: string, remedy?: string, code?: string, status?: number, pause?: number}} body */
   constructor(body) {
-    super(body.detail || "The server gave no reason.");
+    super(body.detail || "The server returned no error message.");
     this.remedy = body.remedy || "";
     this.code = body.code || "";
     this.status = body.status || 0;
-    /** Seconds after which it may be tried again; 0: nothing was said of it. */
+    /** Seconds after which the request may be retried; 0 if unknown. */
     this.pause = body.pause || 0;
   }
 }
@@ -21,10 +21,10 @@ export function artifactPath(artifact) {
 }
 
 export class Api {
-  /** @param {(refused: boolean) => Promise<string>} askKey asks the reader for a key; refused: the last one was not taken */
+  /** @param {(refused: boolean) => Promise<string>} askKey asks the user for a key; refused: the last one was rejected */
   constructor(askKey) {
     this._askKey = askKey;
-    this._asking = null;
+    this._pendingKey = null;
     this._blobs = new Map();
   }
 
@@ -41,13 +41,13 @@ export class Api {
   /**
    * @param {string} path
    * @param {RequestInit} [options]
-   * @returns {Promise<Response>} a success
+   * @returns {Promise<Response>} a successful response
    * @throws {Problem}
    */
   async fetch(path, options = {}) {
     for (;;) {
       const used = sessionStorage.getItem(KEY);
-      const response = await this._sent(path, options, used);
+      const response = await this._request(path, options, used);
       if (response.ok) return response;
       const problem = await refusal(response);
       if (response.status !== 401) throw problem;
@@ -66,18 +66,18 @@ export class Api {
   }
 
   /**
-   * Where a file can be loaded from: its address, or a copy in memory where that needs a key.
+   * The address of a file: its URL, or an object URL if loading it needs a key.
    * @param {{sha256: string}} artifact
    * @returns {Promise<string>}
    */
   async address(artifact) {
     const path = artifactPath(artifact);
     if (!this.hasKey) return path;
-    if (!this._blobs.has(path)) this._blobs.set(path, this._copied(path));
+    if (!this._blobs.has(path)) this._blobs.set(path, this._objectUrl(path));
     return this._blobs.get(path);
   }
 
-  async _copied(path) {
+  async _objectUrl(path) {
     try {
       const response = await this.fetch(path);
       return URL.createObjectURL(await response.blob());
@@ -87,7 +87,7 @@ export class Api {
     }
   }
 
-  async _sent(path, options, key) {
+  async _request(path, options, key) {
     const headers = new Headers(options.headers);
     if (key) headers.set("authorization", `Bearer ${key}`);
     try {
@@ -95,25 +95,25 @@ export class Api {
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem({
-        detail: "The house does not answer.",
-        remedy: "See whether it runs, then try again.",
+        detail: "The gateway is unreachable.",
+        remedy: "Check that it is running, then try again.",
         code: "UNREACHABLE",
       });
     }
   }
 
   async _newKey(refused) {
-    this._asking ??= this._askKey(refused);
+    this._pendingKey ??= this._askKey(refused);
     try {
-      sessionStorage.setItem(KEY, await this._asking);
+      sessionStorage.setItem(KEY, await this._pendingKey);
     } finally {
-      this._asking = null;
+      this._pendingKey = null;
     }
   }
 }
 
-/** A name for what is sent, so that sending it twice does not do it twice; crypto.randomUUID is not on every page. */
-export function unguessable() {
+/** A random id, for idempotency keys; crypto.randomUUID is missing on pages without TLS. */
+export function randomId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
@@ -125,7 +125,7 @@ async function refusal(response) {
   } catch {
     return new Problem({
       status: response.status,
-      detail: `The server answered ${response.status} and said no more.`,
+      detail: `The server answered ${response.status} without details.`,
       pause,
     });
   }

@@ -1,4 +1,4 @@
-/** One batch, as it goes on or as it was. */
+/** View of one batch, active or ended. */
 
 import { card } from "./card.js";
 import { Details } from "./details.js";
@@ -12,18 +12,18 @@ import { badge } from "./state.js";
 import { EventStream } from "./stream.js";
 import { errors, times } from "./summary.js";
 import { Tally, done } from "./tally.js";
-import { pipelineLink, titled } from "./titles.js";
-import { ago, amount, counted, duration } from "./words.js";
+import { pipelineLink, titleOf } from "./links.js";
+import { ago, amount, plural, duration } from "./format.js";
 
-/** How old the summary of a batch that goes on may be, in milliseconds, and in times of what making it takes. */
-const OLD = 10_000;
-const COSTS = 20;
+/** Minimum interval between summaries of an active batch: in milliseconds, and as a multiple of a request's duration. */
+const SUMMARY_INTERVAL = 10_000;
+const SUMMARY_FACTOR = 20;
 
-/** How long a copy of the results is there to be saved, in milliseconds. */
-const FORGOTTEN = 60_000;
+/** Lifetime of an object URL with results, in milliseconds. */
+const OBJECT_URL_LIFETIME = 60_000;
 
-/** How often in all its progress is said aloud. */
-const SAYINGS = 4;
+/** Number of progress announcements for screen readers. */
+const ANNOUNCEMENTS = 4;
 
 const FORMS = [
   ["JSON lines", "jsonl"],
@@ -35,7 +35,7 @@ export class BatchView {
    * @param {import("./api.js").Api} api
    * @param {import("./files.js").Files} files
    * @param {string} id
-   * @param {{say: (words: string) => void, keep: (source: {plan: any[]}, words: string) => void}} listener
+   * @param {{say: (text: string) => void, save: (source: {plan: any[]}, text: string) => void}} listener
    */
   constructor(api, files, id, listener) {
     this._api = api;
@@ -44,8 +44,8 @@ export class BatchView {
     this._listener = listener;
     this._closed = new AbortController();
     this._items = new Items(api, files, id);
-    this._said = 0;
-    this._summed = { next: 0, known: "", going: false };
+    this._status = 0;
+    this._summary = { next: 0, known: "", going: false };
     this._id = id;
     this._build();
     this._watch();
@@ -63,7 +63,7 @@ export class BatchView {
     this._title = h("h1", { tabindex: "-1" }, "…");
     this._about = h("p.quiet");
     this._problems = h("div");
-    this._lost = h("p.lost", { role: "status", hidden: true }, "The connection was lost. It comes back by itself.");
+    this._lost = h("p.lost", { role: "status", hidden: true }, "The connection was lost. Reconnecting…");
     this._waiting = h("p.lost", { role: "status", hidden: true });
     this._tally = new Tally(true);
     this._pace = h("p.quiet.pace");
@@ -74,7 +74,7 @@ export class BatchView {
     this.element = h(
       "article.run.batch",
       { "aria-label": "Batch" },
-      h("header.asked", {}, h("div.line", {}, this._badge, this._actions), this._title, this._about),
+      h("header.page-header", {}, h("div.line", {}, this._badge, this._actions), this._title, this._about),
       this._problems,
       this._lost,
       this._waiting,
@@ -85,12 +85,12 @@ export class BatchView {
   }
 
   _cards() {
-    const links = FORMS.map(([words, format]) => this._saving(words, format));
+    const links = FORMS.map(([text, format]) => this._saving(text, format));
     const saving = h("div.actions", { role: "group", "aria-label": "Save the results" }, "Results:", links);
     this._progressCard = card("progress", "Progress", this._tally.element, h("div.line", {}, this._pace, saving));
     this._itemsCard = card("members.half", "Items", this._items.element);
-    this._errorCard = card("trouble", "What went wrong", this._errors);
-    this._timeCard = card("times", "How long an item took", this._times);
+    this._errorCard = card("trouble", "Errors", this._errors);
+    this._timeCard = card("times", "Time per item", this._times);
     this._planCard = card("plan", "Plan", this._plan);
     const cards = [this._progressCard, this._itemsCard, this._errorCard, this._timeCard, this._planCard];
     cards.forEach((each) => (each.hidden = true));
@@ -112,9 +112,9 @@ export class BatchView {
     this._stream.read();
   }
 
-  _show(told) {
+  _show(update) {
     const before = this._batch;
-    const batch = planned(told, before);
+    const batch = planned(update, before);
     this._batch = batch;
     if (before?.state !== batch.state || before.counts.total !== batch.counts.total) this._head(batch);
     this._progressCard.hidden = this._itemsCard.hidden = false;
@@ -127,7 +127,7 @@ export class BatchView {
     this._tell(batch, before);
   }
 
-  /** Said once, not with every event. */
+  /** Changes the text only if it differs, so that screen readers announce it once. */
   _wait(why) {
     if (this._waiting.textContent !== why) this._waiting.textContent = why;
     this._waiting.hidden = !why;
@@ -135,34 +135,34 @@ export class BatchView {
 
   _head(batch) {
     const { spec, pipeline, create_time: created, counts, failure } = batch;
-    this._title.textContent = titled(batch);
-    document.title = `${titled(batch)}, ${counted(counts.total, "item")} · HuggingGPT`;
+    this._title.textContent = titleOf(batch);
+    document.title = `${titleOf(batch)}, ${plural(counts.total, "item")} · HuggingGPT`;
     this._badge.replaceChildren(badge(batch.state));
     this._about.replaceChildren(
-      `A batch of ${counted(counts.total, "item")}`,
-      ...(pipeline?.name ? [" through ", pipelineLink(pipeline)] : []),
-      created ? `, begun ${ago(created)}` : "",
+      `A batch of ${plural(counts.total, "item")}`,
+      ...(pipeline?.name ? [" with pipeline ", pipelineLink(pipeline)] : []),
+      created ? `, started ${ago(created)}` : "",
     );
     this._acts(batch);
     this._problems.replaceChildren(...(failure ? [notice({ ...failure, code: failure.reason })] : []));
   }
 
   _acts({ state, counts, pipeline, spec }) {
-    const act = (words, does, kind = "quiet") => h(`button.${kind}`, { type: "button", click: does }, words);
+    const act = (text, does, kind = "quiet") => h(`button.${kind}`, { type: "button", click: does }, text);
     const over = ENDED.has(state);
     const open = (counts.waiting || 0) + (counts.cancelled || 0);
     const bad = (counts.failed || 0) + (counts.incomplete || 0);
-    const keep = () => this._listener.keep({ plan: pipeline.plan }, titled({ spec }));
+    const save = () => this._listener.save({ plan: pipeline.plan }, titleOf({ spec }));
     this._actions.replaceChildren(
       ...[
         !over && act("Cancel", () => this._send("cancel")),
-        over && open > 0 && act(`Go on with the other ${amount(open)}`, () => this._send("resume"), "primary"),
+        over && open > 0 && act(`Resume the other ${amount(open)}`, () => this._send("resume"), "primary"),
         over &&
           bad > 0 &&
-          act(bad > 1 ? `Run the ${amount(bad)} failed again` : "Run the failed one again", () =>
+          act(bad > 1 ? `Retry ${amount(bad)} failed items` : "Retry the failed item", () =>
             this._send("resume", { failed_only: true }),
           ),
-        pipeline?.plan && !pipeline.name && act("Keep this plan", keep),
+        pipeline?.plan && !pipeline.name && act("Save this plan", save),
       ].filter(Boolean),
     );
   }
@@ -188,33 +188,33 @@ export class BatchView {
     }
   }
 
-  /** What it has come to: at its end, and now and then before. */
+  /** Updates the summary: at the end, and at intervals before. */
   async _sum({ state, counts }) {
     const over = ENDED.has(state);
     const known = JSON.stringify([over, counts]);
-    const due = over || performance.now() > this._summed.next;
-    if (!due || this._summed.going || known === this._summed.known || !done(counts)) return;
-    Object.assign(this._summed, { known, going: true });
+    const due = over || performance.now() > this._summary.next;
+    if (!due || this._summary.going || known === this._summary.known || !done(counts)) return;
+    Object.assign(this._summary, { known, going: true });
     const began = performance.now();
     try {
-      this._come(await this._api.json(`${this._path}/summary`, { signal: this._closed.signal }));
+      this._showSummary(await this._api.json(`${this._path}/summary`, { signal: this._closed.signal }));
     } catch (problem) {
       this._wrong(problem);
     }
-    this._summed.going = false;
-    this._summed.next = performance.now() + Math.max(OLD, COSTS * (performance.now() - began));
+    this._summary.going = false;
+    this._summary.next = performance.now() + Math.max(SUMMARY_INTERVAL, SUMMARY_FACTOR * (performance.now() - began));
     if (ENDED.has(this._batch.state)) this._sum(this._batch);
   }
 
-  _come(summary) {
+  _showSummary(summary) {
     shown(this._errorCard, this._errors, errors(summary));
     shown(this._timeCard, this._times, times(summary));
   }
 
-  /** Results go straight to the disk, but by way of this page's memory where a key is needed. */
-  _saving(words, format) {
+  /** Link to the results; downloads through an object URL if a key is needed. */
+  _saving(text, format) {
     const path = `${this._path}/results?format=${format}`;
-    const link = h("a.button", { href: path, download: `${this._id}.${format}` }, words);
+    const link = h("a.button", { href: path, download: `${this._id}.${format}` }, text);
     link.addEventListener("click", (event) => {
       if (!this._api.hasKey || link.href.startsWith("blob:")) return;
       event.preventDefault();
@@ -229,7 +229,7 @@ export class BatchView {
       const copy = URL.createObjectURL(await response.blob());
       link.href = copy;
       link.click();
-      setTimeout(() => URL.revokeObjectURL(copy), FORGOTTEN);
+      setTimeout(() => URL.revokeObjectURL(copy), OBJECT_URL_LIFETIME);
     } catch (problem) {
       this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
     } finally {
@@ -240,21 +240,21 @@ export class BatchView {
   _wrong(problem) {
     if (this._closed.signal.aborted) return;
     if (!this._batch)
-      this._title.textContent = problem.status === 404 ? "There is no such batch" : "It cannot be shown";
+      this._title.textContent = problem.status === 404 ? "There is no such batch" : "This page cannot be loaded";
     this._problems.replaceChildren(notice(problem));
   }
 
-  /** For those who listen. */
+  /** Announces progress to screen readers. */
   _tell({ state, counts }, before) {
-    const part = Math.floor((SAYINGS * done(counts)) / Math.max(counts.total, 1));
-    if (before && ENDED.has(state) && !ENDED.has(before.state)) this._listener.say(`The batch is over: ${state}.`);
-    else if (before && part > this._said)
+    const part = Math.floor((ANNOUNCEMENTS * done(counts)) / Math.max(counts.total, 1));
+    if (before && ENDED.has(state) && !ENDED.has(before.state)) this._listener.say(`The batch has ended: ${state}.`);
+    else if (before && part > this._status)
       this._listener.say(`${amount(done(counts))} of ${amount(counts.total)} items.`);
-    this._said = part;
+    this._status = part;
   }
 }
 
-/** With the plan that an earlier event told: it is told once. */
+/** Copies the plan of an earlier event, because only one event contains it. */
 function planned(batch, before) {
   return before?.pipeline?.plan && !batch.pipeline?.plan ? { ...batch, pipeline: before.pipeline } : batch;
 }

@@ -1,19 +1,19 @@
-/** Batches, newest first, and how far they are. */
+/** List of batches with their progress, newest first. */
 
 import { h } from "./element.js";
 import { Listing } from "./listing.js";
 import { ENDED } from "./record.js";
 import { badge } from "./state.js";
 import { Tally, done } from "./tally.js";
-import { batchAddress, titled } from "./titles.js";
-import { ago, amount } from "./words.js";
+import { batchAddress, titleOf } from "./links.js";
+import { ago, amount } from "./format.js";
 
 /** @param {import("./api.js").Api} api */
 export function batches(api) {
   return new Listing(api, {
     path: "/v1/batches",
     title: "Batches",
-    lead: "One pipeline over many files; each item is a run of its own.",
+    lead: "One pipeline run on many inputs. Each item is a run of its own.",
     none: "There is no batch yet. Open a pipeline and run it on several files.",
     key: (batch) => batch.batch_id,
     row: () => new BatchRow(),
@@ -28,14 +28,14 @@ class BatchRow {
     this._counts = h("small");
     this._state = h("span");
     this._when = h("small");
-    const words = h("span.entry-words", {}, this._title, this._tally.element, this._counts);
-    this._link = h("a.entry", {}, words, h("span.entry-end", {}, this._state, this._when));
+    const text = h("span.entry-words", {}, this._title, this._tally.element, this._counts);
+    this._link = h("a.entry", {}, text, h("span.entry-end", {}, this._state, this._when));
     this.element = h("li", {}, this._link);
   }
 
   show(batch) {
     this._link.setAttribute("href", batchAddress(batch.batch_id));
-    this._title.textContent = titled(batch);
+    this._title.textContent = titleOf(batch);
     this._tally.show(batch.counts);
     this._counts.textContent = progress(batch.counts);
     this._when.textContent = batch.create_time ? ago(batch.create_time) : "";

@@ -1,9 +1,9 @@
-/** A part of a page with its heading. */
+/** A section of a page with a heading. */
 
 import { h } from "./element.js";
 
 /**
- * @param {string} kind with more classes behind dots, if it has any
+ * @param {string} kind CSS classes, separated by dots
  * @param {string} title
  * @param {...import("./element.js").Child} content
  * @returns {HTMLElement}

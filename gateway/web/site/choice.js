@@ -1,4 +1,4 @@
-/** A box to tick, with what it means. */
+/** A checkbox with title and explanation. */
 
 import { h } from "./element.js";
 

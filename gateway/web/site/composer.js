@@ -1,17 +1,17 @@
-/** Where one says what is wanted: words, and files by picking, dropping or pasting. */
+/** Form for a request: text, and files by picking, dropping or pasting. */
 
-import { unguessable } from "./api.js";
+import { randomId } from "./api.js";
 import { choice } from "./choice.js";
-import { dropping } from "./dropping.js";
+import { dropping } from "./drop_target.js";
 import { glyph, h } from "./element.js";
 import { face } from "./files.js";
 import { ARROW, CLIP, PAPER } from "./glyphs.js";
-import { cut, size } from "./words.js";
+import { cut, size } from "./format.js";
 
 const CHOICES = [
-  ["approve", "Show me the plan first", "It runs once you have approved it."],
-  ["local", "Keep everything in this house", "No model elsewhere sees the request or its files."],
-  ["fresh", "Run everything anew", "Take nothing from earlier runs."],
+  ["approve", "Review the plan first", "The plan runs after your approval."],
+  ["local", "Process only on this deployment", "No external model receives the request or its files."],
+  ["fresh", "Ignore cached results", "Every task runs again."],
 ];
 
 export class Composer {
@@ -35,18 +35,18 @@ export class Composer {
   }
 
   /**
-   * Begins anew.
-   * @param {{parent?: any, words?: string, inputs?: any[]}} [from] the run it continues; words and inputs of one to be
-   *   asked again
+   * Resets the form.
+   * @param {{parent?: any, text?: string, inputs?: any[]}} [from] the run that it continues; text and inputs of a run to
+   *   repeat
    */
-  reset({ parent = null, words = "", inputs = [] } = {}) {
+  reset({ parent = null, text = "", inputs = [] } = {}) {
     this._parent = parent;
-    this._words.value = words;
+    this._words.value = text;
     this._inputs = inputs;
     this._files = [];
     this._shut();
-    this._choices.get("fresh").checked = Boolean(words || inputs.length);
-    this._words.placeholder = parent ? "And now?" : "What would you like done? Say it, and drop the files here.";
+    this._choices.get("fresh").checked = Boolean(text || inputs.length);
+    this._words.placeholder = parent ? "Your follow-up request" : "Describe the task, and drop files here.";
     this._changed();
   }
 
@@ -55,21 +55,21 @@ export class Composer {
   }
 
   /**
-   * Sends a request as if somebody had written it.
-   * @param {string} words
+   * Fills in a request and sends it.
+   * @param {string} text
    * @param {File[]} files
    */
-  async ask(words, files) {
-    this.reset({ words });
+  async ask(text, files) {
+    this.reset({ text });
     this._files = files;
     this._changed();
     await this._send();
   }
 
   _build() {
-    const [pick, words] = ["pick-files", "request"];
+    const [pick, text] = ["pick-files", "request"];
     this._words = h("textarea", {
-      id: words,
+      id: text,
       rows: 2,
       input: () => this._changed(),
       keydown: (event) => this._key(event),
@@ -86,7 +86,7 @@ export class Composer {
       "form.composer",
       { submit: (event) => (event.preventDefault(), this._send()) },
       this._continues,
-      h("label.unseen", { for: words }, "Your request"),
+      h("label.unseen", { for: text }, "Your request"),
       this._words,
       this._chips,
       h(
@@ -165,7 +165,7 @@ export class Composer {
 
   async _send() {
     if ((!this._words.value.trim() && !this._files.length && !this._inputs.length) || this._button.disabled) return;
-    this._attempt ||= unguessable();
+    this._attempt ||= randomId();
     this._busy(true);
     try {
       const headers = { "idempotency-key": this._attempt };
@@ -181,7 +181,7 @@ export class Composer {
 
   _busy(on) {
     this._button.disabled = on;
-    this._hint.textContent = on ? "Sending …" : "Enter sends";
+    this._hint.textContent = on ? "Sending…" : "Press Enter to send";
     this.element.setAttribute("aria-busy", String(on));
   }
 

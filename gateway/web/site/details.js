@@ -1,11 +1,11 @@
-/** Each task with all that is known of it: model and why, attempts, what went in and what came out. */
+/** Details of each task: model and reason, attempts, inputs and outputs. */
 
 import { h } from "./element.js";
 import { marks, overlay } from "./overlay.js";
 import { model, references, seconds } from "./record.js";
 import { badge } from "./state.js";
 import { shown } from "./values.js";
-import { duration } from "./words.js";
+import { duration } from "./format.js";
 
 export class Details {
   /**
@@ -33,7 +33,7 @@ export class Details {
     for (const [id, { element }] of this._known) if (!run.tasks.has(id)) (element.remove(), this._known.delete(id));
   }
 
-  /** @param {number} id of the task to open and go to */
+  /** @param {number} id of the task to open and scroll to */
   open(id) {
     const known = this._known.get(id);
     if (!known) return;
@@ -89,7 +89,7 @@ export class Details {
     const ports = Object.entries(task.task.arguments || {});
     return ports.length
       ? part(
-          "In",
+          "Inputs",
           h(
             "div.ports",
             {},
@@ -116,7 +116,7 @@ export class Details {
     if (!outputs.length) return null;
     const drawn = this._overlaid(run, task);
     return part(
-      "Out",
+      "Outputs",
       h(
         "div.ports",
         {},
@@ -126,7 +126,7 @@ export class Details {
     );
   }
 
-  /** The picture that went in, with what was found on it; nothing where there is neither. */
+  /** The input image with detections or mask; null if the task has none. */
   _overlaid(run, task) {
     const picture = Object.values(task.task.arguments || {})
       .map((argument) => resolved(run, argument)?.artifact)
@@ -167,15 +167,15 @@ function why(task) {
   if (!task.decision) return null;
   const by =
     {
-      rank: "by merit",
+      rank: "by ranking",
       llm: `by ${task.decision.llm_model || "an LLM"}`,
       pinned: "pinned by the plan",
-      routed: "by the house's routing table",
+      routed: "by the routing table",
     }[task.decision.controller] || task.decision.controller;
   const fell = task.decision.fell_back_because ? ` ${task.decision.fell_back_because}` : "";
   return part(
     "Why this model",
-    h("p", {}, task.decision.reason || "No reason was given.", " ", h("small", {}, `Chosen ${by}.${fell}`)),
+    h("p", {}, task.decision.reason || "No reason given.", " ", h("small", {}, `Chosen ${by}.${fell}`)),
   );
 }
 
@@ -191,7 +191,7 @@ function candidates(task) {
       h("td.number", {}, candidate.score),
       h("td", {}, candidate.reason || ""),
     );
-  return part("Models considered", grid(["model", "expert", "role", "score", "why"], task.candidates.map(row)));
+  return part("Models considered", grid(["model", "expert", "role", "score", "reason"], task.candidates.map(row)));
 }
 
 function attempts(task, now) {
@@ -213,7 +213,7 @@ function attempts(task, now) {
       h("td", {}, how),
     );
   };
-  return part("Attempts", grid(["", "model", "expert", "took", "outcome"], task.attempts.map(row)));
+  return part("Attempts", grid(["", "model", "expert", "duration", "outcome"], task.attempts.map(row)));
 }
 
 function parameters(task) {
@@ -255,7 +255,7 @@ function origin(run, argument) {
       {},
       input
         ? run.origin(input)
-        : `${output} of task ${task_id}, ${run.tasks.get(task_id)?.task.task || "which is not there"}`,
+        : `${output} of task ${task_id}, ${run.tasks.get(task_id)?.task.task || "a missing task"}`,
     ),
   );
 }

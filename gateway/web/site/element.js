@@ -1,4 +1,4 @@
-/** Elements from plain words. Text is only ever inserted as text: nothing here, or anywhere, parses markup. */
+/** Creates elements. Strings are only inserted as text; nothing parses markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -6,13 +6,13 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * @param {string} tag with classes behind dots, such as "p.quiet"
- * @param {Record<string, any>} [traits] attributes; functions listen to the event they are named by
+ * @param {Record<string, any>} [traits] attributes; functions become event listeners
  * @param {...(Child | Child[])} children
  * @returns {HTMLElement}
  */
 export function h(tag, traits = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  return dressed(document.createElement(name), classes, traits, children);
+  return fill(document.createElement(name), classes, traits, children);
 }
 
 /**
@@ -23,18 +23,18 @@ export function h(tag, traits = {}, ...children) {
  */
 export function svg(tag, traits = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  return dressed(document.createElementNS(SVG, name), classes, traits, children);
+  return fill(document.createElementNS(SVG, name), classes, traits, children);
 }
 
 /**
- * A glyph of twenty by twenty.
+ * An icon of 20 by 20 units.
  * @param {string} path
  */
 export function glyph(path) {
   return svg("svg.glyph", { viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: path }));
 }
 
-function dressed(element, classes, traits, children) {
+function fill(element, classes, traits, children) {
   if (classes.length) element.setAttribute("class", classes.join(" "));
   for (const [name, value] of Object.entries(traits)) {
     if (typeof value === "function") element.addEventListener(name, value);

@@ -1,9 +1,9 @@
-/** Files of a run as one sees, hears and saves them. */
+/** Displays, plays and saves the files of a run. */
 
 import { artifactPath } from "./api.js";
 import { glyph, h } from "./element.js";
 import { PAPER } from "./glyphs.js";
-import { size } from "./words.js";
+import { size } from "./format.js";
 
 const SHOWN = /^(image\/(png|jpeg|gif|webp|bmp|avif)|(audio|video)\/.+)$/;
 const READ = /^(text\/(plain|csv|markdown)|application\/json)$/;
@@ -15,13 +15,13 @@ export class Files {
     this._api = api;
   }
 
-  /** Whether a browser can show it in place. */
+  /** Whether a browser can display the file. */
   shows(artifact) {
     return SHOWN.test(artifact.media_type || "");
   }
 
   /**
-   * A link that opens a file, or saves what cannot be shown.
+   * A link that opens a file, or downloads it if it cannot be displayed.
    * @param {any} artifact
    * @param {(Node | string)[]} [label]
    */
@@ -31,7 +31,7 @@ export class Files {
     return link;
   }
 
-  /** A line with name, kind and size. */
+  /** A line with name, type and size. */
   chip(artifact) {
     const about = [artifact.media_type, size(artifact.size_bytes || 0)].filter(Boolean).join(", ");
     const face = /^image\/(png|jpeg|gif|webp)$/.test(artifact.media_type) ? this.picture(artifact, "") : glyph(PAPER);
@@ -42,7 +42,7 @@ export class Files {
     return this._loaded(h("img", { alt: label, loading: "lazy", decoding: "async" }), artifact);
   }
 
-  /** The file itself where a browser can show it, with its line beneath. */
+  /** The file if a browser can display it, with name, size and download link. */
   figure(artifact) {
     return h(
       "figure.file",
@@ -91,7 +91,7 @@ export class Files {
       (address) => element.setAttribute("src", address),
       () => element.remove(),
     );
-    element.addEventListener("error", () => element.replaceWith(h("span.broken", {}, "This browser cannot show it.")), {
+    element.addEventListener("error", () => element.replaceWith(h("span.broken", {}, "This browser cannot display the file.")), {
       once: true,
     });
     return element;
@@ -110,7 +110,7 @@ function name(artifact) {
 }
 
 /**
- * What a file looks like that has not been sent yet.
+ * Thumbnail or icon of a file that has not been uploaded yet.
  * @param {File} file
  */
 export function face(file) {

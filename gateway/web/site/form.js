@@ -1,27 +1,27 @@
-/** What a pipeline is run on: one set of values is a run, a parameter with several files makes a batch of them. */
+/** Form that runs a pipeline: as a run, or as a batch if a parameter has several files. */
 
-import { Problem, unguessable } from "./api.js";
+import { Problem, randomId } from "./api.js";
 import { choice } from "./choice.js";
-import { dropping } from "./dropping.js";
+import { dropping } from "./drop_target.js";
 import { h } from "./element.js";
 import { notice } from "./notice.js";
 import { Parameter } from "./parameter.js";
-import { Sending } from "./sending.js";
-import { batchAddress, runAddress } from "./titles.js";
-import { amount, counted } from "./words.js";
+import { Uploads } from "./upload.js";
+import { batchAddress, runAddress } from "./links.js";
+import { amount, plural } from "./format.js";
 
 export class RunForm {
   /**
    * @param {import("./api.js").Api} api
    * @param {any} pipeline
-   * @param {(address: string) => void} go called with where what has begun is seen
+   * @param {(address: string) => void} go called with the address of the started run or batch
    */
   constructor(api, pipeline, go) {
     this._api = api;
     this._pipeline = pipeline;
     this._go = go;
     this._closed = new AbortController();
-    this._sending = new Sending(api, this._closed.signal);
+    this._sending = new Uploads(api, this._closed.signal);
     this._attempt = "";
     this._parameters = [];
     this._build();
@@ -35,7 +35,7 @@ export class RunForm {
     );
   }
 
-  /** What is still on its way is not sent. */
+  /** Aborts pending uploads. */
   close() {
     this._closed.abort();
   }
@@ -52,27 +52,27 @@ export class RunForm {
     this.element = h(
       "form.form",
       { submit: (event) => (event.preventDefault(), this._submit()) },
-      !this._pipeline.inputs?.length && h("p.quiet", {}, "It takes nothing: everything it needs is in its plan."),
+      !this._pipeline.inputs?.length && h("p.quiet", {}, "This pipeline has no inputs."),
       this._fields,
       choice(
         this._local,
-        "Keep everything in this house",
-        "No model elsewhere sees the files or what is made of them.",
+        "Process only on this deployment",
+        "No external model receives the files or the results.",
       ),
-      choice(this._fresh, "Run everything anew", "Take nothing from earlier runs."),
+      choice(this._fresh, "Ignore cached results", "Every task runs again."),
       this._problems,
       h("div.row", {}, this._button, this._hint, this._count),
     );
   }
 
-  /** Onto a parameter, or anywhere where there is but one. */
+  /** Adds dropped files to the parameter below the pointer, or to the only parameter. */
   _dropped(files, on) {
     const [first, ...others] = this._parameters;
     const under = this._parameters.find(({ element }) => element.contains(on));
     (under || (others.length ? null : first))?.add(files);
   }
 
-  /** How many items the files make; 0: it is one run. */
+  /** Number of items of a batch; 0 for a single run. */
   get _many() {
     const most = Math.max(0, ...this._parameters.map(({ files }) => files.length));
     return most > 1 ? most : 0;
@@ -87,15 +87,15 @@ export class RunForm {
   _idle() {
     const many = this._many;
     this._button.disabled = false;
-    this._button.textContent = many ? `Run it on ${counted(many, "file")}` : "Run it";
-    this._hint.textContent = many ? "A batch, with an item for each file." : "";
+    this._button.textContent = many ? `Run on ${plural(many, "file")}` : "Run pipeline";
+    this._hint.textContent = many ? "Starts a batch with one item per file." : "";
     this._count.textContent = "";
     this.element.setAttribute("aria-busy", "false");
   }
 
   async _submit() {
     if (this._button.disabled) return;
-    this._attempt ||= unguessable();
+    this._attempt ||= randomId();
     this._problems.replaceChildren();
     this._button.disabled = true;
     this.element.setAttribute("aria-busy", "true");
@@ -113,21 +113,21 @@ export class RunForm {
     this._paired(many);
     const written = new Map(this._parameters.map((parameter) => [parameter, parameter.written]));
     const files = this._parameters.flatMap((parameter) => parameter.files);
-    if (files.length) this._hint.textContent = "Sending the files …";
-    await this._sending.send(files, (there) => this._said(there, files.length));
-    this._hint.textContent = "Starting …";
+    if (files.length) this._hint.textContent = "Uploading files…";
+    await this._sending.send(files, (there) => this._status(there, files.length));
+    this._hint.textContent = "Starting…";
     this._count.textContent = "";
     if (many) await this._batch(written, many);
     else await this._run(written);
   }
 
-  /** A parameter has a file for each item, or one for all of them. */
+  /** Checks that every parameter has one file per item, or one file for all items. */
   _paired(many) {
     const odd = this._parameters.find(({ files }) => files.length > 1 && files.length !== many);
     if (!odd) return;
     throw new Problem({
-      detail: `${odd.name} has ${counted(odd.files.length, "file")}, another parameter ${amount(many)}.`,
-      remedy: "give every parameter as many files, in the same order, or one for all items",
+      detail: `${odd.name} has ${plural(odd.files.length, "file")}, another parameter ${amount(many)}.`,
+      remedy: "give every parameter the same number of files in the same order, or one file for all items",
     });
   }
 
@@ -156,7 +156,7 @@ export class RunForm {
     };
   }
 
-  /** A file that was refused costs its item. */
+  /** The inputs of an item; its failure if one of its files was rejected. */
   _item(written, at) {
     const problem = this._parameters.map(({ files }) => this._sending.problem(fileOf(files, at))).find(Boolean);
     if (!problem) return { inputs: this._inputs(written, at) };
@@ -176,7 +176,7 @@ export class RunForm {
     return this._api.json(path, { method: "POST", body, headers, signal: this._closed.signal });
   }
 
-  _said(there, all) {
+  _status(there, all) {
     this._count.textContent = `${amount(there)} of ${amount(all)}`;
   }
 
@@ -185,7 +185,7 @@ export class RunForm {
   }
 }
 
-/** An item's own file, or the one that all share. */
+/** The item's own file, or the file for all items. */
 function fileOf(files, at) {
   return files[at] || files[0];
 }

@@ -1,10 +1,10 @@
-/** The plan as a graph that lights up: files on the left, then tasks, each after what it needs, then the answer. */
+/** Graph of a plan with the state of its tasks: inputs first, then tasks in dependency order, then the answer. */
 
 import { h, svg } from "./element.js";
 import { layered } from "./layout.js";
 import { GOOD, model, references, seconds } from "./record.js";
-import { look, said, shape } from "./state.js";
-import { cut, duration } from "./words.js";
+import { stateClass, stateLabel, stateIcon } from "./state.js";
+import { cut, duration } from "./format.js";
 
 const NODE = { wide: 184, high: 58 };
 const GAP = { along: 56, across: 18 };
@@ -12,21 +12,21 @@ const NARROW = 620;
 const MARGIN = 4;
 const LONG = 13;
 
-/** What a task's mark takes beside its text, and the width of its widest usual letter: measuring is slow. */
+/** Width of the task icon, and of a wide letter, as an estimate: measuring text is slow. */
 const TEXT = 44;
 const WIDEST = 8;
 const SLIM = { wide: 158, high: 58, least: 116 };
 const TIGHT = { along: 34, across: 14 };
 const END = { wide: 150, high: 34 };
 
-/** How small a drawing may become before it is scrolled. */
+/** Minimum scale of the drawing; below it, the graph scrolls. */
 const READABLE = 0.75;
 
-/** The end of the plan among its nodes, whatever these are called. */
+/** Key of the answer's node, which cannot collide with names of inputs. */
 const OUTCOME = Symbol("outcome");
 
 export class Graph {
-  /** @param {(task: number) => void} choose called with a task somebody wants to see */
+  /** @param {(task: number) => void} choose called with the id of a selected task */
   constructor(choose) {
     this._choose = choose;
     this._known = "";
@@ -87,7 +87,7 @@ export class Graph {
     if (id === OUTCOME) return new End(run.outcome.name, run.outcome.about, true, place);
     const input = (run.spec.inputs || []).find(({ name }) => name === id);
     const name = input?.artifact?.name || id;
-    if (isEnd(run, id)) return new End(name, input?.modality ? `Takes ${name}` : `File: ${name}`, false, place);
+    if (isEnd(run, id)) return new End(name, input?.modality ? `Input: ${name}` : `File: ${name}`, false, place);
     return new TaskNode(run.tasks.get(id), place, size, this._choose);
   }
 
@@ -107,7 +107,7 @@ export class Graph {
   }
 }
 
-/** What goes in, or what comes out. */
+/** Node of an input or of the answer. */
 class End {
   constructor(name, about, last, { x, y }) {
     this._last = last;
@@ -158,7 +158,7 @@ class TaskNode {
     );
   }
 
-  /** Cuts what is longer than the box. */
+  /** Shortens texts that are wider than the box. */
   fit() {
     for (const text of [this._name, this._by]) {
       const whole = text.textContent;
@@ -174,9 +174,9 @@ class TaskNode {
     const by =
       [model(task).split("/").at(-1), took === undefined || this._slim ? "" : duration(took)]
         .filter(Boolean)
-        .join(" · ") || said(task.state);
-    this.element.setAttribute("class", `task is-${look(task.state)}`);
-    this._glyph.setAttribute("d", shape(task.state));
+        .join(" · ") || stateLabel(task.state);
+    this.element.setAttribute("class", `task is-${stateClass(task.state)}`);
+    this._glyph.setAttribute("d", stateIcon(task.state));
     if (!this._split && this._by.textContent !== by) {
       this._by.textContent = by;
       this.fit();
@@ -185,7 +185,7 @@ class TaskNode {
     this._bar.setAttribute("width", String(fraction * (this._wide - 20)));
     this.element.setAttribute(
       "aria-label",
-      `Task ${id}, ${task.task.task}: ${said(task.state)}${model(task) ? `, by ${model(task)}` : ""}`,
+      `Task ${id}, ${task.task.task}: ${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`,
     );
   }
 }
@@ -194,11 +194,11 @@ function sizes(nodeAlong, nodeAcross, gap) {
   return { nodeAlong, nodeAcross, gapAlong: gap.along, gapAcross: gap.across };
 }
 
-/** From top to bottom, with nodes as slim as it takes to fit, within reason. */
+/** Top-to-bottom layout, with nodes narrowed to fit the width, down to a minimum. */
 function stacked(nodes, edges, room) {
   const plan = layered(nodes, edges, sizes(SLIM.high, SLIM.wide, TIGHT));
-  const beside = (plan.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
-  const wide = Math.max(SLIM.least, Math.min(SLIM.wide, Math.floor((room + TIGHT.across) / beside - TIGHT.across)));
+  const columns = (plan.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
+  const wide = Math.max(SLIM.least, Math.min(SLIM.wide, Math.floor((room + TIGHT.across) / columns - TIGHT.across)));
   return wide === SLIM.wide
     ? { size: SLIM, plan }
     : { size: { ...SLIM, wide }, plan: layered(nodes, edges, sizes(SLIM.high, wide, TIGHT)) };
@@ -208,7 +208,7 @@ function isEnd(run, id) {
   return !run.tasks.has(id);
 }
 
-/** A long name on two lines, broken at the hyphen nearest its middle. */
+/** Splits a long name into two lines at the hyphen nearest to its middle. */
 function halves(name) {
   const hyphens = [...name.matchAll(/-/g)].map(({ index }) => index + 1);
   if (name.length < LONG || !hyphens.length) return [name, ""];
@@ -218,7 +218,7 @@ function halves(name) {
   return [name.slice(0, nearest), name.slice(nearest)];
 }
 
-/** Nodes and edges of a run's plan; where several edges join the same two nodes they are one. */
+/** Nodes and edges of a plan, without duplicate edges. */
 function shapeOf(run) {
   const tasks = [...run.tasks.values()];
   const pairs = tasks.flatMap((task) =>
@@ -247,10 +247,10 @@ function flow(run, { from, to }) {
   const target = run.tasks.get(to);
   const active = target ? target.state === "running" : run.answer && !run.over;
   if (ready && active) return "is-running";
-  return ready && (target ? look(target.state) !== "planned" : run.answer) ? "is-done" : "";
+  return ready && (target ? stateClass(target.state) !== "planned" : run.answer) ? "is-done" : "";
 }
 
-/** From the end of the first node to the beginning of the last, through the places between them. */
+/** SVG path of an edge from the first to the last node, through the points between them. */
 function curve(points, from, to, at) {
   const reach = (index) => (index === 0 ? from : index === points.length - 1 ? to : 0);
   const ends = points.map((point, index) => ({

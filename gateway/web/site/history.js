@@ -1,10 +1,10 @@
-/** Earlier runs, newest first, a page at a time. */
+/** Navigation with the list of earlier runs, newest first, in pages. */
 
 import { glyph, h } from "./element.js";
 import { PIPELINE, PLUS, STACK } from "./glyphs.js";
-import { look, said, shape } from "./state.js";
-import { runAddress, titled } from "./titles.js";
-import { ago } from "./words.js";
+import { stateClass, stateLabel, stateIcon } from "./state.js";
+import { runAddress, titleOf } from "./links.js";
+import { ago } from "./format.js";
 
 const PAGE = 25;
 
@@ -20,24 +20,24 @@ export class History {
     this._next = "";
     this._list = h("ol", { "aria-label": "Earlier runs" });
     this._more = h("button.quiet", { type: "button", hidden: true, click: () => this._page(this._next) }, "Older runs");
-    this._said = h("p.quiet");
+    this._status = h("p.quiet");
     place.append(
       h("a.new", { href: "/" }, glyph(PLUS), "New request"),
       h("a", { href: "/?pipelines", "data-at": "pipelines" }, glyph(PIPELINE), "Pipelines"),
       h("a", { href: "/?batches", "data-at": "batches" }, glyph(STACK), "Batches"),
       h("h2", {}, "Earlier runs"),
       this._list,
-      this._said,
+      this._status,
       this._more,
     );
   }
 
-  /** Begins again with the newest. */
+  /** Reloads the first page. */
   async refresh() {
     await this._page("");
   }
 
-  /** @param {string} at the run or the list being looked at; empty: none */
+  /** @param {string} at id of the shown run or list; empty: none */
   mark(at) {
     this._current = at;
     for (const link of this._place.querySelectorAll("[data-at]")) {
@@ -55,30 +55,30 @@ export class History {
       else this._list.replaceChildren(...items);
       this._next = page.next_page_token || "";
       this._more.hidden = !this._next;
-      this._said.textContent = this._list.children.length ? "" : "Nothing has been asked yet.";
+      this._status.textContent = this._list.children.length ? "" : "There are no runs yet.";
       this.mark(this._current);
     } catch (problem) {
-      this._said.textContent = problem.message;
+      this._status.textContent = problem.message;
     }
   }
 }
 
 function item(run) {
   const mark = h(
-    `span.badge.is-${look(run.state)}`,
-    { title: said(run.state) },
-    glyph(shape(run.state)),
-    h("span.unseen", {}, said(run.state)),
+    `span.badge.is-${stateClass(run.state)}`,
+    { title: stateLabel(run.state) },
+    glyph(stateIcon(run.state)),
+    h("span.unseen", {}, stateLabel(run.state)),
   );
-  const words = titled(run);
+  const text = titleOf(run);
   return h(
     "li",
     {},
     h(
       "a",
-      { href: runAddress(run.run_id), "data-at": run.run_id, title: words },
+      { href: runAddress(run.run_id), "data-at": run.run_id, title: text },
       mark,
-      h("span.words", {}, words),
+      h("span.words", {}, text),
       h("small", {}, ago(run.create_time)),
     ),
   );

@@ -1,11 +1,11 @@
-/** The items of a batch, a page at a time: what became of each, and the way to its run. */
+/** Items of a batch in pages: state, result and link to the run of each. */
 
 import { h } from "./element.js";
 import { notice, sentence } from "./notice.js";
 import { ENDED } from "./record.js";
-import { badge, said } from "./state.js";
-import { runAddress } from "./titles.js";
-import { amount, cut, duration } from "./words.js";
+import { badge, stateLabel } from "./state.js";
+import { runAddress } from "./links.js";
+import { amount, cut, duration } from "./format.js";
 
 const PAGE = 50;
 const PAUSE = 2000;
@@ -27,20 +27,20 @@ export class Items {
     this._starts = [""];
     this._next = "";
     this._known = "";
-    this._asked = "";
+    this._query = "";
     this._reading = this._stale = false;
     this._rows = new Map();
     this._filters = new Map(["", ...STATES].map((state) => [state, this._filter(state)]));
     this._list = h("ol.items", { "aria-label": "Items" });
-    this._said = h("div");
+    this._status = h("div");
     this._back = h("button.quiet", { type: "button", click: () => this._turn(-1) }, "Earlier items");
     this._on = h("button.quiet", { type: "button", click: () => this._turn(1) }, "Later items");
     this._turns = h("div.row.turns", { hidden: true }, this._back, this._on);
     this.element = h(
       "div",
       {},
-      h("div.filters", { role: "group", "aria-label": "Which items" }, [...this._filters.values()]),
-      this._said,
+      h("div.filters", { role: "group", "aria-label": "Filter items" }, [...this._filters.values()]),
+      this._status,
       this._list,
       this._turns,
     );
@@ -51,10 +51,10 @@ export class Items {
     clearTimeout(this._timer);
   }
 
-  /** @param {any} counts of the batch as it is now; what has changed is read anew */
+  /** @param {any} counts present counts of the batch; a change reloads the page of items */
   show(counts) {
     for (const [state, button] of this._filters) {
-      const count = state ? counts[counted(state)] : counts.total;
+      const count = state ? counts[countKey(state)] : counts.total;
       button.hidden = Boolean(state) && !count && state !== this._state;
       button.lastChild.textContent = amount(count || 0);
     }
@@ -74,7 +74,7 @@ export class Items {
     return h(
       "button.filter",
       { type: "button", "aria-pressed": String(!state), click: choose },
-      state ? said(counted(state)) : "all",
+      state ? stateLabel(countKey(state)) : "all",
       " ",
       h("span"),
     );
@@ -87,7 +87,7 @@ export class Items {
     this.element.scrollIntoView({ block: "start" });
   }
 
-  /** At once, but not more often than every other second. */
+  /** Reloads at once, but at most every two seconds. */
   _soon() {
     if (this._reading) this._stale = true;
     else this._read();
@@ -96,20 +96,20 @@ export class Items {
   async _read() {
     clearTimeout(this._timer);
     Object.assign(this, { _reading: true, _stale: false });
-    const wanted = {
+    const parameters = {
       page_token: this._starts.at(-1),
       page_size: String(PAGE),
       ...(this._state && { state: this._state }),
     };
-    const asked = JSON.stringify(wanted);
-    this._asked = asked;
+    const query = JSON.stringify(parameters);
+    this._query = query;
     try {
-      const page = await this._api.json(`${this._path}?${new URLSearchParams(wanted)}`, {
+      const page = await this._api.json(`${this._path}?${new URLSearchParams(parameters)}`, {
         signal: this._closed.signal,
       });
-      if (this._asked === asked) this._show(page);
+      if (this._query === query) this._show(page);
     } catch (problem) {
-      if (!this._closed.signal.aborted) this._said.replaceChildren(notice(problem));
+      if (!this._closed.signal.aborted) this._status.replaceChildren(notice(problem));
     }
     this._timer = setTimeout(() => {
       this._reading = false;
@@ -128,11 +128,11 @@ export class Items {
     this._back.disabled = this._starts.length === 1;
     this._on.disabled = !this._next;
     this._turns.hidden = this._back.disabled && this._on.disabled;
-    this._said.replaceChildren(...(elements.length ? [] : [h("p.none", {}, "There is none.")]));
+    this._status.replaceChildren(...(elements.length ? [] : [h("p.none", {}, "No items.")]));
     for (const [state, button] of this._filters) button.setAttribute("aria-pressed", String(state === this._state));
   }
 
-  /** A row that has not changed stays, and keeps the focus. */
+  /** Reuses an unchanged row, which keeps the focus. */
   _row(item) {
     const now = JSON.stringify([item.state, item.run_id]);
     const known = this._rows.get(item.index);
@@ -143,8 +143,8 @@ export class Items {
   }
 }
 
-/** How a batch's counts call items in a state. */
-function counted(state) {
+/** Key of an item state in the counts of a batch. */
+function countKey(state) {
   return state === "queued" ? "waiting" : state;
 }
 
@@ -156,7 +156,7 @@ function row(item, files) {
     {},
     h("span.number.quiet", {}, item.index),
     h("span.item-name", {}, item.run_id ? h("a", { href: runAddress(item.run_id) }, name) : name),
-    badge(counted(item.state)),
+    badge(countKey(item.state)),
     h("span.item-time.quiet", {}, ENDED.has(item.state) && seconds ? duration(seconds) : ""),
     h("div.item-result", {}, item.failure ? trouble(item.failure) : outcome(item.outputs || {}, files)),
   );
@@ -166,18 +166,18 @@ function trouble({ message, reason, remedy }) {
   return [h("span.bad", {}, message || reason), remedy && h("small", {}, ` ${sentence(remedy)}`)];
 }
 
-/** What a task says in words need not be seen as JSON, too. */
+/** Outputs to show: JSON only of tasks without text output. */
 function outcome(outputs, files) {
-  const told = new Set(
+  const withText = new Set(
     Object.keys(outputs)
       .filter((name) => typeof outputs[name] === "string")
       .map(task),
   );
-  const seen = Object.entries(outputs).filter(([name, value]) => !isJson(value) || !told.has(task(name)));
+  const seen = Object.entries(outputs).filter(([name, value]) => !isJson(value) || !withText.has(task(name)));
   return seen.map(([name, value]) => h("span.output", {}, h("code", {}, name), " ", brief(value, files)));
 }
 
-/** Which task an output is of, where several tasks have some. */
+/** Task prefix of an output's name, if several tasks have outputs. */
 function task(output) {
   return output.includes(".") ? output.split(".")[0] : "";
 }

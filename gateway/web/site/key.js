@@ -1,9 +1,9 @@
-/** Asks for the API key; it is kept in this tab alone. */
+/** Dialog that asks for the API key, which is stored in this tab only. */
 
 import { h } from "./element.js";
 
 /**
- * @param {boolean} refused the last one was not taken
+ * @param {boolean} refused whether the last key was rejected
  * @returns {Promise<string>}
  */
 export function askKey(refused) {
@@ -18,18 +18,18 @@ export function askKey(refused) {
     const form = h(
       "form",
       {},
-      h("h2", { id: "key-title" }, "An API key, please"),
+      h("h2", { id: "key-title" }, "API key required"),
       h(
         "p",
         { role: refused ? "alert" : null },
         refused
-          ? "That key was not taken. Is it whole, and not revoked?"
-          : "This house lets in only those who have a key. The operator makes one with “hugginggpt keys create”.",
+          ? "The key was rejected. Check that it is complete and not revoked."
+          : "This gateway requires an API key. An operator creates one with “hugginggpt keys create”.",
       ),
       h("label", { for: "key-field" }, "API key"),
       field,
-      h("p.quiet", {}, "It is kept in this tab only, and forgotten when you close it."),
-      h("button.primary", { type: "submit" }, "Go on"),
+      h("p.quiet", {}, "The key is stored in this tab only, until you close it."),
+      h("button.primary", { type: "submit" }, "Continue"),
     );
     const dialog = h("dialog.key", { "aria-labelledby": "key-title", cancel: (event) => event.preventDefault() }, form);
     form.addEventListener("submit", (event) => {

@@ -1,12 +1,12 @@
 /**
- * Layered layout of a directed graph without cycles: each node in the layer after the last of those it follows, nodes
- * within a layer ordered so that few edges cross, edges over several layers led through places of their own.
+ * Layered layout of a directed acyclic graph: each node in the layer after its last predecessor, nodes within a layer
+ * ordered to reduce edge crossings, and edges across several layers routed through virtual nodes.
  */
 
 const SWEEPS = 6;
 
-/** Places for edges to pass through beyond which further edges go straight. */
-const MOST_PASSED = 2000;
+/** Limit of virtual nodes; further edges are straight. */
+const MAX_VIRTUAL_NODES = 2000;
 
 /**
  * @typedef {{along: number, across: number}} Place the middle of a node: along the layers, and across them
@@ -47,7 +47,7 @@ function depths(nodes, edges) {
   return found;
 }
 
-/** Layers, with a place in each layer that an edge passes; the chain of places of every edge. */
+/** Layers with virtual nodes, and the chain of nodes of every edge. */
 function threaded(nodes, edges, layerOf) {
   const layers = [];
   const put = (node, layer) => (layers[layer] ??= []).push(node);
@@ -55,7 +55,7 @@ function threaded(nodes, edges, layerOf) {
   let passed = 0;
   const chains = edges.map(([from, to]) => {
     const chain = [from];
-    for (let layer = layerOf.get(from) + 1; layer < layerOf.get(to) && passed < MOST_PASSED; layer += 1) {
+    for (let layer = layerOf.get(from) + 1; layer < layerOf.get(to) && passed < MAX_VIRTUAL_NODES; layer += 1) {
       passed += 1;
       const passing = { layer };
       put(passing, layer);
@@ -114,12 +114,12 @@ function placed(layers, chains, before, after, { nodeAlong, nodeAcross, gapAlong
   };
 }
 
-/** Moves each node of a layer towards its neighbours, and keeps the layer's order and distances. */
+/** Moves the nodes of a layer towards their neighbours, keeping order and minimum distances. */
 function settled(layer, towards, across, step) {
-  const wished = layer.map((node) => average((towards.get(node) || [node]).map((other) => across.get(other))));
-  const kept = wished.reduce((done, wish) => [...done, Math.max(wish, (done.at(-1) ?? -Infinity) + step)], []);
-  const shift = average(wished.map((wish, at) => wish - kept[at]));
-  layer.forEach((node, at) => across.set(node, kept[at] + shift));
+  const desired = layer.map((node) => average((towards.get(node) || [node]).map((other) => across.get(other))));
+  const resolved = desired.reduce((done, position) => [...done, Math.max(position, (done.at(-1) ?? -Infinity) + step)], []);
+  const shift = average(desired.map((position, at) => position - resolved[at]));
+  layer.forEach((node, at) => across.set(node, resolved[at] + shift));
 }
 
 function average(numbers) {

@@ -1,4 +1,4 @@
-/** A list of what the house keeps, a page at a time; it follows what goes on in it. */
+/** A list of pipelines or batches in pages, which refreshes while entries change. */
 
 import { h } from "./element.js";
 import { notice } from "./notice.js";
@@ -10,7 +10,7 @@ const PAUSE = 2000;
 /**
  * @typedef {{element: HTMLElement, show: (each: any) => void}} Row
  * @typedef {{path: string, title: string, lead: string, none: string, key: (each: any) => string, row: () => Row,
- *   moves: (each: any) => boolean}} Kind row: a new one, to be shown; moves: whether it changes by itself
+ *   moves: (each: any) => boolean}} Kind row: creates a row; moves: whether an entry changes by itself
  */
 
 export class Listing {
@@ -24,13 +24,13 @@ export class Listing {
     this._rows = new Map();
     this._closed = new AbortController();
     this._list = h("ol.listing", { "aria-label": kind.title });
-    this._said = h("div");
+    this._status = h("div");
     this._more = h("button.quiet", { type: "button", hidden: true, click: () => this._read(this._next) }, "More");
     this.element = h(
-      "section.kept",
+      "section.list-page",
       {},
       h("header", {}, h("h1", {}, kind.title), h("p.lead", {}, kind.lead)),
-      this._said,
+      this._status,
       this._list,
       this._more,
     );
@@ -43,7 +43,7 @@ export class Listing {
     clearTimeout(this._timer);
   }
 
-  /** @param {string} token of the page; empty: all that is shown, anew */
+  /** @param {string} token page token; empty: reload all that is shown */
   async _read(token) {
     clearTimeout(this._timer);
     const wanted = token ? PAGE : Math.min(Math.max(PAGE, this._list.children.length), MOST);
@@ -52,7 +52,7 @@ export class Listing {
       const page = await this._api.json(`${this._kind.path}?${query}`, { signal: this._closed.signal });
       this._show(page, token);
     } catch (problem) {
-      if (!this._closed.signal.aborted) this._said.replaceChildren(notice(problem));
+      if (!this._closed.signal.aborted) this._status.replaceChildren(notice(problem));
     }
   }
 
@@ -63,7 +63,7 @@ export class Listing {
       this._list.replaceChildren(...elements);
     this._next = page.next_page_token || "";
     this._more.hidden = !this._next;
-    this._said.replaceChildren(...(this._list.children.length ? [] : [h("p.none", {}, this._kind.none)]));
+    this._status.replaceChildren(...(this._list.children.length ? [] : [h("p.none", {}, this._kind.none)]));
     if (page.data.some(this._kind.moves)) this._timer = setTimeout(() => this._read(""), PAUSE);
   }
 

@@ -1,4 +1,4 @@
-/** The page, put together. */
+/** Entry point of the page: routing and navigation. */
 
 import { Api } from "./api.js";
 import { BatchView } from "./batch.js";
@@ -8,17 +8,17 @@ import { h } from "./element.js";
 import { Files } from "./files.js";
 import { History } from "./history.js";
 import { askKey } from "./key.js";
-import { KeepDialog } from "./keeping.js";
+import { SaveDialog } from "./save_dialog.js";
 import { notice } from "./notice.js";
 import { PipelineView } from "./pipeline.js";
 import { pipelines } from "./pipelines.js";
 import { SAMPLES, address, files as sampleFiles } from "./samples.js";
 import { themed } from "./theme.js";
-import { runAddress } from "./titles.js";
+import { runAddress } from "./links.js";
 import { RunView } from "./view.js";
-import { Voice } from "./voice.js";
+import { Announcer } from "./announcer.js";
 
-/** Which list a page belongs to. */
+/** List to mark in the navigation, by kind of page. */
 const PARTS = { pipeline: "pipelines", pipelines: "pipelines", batch: "batches", batches: "batches" };
 
 const part = (id) => document.getElementById(id);
@@ -29,15 +29,15 @@ class Page {
     this._files = new Files(this._api);
     this._history = new History(this._api, part("runs"));
     this._problems = h("div");
-    this._voice = new Voice(part("live"));
+    this._announcer = new Announcer(part("live"));
     this._view = null;
     this._composer = new Composer(this._api, {
       started: (run) => this._go(runAddress(run)),
       failed: (problem) => this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren())),
     });
-    this._places = {
+    this._routes = {
       run: (id) => this._run(id),
-      pipeline: (name, asked) => this._pipeline(name, asked.get("version") || ""),
+      pipeline: (name, query) => this._pipeline(name, query.get("version") || ""),
       pipelines: () => this._opened(pipelines(this._api)),
       batch: (id) => this._batch(id),
       batches: () => this._opened(batches(this._api)),
@@ -57,11 +57,11 @@ class Page {
     this._view?.close();
     this._view = null;
     this._problems.replaceChildren();
-    const asked = new URLSearchParams(location.search);
-    const place = Object.keys(this._places).find((each) => asked.has(each));
-    if (place) this._places[place](asked.get(place), asked);
+    const query = new URLSearchParams(location.search);
+    const kind = Object.keys(this._routes).find((each) => query.has(each));
+    if (kind) this._routes[kind](query.get(kind), query);
     else this._home();
-    this._history.mark(PARTS[place] || asked.get(place) || "");
+    this._history.mark(PARTS[kind] || query.get(kind) || "");
     this._history.refresh().then(() => (part("forget-key").hidden = !this._api.hasKey));
   }
 
@@ -84,15 +84,15 @@ class Page {
       h(
         "section.home",
         {},
-        h("h1", {}, "What shall be done?"),
+        h("h1", {}, "What would you like to do?"),
         h(
           "p.lead",
           {},
-          "Say it in a sentence, with files if you like. It becomes a plan of tasks, each run by a model that fits.",
+          "Describe a task and add files. HuggingGPT plans it as tasks and runs each task with a suitable model.",
         ),
         this._composer.element,
         this._problems,
-        h("h2", {}, "Or try one of these"),
+        h("h2", {}, "Examples"),
         h("ul.samples", {}, samples),
       ),
     );
@@ -101,10 +101,10 @@ class Page {
 
   _run(id) {
     const view = new RunView(this._api, this._files, id, {
-      say: (words) => this._voice.say(words),
+      say: (text) => this._announcer.say(text),
       changed: () => this._history.refresh(),
       again: (run, follow) => this._more(run, follow),
-      keep: (run) => this._keep({ run_id: run.id }, run.spec.request || ""),
+      save: (run) => this._save({ run_id: run.id }, run.spec.request || ""),
     });
     this._below = h("section.below", { "aria-label": "Ask more", hidden: true });
     this._opened(view, this._below);
@@ -116,8 +116,8 @@ class Page {
 
   _batch(id) {
     const listener = {
-      say: (words) => this._voice.say(words),
-      keep: (source, words) => this._keep(source, words),
+      say: (text) => this._announcer.say(text),
+      save: (source, text) => this._save(source, text),
     };
     this._opened(new BatchView(this._api, this._files, id, listener));
   }
@@ -128,13 +128,13 @@ class Page {
     scrollTo(0, 0);
   }
 
-  _keep(source, words) {
-    new KeepDialog(this._api, source, words, (address) => this._go(address));
+  _save(source, text) {
+    new SaveDialog(this._api, source, text, (address) => this._go(address));
   }
 
-  /** Below the run: for what comes next, or to ask the same again with the files the house still has. */
+  /** Shows the composer below a run: for a follow-up, or to repeat the request with the stored files. */
   _more(run, follow) {
-    this._composer.reset(follow ? { parent: run } : { words: run.spec.request, inputs: [...(run.spec.inputs || [])] });
+    this._composer.reset(follow ? { parent: run } : { text: run.spec.request, inputs: [...(run.spec.inputs || [])] });
     this._below.replaceChildren(this._composer.element, this._problems);
     this._below.hidden = false;
     this._composer.focus();
@@ -152,7 +152,7 @@ class Page {
     part("main").focus({ preventScroll: true });
   }
 
-  /** Links within the page need not load it anew. */
+  /** Handles links within the page without reloading it. */
   _clicked(event) {
     const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!link || link.target || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -172,7 +172,7 @@ class Page {
     });
   }
 
-  /** On narrow screens the earlier runs come and go. */
+  /** Toggles the navigation on narrow screens. */
   _drawer() {
     const button = part("show-runs");
     const open = (on) => {

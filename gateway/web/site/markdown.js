@@ -1,12 +1,12 @@
 /**
- * A small Markdown that becomes elements, never markup: headings, emphasis, code, lists, quotations, tables, rules.
- * Links and pictures are made only where the caller knows what they lead to; any other is plain words.
+ * Renders a subset of Markdown as elements, never as markup: headings, emphasis, code, lists, quotes, tables, rules.
+ * Links and images are created only for targets that the caller knows; others are text.
  */
 
 import { h } from "./element.js";
 
-const DEEPEST = 6;
-const FAR = 2000;
+const MAX_DEPTH = 6;
+const MAX_DISTANCE = 2000;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)\s*$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
@@ -21,7 +21,7 @@ const DIVIDER = /^ {0,3}\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
  */
 
 /**
- * The blocks of a text: their source, which tells whether one has changed, and how to make them.
+ * Parses the blocks of a text; `source` identifies an unchanged block, `make` renders it.
  * @param {string} text
  * @returns {{source: string, make: (known: Known) => HTMLElement}[]}
  */
@@ -81,7 +81,7 @@ const TITLE = {
 const LINE = { begins: (lines, at) => RULE.test(lines[at]), ends: (lines, at) => at + 1, make: () => h("hr") };
 
 const QUOTATION = {
-  begins: (lines, at, depth) => QUOTE.test(lines[at]) && depth < DEEPEST,
+  begins: (lines, at, depth) => QUOTE.test(lines[at]) && depth < MAX_DEPTH,
   ends: (lines, at) => until(lines, at, (line) => !QUOTE.test(line)),
   make: (lines, known, depth) =>
     h(
@@ -96,7 +96,7 @@ const QUOTATION = {
 };
 
 const LIST = {
-  begins: (lines, at, depth) => ITEM.test(lines[at]) && depth < DEEPEST,
+  begins: (lines, at, depth) => ITEM.test(lines[at]) && depth < MAX_DEPTH,
   ends(lines, at) {
     const ordered = Boolean(ITEM.exec(lines[at])[2]);
     return until(lines, at, (line, end) => {
@@ -120,7 +120,7 @@ const LIST = {
   },
 };
 
-/** A list's item: its first line stands in it as it is, further blocks below. */
+/** Content of a list item: its first line inline, followed by blocks. */
 function itemContent([first, ...rest], known, depth) {
   return [...inline(first, known), ...inside(rest, known, depth)];
 }
@@ -181,7 +181,7 @@ function inline(text, known, depth = 0) {
   let at = 0;
   while (at < text.length) {
     const mark = MARKS.get(text[at]);
-    const taken = mark && depth < DEEPEST ? mark(text, at, known, depth) : null;
+    const taken = mark && depth < MAX_DEPTH ? mark(text, at, known, depth) : null;
     if (taken && typeof taken.node === "string") {
       plain += taken.node;
     } else if (taken) {
@@ -254,11 +254,11 @@ function target(text, at) {
     : { label: text.slice(at + 1, closed), target: text.slice(closed + 2, end).trim(), end: end + 1 };
 }
 
-/** Where a mark is found before the paragraph ends and not far away, past what is escaped; -1: nowhere. */
+/** Index of the next unescaped mark within MAX_DISTANCE; -1 if there is none. */
 function near(text, mark, from) {
   let at = text.indexOf(mark, from);
   while (at > 0 && text[at - 1] === "\\") at = text.indexOf(mark, at + 1);
-  return at - from > FAR ? -1 : at;
+  return at - from > MAX_DISTANCE ? -1 : at;
 }
 
 function node(child) {

@@ -1,14 +1,14 @@
-/** What went wrong, with what helps. */
+/** Error messages with remedies. */
 
 import { h } from "./element.js";
 
 /**
  * @param {{message: string, remedy?: string, code?: string, mild?: boolean}} problem
- * @param {() => void} [dismiss] called when it is closed; without it, it stays
+ * @param {() => void} [dismiss] called when the message is dismissed; without it, the message cannot be dismissed
  */
 export function notice(problem, dismiss) {
   const close = dismiss && h("button.icon", { type: "button", "aria-label": "Dismiss", click: dismiss }, "×");
-  const words = h(
+  const text = h(
     "div",
     {},
     h("p", {}, h("strong", {}, spoken(problem.message))),
@@ -17,14 +17,14 @@ export function notice(problem, dismiss) {
   return h(
     problem.mild ? "div.problem.mild" : "div.problem",
     { role: "alert" },
-    words,
+    text,
     problem.code && h("code.quiet", {}, problem.code),
     close,
   );
 }
 
 /**
- * What the house says of itself, with its commands set apart.
+ * Renders a message; text in backticks becomes code.
  * @param {string} text
  */
 export function spoken(text) {

@@ -1,4 +1,4 @@
-/** What was found in a picture, drawn on it: boxes, points and masks. */
+/** Draws detections on an image: boxes, points and masks. */
 
 import { h, svg } from "./element.js";
 
@@ -8,12 +8,12 @@ const HUES = 6;
 let masks = 0;
 
 /**
- * @typedef {{box?: number[], point?: number[], label: string, silent: boolean}} Mark silent: its label would only
- * repeat what can be read in the picture
+ * @typedef {{box?: number[], point?: number[], label: string, silent: boolean}} Mark silent: its label only
+ * repeats text of the image
  */
 
 /**
- * Boxes and points in a task's JSON, wherever they stand in it.
+ * Finds boxes and points at any depth of a task's JSON.
  * @param {any} json
  * @returns {Mark[]}
  */
@@ -31,21 +31,21 @@ export function marks(json) {
 
 function marked(value) {
   const { box, x, y } = value;
-  const words = String(value.label ?? value.text ?? value.name ?? "");
+  const text = String(value.label ?? value.text ?? value.name ?? "");
   const silent = value.label === undefined;
   const score = typeof value.score === "number" ? ` ${Math.round(value.score * 100)} %` : "";
   if (box && ["xmin", "ymin", "xmax", "ymax"].every((side) => Number.isFinite(box[side]))) {
-    return { box: [box.xmin, box.ymin, box.xmax, box.ymax], label: words + score, silent };
+    return { box: [box.xmin, box.ymin, box.xmax, box.ymax], label: text + score, silent };
   }
-  return Number.isFinite(x) && Number.isFinite(y) ? { point: [x, y], label: words + score, silent } : null;
+  return Number.isFinite(x) && Number.isFinite(y) ? { point: [x, y], label: text + score, silent } : null;
 }
 
 /**
- * A picture with marks and a mask over it, and a switch to see it without.
+ * An image with an overlay of marks and mask, which can be switched off.
  * @param {import("./files.js").Files} files
  * @param {any} picture its artifact
  * @param {Mark[]} found
- * @param {Promise<string> | null} mask where a picture is, white where something was found
+ * @param {Promise<string> | null} mask address of a mask image, white where something was detected
  */
 export function overlay(files, picture, found, mask) {
   const image = files.picture(picture);

@@ -1,32 +1,32 @@
-/** A parameter of a pipeline, as one fills it in: words, or files by picking or dropping. */
+/** Form field of a pipeline's parameter: text, or files by picking or dropping. */
 
 import { Problem } from "./api.js";
 import { glyph, h } from "./element.js";
 import { face } from "./files.js";
 import { CLIP } from "./glyphs.js";
-import { amount, size } from "./words.js";
+import { amount, size } from "./format.js";
 
-/** So many files are shown one by one. */
+/** Number of files that are listed; the rest is counted. */
 const SHOWN = 8;
 
 const KINDS = {
-  text: { one: "a text", written: true, accept: null },
+  text: { one: "text", written: true, accept: null },
   json: { one: "JSON", written: true, accept: ".json,application/json" },
-  image: { one: "a picture", accept: "image/*,application/pdf" },
-  audio: { one: "a recording", accept: "audio/*" },
+  image: { one: "an image", accept: "image/*,application/pdf" },
+  audio: { one: "audio", accept: "audio/*" },
   video: { one: "a video", accept: "video/*" },
   table: { one: "a table", accept: ".csv,.tsv,.xls,.xlsx,.ods" },
 };
 
 /** @param {any} port */
 export function kindOf(port) {
-  return KINDS[port.modality] || { one: port.modality || "something", accept: null };
+  return KINDS[port.modality] || { one: port.modality || "a value", accept: null };
 }
 
 export class Parameter {
   /**
    * @param {any} port
-   * @param {number} number that sets it apart from the others
+   * @param {number} number unique number within the form
    * @param {() => void} changed
    */
   constructor(port, number, changed) {
@@ -38,28 +38,28 @@ export class Parameter {
     this._build(`parameter-${number}`);
   }
 
-  /** @param {File[]} files further ones */
+  /** @param {File[]} files files to add */
   add(files) {
     this.files = [...this.files, ...files];
     this._shown();
   }
 
-  /** @param {Set<File>} files to leave out */
+  /** @param {Set<File>} files files to remove */
   drop(files) {
     this.files = this.files.filter((file) => !files.has(file));
     this._shown();
   }
 
   /**
-   * What was written.
-   * @returns {any} undefined: nothing
-   * @throws {Problem} it is not what it should be, or there is nothing where something has to be
+   * The text that was entered, as an input value.
+   * @returns {any} undefined if empty
+   * @throws {Problem} the text is invalid, or a required value is missing
    */
   get written() {
-    const words = this._words && !this._words.hidden ? this._words.value : "";
-    if (words.trim()) return this._port.modality === "json" ? { json: this._json(words) } : { text: words };
+    const text = this._words && !this._words.hidden ? this._words.value : "";
+    if (text.trim()) return this._port.modality === "json" ? { json: this._json(text) } : { text: text };
     if (!this._port.required || this.files.length) return undefined;
-    throw new Problem({ detail: `${this.name} is missing.`, remedy: `give it ${this._kind.one}` });
+    throw new Problem({ detail: `${this.name} is missing.`, remedy: `provide ${this._kind.one}` });
   }
 
   focus() {
@@ -68,7 +68,7 @@ export class Parameter {
 
   _build(id) {
     const { accept, written } = this._kind;
-    const about = [this._kind.one, !this._port.required && "may be left out"].filter(Boolean).join(", ");
+    const about = [this._kind.one, !this._port.required && "optional"].filter(Boolean).join(", ");
     this._words = written
       ? h("textarea", { id, rows: 3, "aria-describedby": `${id}-about`, input: () => this._changed() })
       : null;
@@ -106,9 +106,9 @@ export class Parameter {
     this._shown();
   }
 
-  _json(words) {
+  _json(text) {
     try {
-      return JSON.parse(words);
+      return JSON.parse(text);
     } catch (error) {
       throw new Problem({ detail: `${this.name} is not JSON.`, remedy: error.message });
     }
@@ -131,7 +131,7 @@ export class Parameter {
     this._chips.replaceChildren(...files.slice(0, SHOWN).map((file) => this._chip(file)));
     const rest = files.length - SHOWN;
     this._many.textContent = rest > 0 ? `and ${amount(rest)} more` : "";
-    this._add.textContent = files.length ? "Add files" : this._words ? "Files instead" : "Choose files";
+    this._add.textContent = files.length ? "Add files" : this._words ? "Use files instead" : "Choose files";
     this._clear.hidden = files.length < 2;
     this._changed();
   }

@@ -1,4 +1,4 @@
-/** One pipeline: what it does, drawn, and run on what one gives it. */
+/** View of one pipeline: description, graph, and a form that runs it. */
 
 import { card } from "./card.js";
 import { Details } from "./details.js";
@@ -8,8 +8,8 @@ import { Graph } from "./graph.js";
 import { notice } from "./notice.js";
 import { kindOf } from "./parameter.js";
 import { PlanRecord } from "./plan.js";
-import { pipelineAddress, runAddress } from "./titles.js";
-import { ago, counted } from "./words.js";
+import { pipelineAddress, runAddress } from "./links.js";
+import { ago, plural } from "./format.js";
 
 export class PipelineView {
   /**
@@ -52,15 +52,15 @@ export class PipelineView {
     const details = new Details(this._files, this._api);
     const graph = new Graph((task) => details.open(task));
     this._form = new RunForm(this._api, pipeline, this._go);
-    const words = h("p.quiet", {}, counted(plan.tasks.size, "task"));
+    const text = h("p.quiet", {}, plural(plan.tasks.size, "task"));
     this.element.replaceChildren(
       head(pipeline, versions),
-      card("plan", "Plan", words, graph.element),
-      card("start.half", "Run it", this._form.element),
+      card("plan", "Plan", text, graph.element),
+      card("start.half", "Run pipeline", this._form.element),
       h(
         "div.side",
         {},
-        card("takes", "What it takes and gives", ports(pipeline)),
+        card("takes", "Inputs and outputs", ports(pipeline)),
         card("tasks", "Tasks", details.element),
       ),
     );
@@ -69,7 +69,7 @@ export class PipelineView {
   }
 
   _wrong(problem) {
-    const title = problem.status === 404 ? "There is no such pipeline" : "It cannot be shown";
+    const title = problem.status === 404 ? "There is no such pipeline" : "This page cannot be loaded";
     this.element.replaceChildren(h("h1", { tabindex: "-1" }, title), notice(problem));
   }
 }
@@ -78,15 +78,15 @@ function head(pipeline, versions) {
   const { name, version, create_time: created, description, source_run_id: run, policy } = pipeline;
   const about = [
     `Version ${version}`,
-    created && `, kept ${ago(created)}`,
+    created && `, saved ${ago(created)}`,
     run && [" from ", h("a", { href: runAddress(run) }, "a run")],
   ].flat();
   return h(
-    "header.asked",
+    "header.page-header",
     {},
     h("h1", { tabindex: "-1" }, name),
     description && h("p.lead", {}, description),
-    h("p.quiet", {}, about, policy === "local" && ". What runs through it never leaves this house."),
+    h("p.quiet", {}, about, policy === "local" && ". Its data never leaves this deployment."),
     versions.length > 1 && others(versions, version),
   );
 }
@@ -103,7 +103,7 @@ function others(versions, shown) {
 }
 
 function ports({ inputs = [], outputs = [] }) {
-  return [list("It takes", inputs, "nothing"), list("It gives", outputs, "only what its tasks make")];
+  return [list("Inputs", inputs, "none"), list("Outputs", outputs, "the outputs of its tasks")];
 }
 
 function list(title, ports, none) {

@@ -1,19 +1,19 @@
-/** The plans that are kept, by name. */
+/** List of saved pipelines. */
 
 import { glyph, h } from "./element.js";
 import { PIPELINE } from "./glyphs.js";
 import { Listing } from "./listing.js";
 import { kindOf } from "./parameter.js";
-import { pipelineAddress } from "./titles.js";
-import { ago } from "./words.js";
+import { pipelineAddress } from "./links.js";
+import { ago } from "./format.js";
 
 /** @param {import("./api.js").Api} api */
 export function pipelines(api) {
   return new Listing(api, {
     path: "/v1/pipelines",
     title: "Pipelines",
-    lead: "Plans kept under a name: run them again on other files, as often as you like.",
-    none: "No plan is kept yet. Ask for something; once the run is over, choose “Keep this plan”.",
+    lead: "Saved plans, which you can run on other files.",
+    none: "There are no pipelines yet. Send a request, and choose “Save this plan” when the run has ended.",
     key: ({ name, version }) => `${name} ${version}`,
     row: () => new PipelineRow(),
     moves: () => false,

@@ -1,4 +1,4 @@
-/** A pipeline's plan in the form in which graph and details know plans. */
+/** A pipeline's plan as a RunRecord, for the graph and the details. */
 
 import { RunRecord } from "./record.js";
 
@@ -8,13 +8,13 @@ export class PlanRecord extends RunRecord {
     super(`${pipeline.name} ${pipeline.version}`);
     this._outputs = (pipeline.outputs || []).map(({ name }) => name);
     this.spec = { request: "", inputs: pipeline.inputs || [] };
-    for (const task of pipeline.plan || []) this.tasks.set(task.id, kept(task));
+    for (const task of pipeline.plan || []) this.tasks.set(task.id, taskRecord(task));
   }
 
   get outcome() {
     const names = this._outputs;
     if (!names.length) return null;
-    return { name: names.length > 1 ? `${names.length} results` : names[0], about: `It gives ${names.join(", ")}` };
+    return { name: names.length > 1 ? `${names.length} results` : names[0], about: `Outputs: ${names.join(", ")}` };
   }
 
   origin(input) {
@@ -22,7 +22,7 @@ export class PlanRecord extends RunRecord {
   }
 }
 
-function kept(task) {
+function taskRecord(task) {
   const { pinned_model: model, pinned_revision: revision } = task;
   return {
     id: task.id,

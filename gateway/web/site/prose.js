@@ -1,4 +1,4 @@
-/** An answer as it streams: a block that has not changed is not made again, so nothing flickers or loses its place. */
+/** Renders a streaming answer incrementally: unchanged blocks are unchanged, which avoids flicker. */
 
 import { h } from "./element.js";
 import { blocks } from "./markdown.js";
@@ -15,7 +15,7 @@ export class Prose {
 
   /**
    * @param {string} text
-   * @param {Map<string, any>} artifacts the run's own, by digest: all it may lead to
+   * @param {Map<string, any>} artifacts artifacts of the run by digest: the only allowed link targets
    */
   show(text, artifacts) {
     const known = knowing(this._files, artifacts);
@@ -23,9 +23,9 @@ export class Prose {
     const same = parts.findIndex(
       ({ source }, at) => this._made[at]?.source !== source || this._made[at].artifacts !== artifacts.size,
     );
-    const kept = same < 0 ? parts.length : same;
-    this._made.splice(kept).forEach(({ element }) => element.remove());
-    for (const part of parts.slice(kept)) {
+    const unchanged = same < 0 ? parts.length : same;
+    this._made.splice(unchanged).forEach(({ element }) => element.remove());
+    for (const part of parts.slice(unchanged)) {
       const element = part.make(known);
       this._made.push({ source: part.source, artifacts: artifacts.size, element });
       this.element.append(element);
@@ -33,7 +33,7 @@ export class Prose {
   }
 }
 
-/** What an answer may lead to: the run's files, by their digests or their names. */
+/** Link targets of an answer: files of the run, by digest or name. */
 function knowing(files, artifacts) {
   const named = new Map(
     [...artifacts.values()].filter(({ name }) => name?.includes(".")).map((artifact) => [artifact.name, artifact]),

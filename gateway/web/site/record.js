@@ -1,4 +1,4 @@
-/** What is known of a run: its events, put together. Knows nothing of the page. */
+/** State of a run, folded from its events, independent of the page. */
 
 /**
  * @typedef {{number: number, by: any, began: number, ended?: number, failure?: any, next?: string,
@@ -9,7 +9,7 @@
 
 export const ENDED = new Set(["completed", "incomplete", "failed", "cancelled"]);
 export const GOOD = new Set(["succeeded", "reused"]);
-/** Modes without an answer in words. */
+/** Modes without an answer. */
 const SILENT = new Set(["plan", "results"]);
 
 const OVER = new Set([...GOOD, "failed", "skipped", "cancelled"]);
@@ -36,7 +36,7 @@ export class RunRecord {
     this.ended = 0;
     this.latest = 0;
     this.takeovers = 0;
-    /** How far the clock here is ahead of the server's, in milliseconds. */
+    /** Offset of the local clock from the server's, in milliseconds. */
     this.ahead = 0;
   }
 
@@ -44,28 +44,28 @@ export class RunRecord {
     return ENDED.has(this.state);
   }
 
-  /** When it is for the run, in milliseconds: the end, or now by the server's clock as far as it is known. */
+  /** Time of the run's display, in milliseconds: its end, or the present by the server's clock. */
   get now() {
     return this.ended || Math.max(this.latest, Date.now() - this.ahead);
   }
 
   /**
-   * What comes out in the end beside what the tasks make, if anything does.
+   * The final output in addition to the tasks' outputs, if any.
    * @returns {{name: string, about: string} | null}
    */
   get outcome() {
-    return SILENT.has(this.spec.mode) ? null : { name: "answer", about: "The answer in words" };
+    return SILENT.has(this.spec.mode) ? null : { name: "answer", about: "The answer" };
   }
 
   /**
-   * Where an input comes from.
+   * Describes the origin of an input.
    * @param {string} _input its name
    */
   origin(_input) {
     return "from your request";
   }
 
-  /** Files that went in, and those that came out, each once. */
+  /** Input and output files without duplicates. */
   get artifacts() {
     const values = [
       ...(this.spec.inputs || []),
@@ -74,7 +74,7 @@ export class RunRecord {
     return new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact]));
   }
 
-  /** @param {any} event as the stream has it */
+  /** @param {any} event event of the stream */
   apply(event) {
     const time = Date.parse(event.time);
     this.latest = time;
@@ -119,7 +119,7 @@ const TAKES = {
   },
   task_started(run, what, time, task, event) {
     if (!task) return;
-    settled(task, time);
+    endActive(task, time);
     task.state = "running";
     task.attempts.push({ number: event.attempt, by: what.by || {}, began: time });
   },
@@ -129,14 +129,14 @@ const TAKES = {
   },
   attempt_failed(run, what, time, task) {
     if (!task) return;
-    settled(task, time);
+    endActive(task, time);
     task.state = "waiting";
     const attempt = task.attempts.at(-1);
     if (attempt) Object.assign(attempt, { failure: what.failure || {}, next: what.next || "" });
   },
   task_ended(run, what, time, task) {
     if (!task) return;
-    settled(task, time);
+    endActive(task, time);
     Object.assign(task, { state: what.state, result: what.result, ended: time });
     const attempt = task.attempts.at(-1);
     if (attempt && what.result?.failure) attempt.failure ??= what.result.failure;
@@ -155,8 +155,8 @@ const TAKES = {
   },
 };
 
-/** Closes what is open of a task. */
-function settled(task, time) {
+/** Ends the active attempt and wait of a task. */
+function endActive(task, time) {
   const attempt = task.attempts.at(-1);
   if (attempt) attempt.ended ??= time;
   const wait = task.waits.at(-1);
@@ -164,7 +164,7 @@ function settled(task, time) {
 }
 
 /**
- * What an argument refers to, however deep.
+ * Lists the references in an argument, at any depth.
  * @param {any} argument
  * @returns {{task_id?: number, output?: string, input?: string}[]}
  */
@@ -179,7 +179,7 @@ export function model(task) {
   return task.result?.by?.model_id || task.attempts.at(-1)?.by.model_id || task.candidates[0]?.model_id || "";
 }
 
-/** Seconds a task has taken, waiting included; undefined before it began. */
+/** Duration of a task in seconds, including waiting; undefined before its start. */
 export function seconds(task, now) {
   if (task.state === "reused") return undefined;
   const began = task.attempts[0]?.began;

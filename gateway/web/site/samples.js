@@ -1,4 +1,4 @@
-/** Requests to begin with, whose files come with the page. */
+/** Example requests; their files are part of the page. */
 
 /** @typedef {{request: string, file?: string, type?: string}} Sample */
 

@@ -1,4 +1,4 @@
-/** How states look and read: never by colour alone. */
+/** Icons and labels of states, so that colour is never the only difference. */
 
 import { glyph, h } from "./element.js";
 
@@ -22,24 +22,24 @@ const LIKE = {
   pinned: "planned",
 };
 
-const SAID = { awaiting_approval: "waits for you", planned: "to come", open: "any model that fits" };
+const LABELS = { awaiting_approval: "awaiting approval", planned: "planned", open: "any model" };
 
 /** @param {string} state of a task or a run */
-export function shape(state) {
+export function stateIcon(state) {
   return SHAPES[LIKE[state] || state] || SHAPES.planned;
 }
 
 /** @param {string} state */
-export function look(state) {
+export function stateClass(state) {
   return LIKE[state] || state;
 }
 
 /** @param {string} state */
-export function said(state) {
-  return SAID[state] || state;
+export function stateLabel(state) {
+  return LABELS[state] || state;
 }
 
 /** @param {string} state */
 export function badge(state) {
-  return h(`span.badge.is-${look(state)}`, {}, glyph(shape(state)), h("span", {}, said(state)));
+  return h(`span.badge.is-${stateClass(state)}`, {}, glyph(stateIcon(state)), h("span", {}, stateLabel(state)));
 }

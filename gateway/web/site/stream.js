@@ -1,11 +1,11 @@
-/** What the house tells of something as it happens, each event once and in order, however often the connection breaks. */
+/** Reads a server-sent event stream with reconnects: each event once and in order. */
 
 import { Problem } from "./api.js";
 
-const SHORTEST_PAUSE = 500;
-const LONGEST_PAUSE = 8000;
-const LONGEST_SILENCE = 45_000;
-const CLOSE = 2000;
+const MIN_PAUSE = 500;
+const MAX_PAUSE = 8000;
+const SILENCE_TIMEOUT = 45_000;
+const CLOCK_TOLERANCE = 2000;
 
 export class EventStream {
   /**
@@ -22,14 +22,14 @@ export class EventStream {
     this._last = 0;
     this._heard = 0;
     this._ended = false;
-    /** How far the clock here is ahead of the server's, in milliseconds; less than two seconds is not known. */
+    /** Offset of the local clock from the server's, in milliseconds; 0 if below CLOCK_TOLERANCE. */
     this.ahead = 0;
     this._abort = new AbortController();
   }
 
-  /** Reads to the end; gives up only on what waiting does not mend. */
+  /** Reads to the last event; stops early only on permanent errors. */
   async read() {
-    let pause = SHORTEST_PAUSE;
+    let pause = MIN_PAUSE;
     while (!this._ended && !this._abort.signal.aborted) {
       const before = this._heard;
       try {
@@ -43,7 +43,7 @@ export class EventStream {
       }
       if (this._ended || this._abort.signal.aborted) return;
       this._listener.connection(false);
-      pause = this._heard > before ? SHORTEST_PAUSE : Math.min(2 * pause, LONGEST_PAUSE);
+      pause = this._heard > before ? MIN_PAUSE : Math.min(2 * pause, MAX_PAUSE);
       await this._paused(pause);
     }
   }
@@ -74,13 +74,13 @@ export class EventStream {
 
   _compare(date) {
     const ahead = date ? Date.now() - Date.parse(date) : 0;
-    this.ahead = Math.abs(ahead) < CLOSE ? 0 : ahead;
+    this.ahead = Math.abs(ahead) < CLOCK_TOLERANCE ? 0 : ahead;
   }
 
-  /** The next piece; the house is never silent for long, so one that is has gone. */
+  /** Reads the next chunk; a connection that is silent longer than the heartbeat interval counts as lost. */
   async _soon(reader) {
     let timer;
-    const silence = new Promise((resolve) => (timer = setTimeout(resolve, LONGEST_SILENCE, { done: true })));
+    const silence = new Promise((resolve) => (timer = setTimeout(resolve, SILENCE_TIMEOUT, { done: true })));
     try {
       return await Promise.race([reader.read(), silence]);
     } finally {

@@ -1,11 +1,11 @@
-/** What a batch comes to: how long its items took, and what went wrong, alike with alike. */
+/** Summary of a batch: durations of its items, and errors grouped by cause. */
 
 import { h } from "./element.js";
 import { spoken } from "./notice.js";
-import { amount, counted, duration } from "./words.js";
+import { amount, plural, duration } from "./format.js";
 
 /**
- * What went wrong.
+ * Renders the errors.
  * @param {any} summary as the API has it
  * @returns {HTMLElement | null}
  */
@@ -14,19 +14,19 @@ export function errors({ errors: groups = [] }) {
 }
 
 /**
- * How long it took.
+ * Renders the durations.
  * @param {any} summary as the API has it
  * @returns {HTMLElement | null}
  */
 export function times({ seconds = {}, slowest = [], ...summary }) {
   if (!slowest.length) return null;
   const tokens = [
-    summary.input_tokens && `${counted(summary.input_tokens, "token")} read`,
-    summary.output_tokens && `${counted(summary.output_tokens, "token")} written`,
+    summary.input_tokens && `${plural(summary.input_tokens, "input token")}`,
+    summary.output_tokens && `${plural(summary.output_tokens, "output token")}`,
   ].filter(Boolean);
   const facts = [
-    seconds.median !== undefined && ["half of them within", duration(seconds.median)],
-    seconds.p95 !== undefined && ["95 % within", duration(seconds.p95)],
+    seconds.median !== undefined && ["median", duration(seconds.median)],
+    seconds.p95 !== undefined && ["95th percentile", duration(seconds.p95)],
   ].filter(Boolean);
   const last = slowest.map(({ index, name, seconds: took }) => [name || `item ${index}`, duration(took)]);
   return h(
@@ -35,7 +35,7 @@ export function times({ seconds = {}, slowest = [], ...summary }) {
     listed(facts),
     h("h3", {}, "Slowest"),
     listed(last),
-    h("p.quiet", {}, tokens.length ? tokens.join(", ") : "No tokens of a language model were used."),
+    h("p.quiet", {}, tokens.length ? tokens.join(", ") : "No LLM tokens were used."),
     summary.cost ? h("p.quiet", {}, `Cost: ${Number(summary.cost.toPrecision(4))}`) : null,
   );
 }

@@ -1,10 +1,10 @@
-/** How far a batch is: a bar with a piece for each state, and the same in words. */
+/** Progress of a batch: a bar with a segment per state, and the counts as text. */
 
 import { glyph, h } from "./element.js";
-import { look, said, shape } from "./state.js";
-import { amount } from "./words.js";
+import { stateClass, stateLabel, stateIcon } from "./state.js";
+import { amount } from "./format.js";
 
-/** In the order of the bar; what has not begun is the rest of it. */
+/** States in the order of the bar; queued items are the rest of it. */
 const PIECES = ["completed", "incomplete", "failed", "cancelled", "running"];
 const DONE = PIECES.slice(0, -1);
 
@@ -14,9 +14,9 @@ export function done(counts) {
 }
 
 export class Tally {
-  /** @param {boolean} whole with every state's count in words beneath */
+  /** @param {boolean} whole whether the counts are shown as text below the bar */
   constructor(whole) {
-    this._pieces = new Map(PIECES.map((state) => [state, h(`span.is-${look(state)}`)]));
+    this._pieces = new Map(PIECES.map((state) => [state, h(`span.is-${stateClass(state)}`)]));
     this._bar = h(
       "div.tally",
       { role: "progressbar", "aria-label": "Items that have ended", "aria-valuemin": 0 },
@@ -43,5 +43,5 @@ export class Tally {
 }
 
 function part(state, count) {
-  return h(`li.badge.is-${look(state)}`, {}, glyph(shape(state)), h("span", {}, `${amount(count)} ${said(state)}`));
+  return h(`li.badge.is-${stateClass(state)}`, {}, glyph(stateIcon(state)), h("span", {}, `${amount(count)} ${stateLabel(state)}`));
 }

@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, until somebody says otherwise. */
+/** Light or dark theme: the system's, unless the user has chosen one. */
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 

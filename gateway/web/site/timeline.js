@@ -1,11 +1,11 @@
-/** What happened when, and what overlapped: a row for planning, each task, and the answer. */
+/** Timeline of a run: a row for planning, for each task, and for the answer. */
 
 import { h } from "./element.js";
-import { look, said } from "./state.js";
-import { duration } from "./words.js";
+import { stateClass, stateLabel } from "./state.js";
+import { duration } from "./format.js";
 
 export class Timeline {
-  /** @param {(task: number) => void} choose called with a task somebody wants to see */
+  /** @param {(task: number) => void} choose called with the id of a selected task */
   constructor(choose) {
     this._choose = choose;
     this._rows = new Map();
@@ -31,7 +31,7 @@ export class Timeline {
     while (known.track.children.length > row.spans.length) known.track.lastChild.remove();
     row.spans.forEach((span, at) => {
       const bar = known.track.children[at] || known.track.appendChild(h("span"));
-      bar.className = `span is-${look(span.state)}`;
+      bar.className = `span is-${stateClass(span.state)}`;
       bar.title = span.title;
       bar.style.setProperty("--from", String((span.from - began) / whole));
       bar.style.setProperty("--long", String((span.to - span.from) / whole));
@@ -62,7 +62,7 @@ export class Timeline {
   }
 }
 
-/** Steps of 1, 2 or 5, at most so many of them. */
+/** Tick distance of 1, 2 or 5 times a power of ten, for at most `most` ticks. */
 function stepFor(whole, most) {
   const rough = whole / most;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -82,7 +82,7 @@ function rowsOf(run) {
     key: `task ${task.id}`,
     task: task.id,
     name: `${task.id} ${task.task.task}`,
-    still: said(task.state),
+    still: stateLabel(task.state),
     spans: spansOf(task, run.now),
   }));
   const end = run.ended || run.now;

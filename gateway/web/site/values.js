@@ -1,4 +1,4 @@
-/** Values as people read them: text, tables, JSON, files. */
+/** Renders values: text, tables, JSON and files. */
 
 import { h } from "./element.js";
 
@@ -37,7 +37,7 @@ function structured(content) {
   );
 }
 
-/** A list of records, if that is what it is; one record counts. */
+/** The value as a list of flat records, if it is one record or a list of records. */
 function flat(content) {
   const rows = Array.isArray(content) ? content : [content];
   const record = (row) => row && typeof row === "object" && !Array.isArray(row);
@@ -72,7 +72,7 @@ function table(rows) {
   );
 }
 
-/** What it is stands before how sure that is. */
+/** Order of columns: labels before scores. */
 function rank(column) {
   const at = ["label", "entity", "text", "answer", "token", "score"].indexOf(column);
   return at < 0 ? 10 : at;

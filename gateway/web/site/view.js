@@ -1,4 +1,4 @@
-/** One run, as it happens or as it was. */
+/** View of one run, active or ended. */
 
 import { card } from "./card.js";
 import { Details } from "./details.js";
@@ -10,16 +10,16 @@ import { GOOD, RunRecord } from "./record.js";
 import { badge } from "./state.js";
 import { EventStream } from "./stream.js";
 import { Timeline } from "./timeline.js";
-import { batchAddress, pipelineAddress, pipelineLink, titled } from "./titles.js";
-import { counted, duration } from "./words.js";
+import { batchAddress, pipelineAddress, pipelineLink, titleOf } from "./links.js";
+import { plural, duration } from "./format.js";
 
 export class RunView {
   /**
    * @param {import("./api.js").Api} api
    * @param {import("./files.js").Files} files
    * @param {string} id
-   * @param {{say: (words: string) => void, changed: () => void, again: (run: RunRecord, follow: boolean) => void,
-   *   keep: (run: RunRecord) => void}} listener
+   * @param {{say: (text: string) => void, changed: () => void, again: (run: RunRecord, follow: boolean) => void,
+   *   save: (run: RunRecord) => void}} listener
    */
   constructor(api, files, id, listener) {
     this._api = api;
@@ -60,7 +60,7 @@ export class RunView {
     this._lost = h(
       "p.lost",
       { role: "status", hidden: true },
-      "The connection was lost. It goes on where it stopped as soon as it is back.",
+      "The connection was lost. Reconnecting…",
     );
     this._plan = h("p.quiet");
     this._notes = h("ul.notes");
@@ -68,7 +68,7 @@ export class RunView {
     this._by = h("p.quiet");
     this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes);
     this._answerCard = card("answer.half", "Answer", this._prose.element, this._by);
-    this._madeCard = card("made", "Files made", this._made);
+    this._madeCard = card("made", "Output files", this._made);
     this._timeCard = card("time", "Timeline", this._timeline.element);
     this._taskCard = card("tasks", "Tasks", this._details.element);
     this._seen(false);
@@ -76,7 +76,7 @@ export class RunView {
       "article.run",
       { "aria-label": "Run" },
       h(
-        "header.asked",
+        "header.page-header",
         {},
         h("div.line", {}, h("span.state", {}, this._badge, this._took), this._actions),
         this._title,
@@ -98,7 +98,7 @@ export class RunView {
     this._soon(0);
   }
 
-  /** Shows what is new, but leaves the page most of its time, however large the plan is. */
+  /** Schedules an update; limits the share of time spent on updates for large plans. */
   _soon(delay) {
     const due = Math.max(performance.now() + delay, this._free);
     if (due >= this._due) return;
@@ -127,8 +127,8 @@ export class RunView {
     const state = JSON.stringify([run.state, run.failure]);
     if (state !== this._shownState) {
       this._shownState = state;
-      this._title.textContent = titled(run);
-      document.title = `${titled(run)} · HuggingGPT`;
+      this._title.textContent = titleOf(run);
+      document.title = `${titleOf(run)} · HuggingGPT`;
       this._from.replaceChildren(...origin(run));
       this._inputs.replaceChildren(
         ...(run.spec.inputs || []).map((input) =>
@@ -141,14 +141,14 @@ export class RunView {
     }
     this._took.textContent =
       run.began && run.state !== "awaiting_approval" ? duration((run.now - run.began) / 1000) : "";
-    const words = planWords(run);
-    if (this._plan.textContent !== words) this._plan.textContent = words;
+    const text = planWords(run);
+    if (this._plan.textContent !== text) this._plan.textContent = text;
     run.notes.slice(this._notes.children.length).forEach((note) => this._notes.append(h("li", {}, spoken(note.text))));
     this._notes.hidden = run.over && Boolean(run.answer);
   }
 
   _acts(run) {
-    const act = (words, kind, does) => h(`button.${kind}`, { type: "button", click: does }, words);
+    const act = (text, kind, does) => h(`button.${kind}`, { type: "button", click: does }, text);
     const again = (follow) => () => this._listener.again(run, follow);
     const waits = run.state === "awaiting_approval";
     const going = [
@@ -158,10 +158,10 @@ export class RunView {
     this._actions.replaceChildren(
       ...(run.over
         ? [
-            run.tasks.size && act("Keep this plan", "quiet", () => this._listener.keep(run)),
+            run.tasks.size && act("Save this plan", "quiet", () => this._listener.save(run)),
             act("Ask a follow-up", "quiet", again(true)),
             run.spec.pipeline
-              ? h("a.button", { href: pipelineAddress(run.spec.pipeline) }, "Run it on other files")
+              ? h("a.button", { href: pipelineAddress(run.spec.pipeline) }, "Run on other files")
               : act("Ask again", "quiet", again(false)),
           ]
         : going
@@ -186,10 +186,10 @@ export class RunView {
     this._answerCard.setAttribute("aria-busy", String(!run.over));
     const artifacts = run.artifacts;
     const said = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
-    if (said === this._said) return;
-    this._said = said;
+    if (said === this._status) return;
+    this._status = said;
     this._prose.show(run.answer, artifacts);
-    this._by.textContent = run.answer ? run.decision?.reason || "" : "It is written once the tasks are done.";
+    this._by.textContent = run.answer ? run.decision?.reason || "" : "The answer is written when all tasks have ended.";
     const gallery = made(run);
     this._madeCard.hidden = !gallery.length;
     const key = gallery.map(({ sha256 }) => sha256).join();
@@ -198,7 +198,7 @@ export class RunView {
   }
 
   _wrong(problem) {
-    this._title.textContent = problem.status === 404 ? "There is no such run" : "It cannot be shown";
+    this._title.textContent = problem.status === 404 ? "There is no such run" : "This page cannot be loaded";
     this._seen(this.run.tasks.size > 0);
     this._problems.replaceChildren(notice(problem));
   }
@@ -208,51 +208,51 @@ export class RunView {
     cards.forEach((each) => (each.hidden = !on));
   }
 
-  /** For those who listen. */
+  /** Announces events to screen readers. */
   _tell(event) {
     const task = this.run.tasks.get(event.task_id)?.task.task;
-    if (event.plan_completed) this._listener.say(`The plan has ${counted(this.run.tasks.size, "task")}.`);
+    if (event.plan_completed) this._listener.say(`The plan has ${plural(this.run.tasks.size, "task")}.`);
     if (event.task_ended) this._listener.say(`${task}: ${event.task_ended.state}.`);
     if (event.approval_requested) {
-      this._listener.say("The plan waits for your approval.");
+      this._listener.say("The plan awaits your approval.");
       this._listener.changed();
     }
     if (event.run_ended) {
-      this._listener.say(`The run is over: ${event.run_ended.state}.`);
+      this._listener.say(`The run has ended: ${event.run_ended.state}.`);
       this._listener.changed();
     }
   }
 }
 
-/** What it is a part of, and what it was made from. */
+/** Links to the batch and pipeline of a run. */
 function origin({ batch, spec: { pipeline } }) {
-  const what = batch?.index ? `Item ${batch.index} of ` : "It planned ";
+  const what = batch?.index ? `Item ${batch.index} of ` : "Planning run of ";
   const of = batch ? [what, h("a", { href: batchAddress(batch.batch_id) }, "a batch")] : ["A run"];
-  return pipeline ? [...of, " through ", pipelineLink(pipeline)] : batch ? of : [];
+  return pipeline ? [...of, " with pipeline ", pipelineLink(pipeline)] : batch ? of : [];
 }
 
-/** What is missing is told in the answer, where there is one. */
+/** The failure as a notice; if there is an answer, it refers to the answer. */
 function trouble({ answer, failure, state }) {
-  const told = {
+  const content = {
     ...failure,
     message: failure.message || failure.reason,
     code: failure.reason,
     mild: state !== "failed",
   };
-  return answer && state === "incomplete" ? { ...told, message: "Something is missing: the answer says what." } : told;
+  return answer && state === "incomplete" ? { ...content, message: "Some tasks failed. The answer lists them." } : content;
 }
 
 function planWords(run) {
   const tasks = [...run.tasks.values()];
-  if (!run.planDecision) return tasks.length ? `${counted(tasks.length, "task")} so far …` : "";
+  if (!run.planDecision) return tasks.length ? `${plural(tasks.length, "task")} so far…` : "";
   const { controller, llm_model: llm, fell_back_because: fell } = run.planDecision;
   const by =
-    { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by you" }[controller] || `by ${controller}`;
+    { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by the client" }[controller] || `by ${controller}`;
   const done = tasks.filter(({ state }) => GOOD.has(state)).length;
-  return [`${counted(tasks.length, "task")}, planned ${by}`, `${done} done`, fell].filter(Boolean).join("; ");
+  return [`${plural(tasks.length, "task")}, planned ${by}`, `${done} done`, fell].filter(Boolean).join("; ");
 }
 
-/** Files that tasks have made, each once, in the order of the tasks. */
+/** Output files of tasks without duplicates, in the order of the tasks. */
 function made(run) {
   const values = [...run.tasks.values()].flatMap(({ result }) => Object.values(result?.outputs || {}));
   return [

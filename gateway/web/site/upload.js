@@ -1,21 +1,21 @@
-/** Files on their way into the house: a few at once, each once, however often one tries again. */
+/** Uploads files concurrently; a file that was uploaded or rejected is not sent again. */
 
 const AT_ONCE = 4;
 const TRIES = 8;
 
-/** What the house says of a file, not of itself. */
-const ITS_FAULT = new Set([400, 413, 415, 422]);
+/** Statuses of a rejected file. */
+const FILE_ERRORS = new Set([400, 413, 415, 422]);
 
-/** What passes by itself. */
+/** Statuses of temporary overload. */
 const BUSY = new Set([429, 503]);
 
-/** How long a file is kept that nothing has been done with, in seconds. */
-const KEPT = 24 * 3600;
+/** Retention of an unused upload, in seconds. */
+const RETENTION = 24 * 3600;
 
-export class Sending {
+export class Uploads {
   /**
    * @param {import("./api.js").Api} api
-   * @param {AbortSignal} signal ends it
+   * @param {AbortSignal} signal aborts the uploads
    */
   constructor(api, signal) {
     this._api = api;
@@ -26,18 +26,18 @@ export class Sending {
 
   /**
    * @param {File[]} files
-   * @param {(count: number) => void} told how many have been dealt with
-   * @throws {import("./api.js").Problem} the house takes none
+   * @param {(count: number) => void} onProgress called with the number of processed files
+   * @throws {import("./api.js").Problem} the gateway does not accept uploads
    */
-  async send(files, told) {
+  async send(files, onProgress) {
     const waiting = files.values();
-    let dealt = 0;
+    let processed = 0;
     let stopped = false;
     const work = async () => {
       for (const file of waiting) {
         if (stopped) return;
         await this._one(file);
-        told((dealt += 1));
+        onProgress((processed += 1));
       }
     };
     const working = Array.from({ length: AT_ONCE }, work);
@@ -46,7 +46,7 @@ export class Sending {
 
   /**
    * @param {File} file
-   * @returns {any} its artifact, once it has been sent
+   * @returns {any} the artifact of an uploaded file
    */
   artifact(file) {
     return this._sent.get(file);
@@ -54,7 +54,7 @@ export class Sending {
 
   /**
    * @param {File} file
-   * @returns {import("./api.js").Problem | undefined} why it was refused, if it was
+   * @returns {import("./api.js").Problem | undefined} the error of a rejected file
    */
   problem(file) {
     return this._refused.get(file);
@@ -63,25 +63,25 @@ export class Sending {
   async _one(file) {
     if (this._sent.has(file) || this._refused.has(file)) return;
     try {
-      this._sent.set(file, await this._patiently(() => this._post(file)));
+      this._sent.set(file, await this._retry(() => this._post(file)));
     } catch (problem) {
-      if (!ITS_FAULT.has(problem.status)) throw problem;
+      if (!FILE_ERRORS.has(problem.status)) throw problem;
       this._refused.set(file, problem);
     }
   }
 
-  /** Its artifact. */
+  /** Uploads a file; returns its artifact. */
   async _post(file) {
     const body = new FormData();
     body.append("expires_after[anchor]", "created_at");
-    body.append("expires_after[seconds]", String(KEPT));
+    body.append("expires_after[seconds]", String(RETENTION));
     body.append("file", file, file.name);
     const { artifact } = await this._api.json("/v1/files", { method: "POST", body, signal: this._signal });
     return artifact;
   }
 
-  /** Tries again where the house has too much to do. */
-  async _patiently(attempt) {
+  /** Retries while the gateway is overloaded. */
+  async _retry(attempt) {
     for (let tries = 1; ; tries += 1) {
       try {
         return await attempt();

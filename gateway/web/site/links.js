@@ -1,11 +1,11 @@
-/** What runs, pipelines and batches are called, and where they are seen. */
+/** Titles and addresses of runs, pipelines and batches. */
 
 import { h } from "./element.js";
 
-const UNNAMED = "A plan of its own";
+const UNNAMED = "Custom plan";
 
-/** @param {{spec?: any, batch?: any}} named a run or a batch */
-export function titled({ spec, batch }) {
+/** @param {{spec?: any, batch?: any}} object a run or a batch */
+export function titleOf({ spec, batch }) {
   return batch?.name || spec?.request || spec?.pipeline?.name || UNNAMED;
 }
 
@@ -26,8 +26,8 @@ export function pipelineAddress({ name, version }) {
 
 /** @param {{name: string, version?: number}} pipeline */
 export function pipelineLink(pipeline) {
-  const words = pipeline.version ? `${pipeline.name}, version ${pipeline.version}` : pipeline.name;
-  return h("a", { href: pipelineAddress(pipeline) }, words);
+  const text = pipeline.version ? `${pipeline.name}, version ${pipeline.version}` : pipeline.name;
+  return h("a", { href: pipelineAddress(pipeline) }, text);
 }
 
 function address(kind, id) {

@@ -1,4 +1,4 @@
-/** Amounts as people say them. */
+/** Formats durations, sizes, times and counts. */
 
 /** @param {number} seconds */
 export function duration(seconds) {
@@ -30,7 +30,7 @@ export function ago(time) {
  * @param {number} count
  * @param {string} one
  */
-export function counted(count, one) {
+export function plural(count, one) {
   return `${amount(count)} ${one}${count === 1 ? "" : "s"}`;
 }
 

@@ -1,9 +1,9 @@
-/** Files dropped anywhere on the page. */
+/** Accepts files that are dropped anywhere on the page. */
 
 /**
- * @param {() => boolean} takes whether somebody wants them now
+ * @param {() => boolean} takes whether files are accepted now
  * @param {(files: File[], on: EventTarget) => void} add
- * @param {AbortSignal} [signal] ends it
+ * @param {AbortSignal} [signal] removes the listeners
  */
 export function dropping(takes, add, signal) {
   const carries = (event) => event.dataTransfer?.types.includes("Files") && takes();

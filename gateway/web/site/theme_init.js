@@ -1,4 +1,4 @@
-// Not a module: it runs before the first paint, so that a chosen theme never flashes.
+// Not a module: it applies the chosen theme before the first paint.
 {
   const chosen = localStorage.getItem("shade");
   if (chosen === "dark" || chosen === "light") document.documentElement.dataset.shade = chosen;
