@@ -68,7 +68,7 @@ async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
     await expect(page.locator("#task-1")).not_to_contain_text("from your request")
     await page.get_by_role("navigation").get_by_role("link", name="Pipelines").click()
     entry = page.get_by_role("list", name="Pipelines").get_by_role("link", name="sign-reader")
-    await expect(entry).to_contain_text("a picture → image-to-text · text-to-speech · text-classification")
+    await expect(entry).to_contain_text("an image → image-to-text · text-to-speech · text-classification")
     await entry.click()
     await page.get_by_role("link", name="a run", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(DEMO)
@@ -166,7 +166,7 @@ async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Ta
 async def test_files_are_dropped_on_their_parameters(tab: Tab, local_stack: LocalStack) -> None:
     await kept(local_stack, "pairs", plan=PAIRS, policy="local")
     page = await tab.open("/?pipeline=pairs")
-    await expect(page.get_by_text("What runs through it never leaves this house.")).to_be_visible()
+    await expect(page.get_by_text("Its data never leaves this deployment.")).to_be_visible()
     local = page.get_by_label("Process only on this deployment")
     await expect(local).to_be_checked()
     await expect(local).to_be_disabled()

@@ -130,7 +130,7 @@ async def test_progress_is_said_aloud(tab: Tab) -> None:
         new MutationObserver(() => window.said.push(live.textContent)).observe(live, { childList: true });
     }""")
     await page.get_by_role("button", name=HAPPY).click()
-    await expect(said).to_contain_text("The run is over", timeout=60_000)
+    await expect(said).to_contain_text("The run has ended", timeout=60_000)
     *progress, end, _ = re.split(r"(?<=\.) ?", " ".join(await page.evaluate("window.said")))
     assert sorted(progress) == ["The plan has 1 task.", "text-classification: succeeded."]
     assert end == "The run has ended: completed."
