@@ -91,7 +91,7 @@ async def test_invalid_files_are_reported_before_sending(tmp_path: Path) -> None
         ):
             with pytest.raises(InvalidRequest, match=said):
                 await house.ask("look", [source])
-        with pytest.raises(InvalidRequest, match="no file here"):
+        with pytest.raises(InvalidRequest, match="is not a local file"):
             await house.upload("https://example.org/a.png")
 
 

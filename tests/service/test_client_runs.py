@@ -173,7 +173,7 @@ async def test_long_retry_after_is_not_waited_for(tmp_path: Path) -> None:
 def test_unreachable_and_other_server_are_distinct_errors() -> None:
     with HuggingGPT("http://127.0.0.1:9") as house, pytest.raises(Unreachable, match="hugginggpt up"):
         house.tasks()
-    with pytest.raises(InvalidRequest, match="no URL"):
+    with pytest.raises(InvalidRequest, match="is not a valid gateway URL"):
         HuggingGPT("localhost:8080")
     with pytest.raises(InvalidRequest, match="API key"):
         HuggingGPT(api_key="a\nb")

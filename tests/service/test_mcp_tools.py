@@ -59,7 +59,7 @@ async def test_ask_answers(gateway: GatewayUnderTest, mode: str) -> None:
 async def test_progress_is_reported_with_heartbeats(
     gateway: GatewayUnderTest, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_progress, "HEARTHEARTHEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(run_progress, "HEARTBEAT_SECONDS", 0.05)
     gateway.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
     told, beaten = list[tuple[float, str]](), asyncio.Event()
 
