@@ -122,7 +122,11 @@ async def test_named_inputs_are_files_text_or_json(
         run = await client.ask(pipeline="look", inputs={"photo": given})
         assert run.tasks[0].outputs["text"] == name
     assert (await client.ask(pipeline="look", inputs={"photo": FileId(kept.id)})).is_completed
-    wrong: list[tuple[Given, str]] = [("words", "is a text"), ({"a": 1}, "is JSON"), (Url("https://a.org"), "fetched")]
+    wrong: list[tuple[Given, str]] = [
+        ("words", "is a text"),
+        ({"a": 1}, "is JSON"),
+        (Url("https://a.org"), "fetching URLs is disabled"),
+    ]
     for refused, words in wrong:
         with pytest.raises(Refused, match=words):
             await client.ask(pipeline="look", inputs={"photo": refused})
