@@ -60,7 +60,7 @@ async def test_each_invalid_file_fails_only_its_item(read_aloud: ReadAloud) -> N
         "b.png is damaged",
         "d.png is empty",
         "cannot read in/e.png: No such file or directory",
-        "input picture is a text; the plan takes a picture there",
+        "input picture is a text, but the plan takes an image",
     ]
     assert [line["outputs"]["audio"]["path"] for line in found if not line["error"]] == [
         "files/0001-a.audio.wav",

@@ -284,7 +284,7 @@ async def test_same_idempotency_key_starts_one_batch(
 ) -> None:
     items = [Item({"note": "a"}, "one")]
     for options in ({}, {"plan": PLAN, "request": "shorten"}):
-        with pytest.raises(InvalidRequest, match="one thing"):
+        with pytest.raises(InvalidRequest, match="needs exactly one plan"):
             await client.start_batch(items, **options)  # type: ignore[arg-type]  # as mistaken as callers may be
     with pytest.raises(InvalidRequest) as refused:
         await client.start_batch([], plan=PLAN)
