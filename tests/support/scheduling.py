@@ -8,8 +8,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-_SHARING = ("tests/system/test_containers", "tests/system/test_page")
-"""Modules whose names begin alike share what takes long to start: images and containers, or a browser."""
+_ONE_WORKER = ("tests/system/test_containers", "tests/system/test_page")
+"""Modules that run on one worker, one after the other: they share images, containers and a browser, and a container
+network that is created meanwhile makes Chromium abort its requests (net::ERR_NETWORK_CHANGED)."""
 
 _SLOW_MODULE = re.compile(r"^pytestmark = \[?\s*(pytest\.mark\.slow|\*?CONTAINERS)", re.MULTILINE)
 
@@ -44,7 +45,7 @@ class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no 
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        return next((prefix for prefix in _SHARING if module.startswith(prefix)), module)
+        return "one worker" if module.startswith(_ONE_WORKER) else module
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
