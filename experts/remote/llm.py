@@ -19,16 +19,16 @@ from services.common.errors import (
     ServiceError,
     Unavailable,
 )
-from services.llm.client import LLM, Message, Schema, Unusable, Why
+from services.llm.client import LLM, LLMError, LLMErrorReason, Message, Schema
 from services.llm.settings import LlmSettings
 
 TASKS = tuple(task for task in CHATS if task not in VISION_TASKS)
 
 _INVALID_ID_CHARACTERS = re.compile(r"[^A-Za-z0-9._/-]+")
-_CODES: dict[Why, type[ServiceError]] = {
-    Why.DOWN: Unavailable,
-    Why.SLOW: DeadlineExceeded,
-    Why.RATE_LIMITED: Overloaded,
+_CODES: dict[LLMErrorReason, type[ServiceError]] = {
+    LLMErrorReason.DOWN: Unavailable,
+    LLMErrorReason.SLOW: DeadlineExceeded,
+    LLMErrorReason.RATE_LIMITED: Overloaded,
 }
 """Other reasons become ModelFailed, after which callers use the next candidate."""
 
@@ -48,7 +48,7 @@ class LlmConnection:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Opens it within the block; nothing is sent before the first call."""
-        async with LLM.opened(self.settings, role="remote") as llm:
+        async with LLM.open(self.settings, role="remote") as llm:
             self.llm = llm
             yield
         self.llm = None
@@ -76,7 +76,7 @@ class LlmModel:
         schema = Schema(self._task, prompt.schema) if prompt.schema else None
         try:
             reply = await self._connection.llm.complete(messages, schema=schema, answer_tokens=prompt.max_tokens)
-        except Unusable as error:
+        except LLMError as error:
             raise _failure(error) from error
         return replace(item, answer=reply.text)
 
@@ -84,9 +84,9 @@ class LlmModel:
         return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
 
 
-def _failure(error: Unusable) -> ServiceError:
-    if error.why is Why.POLICY:
+def _failure(error: LLMError) -> ServiceError:
+    if error.reason is LLMErrorReason.POLICY:
         return FailedPrecondition(str(error), reason="POLICY", remedy=error.remedy)
-    if error.why in (Why.OPEN, Why.REFUSED):
+    if error.reason in (LLMErrorReason.OPEN, LLMErrorReason.REFUSED):
         return FailedPrecondition(str(error), reason="LOAD_FAILED", remedy=error.remedy)
-    return _CODES.get(error.why, ModelFailed)(str(error), remedy=error.remedy)
+    return _CODES.get(error.reason, ModelFailed)(str(error), remedy=error.remedy)

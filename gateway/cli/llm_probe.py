@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from gateway.cli.doctor_finding import Finding, Level
-from services.llm.client import LLM, Message, Schema, Unusable, Usage, Why
+from services.llm.client import LLM, LLMError, LLMErrorReason, Message, Schema, Usage
 from services.llm.settings import LlmSettings
 
 COUNTING = "Count from one to thirty in words, separated by spaces. Write nothing else."
@@ -51,7 +51,7 @@ async def probe_endpoint(settings: LlmSettings, subject: str) -> list[Finding]:
         settings: settings with a base_url.
         subject: name of the endpoint in the findings.
     """
-    async with LLM.opened(settings, role="doctor") as llm:
+    async with LLM.open(settings, role="doctor") as llm:
         probe = Probe(settings, subject, llm)
         await probe.run()
     return probe.findings
@@ -89,8 +89,8 @@ class Probe:
         """Names of its models, empty if it does not list them; None if it is unreachable."""
         try:
             return await self._llm.models()
-        except Unusable as error:
-            if error.why in {Why.DOWN, Why.SLOW}:
+        except LLMError as error:
+            if error.reason in {LLMErrorReason.DOWN, LLMErrorReason.SLOW}:
                 self._say("", Level.WRONG, *_unreachable(self._settings, error))
                 return None
             if url := await self._url_with_v1():
@@ -107,9 +107,9 @@ class Probe:
         """The URL with /v1 appended if the endpoint is there; empty otherwise."""
         url = f"{self._settings.base_url}/v1"
         try:
-            async with LLM.opened(self._settings.model_copy(update={"base_url": url}), role="doctor") as llm:
+            async with LLM.open(self._settings.model_copy(update={"base_url": url}), role="doctor") as llm:
                 return url if await llm.models() else ""
-        except Unusable:
+        except LLMError:
             return ""
 
     async def _check_streaming(self, names: Sequence[str]) -> bool:
@@ -119,7 +119,7 @@ class Probe:
             async with self._llm.stream([Message("user", COUNTING)]) as reply:
                 async for _ in reply:
                     moments.append(time.monotonic() - begun)
-        except Unusable as error:
+        except LLMError as error:
             self._say("", Level.WRONG, *_refused(self._settings, error, names))
             return False
         self._count(reply.usage)
@@ -136,10 +136,10 @@ class Probe:
         # With "on", the client does not fall back to a call without a schema.
         strict = self._settings.model_copy(update={"json_schema": "on"})
         try:
-            async with LLM.opened(strict, role="doctor") as llm:
+            async with LLM.open(strict, role="doctor") as llm:
                 reply = await llm.complete([Message("user", CHOOSING)], schema=COLOUR)
-        except Unusable as error:
-            level = Level.WRONG if wanted == "on" or error.why is not Why.REFUSED else Level.OK
+        except LLMError as error:
+            level = Level.WRONG if wanted == "on" or error.reason is not LLMErrorReason.REFUSED else Level.OK
             found = f"JSON schemas are not supported, {error}: answers are parsed leniently"
             self._say("schema", level, found, "set LLM_JSON_SCHEMA=auto" if wanted == "on" else "")
             return
@@ -157,7 +157,7 @@ class Probe:
         text = _with_parameters(word, self._llm, budget)
         try:
             reply = await self._llm.complete([Message("user", text)])
-        except Unusable as error:
+        except LLMError as error:
             self._say("context", Level.WRONG, f"a prompt estimated at {budget} tokens: {error}", error.remedy)
             return
         self._count(reply.usage)
@@ -176,7 +176,7 @@ class Probe:
         word = _word()
         try:
             reply = await self._llm.complete([Message("user", "\n".join(_lines(word, SHORT_LINES)))])
-        except Unusable:
+        except LLMError:
             return False
         self._count(reply.usage)
         return word in reply.text.lower()
@@ -200,7 +200,7 @@ class Probe:
         self._say("tokens", Level.OK, f"{found} and {self._used.output_tokens} answer tokens{cost}")
 
 
-def _unreachable(settings: LlmSettings, error: Unusable) -> tuple[str, str]:
+def _unreachable(settings: LlmSettings, error: LLMError) -> tuple[str, str]:
     """Why the endpoint is unreachable, and the remedy."""
     host = urlsplit(settings.base_url or "").hostname
     for cause in _causes(error):
@@ -223,9 +223,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _refused(settings: LlmSettings, error: Unusable, names: Sequence[str]) -> tuple[str, str]:
+def _refused(settings: LlmSettings, error: LLMError, names: Sequence[str]) -> tuple[str, str]:
     """Why the endpoint refuses requests, and the remedy."""
-    if error.why is Why.REFUSED and names and settings.model not in names:
+    if error.reason is LLMErrorReason.REFUSED and names and settings.model not in names:
         near = get_close_matches(settings.model, names, SUGGESTED_MODELS, cutoff=0.4) or names[:SUGGESTED_MODELS]
         return (
             f"{settings.base_url} has no model {settings.model}",
@@ -269,8 +269,8 @@ def _word() -> str:
 
 def _with_parameters(word: str, llm: LLM, budget: int) -> str:
     """A text of at most `budget` estimated tokens, with the word in its first line."""
-    count = budget * SAMPLE_LINES // llm.tokens("\n".join(_lines(word, SAMPLE_LINES)))
-    while llm.tokens(text := "\n".join(_lines(word, count))) > budget and count:
+    count = budget * SAMPLE_LINES // llm.count_tokens("\n".join(_lines(word, SAMPLE_LINES)))
+    while llm.count_tokens(text := "\n".join(_lines(word, count))) > budget and count:
         count -= 1 + count // 100
     return text
 

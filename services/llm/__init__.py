@@ -1,1 +1,1 @@
-"""The client of OpenAI-compatible endpoints that the rooms share."""
+"""Client of OpenAI-compatible LLM endpoints, shared by the services."""

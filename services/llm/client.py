@@ -1,55 +1,55 @@
-"""Asking an LLM: one object per role and process, over what all roles of the process share of an endpoint."""
+"""Client of OpenAI-compatible LLM endpoints: one LLM object per role; roles of a process share endpoint state."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from services.llm.endpoint_capabilities import Ask
-from services.llm.endpoints import shared
-from services.llm.llm_error import Unusable, Why
+from services.llm.endpoint_capabilities import ChatRequest
+from services.llm.endpoints import shared_state
+from services.llm.llm_error import LLMError, LLMErrorReason
 from services.llm.messages import Message, Schema
 from services.llm.reply import Reply
 from services.llm.settings import LlmSettings
-from services.llm.timeouts import Patience
+from services.llm.timeouts import CallTimeouts
 from services.llm.usage import Usage
 
-if TYPE_CHECKING:  # the openai package is loaded where an endpoint is opened
-    from services.llm.retrying_call import Line
+if TYPE_CHECKING:  # the openai package is imported when an endpoint is opened
+    from services.llm.retrying_call import ModelEndpoint
 
-__all__ = ["LLM", "Message", "Reply", "Schema", "Unusable", "Usage", "Why"]
+__all__ = ["LLM", "LLMError", "LLMErrorReason", "Message", "Reply", "Schema", "Usage"]
 
 
 class LLM:
-    """An endpoint as one role uses it."""
+    """A model at an endpoint, as used by one role."""
 
-    def __init__(self, line: "Line") -> None:
-        self.model = line.settings.model
-        self.context_tokens = line.settings.context_tokens
-        """Of prompt and answer together."""
-        self.answer_tokens = line.settings.answer_tokens
-        """Of the answer."""
-        self._line = line
+    def __init__(self, endpoint: "ModelEndpoint") -> None:
+        self.model = endpoint.settings.model
+        self.context_tokens = endpoint.settings.context_tokens
+        """Limit of prompt and answer together."""
+        self.answer_tokens = endpoint.settings.answer_tokens
+        """Limit of the answer."""
+        self._endpoint = endpoint
 
     @classmethod
     @asynccontextmanager
-    async def opened(
+    async def open(
         cls, settings: LlmSettings, *, role: str, clock: Callable[[], float] = time.monotonic
     ) -> AsyncIterator[Self]:
-        """The client within the block; nothing is sent before it is asked.
+        """Opens the client for the block; no request is sent until the first call.
 
         Args:
-            settings: with a base_url.
-            role: who asks, as metrics and traces name it; one of few.
-            clock: of the breaker; the first role to open an endpoint's model decides.
+            settings: must have a base_url.
+            role: of the caller, for metrics and traces; low cardinality.
+            clock: of the circuit breaker; the first role that opens the model of an endpoint sets it.
         """
-        # It takes 1.6 s and 40 MB: a house without an LLM does not pay for it.
-        from services.llm.request import connected  # noqa: PLC0415
-        from services.llm.retrying_call import Line  # noqa: PLC0415
+        # The import takes 1.6 s and 40 MB, which deployments without an LLM save.
+        from services.llm.request import open_connection  # noqa: PLC0415
+        from services.llm.retrying_call import ModelEndpoint  # noqa: PLC0415
 
-        with shared(settings, clock) as (slots, known):
-            async with connected(settings) as connection:
-                yield cls(Line(settings, role, connection, slots, known))
+        with shared_state(settings, clock) as (slots, state):
+            async with open_connection(settings) as connection:
+                yield cls(ModelEndpoint(settings, role, connection, slots, state))
 
     def stream(
         self,
@@ -57,22 +57,23 @@ class LLM:
         *,
         schema: Schema | None = None,
         answer_tokens: int | None = None,
-        within: float | None = None,
+        timeout_seconds: float | None = None,
     ) -> AbstractAsyncContextManager[Reply]:
-        """An answer as it is written; entering the block waits for its first text, leaving it hangs up.
+        """Streams an answer. Entering the block waits for the first text, leaving it closes the connection.
 
         Args:
             messages: the prompt.
-            schema: what the answer must look like, where the endpoint can be told.
-            answer_tokens: at most; None: as the settings say.
-            within: seconds the call may take; None: as the settings say, which hold in any case.
+            schema: of the answer; sent if the endpoint supports it.
+            answer_tokens: limit; None: the limit of the settings.
+            timeout_seconds: seconds for the call; None: the timeout of the settings, which applies in any case.
 
         Raises:
-            Unusable: on entering and while iterating; nothing else.
+            LLMError: on entering and while iterating; no other exception is raised.
         """
-        from services.llm.retrying_call import Call  # noqa: PLC0415  # loaded since `opened`
+        from services.llm.retrying_call import RetryingCall  # noqa: PLC0415  # imported by `open`
 
-        return Call(self._line, Ask(tuple(messages), schema, answer_tokens or self.answer_tokens), within)
+        request = ChatRequest(tuple(messages), schema, answer_tokens or self.answer_tokens)
+        return RetryingCall(self._endpoint, request, timeout_seconds)
 
     async def complete(
         self,
@@ -80,30 +81,31 @@ class LLM:
         *,
         schema: Schema | None = None,
         answer_tokens: int | None = None,
-        within: float | None = None,
+        timeout_seconds: float | None = None,
     ) -> Reply:
-        """The whole answer, in `.text`.
+        """Returns the complete answer, in `Reply.text`. The arguments are those of `stream`.
 
         Raises:
-            Unusable: as for `stream`.
+            LLMError: no complete answer.
         """
-        async with self.stream(messages, schema=schema, answer_tokens=answer_tokens, within=within) as reply:
+        call = self.stream(messages, schema=schema, answer_tokens=answer_tokens, timeout_seconds=timeout_seconds)
+        async with call as reply:
             async for _ in reply:
                 pass
         return reply
 
     async def models(self) -> list[str]:
-        """Names of the models the endpoint lists.
+        """Lists the model names of the endpoint.
 
         Raises:
-            Unusable: it lists none.
+            LLMError: the endpoint does not list its models.
         """
-        return await self._line.connection.models(Patience(self._line.settings, None))
+        return await self._endpoint.connection.models(CallTimeouts(self._endpoint.settings, None))
 
-    def judged(self, ok: bool) -> None:
-        """Whether the last answer made sense: nonsense several times in a row opens the breaker."""
-        self._line.known.breaker.judged(ok=ok)
+    def record_answer(self, *, valid: bool) -> None:
+        """Reports whether the last answer was valid; consecutive invalid answers open the circuit breaker."""
+        self._endpoint.state.breaker.record_answer(valid=valid)
 
-    def tokens(self, text: str) -> int:
-        """How many tokens the text takes, estimated high, corrected by what the endpoint reports."""
-        return self._line.known.estimate.tokens(text)
+    def count_tokens(self, text: str) -> int:
+        """Estimates the tokens of a text, rather too high than too low, calibrated by the counts of the endpoint."""
+        return self._endpoint.state.estimator.tokens(text)

@@ -1,4 +1,4 @@
-"""What an endpoint takes of the protocol's optional parameters: all are tried, what it refuses is given up."""
+"""Optional request parameters that an endpoint supports: all are sent until the endpoint refuses them."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from services.llm.settings import LlmSettings
 
 log = structlog.get_logger(__name__)
 
-_NAMED_BY = {
+_NAME_PATTERNS = {
     "response_format": re.compile(
         r"response_?\s?format|json_?\s?schema|structured output|guided|grammar", re.IGNORECASE
     ),
@@ -21,17 +21,17 @@ _NAMED_BY = {
     "temperature": re.compile(r"temperature", re.IGNORECASE),
     "max_tokens": re.compile(r"max_completion_tokens", re.IGNORECASE),
 }
-"""How a refusal names a parameter; max_tokens is refused by naming what stands for it now."""
+"""Patterns of error messages that refuse a parameter; messages about max_tokens name its successor."""
 
 
 @dataclass(frozen=True)
-class Ask:
-    """One question.
+class ChatRequest:
+    """One chat completion request.
 
     Args:
         messages: the prompt.
-        schema: what the answer must look like, where the endpoint can be told.
-        answer_tokens: at most.
+        schema: of the answer; sent if the endpoint supports it.
+        answer_tokens: limit of the answer.
     """
 
     messages: Sequence[Message]
@@ -39,40 +39,42 @@ class Ask:
     answer_tokens: int
 
 
-class Dialect:
-    """What one model at one endpoint has refused so far."""
+class EndpointCapabilities:
+    """Parameters that one model at one endpoint has refused."""
 
     def __init__(self) -> None:
-        self._given_up = set[str]()
+        self._unsupported = set[str]()
 
-    def parameters(self, settings: LlmSettings, ask: Ask, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """Of a request, without what was given up and what else is named."""
-        left_out = self._given_up.union(without)
+    def parameters(
+        self, settings: LlmSettings, request: ChatRequest, *, without: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Returns the parameters of a request, except those disabled and those in `without`."""
+        left_out = self._unsupported.union(without)
         limit = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         optional: dict[str, Any] = {
-            limit: ask.answer_tokens,
+            limit: request.answer_tokens,
             "stream_options": {"include_usage": True},
             "temperature": settings.temperature,
         }
-        if ask.schema and settings.json_schema != "off":
-            optional["response_format"] = _format(ask.schema)
+        if request.schema and settings.json_schema != "off":
+            optional["response_format"] = _format(request.schema)
         return {
             "model": settings.model,
-            "messages": [{"role": message.role, "content": _sendable(message.content)} for message in ask.messages],
+            "messages": [{"role": each.role, "content": _encodable(each.content)} for each in request.messages],
             "stream": True,
         } | {name: value for name, value in optional.items() if name not in left_out}
 
-    def give_up(self, names: Collection[str], model: str) -> None:
-        """From now on no request has them: one without them was answered."""
-        self._given_up.update(names)
+    def disable(self, names: Collection[str], model: str) -> None:
+        """Omits these parameters from later requests, after a request without them succeeded."""
+        self._unsupported.update(names)
         for name in names:
-            log.info("an endpoint does without a parameter", model=model, parameter=name)
+            log.info("unsupported LLM parameter disabled", model=model, parameter=name)
 
 
-def refusal(body: Any, sent: Collection[str]) -> str | None:
-    """The parameter that the body of a refusal names, of those that were sent and can be done without."""
+def refused_parameter(body: Any, sent: Collection[str]) -> str | None:
+    """Returns the optional parameter in `sent` that the body of an error response names, if any."""
     text = body if isinstance(body, str) else json.dumps(body, default=str)
-    return next((name for name, named in _NAMED_BY.items() if name in sent and named.search(text)), None)
+    return next((name for name, named in _NAME_PATTERNS.items() if name in sent and named.search(text)), None)
 
 
 def _format(schema: Schema) -> dict[str, Any]:
@@ -80,13 +82,13 @@ def _format(schema: Schema) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": schema.name, "schema": body, "strict": _strict(body)}}
 
 
-def _sendable(text: str) -> str:
-    """The text without halves of characters, which JSON on the wire cannot hold."""
+def _encodable(text: str) -> str:
+    """Replaces lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _strict(schema: Any) -> bool:
-    """Whether every object in it lists all its properties as required and takes no others, as strict mode demands."""
+    """Whether the schema meets strict mode: every object requires all its properties and allows no others."""
     if isinstance(schema, list):
         return all(map(_strict, schema))
     if not isinstance(schema, dict):

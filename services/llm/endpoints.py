@@ -1,4 +1,4 @@
-"""What all roles of a process share of an endpoint, for as long as one of them has it open."""
+"""State of LLM endpoints, shared by all roles of a process that have the endpoint open."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterator
@@ -6,54 +6,58 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from services.llm.circuit_breaker import Breaker
-from services.llm.endpoint_capabilities import Dialect
+from services.llm.circuit_breaker import CircuitBreaker
+from services.llm.endpoint_capabilities import EndpointCapabilities
 from services.llm.settings import LlmSettings
-from services.llm.token_estimate import Estimate
+from services.llm.token_estimate import TokenEstimator
 
 T = TypeVar("T")
 
 
-class Holders(Generic[T]):
-    """Things by key, each made for its first holder and dropped with its last."""
+class ReferenceCounted(Generic[T]):
+    """Objects by key, each created for its first user and dropped after its last."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, T] = {}
-        self._holders: dict[Hashable, int] = {}
+        self._objects: dict[Hashable, T] = {}
+        self._users: dict[Hashable, int] = {}
 
     @contextmanager
-    def holding(self, key: Hashable, make: Callable[[], T]) -> Iterator[T]:
-        """The thing within the block."""
-        if key not in self._things:
-            self._things[key] = make()
-        self._holders[key] = self._holders.get(key, 0) + 1
+    def acquire(self, key: Hashable, make: Callable[[], T]) -> Iterator[T]:
+        """Provides the object of the key for the block."""
+        if key not in self._objects:
+            self._objects[key] = make()
+        self._users[key] = self._users.get(key, 0) + 1
         try:
-            yield self._things[key]
+            yield self._objects[key]
         finally:
-            self._holders[key] -= 1
-            if not self._holders[key]:
-                del self._things[key], self._holders[key]
+            self._users[key] -= 1
+            if not self._users[key]:
+                del self._objects[key], self._users[key]
 
 
 @dataclass
-class Known:
-    """What is known of one model at one endpoint."""
+class EndpointState:
+    """State of one model at one endpoint."""
 
-    breaker: Breaker
-    dialect: Dialect = field(default_factory=Dialect)
-    estimate: Estimate = field(default_factory=Estimate)
+    breaker: CircuitBreaker
+    capabilities: EndpointCapabilities = field(default_factory=EndpointCapabilities)
+    estimator: TokenEstimator = field(default_factory=TokenEstimator)
 
 
-_SLOTS = Holders[asyncio.Semaphore]()
-_KNOWN = Holders[Known]()
+_SLOTS = ReferenceCounted[asyncio.Semaphore]()
+_STATES = ReferenceCounted[EndpointState]()
 
 
 @contextmanager
-def shared(settings: LlmSettings, clock: Callable[[], float]) -> Iterator[tuple[asyncio.Semaphore, Known]]:
-    """The endpoint's slots, and what is known of the model there, within the block."""
+def shared_state(
+    settings: LlmSettings, clock: Callable[[], float]
+) -> Iterator[tuple[asyncio.Semaphore, EndpointState]]:
+    """Provides the concurrency slots of the endpoint and the state of the model for the block."""
     loop = asyncio.get_running_loop()  # slots belong to one loop, and the breaker to its clock
     with (
-        _SLOTS.holding((loop, settings.base_url), lambda: asyncio.Semaphore(settings.concurrency)) as slots,
-        _KNOWN.holding((loop, settings.base_url, settings.model), lambda: Known(Breaker(clock))) as known,
+        _SLOTS.acquire((loop, settings.base_url), lambda: asyncio.Semaphore(settings.concurrency)) as slots,
+        _STATES.acquire(
+            (loop, settings.base_url, settings.model), lambda: EndpointState(CircuitBreaker(clock))
+        ) as state,
     ):
-        yield slots, known
+        yield slots, state

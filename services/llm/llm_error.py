@@ -1,42 +1,51 @@
-"""Why an endpoint gave no usable answer."""
+"""The error of LLM calls."""
 
 from enum import Enum
 
 
-class Why(Enum):
-    """What stood in the way."""
+class LLMErrorReason(Enum):
+    """Category of an LLM error; its name is the `error.type` of metrics and traces."""
 
     POLICY = "policy"
-    """The request's data may not leave the house, and the endpoint is outside."""
+    """The data policy of the request does not allow an external endpoint."""
     DOWN = "down"
+    """Unreachable, or a server error."""
     SLOW = "slow"
+    """No progress within the idle timeout, or not finished within the timeout."""
     RATE_LIMITED = "rate limited"
     REFUSED = "refused"
-    """It will not answer this, however often it is asked: key, model name, a prompt too long."""
+    """The endpoint refuses the request permanently: invalid key or model name, prompt too long."""
     BROKEN = "broken"
-    """Its answer was cut off or is not of the protocol."""
+    """The answer is truncated, empty or not a chat completion."""
     OPEN = "open"
-    """It failed several times in a row and is left alone for a while."""
+    """The circuit breaker is open after consecutive failures."""
 
 
-class Unusable(Exception):
-    """No answer came of a call; message and remedy hold no content and no secret.
+class LLMError(Exception):
+    """An LLM call gave no usable answer; message and remedy contain no content and no secrets.
 
     Args:
-        why: in a word.
+        reason: category of the error.
         message: a sentence.
-        remedy: what whoever runs the house can do.
-        again: the same request may do better in a moment.
-        after: seconds the endpoint asks to wait before that.
-        blames: it tells against the endpoint, not against this one request.
+        remedy: what the operator can do.
+        retryable: a retry of the same request may succeed.
+        retry_after_seconds: pause that the endpoint requests before a retry.
+        counts_against_endpoint: the endpoint caused the failure, not this request; counted by the circuit breaker.
     """
 
     def __init__(
-        self, why: Why, message: str, *, remedy: str = "", again: bool = False, after: float = 0.0, blames: bool = True
+        self,
+        reason: LLMErrorReason,
+        message: str,
+        *,
+        remedy: str = "",
+        retryable: bool = False,
+        retry_after_seconds: float = 0.0,
+        counts_against_endpoint: bool = True,
     ) -> None:
         super().__init__(message)
-        self.why = why
+        self.reason = reason
         self.remedy = remedy
-        self.again = again
-        self.after = after
-        self.blames = blames
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+        self.counts_against_endpoint = counts_against_endpoint

@@ -1,4 +1,4 @@
-"""What an endpoint is told."""
+"""Messages of a prompt, and the schema of its answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Message:
 
 @dataclass(frozen=True)
 class Schema:
-    """What an answer must look like.
+    """JSON schema of an answer.
 
     Args:
-        name: letters, digits, dashes: "plan", "choice".
-        json_schema: of the whole answer.
+        name: letters, digits and dashes, such as "plan".
+        json_schema: of the complete answer.
     """
 
     name: str

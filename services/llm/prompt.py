@@ -1,4 +1,4 @@
-"""Prompts: texts with named slots, data that cannot leave its place, and pieces fitted to a budget of tokens."""
+"""Prompt templates, quotation of untrusted data, and selection of prompt parts for a token budget."""
 
 import hashlib
 import re
@@ -25,41 +25,41 @@ _TEMPLATE = re.compile(
     r"|/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
-"""What chat templates mark turns with: some servers read it inside messages too."""
+"""Control tokens of chat templates; some servers interpret them inside messages, too."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A text of sections `# system`, `# user`, `# assistant`, in which `{{name}}` are slots."""
+    """A template of sections `# system`, `# user`, `# assistant`, in which `{{name}}` are slots."""
 
     sections: tuple[Message, ...]
     slots: frozenset[str]
     version: str = ""
-    """Of its text, as a decision names it."""
+    """Hash of the text, recorded in decisions."""
 
     @classmethod
     def read(cls, path: Path | Traversable) -> Self:
-        """Reads a prompt.md.
+        """Reads a template file.
 
         Raises:
-            ValueError: a heading is none of the three, text stands before the first, or a slot is malformed.
+            ValueError: an unknown heading, text before the first heading, or a malformed slot.
         """
         text = path.read_text(encoding="utf-8")
         before, *parts = _HEADING.split(text)
         if before.strip() or not parts:
-            raise ValueError(f"{path.name}: a prompt begins with # system, # user or # assistant")
+            raise ValueError(f"{path.name}: a prompt must start with # system, # user or # assistant")
         if _OPENING.search(text):
-            raise ValueError(f"{path.name}: a slot is written {{{{name}}}}, in small letters, digits and _")
+            raise ValueError(f"{path.name}: a slot must be {{{{name}}}} with lower-case letters, digits and _")
         sections = tuple(
             Message(_role(name, path.name), body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)
         )
-        return cls(sections, frozenset(_SLOT.findall(text)), version_of(text.encode()))
+        return cls(sections, frozenset(_SLOT.findall(text)), prompt_version(text.encode()))
 
-    def filled(self, **slots: str) -> list[Message]:
-        """One message per section; what fills a slot is never searched for slots.
+    def render(self, **slots: str) -> list[Message]:
+        """Fills the slots and returns one message per section; slots inside inserted text are not filled.
 
         Raises:
-            ValueError: a slot is missing, or there is no such slot.
+            ValueError: a slot is missing or unknown.
         """
         if wrong := self.slots ^ slots.keys():
             raise ValueError(f"slots missing or unknown: {', '.join(sorted(wrong))}")
@@ -68,8 +68,8 @@ class Prompt:
         ]
 
 
-def version_of(*texts: bytes) -> str:
-    """How a decision names the prompt that these make."""
+def prompt_version(*texts: bytes) -> str:
+    """Returns the version string of a prompt that consists of these texts, as recorded in decisions."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(len(text).to_bytes(8) + text)
@@ -77,81 +77,81 @@ def version_of(*texts: bytes) -> str:
 
 
 def nonce() -> str:
-    """A fresh random token for the data of one prompt."""
+    """Returns a random token that delimits the data of one prompt."""
     return secrets.token_hex(8)
 
 
-def quoted(name: str, text: str, nonce: str) -> str:
-    """The text between two lines that name it; whatever in it looks like such a line, or like a turn, is defused.
+def quote_data(name: str, text: str, nonce: str) -> str:
+    """Encloses untrusted text in delimiter lines; delimiters and control tokens inside it are escaped.
 
     Args:
-        name: what it is: letters, digits, dashes: "request", "result-3".
-        text: of a user or a tool.
+        name: of the data, such as "request" or "result-3": letters, digits and dashes.
+        text: from a user or a tool.
         nonce: of this prompt.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"not a name for data: {name}")
-    return f'<data name="{name}" id="{nonce}">\n{defused(text.replace(nonce, " "))}\n</data id="{nonce}">'
+        raise ValueError(f"invalid name of quoted data: {name}. Use letters, digits and dashes.")
+    return f'<data name="{name}" id="{nonce}">\n{escape_markers(text.replace(nonce, " "))}\n</data id="{nonce}">'
 
 
-def defused(text: str) -> str:
-    """The text as it stands in a prompt: it may be longer."""
+def escape_markers(text: str) -> str:
+    """Escapes data delimiters and control tokens of chat templates; the result may be longer than the text."""
     return _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text))
 
 
 @dataclass(frozen=True)
 class Part(Generic[T]):
-    """A piece of a prompt that may be left out.
+    """An optional part of a prompt.
 
     Args:
-        piece: what it is to the caller.
-        text: as it stands in the prompt.
-        value: the greater, the later it is dropped.
+        item: the caller's object for the part.
+        text: its text in the prompt.
+        priority: parts with a lower priority are omitted first.
     """
 
-    piece: T
+    item: T
     text: str
-    value: float
+    priority: float
 
 
 @dataclass(frozen=True)
-class Fitted(Generic[T]):
-    """What found room.
+class FittedParts(Generic[T]):
+    """Parts selected for a token budget.
 
     Args:
-        kept: in the order they were given.
-        cut: those that did not fit, in that order.
-        tokens: of what is kept.
+        included: in their original order.
+        omitted: in their original order.
+        tokens: of the included parts.
     """
 
-    kept: tuple[Part[T], ...]
-    cut: tuple[Part[T], ...]
+    included: tuple[Part[T], ...]
+    omitted: tuple[Part[T], ...]
     tokens: int
 
 
-def fitted(parts: Sequence[Part[T]], budget: int, count: Callable[[str], int]) -> Fitted[T]:
-    """Keeps the most valuable parts that fit in the budget; of equal ones the later (the newer).
+def fit_to_budget(parts: Sequence[Part[T]], budget: int, count: Callable[[str], int]) -> FittedParts[T]:
+    """Selects the parts of the highest priority that fit in the budget; of equal ones the later part.
 
     Args:
-        parts: in the order of the prompt.
+        parts: in prompt order.
         budget: tokens.
-        count: tokens of a text, as LLM.tokens.
+        count: counts the tokens of a text, such as LLM.count_tokens.
     """
-    chosen, spent = set[int](), 0
-    for place in sorted(range(len(parts)), key=lambda place: (-parts[place].value, -place)):
-        if spent >= budget:
+    chosen, used = set[int](), 0
+    for index in sorted(range(len(parts)), key=lambda index: (-parts[index].priority, -index)):
+        if used >= budget:
             break
-        tokens = count(parts[place].text)
-        if spent + tokens <= budget:
-            chosen.add(place)
-            spent += tokens
-    kept = tuple(part for place, part in enumerate(parts) if place in chosen)
-    cut = tuple(part for place, part in enumerate(parts) if place not in chosen)
-    return Fitted(kept, cut, spent)
+        tokens = count(parts[index].text)
+        if used + tokens <= budget:
+            chosen.add(index)
+            used += tokens
+    included = tuple(part for index, part in enumerate(parts) if index in chosen)
+    omitted = tuple(part for index, part in enumerate(parts) if index not in chosen)
+    return FittedParts(included, omitted, used)
 
 
 def _role(name: str, file: str) -> Role:
     for role in get_args(Role):
         if name == role:
-            return role  # type: ignore[no-any-return]  # get_args forgets what a Literal holds
-    raise ValueError(f"{file}: there is no role {name}; deeper headings begin with ##")
+            return role  # type: ignore[no-any-return]  # get_args loses the type of the Literal's values
+    raise ValueError(f"{file}: unknown role {name}. Use ## for deeper headings.")

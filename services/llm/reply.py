@@ -1,44 +1,48 @@
-"""An answer while it comes in."""
+"""A streamed answer."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from services.llm.usage import Usage
 
-if TYPE_CHECKING:  # the openai package is loaded where an endpoint is opened
-    from services.llm.request import Exchange
+if TYPE_CHECKING:  # the openai package is imported when an endpoint is opened
+    from services.llm.request import AnswerStream
 
 
 class Reply:
-    """Iterated once, gives the text piece by piece; raises Unusable if it breaks off."""
+    """Async iterator over the text of an answer, to be iterated once.
 
-    def __init__(self, exchange: "Exchange", usage: Callable[[str], Usage]) -> None:
+    Raises:
+        LLMError: while iterating, if the answer is not complete.
+    """
+
+    def __init__(self, answer: "AnswerStream", usage: Callable[[str], Usage]) -> None:
         self.text = ""
-        """So far."""
-        self._exchange = exchange
+        """Text received so far."""
+        self._answer = answer
         self._usage = usage
 
     @property
     def model(self) -> str:
-        """As the endpoint names the one that answered."""
-        return self._exchange.model
+        """Name of the answering model, as reported by the endpoint."""
+        return self._answer.model
 
     @property
-    def cut(self) -> bool:
-        """The answer reached its limit of tokens before its end."""
-        return self._exchange.finish == "length"
+    def is_truncated(self) -> bool:
+        """Whether the answer ended at its token limit."""
+        return self._answer.finish == "length"
 
     @property
     def usage(self) -> Usage:
-        """Exact at the end, if the endpoint counts; before, estimated."""
+        """Usage so far: estimated until the end, then exact if the endpoint reports it."""
         return self._usage(self.text)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str:
-        piece = await self._exchange.piece()
-        if piece is None:
+        next_text = await self._answer.next_text()
+        if next_text is None:
             raise StopAsyncIteration
-        self.text += piece
-        return piece
+        self.text += next_text
+        return next_text

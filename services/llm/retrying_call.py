@@ -1,4 +1,4 @@
-"""One call of an LLM: whether it may be made, its turns and retries, and the account of it."""
+"""One LLM call: data policy, circuit breaker, concurrency slot, retries with backoff, usage and tracing."""
 
 import asyncio
 import json
@@ -10,148 +10,152 @@ from types import TracebackType
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from services.common import call_context
-from services.llm.endpoint_capabilities import Ask
-from services.llm.endpoints import Known
-from services.llm.llm_error import Unusable, Why
+from services.llm.endpoint_capabilities import ChatRequest
+from services.llm.endpoints import EndpointState
+from services.llm.llm_error import LLMError, LLMErrorReason
 from services.llm.reply import Reply
-from services.llm.request import Connection, Exchange
+from services.llm.request import AnswerStream, Connection
 from services.llm.settings import LlmSettings
-from services.llm.timeouts import Patience
+from services.llm.timeouts import CallTimeouts
 from services.llm.tracing import Trace
 from services.llm.usage import Usage, cost
 
-LONGEST_PAUSE_SECONDS = 8.0
+MAX_RETRY_PAUSE_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
-class Line:
-    """A model at an endpoint, as one role has it open."""
+class ModelEndpoint:
+    """A model at an endpoint, opened by one role."""
 
     settings: LlmSettings
     role: str
     connection: Connection
     slots: asyncio.Semaphore
-    known: Known
+    state: EndpointState
 
 
-class Call:
-    """Entered, waits for the first text of an answer; left, hangs up and settles the account."""
+class RetryingCall:
+    """Context manager of a call: entering waits for the first text, leaving closes the stream and records usage."""
 
-    def __init__(self, line: Line, ask: Ask, within: float | None) -> None:
-        self._line = line
-        self._ask = ask
-        self._within = within
-        self._held = AsyncExitStack()
-        self._exchange: Exchange | None = None
+    def __init__(self, endpoint: ModelEndpoint, request: ChatRequest, timeout_seconds: float | None) -> None:
+        self._endpoint = endpoint
+        self._request = request
+        self._timeout_seconds = timeout_seconds
+        self._resources = AsyncExitStack()
+        self._answer: AnswerStream | None = None
         self._busy = 0.0
 
     async def __aenter__(self) -> Reply:
         self._check_allowed()
-        self._begun = time.monotonic()
-        self._patience = Patience(self._line.settings, self._within)
-        self._trace = Trace(self._line.settings, self._line.role, self._ask)
+        self._started = time.monotonic()
+        self._timeouts = CallTimeouts(self._endpoint.settings, self._timeout_seconds)
+        self._trace = Trace(self._endpoint.settings, self._endpoint.role, self._request)
         try:
-            exchange: Exchange = await self._retrying()(self._attempt)
+            answer: AnswerStream = await self._retrying()(self._attempt)
         except BaseException as error:
-            self._settle(error)
+            self._finish(error)
             raise
-        self._exchange, self._reply = exchange, Reply(exchange, self._usage)
-        self._trace.began(time.monotonic() - self._begun)
+        self._answer, self._reply = answer, Reply(answer, self._usage)
+        self._trace.first_text(time.monotonic() - self._started)
         return self._reply
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._held.aclose()
+            await self._resources.aclose()
         finally:
-            self._settle(error)
+            self._finish(error)
 
     def _check_allowed(self) -> None:
-        settings = self._line.settings
+        settings = self._endpoint.settings
         if not settings.internal and not call_context.allows_external_endpoints():
-            raise Unusable(
-                Why.POLICY,
-                f"the data of this request may not leave the house, and the LLM {settings.model} is outside",
-                remedy="if its endpoint belongs to the house, set LLM_INTERNAL=true",
+            raise LLMError(
+                LLMErrorReason.POLICY,
+                f"the data policy of this request does not allow the external LLM {settings.model}",
+                remedy="if its endpoint belongs to the deployment, set LLM_INTERNAL=true",
             )
-        if not self._line.known.breaker.admits():
-            raise self._left_alone()
+        if not self._endpoint.state.breaker.allow_call():
+            raise self._circuit_open_error()
 
-    def _left_alone(self) -> Unusable:
-        breaker, model = self._line.known.breaker, self._line.settings.model
-        return Unusable(
-            Why.OPEN,
-            f"the LLM {model} is left alone for {breaker.seconds_left():.0f} s more: {breaker.reason}",
-            remedy="mend what it failed of; it is tried again by itself",
-            blames=False,
+    def _circuit_open_error(self) -> LLMError:
+        breaker, model = self._endpoint.state.breaker, self._endpoint.settings.model
+        return LLMError(
+            LLMErrorReason.OPEN,
+            f"calls to the LLM {model} are paused for {breaker.seconds_until_probe():.0f} s: {breaker.reason}",
+            remedy="fix the cause; the LLM is called again automatically",
+            counts_against_endpoint=False,
         )
 
     def _retrying(self) -> AsyncRetrying:
-        backoff = wait_random_exponential(multiplier=self._line.settings.retry_seconds, max=LONGEST_PAUSE_SECONDS)
+        backoff = wait_random_exponential(multiplier=self._endpoint.settings.retry_seconds, max=MAX_RETRY_PAUSE_SECONDS)
 
         def pause(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            return max(backoff(state), error.after if isinstance(error, Unusable) else 0.0)
+            return max(backoff(state), error.retry_after_seconds if isinstance(error, LLMError) else 0.0)
 
-        def enough(state: RetryCallState) -> bool:
-            too_late = state.upcoming_sleep >= self._patience.left
-            return too_late or state.attempt_number >= self._line.settings.attempts
+        def is_exhausted(state: RetryCallState) -> bool:
+            is_too_late = state.upcoming_sleep >= self._timeouts.remaining
+            return is_too_late or state.attempt_number >= self._endpoint.settings.attempts
 
-        def note(state: RetryCallState) -> None:
+        def record_attempt(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
-            if isinstance(error, Unusable):
-                self._trace.failed(error, state.upcoming_sleep)
+            if isinstance(error, LLMError):
+                self._trace.attempt_failed(error, state.upcoming_sleep)
 
-        again = retry_if_exception(lambda error: isinstance(error, Unusable) and error.again)
-        return AsyncRetrying(retry=again, wait=pause, stop=enough, before_sleep=note, reraise=True)
+        retryable = retry_if_exception(lambda error: isinstance(error, LLMError) and error.retryable)
+        return AsyncRetrying(retry=retryable, wait=pause, stop=is_exhausted, before_sleep=record_attempt, reraise=True)
 
-    async def _attempt(self) -> Exchange:
-        """One request, in its turn; what it holds is given back unless text comes."""
+    async def _attempt(self) -> AnswerStream:
+        """Sends one request in a concurrency slot; the slot and the stream are released unless text arrives."""
         async with AsyncExitStack() as stack:
-            async with self._patience.queueing():
-                await stack.enter_async_context(self._line.slots)
-            if self._line.known.breaker.shut:
-                raise self._left_alone()
-            self._patience.heard()
+            async with self._timeouts.limit_queueing():
+                await stack.enter_async_context(self._endpoint.slots)
+            if self._endpoint.state.breaker.is_open:
+                raise self._circuit_open_error()
+            self._timeouts.record_progress()
             sent = time.monotonic()
             try:
-                exchange = await self._line.connection.ask(self._ask, self._line.known.dialect, self._patience)
+                capabilities = self._endpoint.state.capabilities
+                answer = await self._endpoint.connection.send(self._request, capabilities, self._timeouts)
             except BaseException:
                 self._busy += time.monotonic() - sent
                 raise
-            exchange.begun = sent
-            stack.push_async_callback(exchange.close)
-            self._held = stack.pop_all()
-            return exchange
+            answer.sent_at = sent
+            stack.push_async_callback(answer.close)
+            self._resources = stack.pop_all()
+            return answer
 
     def _usage(self, text: str) -> Usage:
-        settings, estimate, exchange = self._line.settings, self._line.known.estimate, self._exchange
-        now = (exchange and exchange.ended) or time.monotonic()
-        reported = exchange.reported if exchange else None
-        taken, given = reported or (estimate.prompt(self._ask.messages), estimate.tokens(text))
+        settings, estimator, answer = self._endpoint.settings, self._endpoint.state.estimator, self._answer
+        now = (answer and answer.ended_at) or time.monotonic()
+        reported = answer.reported_tokens if answer else None
+        input_tokens, output_tokens = reported or (
+            estimator.prompt(self._request.messages),
+            estimator.tokens(text),
+        )
         return Usage(
-            input_tokens=taken,
-            output_tokens=given,
-            cost=cost(settings.prices.get(settings.model), taken, given),
-            busy_seconds=self._busy + (now - exchange.begun if exchange else 0.0),
-            elapsed_seconds=now - self._begun,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cost=cost(settings.prices.get(settings.model), input_tokens, output_tokens),
+            busy_seconds=self._busy + (now - answer.sent_at if answer else 0.0),
+            elapsed_seconds=now - self._started,
         )
 
-    def _settle(self, error: BaseException | None) -> None:
-        known, exchange = self._line.known, self._exchange
-        if isinstance(error, Unusable) and error.blames:
-            known.breaker.failed(str(error))
-        elif exchange:
-            known.breaker.succeeded()
+    def _finish(self, error: BaseException | None) -> None:
+        state, answer = self._endpoint.state, self._answer
+        if isinstance(error, LLMError) and error.counts_against_endpoint:
+            state.breaker.record_failure(str(error))
+        elif answer:
+            state.breaker.record_success()
         else:
-            known.breaker.left()
-        if exchange:
-            self._trace.answered(exchange.model, exchange.finish, self._usage(self._reply.text))
-            self._learn(exchange)
+            state.breaker.record_inconclusive()
+        if answer:
+            self._trace.answered(answer.model, answer.finish, self._usage(self._reply.text))
+            self._calibrate(answer)
         self._trace.ended(error)
 
-    def _learn(self, exchange: Exchange) -> None:
-        if exchange.reported and exchange.reported[0] > 0:
-            beside = json.dumps(dict(self._ask.schema.json_schema)) if self._ask.schema else ""
-            self._line.known.estimate.learn(self._ask.messages, exchange.reported[0], beside=beside)
+    def _calibrate(self, answer: AnswerStream) -> None:
+        if answer.reported_tokens and answer.reported_tokens[0] > 0:
+            schema = json.dumps(dict(self._request.schema.json_schema)) if self._request.schema else ""
+            self._endpoint.state.estimator.calibrate(self._request.messages, answer.reported_tokens[0], schema=schema)

@@ -1,4 +1,4 @@
-"""Which endpoint a role asks, and how."""
+"""Settings of the LLM endpoint of a role."""
 
 import re
 from typing import Literal, Self
@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 _KEY = re.compile(r"[!-~]*")
-"""What a header can carry: with other signs the key would be refused, and stand in the reason why."""
+"""Characters that an HTTP header can contain; others would fail later, with the key in the error message."""
 
 
 class Price(BaseModel):
-    """What a model costs, in the currency of the deployment, per million tokens."""
+    """Price of a model per million tokens, in the currency of the deployment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,7 +21,7 @@ class Price(BaseModel):
 
 
 class LlmSettings(BaseSettings):
-    """An OpenAI-compatible endpoint; read with `of`."""
+    """An OpenAI-compatible endpoint; `of` reads the settings of a role from the environment."""
 
     model_config = SettingsConfigDict(
         env_prefix="LLM_",
@@ -29,42 +29,42 @@ class LlmSettings(BaseSettings):
         frozen=True,
         use_attribute_docstrings=True,
         extra="ignore",
-        hide_input_in_errors=True,  # an address may hold a password
+        hide_input_in_errors=True,  # a URL may contain a password
     )
 
     base_url: str | None = None
-    """As in http://127.0.0.1:8000/v1; unset: no LLM is asked."""
+    """Such as http://127.0.0.1:8000/v1; unset: no LLM is used."""
     model: str = ""
-    """The endpoint's own name of the model."""
+    """Name of the model at the endpoint."""
     api_key: SecretStr = SecretStr("")
     internal: bool = False
-    """The endpoint belongs to the house: requests whose data may not leave it are sent there too."""
+    """The endpoint belongs to the deployment: it also receives requests whose data must not leave it."""
     temperature: float = Field(0.0, ge=0, le=2)
     timeout_seconds: float = Field(60.0, gt=0)
-    """A whole call, retries included."""
+    """Of a whole call, including retries."""
     first_token_seconds: float = Field(15.0, gt=0)
-    """Silence after which an endpoint counts as too slow: before the first token, and between two."""
+    """Idle timeout: without a token for this long, before the first or between two, the call fails."""
     concurrency: int = Field(8, ge=1)
-    """Requests at a time to one endpoint, by all roles of a process; the first role to open it decides."""
+    """Concurrent requests to one endpoint by all roles of a process; the first role to open it sets the limit."""
     context_tokens: int = Field(8192, ge=512)
-    """Prompt and answer together."""
+    """Limit of prompt and answer together."""
     answer_tokens: int = Field(1024, ge=16)
-    """The answer alone."""
+    """Limit of the answer."""
     attempts: int = Field(3, ge=1)
-    """Requests per call while the endpoint is down or overloaded."""
+    """Requests per call while the endpoint is unavailable or overloaded."""
     retry_seconds: float = Field(0.5, gt=0)
-    """First pause between two requests; it doubles, with jitter, and Retry-After prolongs it."""
+    """First pause between two requests; it doubles, with jitter, and is at least the server's Retry-After."""
     prices: dict[str, Price] = Field(default_factory=dict)
-    """By model: {"name": {"input": 0.15, "output": 0.6}}, per million tokens."""
+    """By model name: {"name": {"input": 0.15, "output": 0.6}}, per million tokens."""
     json_schema: Literal["auto", "on", "off"] = "auto"
-    """Whether answers are constrained by a JSON schema (response_format); auto: until the endpoint refuses."""
+    """Whether answers are constrained by a JSON schema (response_format); auto: unless the endpoint refuses it."""
 
     @classmethod
     def of(cls, role: str) -> Self:
-        """Reads PLANNER_LLM_MODEL, else LLM_MODEL, and so on for every setting of the role "planner".
+        """Reads the settings of a role: for "planner" PLANNER_LLM_MODEL, else LLM_MODEL, and so on.
 
-        A role with an endpoint of its own, on another host or port, says of it again whether it is internal, and with
-        which key: neither passes from one endpoint to another.
+        A role that sets its own base_url with another scheme, host or port does not inherit `internal` and `api_key`:
+        neither may apply to a different endpoint by accident.
         """
         own = EnvSettingsSource(cls, env_prefix=f"{role.upper()}_LLM_")()
         if "base_url" in own and _origin(own["base_url"]) != _origin(cls().base_url):
@@ -73,34 +73,36 @@ class LlmSettings(BaseSettings):
 
     @field_validator("base_url")
     @classmethod
-    def _an_address(cls, value: str | None) -> str | None:
+    def _check_base_url(cls, value: str | None) -> str | None:
         if value is None:
             return None
         parts = urlsplit(value.strip())
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:  # wrong ports raise
+        if (
+            parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
+        ):  # invalid ports raise ValueError
             raise ValueError("is not a URL: write it as in http://127.0.0.1:8000/v1")
         if "@" in parts.netloc:
-            raise ValueError("holds a name or password: the key belongs into LLM_API_KEY")
+            raise ValueError("contains a user name or password: set the key in LLM_API_KEY")
         if parts.query or parts.fragment:
-            raise ValueError("has a query or fragment: give the part before ? and #")
+            raise ValueError("has a query or fragment: remove ? or # and what follows")
         if parts.path.rstrip("/").endswith("/completions"):
-            raise ValueError("names one method: give the part before /chat/completions")
+            raise ValueError("is the URL of one method: remove /chat/completions")
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     @field_validator("api_key")
     @classmethod
-    def _a_key(cls, value: SecretStr) -> SecretStr:
+    def _check_api_key(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value().strip()
         if not _KEY.fullmatch(key):
-            raise ValueError("holds signs that no key has: copy it again")
+            raise ValueError("contains characters that no key has: copy it again")
         return SecretStr(key)
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.base_url and not self.model:
-            raise ValueError("there is an endpoint and no model: set LLM_MODEL to its name there")
+            raise ValueError("an endpoint is set without a model: set LLM_MODEL to its name at the endpoint")
         if self.answer_tokens >= self.context_tokens:
-            raise ValueError("answer_tokens leaves no room for a prompt in context_tokens")
+            raise ValueError("answer_tokens must be smaller than context_tokens, which includes the prompt")
         return self
 
 

@@ -1,6 +1,6 @@
-"""Text as JSON may bring it, made what UTF-8 can carry."""
+"""Unicode repair of text from JSON."""
 
 
-def whole(text: str) -> str:
-    """The text with halves of surrogate pairs joined, and lone ones replaced."""
+def replace_surrogates(text: str) -> str:
+    """Joins surrogate pairs, and replaces lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

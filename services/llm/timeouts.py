@@ -1,83 +1,86 @@
-"""How long a call waits: for the next sign of life, and in all."""
+"""Timeouts of an LLM call: idle time and total time."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.llm.llm_error import Unusable, Why
+from services.llm.llm_error import LLMError, LLMErrorReason
 from services.llm.settings import LlmSettings
 
 
-class Patience:
-    """The limits of one call, from now on.
+class CallTimeouts:
+    """Timeouts of one call; time starts with the object.
 
     Args:
-        settings: the limits.
-        within: seconds the caller has left; None: as many as it takes.
+        settings: the timeouts.
+        timeout_seconds: seconds the caller allows; None: the timeout of the settings.
     """
 
-    def __init__(self, settings: LlmSettings, within: float | None) -> None:
+    def __init__(self, settings: LlmSettings, timeout_seconds: float | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._model = settings.model
-        self._silence = settings.first_token_seconds
-        self._whole = settings.timeout_seconds
-        self._seconds = self._whole if within is None else min(self._whole, within)
+        self._idle_seconds = settings.first_token_seconds
+        self._limit = settings.timeout_seconds
+        self._seconds = self._limit if timeout_seconds is None else min(self._limit, timeout_seconds)
         self._deadline = self._loop.time() + self._seconds
-        self._quiet_since = self._loop.time()
+        self._last_progress = self._loop.time()
 
     @property
-    def left(self) -> float:
-        """Seconds until the call must be over."""
+    def remaining(self) -> float:
+        """Seconds until the deadline of the call."""
         return self._deadline - self._loop.time()
 
-    def heard(self) -> None:
-        """A sign of life: silence counts anew."""
-        self._quiet_since = self._loop.time()
+    def record_progress(self) -> None:
+        """Restarts the idle timeout."""
+        self._last_progress = self._loop.time()
 
     @asynccontextmanager
-    async def waiting(self, *, at_most: float | None = None) -> AsyncIterator[None]:
-        """Waits for the endpoint within the block.
+    async def limit_wait(self, *, at_most: float | None = None) -> AsyncIterator[None]:
+        """Limits a wait for the endpoint by the idle timeout and the deadline.
+
+        Args:
+            at_most: idle timeout in seconds; None: that of the settings.
 
         Raises:
-            Unusable: SLOW.
+            LLMError: SLOW.
         """
-        silence_ends = self._quiet_since + (self._silence if at_most is None else at_most)
+        idle_deadline = self._last_progress + (self._idle_seconds if at_most is None else at_most)
         try:
-            async with asyncio.timeout_at(min(silence_ends, self._deadline)):
+            async with asyncio.timeout_at(min(idle_deadline, self._deadline)):
                 yield
         except TimeoutError:
-            raise self._too_slow() if silence_ends < self._deadline else self.over() from None
+            raise self._idle_timeout() if idle_deadline < self._deadline else self.deadline_exceeded() from None
 
     @asynccontextmanager
-    async def queueing(self) -> AsyncIterator[None]:
-        """Waits for a turn within the block.
+    async def limit_queueing(self) -> AsyncIterator[None]:
+        """Limits the wait for a concurrency slot by the deadline.
 
         Raises:
-            Unusable: SLOW, and the endpoint is not to blame.
+            LLMError: SLOW, not counted against the endpoint.
         """
         try:
             async with asyncio.timeout_at(self._deadline):
                 yield
         except TimeoutError:
-            raise Unusable(
-                Why.SLOW,
+            raise LLMError(
+                LLMErrorReason.SLOW,
                 f"the LLM {self._model} was busy with other requests for {self._seconds:.3g} s",
                 remedy="raise LLM_CONCURRENCY if its server can do more",
-                blames=False,
+                counts_against_endpoint=False,
             ) from None
 
-    def over(self) -> Unusable:
-        """The call's time is over; a caller in more of a hurry than the settings says nothing about the endpoint."""
-        return Unusable(
-            Why.SLOW,
+    def deadline_exceeded(self) -> LLMError:
+        """Returns the error of a missed deadline; one shortened by the caller does not count against the endpoint."""
+        return LLMError(
+            LLMErrorReason.SLOW,
             f"the LLM {self._model} did not finish within {self._seconds:.3g} s",
             remedy="raise LLM_TIMEOUT_SECONDS, or take a faster model",
-            blames=self._seconds >= self._whole,
+            counts_against_endpoint=self._seconds >= self._limit,
         )
 
-    def _too_slow(self) -> Unusable:
-        return Unusable(
-            Why.SLOW,
-            f"the LLM {self._model} said nothing for {self._silence:.3g} s",
+    def _idle_timeout(self) -> LLMError:
+        return LLMError(
+            LLMErrorReason.SLOW,
+            f"the LLM {self._model} said nothing for {self._idle_seconds:.3g} s",
             remedy="raise LLM_FIRST_TOKEN_SECONDS, or take a faster model",
         )

@@ -1,4 +1,4 @@
-"""How many tokens a text takes, without the tokenizer of the model, which the house does not have."""
+"""Estimates token counts without the tokenizer of the model, which is not available here."""
 
 import math
 import re
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from services.llm.messages import Message
 
 LETTERS_PER_TOKEN, TOKENS_PER_WORD = 4, 1.3
-"""English as the makers of byte-pair vocabularies put it: a token is four letters, or three quarters of a word."""
+"""Rule of thumb for English and byte-pair vocabularies: a token is four letters, or three quarters of a word."""
 
 MESSAGE_TOKENS, REPLY_TOKENS = 4, 3
-"""What chat templates put around every message, and before the answer."""
+"""Tokens that chat templates add for each message, and before the answer."""
 
-LEAST, MOST = 0.6, 3.0
-"""Bounds of the correction: servers that cut prompts, or count only what they had not cached, report too little."""
+MIN_FACTOR, MAX_FACTOR = 0.6, 3.0
+"""Bounds of the correction factor: servers that truncate prompts or omit cached tokens report too few."""
 
-SLOWLY = 0.1
-"""How much of a lower figure is believed at a time; a higher one is believed at once."""
+DECREASE_RATE = 0.1
+"""Share of a lower report by which the factor falls; a higher report raises it at once."""
 
 _WORD = re.compile(r"[A-Za-z]+")
 _LONG = re.compile(rf"[A-Za-z]{{{math.ceil(LETTERS_PER_TOKEN * TOKENS_PER_WORD)},}}")
@@ -27,70 +27,70 @@ _SPACE = re.compile(r"[ \t]{2,}|\n\s*")
 _OTHER = re.compile(r"[^\x00-\x7f]")
 
 _CLASSES: Sequence[tuple[int, float]] = (
-    (0x0080, 1.0),  # accented Latin: breaks the word it stands in
+    (0x0080, 1.0),  # accented Latin: splits the word that contains it
     (0x0370, 0.6),  # Greek, Cyrillic, Hebrew: two bytes each, words of two or three pieces
     (0x0600, 0.9),  # Arabic
     (0x0700, 1.5),  # Indic, Thai and their neighbours: three bytes each, seldom merged
     (0x2000, 1.0),  # typographic signs
-    (0x2E80, 1.4),  # Chinese, Japanese, Korean: a sign or syllable is one token, or its bytes
+    (0x2E80, 1.4),  # Chinese, Japanese, Korean: one token per character or syllable, or one per byte
     (0xD800, 3.0),  # emoji and rare scripts: three or four bytes, seldom merged
 )
-"""First code point of a class, and tokens per character in it: high readings of published byte-pair vocabularies."""
+"""First code point of a class, and tokens per character: upper values from published byte-pair vocabularies."""
 
 _STARTS = [start for start, _ in _CLASSES]
 
 
-def raw(text: str) -> float:
-    """Tokens of a text before any correction; every class of signs is rated high, so that budgets hold."""
-    tokens = _words(text) + len(_SIGN.findall(text))
-    tokens += sum(_run(found) - len(found[0]) for found in _SIGNS.finditer(text))
-    tokens += sum(map(_run, _SPACE.finditer(text)))
-    return tokens if text.isascii() else tokens + sum(map(_rare, _OTHER.findall(text)))
+def raw_estimate(text: str) -> float:
+    """Estimates tokens before correction, rather too high, so that budgets hold."""
+    tokens = _word_tokens(text) + len(_SIGN.findall(text))
+    tokens += sum(_repetition_tokens(found) - len(found[0]) for found in _SIGNS.finditer(text))
+    tokens += sum(map(_repetition_tokens, _SPACE.finditer(text)))
+    return tokens if text.isascii() else tokens + sum(map(_character_tokens, _OTHER.findall(text)))
 
 
-class Estimate:
-    """An estimate for one model that learns from what its endpoint reports."""
+class TokenEstimator:
+    """Token estimator for one model, calibrated by the counts that its endpoint reports."""
 
     def __init__(self) -> None:
         self.factor = 1.0
-        """What raw estimates are multiplied with, between LEAST and MOST."""
+        """Correction factor of raw estimates, between MIN_FACTOR and MAX_FACTOR."""
 
     def tokens(self, text: str) -> int:
-        """Of a text."""
-        return math.ceil(raw(text) * self.factor)
+        """Estimates the tokens of a text."""
+        return math.ceil(raw_estimate(text) * self.factor)
 
     def prompt(self, messages: Sequence[Message]) -> int:
-        """Of a whole prompt, with what the chat template adds."""
+        """Estimates the tokens of a prompt, including those the chat template adds."""
         return math.ceil(_prompt(messages) * self.factor)
 
-    def learn(self, messages: Sequence[Message], reported: int, *, beside: str = "") -> None:
-        """Corrects itself, no further than needed, by what the endpoint says the prompt took.
+    def calibrate(self, messages: Sequence[Message], reported_tokens: int, *, schema: str = "") -> None:
+        """Adjusts the factor, no further than needed, to the reported tokens of a prompt.
 
         Args:
             messages: the prompt.
-            reported: its tokens.
-            beside: what some endpoints count as prompt and others do not, as a schema.
+            reported_tokens: of the prompt.
+            schema: JSON schema of the request, which only some endpoints count as part of the prompt.
         """
         prompt = _prompt(messages)
-        low, high = reported / (prompt + raw(beside)), reported / prompt
-        seen = min(MOST, max(LEAST, min(high, max(low, self.factor))))
-        self.factor = seen if seen > self.factor else self.factor + SLOWLY * (seen - self.factor)
+        low, high = reported_tokens / (prompt + raw_estimate(schema)), reported_tokens / prompt
+        factor = min(MAX_FACTOR, max(MIN_FACTOR, min(high, max(low, self.factor))))
+        self.factor = factor if factor > self.factor else self.factor + DECREASE_RATE * (factor - self.factor)
 
 
 def _prompt(messages: Sequence[Message]) -> float:
-    return math.fsum(raw(message.content) + MESSAGE_TOKENS for message in messages) + REPLY_TOKENS
+    return math.fsum(raw_estimate(message.content) + MESSAGE_TOKENS for message in messages) + REPLY_TOKENS
 
 
-def _words(text: str) -> float:
+def _word_tokens(text: str) -> float:
     long = _LONG.findall(text)
     short = len(_WORD.findall(text)) - len(long)
     return short * TOKENS_PER_WORD + sum(map(len, long)) / LETTERS_PER_TOKEN
 
 
-def _run(found: re.Match[str]) -> float:
-    """Of one sign many times over, or of space."""
+def _repetition_tokens(found: re.Match[str]) -> float:
+    """Estimates the tokens of a repeated character or of whitespace."""
     return max(1.0, len(found[0]) / LETTERS_PER_TOKEN)
 
 
-def _rare(character: str) -> float:
+def _character_tokens(character: str) -> float:
     return _CLASSES[bisect_right(_STARTS, ord(character)) - 1][1]

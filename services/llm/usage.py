@@ -1,4 +1,4 @@
-"""What a call took."""
+"""Resource usage of LLM calls."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,14 +9,14 @@ from services.llm.settings import Price
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the endpoint reports them, else as estimated.
+    """Tokens, as reported by the endpoint or else estimated, cost and time of one or more calls.
 
     Args:
         input_tokens: of the prompt.
         output_tokens: of the answer.
-        cost: in the currency of the price table; 0 if the model is not in it.
-        busy_seconds: from sending to the end, queueing and pauses excluded.
-        elapsed_seconds: from the call to its end.
+        cost: in the currency of the price table; 0 without a price.
+        busy_seconds: time of requests, without queueing and pauses.
+        elapsed_seconds: time of the call.
     """
 
     input_tokens: int = 0
@@ -26,7 +26,7 @@ class Usage:
     elapsed_seconds: float = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Of two calls, one after the other."""
+        """Sums the usage of two consecutive calls."""
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -36,7 +36,7 @@ class Usage:
         )
 
     def to_pb(self) -> usage_pb2.Usage:
-        """As events carry it."""
+        """Converts to the protobuf message."""
         usage = usage_pb2.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost=self.cost)
         usage.busy.FromTimedelta(timedelta(seconds=self.busy_seconds))
         usage.elapsed.FromTimedelta(timedelta(seconds=self.elapsed_seconds))
@@ -44,5 +44,5 @@ class Usage:
 
 
 def cost(price: Price | None, input_tokens: int, output_tokens: int) -> float:
-    """In the currency of the price table; 0 without a price."""
+    """Returns the cost in the currency of the price table; 0 without a price."""
     return (price.input * input_tokens + price.output * output_tokens) / 1e6 if price else 0.0

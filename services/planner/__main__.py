@@ -67,7 +67,7 @@ async def _readiness(catalog: Catalog, running: RunningServer) -> AsyncIterator[
 
 
 async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
-    llm = await stack.enter_async_context(LLM.opened(settings.llm, role="planner"))
+    llm = await stack.enter_async_context(LLM.open(settings.llm, role="planner"))
     return ByLlm(llm, Prompting(count=settings.demonstrations, variety=settings.variety))
 
 

@@ -21,9 +21,7 @@ async def responder(settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves answers within the block."""
     async with AsyncExitStack() as stack:
         llm = (
-            await stack.enter_async_context(LLM.opened(settings.llm, role="responder"))
-            if settings.llm.base_url
-            else None
+            await stack.enter_async_context(LLM.open(settings.llm, role="responder")) if settings.llm.base_url else None
         )
         servicer = ResponderServicer(Responder(Writer(llm) if llm else None))
         register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)

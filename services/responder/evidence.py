@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.llm.prompt import Part, fitted
+from services.llm.prompt import Part, fit_to_budget
 from services.responder.escape import named, phrase
 from services.responder.run_summary import Account, Artifact, Json, State, Task, Turn
 from services.responder.summarize_outputs import condensed
@@ -42,28 +42,28 @@ class _Told:
 def results(account: Account, budget: int, count: Count) -> Evidence:
     """What became of the tasks, in their order."""
     told = [_told(task, account.tasks) for task in account.tasks]
-    heads = fitted([Part(each, each.head, each.value) for each in told], budget // 2, count)
-    kept = [part.piece for part in heads.kept]
+    heads = fit_to_budget([Part(each, each.head, each.value) for each in told], budget // 2, count)
+    kept = [part.item for part in heads.included]
     dropped, shortened = _fill(kept, budget - heads.tokens, count)
-    notes = [(len(heads.cut), "tasks more"), (dropped, "outputs more")]
+    notes = [(len(heads.omitted), "tasks more"), (dropped, "outputs more")]
     more = [f"({number} {what}, of which there is no room to tell)" for number, what in notes if number]
-    return Evidence("\n\n".join([*map(_block, kept), *more]), len(heads.cut) + dropped + shortened)
+    return Evidence("\n\n".join([*map(_block, kept), *more]), len(heads.omitted) + dropped + shortened)
 
 
 def files(given: Mapping[str, Artifact], budget: int, count: Count) -> Evidence:
     """The files that were sent, the first ones if there are many."""
     lines = [f"artifact:{name} is {named(file)}" for name, file in given.items()]
-    kept = fitted([Part(line, line, -place) for place, line in enumerate(lines)], budget, count)
-    more = [f"and {len(kept.cut)} more files"] if kept.cut else []
-    return Evidence("\n".join([*(part.piece for part in kept.kept), *more]), len(kept.cut))
+    kept = fit_to_budget([Part(line, line, -place) for place, line in enumerate(lines)], budget, count)
+    more = [f"and {len(kept.omitted)} more files"] if kept.omitted else []
+    return Evidence("\n".join([*(part.item for part in kept.included), *more]), len(kept.omitted))
 
 
 def conversation(history: Sequence[Turn], budget: int, count: Count) -> Evidence:
     """What was said before, the newest first to be kept."""
     speakers = {True: "user", False: "assistant"}
     turns = [f"{speakers[turn.by_user]}: {within(turn.text, budget // 3, count)}" for turn in history]
-    kept = fitted([Part(turn, turn, place) for place, turn in enumerate(turns)], budget, count)
-    return Evidence("\n\n".join(part.piece for part in kept.kept), len(kept.cut))
+    kept = fit_to_budget([Part(turn, turn, place) for place, turn in enumerate(turns)], budget, count)
+    return Evidence("\n\n".join(part.item for part in kept.included), len(kept.omitted))
 
 
 # ---------------------------------------------------------------- tasks

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from services.llm.client import LLM, Unusable, Usage
+from services.llm.client import LLM, LLMError, Usage
 from services.responder.allowed_links import Known
 from services.responder.output_filter import Checked
 from services.responder.prompt import question
@@ -64,19 +64,19 @@ class Writer:
         try:
             asked = question(account, self._llm)
             stream = _Stream(asked.known, account.sent)
-            async with self._llm.stream(asked.messages, within=seconds) as reply:
+            async with self._llm.stream(asked.messages, timeout_seconds=seconds) as reply:
                 try:
                     async for piece in reply:
                         await pass_on(stream.add(piece))
                 finally:
-                    written.usage, written.cut = reply.usage, reply.cut
-        except Unusable as error:
+                    written.usage, written.cut = reply.usage, reply.is_truncated
+        except LLMError as error:
             written.broken = str(error)
             return written
         if not written.cut:
             await pass_on(stream.end())
         sound = bool(written.text.strip() or account.sent)
-        self._llm.judged(ok=sound)
+        self._llm.record_answer(valid=sound)
         written.broken = "" if sound else ONLY_THOUGHT if written.cut else EMPTY
         return written
 

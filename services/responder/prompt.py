@@ -6,8 +6,8 @@ from importlib.resources import files as package
 
 import structlog
 
-from services.llm.client import LLM, Message, Unusable, Why
-from services.llm.prompt import Prompt, defused, nonce, quoted, version_of
+from services.llm.client import LLM, LLMError, LLMErrorReason, Message
+from services.llm.prompt import Prompt, escape_markers, nonce, prompt_version, quote_data
 from services.responder import evidence
 from services.responder.allowed_links import Known
 from services.responder.resume import NOTHING_MORE, beginning
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 _HERE = package("services.responder")
 _ANSWER, _TALK, _GOING_ON = (Prompt.read(_HERE / name) for name in ("prompt.md", "talk.md", "going_on.md"))
-VERSION = version_of(*(prompt.version.encode() for prompt in (_ANSWER, _TALK, _GOING_ON)))
+VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _TALK, _GOING_ON)))
 """Of all of them."""
 
 NONE = "(none)"
@@ -43,22 +43,23 @@ def question(account: Account, llm: LLM) -> Question:
     """The prompt for the account's answer, or for the rest of it, as long as the endpoint can take.
 
     Raises:
-        Unusable: the endpoint's context has no room for it.
+        LLMError: the endpoint's context has no room for it.
     """
     prompt, token = (_TALK if account.only_talk else _ANSWER), nonce()
     sent = _sent(account, llm)
-    empty = prompt.filled(**{slot: token * (slot == "nonce") for slot in prompt.slots})
-    frame = sum(llm.tokens(message.content) for message in [*empty, *sent])
-    quotes = len(prompt.slots) * llm.tokens(quoted("conversation", NONE, token))
+    empty = prompt.render(**{slot: token * (slot == "nonce") for slot in prompt.slots})
+    frame = sum(llm.count_tokens(message.content) for message in [*empty, *sent])
+    quotes = len(prompt.slots) * llm.count_tokens(quote_data("conversation", NONE, token))
     room = llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes
     if room < LEAST_TOKENS:
-        raise Unusable(
-            Why.REFUSED, f"a prompt of the {llm.context_tokens} tokens of {llm.model} has no room for results"
+        raise LLMError(
+            LLMErrorReason.REFUSED,
+            f"a prompt of the {llm.context_tokens} tokens of {llm.model} has no room for results",
         )
     material = _material(account, llm, room)
-    slots = {name: quoted(name, material[name] or NONE, token) for name in prompt.slots - {"nonce"}}
+    slots = {name: quote_data(name, material[name] or NONE, token) for name in prompt.slots - {"nonce"}}
     known = Known(account.files, "\n".join([*material.values(), account.sent]), about_files=not account.only_talk)
-    return Question([*prompt.filled(nonce=token, **slots), *sent], known)
+    return Question([*prompt.render(nonce=token, **slots), *sent], known)
 
 
 def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
@@ -66,7 +67,7 @@ def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
     whole = budget
 
     def count(text: str) -> int:
-        return llm.tokens(defused(text))
+        return llm.count_tokens(escape_markers(text))
 
     request = within(account.request, whole // 3, count)
     budget -= count(request)
@@ -92,6 +93,6 @@ def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
 def _sent(account: Account, llm: LLM) -> Sequence[Message]:
     """What makes a model go on with what was sent; of a long text the end."""
     end = beginning(account.sent)
-    while llm.tokens(end) > (llm.context_tokens - llm.answer_tokens) // 4:
+    while llm.count_tokens(end) > (llm.context_tokens - llm.answer_tokens) // 4:
         end = end[len(end) // 4 + 1 :]
-    return _GOING_ON.filled(sent=defused(end), nothing_more=NOTHING_MORE) if end else ()
+    return _GOING_ON.render(sent=escape_markers(end), nothing_more=NOTHING_MORE) if end else ()

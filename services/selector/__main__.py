@@ -71,7 +71,7 @@ async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[LlmR
     if not settings.llm.base_url:
         yield None
         return
-    async with LLM.opened(settings.llm, role="selector") as llm:
+    async with LLM.open(settings.llm, role="selector") as llm:
         yield LlmRanker(llm, choosing, described=settings.described)
 
 

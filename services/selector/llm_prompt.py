@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.llm.messages import Message, Schema
-from services.llm.prompt import Prompt, nonce, quoted
+from services.llm.prompt import Prompt, nonce, quote_data
 from services.selector.query import SelectionQuery
 from services.selector.selector import SelectedModel
 from services.selector.shortcut import queue
@@ -82,7 +82,7 @@ def _messages(
         "request": plain(query.request, int(scale * _REQUEST)),
         "candidates": "\n".join(_line(_set_description(chosen, query, scale)) for chosen in rivals),
     }
-    return _PROMPT.filled(**{name: quoted(name, text, token) for name, text in texts.items()})
+    return _PROMPT.render(**{name: quote_data(name, text, token) for name, text in texts.items()})
 
 
 def _schema(ids: Sequence[str]) -> Schema:

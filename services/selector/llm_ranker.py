@@ -9,7 +9,7 @@ import structlog
 
 from services.common import call_context
 from services.llm.client import LLM
-from services.llm.llm_error import Unusable
+from services.llm.llm_error import LLMError
 from services.llm.usage import Usage
 from services.selector.cache import SharedCache
 from services.selector.llm_answer import read, repaired
@@ -77,7 +77,7 @@ class LlmRanker:
     ) -> Selection:
         if is_clear(choice.spec, query, shown):
             return replace(choice, reason=f"{choice.reason}; the ranking is decisive, so no LLM was called")
-        question = build_question(choice.spec, query, shown, self._budget, self._llm.tokens)
+        question = build_question(choice.spec, query, shown, self._budget, self._llm.count_tokens)
         if question is None:
             return replace(choice, fell_back_because="no two candidates fit into the LLM's context")
         key = self._key(query, question)
@@ -86,7 +86,7 @@ class LlmRanker:
                 llm_choice, is_charged = await self._choices.get(key, lambda: self._call(question))
         except TimeoutError:
             return replace(choice, llm_model=self._llm.model, fell_back_because="the LLM had not answered in time")
-        except Unusable as error:
+        except LLMError as error:
             return replace(choice, llm_model=self._llm.model, fell_back_because=str(error))
         return _decided(choice, llm_choice if is_charged else replace(llm_choice, usage=Usage()))
 
@@ -104,7 +104,7 @@ class LlmRanker:
             log.info("texts shortened for the selection prompt", scale=question.scale, candidates=len(question.ids))
         reply = await self._llm.complete(question.messages, schema=question.schema)
         answer = read(reply.text, question.ids)
-        self._llm.judged(answer is not None)
+        self._llm.record_answer(valid=answer is not None)
         model = repaired(answer.named, question.ids) if answer else None
         if not model:
             log.warning("LLM chose no candidate", llm_model=reply.model, readable=answer is not None)

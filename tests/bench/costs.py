@@ -20,7 +20,7 @@ from protos.hugginggpt.v1.task_pb2 import Argument, Reference
 from services.common.artifacts import ArtifactStore
 from services.common.settings import from_environment
 from services.llm.settings import LlmSettings, Price
-from services.llm.token_estimate import Estimate
+from services.llm.token_estimate import TokenEstimator
 from services.llm.usage import cost
 from services.orchestrator.settings import Settings
 from tests.bench.batches.client import batch_client, seconds
@@ -65,11 +65,11 @@ class Workload:
     def input_tokens(self) -> float:
         """Mean input tokens of an item."""
         tokens = [_tokens(each) for item in self.items for each in item.values()]
-        return Estimate().tokens(self.question) + sum(tokens) / len(self.items)
+        return TokenEstimator().tokens(self.question) + sum(tokens) / len(self.items)
 
     @property
     def output_tokens(self) -> float:
-        return Estimate().tokens(self.answer)
+        return TokenEstimator().tokens(self.answer)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ async def _value(content: str | bytes) -> Value:
 
 
 def _tokens(content: str | bytes) -> int:
-    return Estimate().tokens(content) if isinstance(content, str) else IMAGE_TOKENS
+    return TokenEstimator().tokens(content) if isinstance(content, str) else IMAGE_TOKENS
 
 
 def _round(number: float) -> float:

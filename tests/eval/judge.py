@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from services.llm.client import LLM, Message, Unusable
-from services.llm.prompt import Prompt, nonce, quoted
+from services.llm.client import LLM, LLMError, Message
+from services.llm.prompt import Prompt, nonce, quote_data
 from services.llm.settings import LlmSettings
 from services.planner.plan import Argument, Catalogue, Draft, File, Input, Json, Many, Reference, Task, Text
 from tests.eval.lines import Line
@@ -37,7 +37,7 @@ async def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], catalogue: 
     settings = LlmSettings.of("eval_judge")
     if settings.base_url is None or not _OWN & os.environ.keys():
         return {"absent": ABSENT}
-    async with LLM.opened(settings, role="judge") as llm:
+    async with LLM.open(settings, role="judge") as llm:
 
         async def verdict(pair: tuple[Line, Outcome]) -> Mapping[str, bool] | None:
             return await _verdict(llm, *pair, catalogue)
@@ -51,10 +51,10 @@ async def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], catalogue: 
 async def _verdict(llm: LLM, line: Line, outcome: Outcome, catalogue: Catalogue) -> Mapping[str, bool] | None:
     try:
         reply = await llm.complete(_messages(line, outcome, catalogue))
-    except Unusable:
+    except LLMError:
         return None
     found = read(reply.text)
-    llm.judged(ok=found is not None)
+    llm.record_answer(valid=found is not None)
     return found
 
 
@@ -70,10 +70,10 @@ def read(answer: str) -> Mapping[str, bool] | None:
 
 def _messages(line: Line, outcome: Outcome, catalogue: Catalogue) -> list[Message]:
     token = nonce()
-    return Prompt.read(Path(__file__).with_name("prompt.md")).filled(
+    return Prompt.read(Path(__file__).with_name("prompt.md")).render(
         tasks="\n".join(f"- {spec.name}: {spec.description}" for spec in catalogue.values()),
-        request=quoted("request", line.request, token),
-        plan=quoted("plan", written(outcome.draft), token),
+        request=quote_data("request", line.request, token),
+        plan=quote_data("plan", written(outcome.draft), token),
     )
 
 

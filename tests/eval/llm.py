@@ -37,7 +37,7 @@ async def by_llm(*, count: int = COUNT, variety: float = VARIETY) -> AsyncIterat
     settings = LlmSettings.of("planner")
     if settings.base_url is None:
         raise NoEndpoint("no LLM is configured: set LLM_BASE_URL and LLM_MODEL, and LLM_API_KEY if it is required")
-    async with LLM.opened(settings, role="planner") as llm:
+    async with LLM.open(settings, role="planner") as llm:
         controller = ByLlm(llm, Prompting(count=count, variety=variety))
 
         async def plan(request: Request, catalogue: Catalogue) -> Draft:

@@ -1,11 +1,11 @@
-"""The LLM client before servers that speak the protocol each in their own way."""
+"""LLM client with servers whose protocol variants differ."""
 
 import json
 from typing import Any
 
 import pytest
 
-from services.llm.client import LLM, Message, Schema, Unusable, Why
+from services.llm.client import LLM, LLMError, LLMErrorReason, Message, Schema
 from tests.fakes import Fails, Garbage, Says
 from tests.fakes.llm.client import asking
 from tests.fakes.llm.http_reply import error
@@ -48,7 +48,7 @@ def streamed(*events: Any, before: bytes = b"", end: str = "\n") -> Garbage:
         ),
     ],
 )
-async def test_an_answer_is_read_however_it_is_dressed(answer: Garbage) -> None:
+async def test_answer_is_read_in_every_variant(answer: Garbage) -> None:
     async with asking([answer]) as (llm, _):
         assert (await llm.complete(PROMPT)).text == "hello"
 
@@ -64,54 +64,58 @@ async def test_an_answer_is_read_however_it_is_dressed(answer: Garbage) -> None:
         {"prompt_tokens": 7, "completion_tokens": 10**30},
     ],
 )
-async def test_a_count_of_tokens_that_is_none_costs_no_answer(count: Any) -> None:
+async def test_invalid_token_count_does_not_fail_answer(count: Any) -> None:
     async with asking([streamed(HEL, LO, END, chunk(choices=[], usage=count))]) as (llm, _):
         reply = await llm.complete(PROMPT)
     assert reply.text == "hello"
     assert 0 < reply.usage.to_pb().output_tokens < 10
 
 
-async def test_the_name_a_model_gives_itself_can_be_told_whatever_it_is() -> None:
+async def test_reported_model_name_is_repaired_and_truncated() -> None:
     async with asking([streamed(HEL, LO, END | {"model": "\ud800" + "m" * 999})]) as (llm, _):
         assert (await llm.complete(PROMPT)).model == "\ufffd" + "m" * 199
 
 
-async def test_tokens_are_counted_in_whatever_chunk_they_are_told() -> None:
+async def test_token_counts_are_read_from_any_chunk() -> None:
     async with asking([streamed(HEL, LO, END | {"usage": COUNT})]) as (llm, _):
         assert (await llm.complete(PROMPT)).usage.input_tokens == 7
 
 
-async def test_a_character_in_two_chunks_is_one_and_half_of_one_does_no_harm() -> None:
+async def test_surrogates_are_joined_across_chunks_and_lone_ones_replaced() -> None:
     halves = [chunk({"content": half}) for half in ("a \ud83d", "\ude00 b \ude00 c \ud83d")]
     async with asking([streamed(*halves, END)]) as (llm, _):
         assert (await llm.complete(PROMPT)).text == "a 😀 b \ufffd c "
 
 
-async def test_a_schema_refused_in_the_stream_is_done_without() -> None:
+async def test_schema_refused_inside_stream_is_omitted() -> None:
     async with asking([streamed(error("failed to parse grammar")), Says("fine")]) as (llm, server):
         assert (await llm.complete(PROMPT, schema=PLAN)).text == "fine"
     assert ["response_format" in request for request in server.requests] == [True, False]
 
 
-async def test_a_prompt_found_too_long_in_the_stream_is_said_to_be() -> None:
+async def test_prompt_too_long_reported_inside_stream_has_remedy() -> None:
     overflow = "The model is loaded with context length of only 4096 tokens, which is not enough."
     async with asking([streamed(error(overflow))]) as (llm, server):
-        assert (await refused(llm)).remedy.startswith("lower LLM_CONTEXT_TOKENS")
+        assert (await refused(llm)).remedy.startswith("set LLM_CONTEXT_TOKENS")
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("finish", "why"),
-    [("error", Why.BROKEN), ("abort", Why.BROKEN), ("content_filter: RECITATION", Why.REFUSED)],
+    ("finish", "reason"),
+    [
+        ("error", LLMErrorReason.BROKEN),
+        ("abort", LLMErrorReason.BROKEN),
+        ("content_filter: RECITATION", LLMErrorReason.REFUSED),
+    ],
 )
-async def test_an_answer_that_its_server_gave_up_is_not_whole(finish: str, why: Why) -> None:
+async def test_answer_with_error_finish_reason_raises(finish: str, reason: LLMErrorReason) -> None:
     async with asking([streamed(HEL, chunk({}, finish))]) as (llm, _):
-        with pytest.raises(Unusable) as broken:
+        with pytest.raises(LLMError) as broken:
             await llm.complete(PROMPT)
-    assert broken.value.why is why
+    assert broken.value.reason is reason
 
 
-async def test_nothing_is_given_up_for_a_refusal_that_only_repeats_the_request() -> None:
+async def test_no_parameter_is_disabled_by_refusal_that_echoes_request() -> None:
     echo = {
         "detail": [{"msg": "no such user", "input": {"temperature": 0, "response_format": {}, "stream_options": {}}}]
     }
@@ -121,8 +125,8 @@ async def test_nothing_is_given_up_for_a_refusal_that_only_repeats_the_request()
     assert {"temperature", "response_format", "stream_options"} <= server.requests[-1].keys()
 
 
-async def refused(llm: LLM) -> Unusable:
-    with pytest.raises(Unusable) as error:
+async def refused(llm: LLM) -> LLMError:
+    with pytest.raises(LLMError) as error:
         await llm.complete(PROMPT, schema=PLAN)
-    assert error.value.why is Why.REFUSED
+    assert error.value.reason is LLMErrorReason.REFUSED
     return error.value

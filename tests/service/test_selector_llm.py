@@ -183,7 +183,7 @@ async def test_what_may_not_leave_the_house_is_ranked_unless_the_llm_belongs_to_
     async with start_llm_selector([says("wise")]) as room:
         answer = await room.select(who=local)
         assert answer.decision.controller == CONTROLLER_RANK
-        assert "may not leave the house" in answer.decision.fell_back_because
+        assert "does not allow the external LLM" in answer.decision.fell_back_because
         assert room.llm.requests == []
     async with start_llm_selector([says("wise")], internal=True) as room:
         assert (await room.select(who=local)).decision.controller == CONTROLLER_LLM
@@ -299,7 +299,7 @@ async def test_one_that_leaves_takes_nothing_from_the_others() -> None:
         await stack.enter_async_context(asyncio.timeout(20))
         scripted = await stack.enter_async_context(ScriptedLLM.serving([Stalls('{"id": "wise", "reason": "x"}')]))
         settings = LlmSettings(base_url=scripted.base_url, model="scripted", internal=True)
-        llm = await stack.enter_async_context(LLM.opened(settings, role="selector"))
+        llm = await stack.enter_async_context(LLM.open(settings, role="selector"))
         judge = LlmRanker(llm, Selector(catalog, standard, Mode.HYBRID))
         first, *others = [asyncio.create_task(judge.choose(SelectionQuery(TASK), None)) for _ in range(8)]
         await scripted.arrivals.get()

@@ -50,7 +50,7 @@ def test_what_the_house_can_do_it_does_and_says_who_planned_it(lived: list[Any])
     assert "so happy" in planned["answer"]
     (note,) = planned["notes"]
     assert note["kind"] == "fell_back"
-    assert "may not leave the house, and the LLM outside is outside" in note["text"]
+    assert "does not allow the external LLM outside" in note["text"]
 
 
 @pytest.mark.parametrize("which", ["remote", "served"])

@@ -61,7 +61,7 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
     "LLM endpoint without model": (
         "services.responder",
         {"LLM_BASE_URL": "http://llm/v1", "LLM_API_KEY": SECRET},
-        "there is an endpoint and no model: set LLM_MODEL",
+        "an endpoint is set without a model: set LLM_MODEL",
     ),
     "malformed LLM URL": (
         "services.selector",

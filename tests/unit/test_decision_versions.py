@@ -2,7 +2,7 @@
 
 import re
 
-from services.llm.prompt import version_of
+from services.llm.prompt import prompt_version
 from services.planner.embedded.learned.weights import weights
 from services.planner.llm.prompt import Prompting
 from services.responder import prompt
@@ -18,4 +18,4 @@ def test_each_prompt_and_the_weights_have_a_version_of_their_own() -> None:
 
 def test_a_version_changes_with_any_of_the_texts() -> None:
     texts = [(b"ab", b"c"), (b"a", b"bc"), (b"abc",), (b"ab", b"d")]
-    assert len({version_of(*each) for each in texts}) == len(texts)
+    assert len({prompt_version(*each) for each in texts}) == len(texts)

@@ -1,10 +1,10 @@
-"""What an endpoint takes of the optional parameters."""
+"""Optional request parameters of LLM endpoints."""
 
 from typing import Any
 
 import pytest
 
-from services.llm.endpoint_capabilities import Ask, Dialect, refusal
+from services.llm.endpoint_capabilities import ChatRequest, EndpointCapabilities, refused_parameter
 from services.llm.messages import Message, Schema
 from services.llm.settings import LlmSettings
 
@@ -12,12 +12,12 @@ SETTINGS = LlmSettings(base_url="http://host/v1", model="m")
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 
 
-def ask(schema: dict[str, Any] | None = None) -> Ask:
-    return Ask([Message("user", "hi")], Schema("plan", schema) if schema else None, 50)
+def chat_request(schema: dict[str, Any] | None = None) -> ChatRequest:
+    return ChatRequest([Message("user", "hi")], Schema("plan", schema) if schema else None, 50)
 
 
-def test_all_parameters_are_tried() -> None:
-    assert Dialect().parameters(SETTINGS, ask(CLOSED)) == {
+def test_all_parameters_are_sent_at_first() -> None:
+    assert EndpointCapabilities().parameters(SETTINGS, chat_request(CLOSED)) == {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
         "stream": True,
@@ -43,28 +43,28 @@ def test_all_parameters_are_tried() -> None:
         ({"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}, "max_tokens"),
     ],
 )
-def test_what_a_refusal_names_can_be_given_up_for_good(body: Any, named: str) -> None:
-    dialect = Dialect()
-    before = dialect.parameters(SETTINGS, ask(CLOSED))
-    assert refusal(body, before) == named
-    assert before.keys() - dialect.parameters(SETTINGS, ask(CLOSED), without=[named]).keys() == {named}
-    assert dialect.parameters(SETTINGS, ask(CLOSED)) == before
-    dialect.give_up([named], "m")
-    after = dialect.parameters(SETTINGS, ask(CLOSED))
+def test_parameter_named_by_refusal_can_be_disabled(body: Any, named: str) -> None:
+    capabilities = EndpointCapabilities()
+    before = capabilities.parameters(SETTINGS, chat_request(CLOSED))
+    assert refused_parameter(body, before) == named
+    assert before.keys() - capabilities.parameters(SETTINGS, chat_request(CLOSED), without=[named]).keys() == {named}
+    assert capabilities.parameters(SETTINGS, chat_request(CLOSED)) == before
+    capabilities.disable([named], "m")
+    after = capabilities.parameters(SETTINGS, chat_request(CLOSED))
     assert before.keys() - after.keys() == {named}
-    assert refusal(body, after) is None
+    assert refused_parameter(body, after) is None
 
 
-def test_a_limit_of_tokens_is_always_sent() -> None:
-    dialect = Dialect()
-    dialect.give_up(["max_tokens"], "m")
-    assert dialect.parameters(SETTINGS, ask())["max_completion_tokens"] == 50
+def test_token_limit_is_sent_under_either_name() -> None:
+    capabilities = EndpointCapabilities()
+    capabilities.disable(["max_tokens"], "m")
+    assert capabilities.parameters(SETTINGS, chat_request())["max_completion_tokens"] == 50
 
 
-def test_a_refusal_that_names_nothing_it_can_do_without_stands() -> None:
-    sent = Dialect().parameters(SETTINGS, ask(CLOSED))
-    assert refusal({"message": "messages: must alternate"}, sent) is None
-    assert refusal("no response_format", sent.keys() - {"response_format"}) is None
+def test_refusal_without_optional_parameter_names_none() -> None:
+    sent = EndpointCapabilities().parameters(SETTINGS, chat_request(CLOSED))
+    assert refused_parameter({"message": "messages: must alternate"}, sent) is None
+    assert refused_parameter("no response_format", sent.keys() - {"response_format"}) is None
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,13 @@ def test_a_refusal_that_names_nothing_it_can_do_without_stands() -> None:
         {"anyOf": [CLOSED, {"type": "object", "properties": {"b": {}}}]},
     ],
 )
-def test_strictness_is_asked_only_for_schemas_that_allow_it(loose: dict[str, Any]) -> None:
-    assert Dialect().parameters(SETTINGS, ask(loose))["response_format"]["json_schema"]["strict"] is False
+def test_strict_mode_is_off_for_schemas_that_do_not_meet_it(loose: dict[str, Any]) -> None:
+    assert (
+        EndpointCapabilities().parameters(SETTINGS, chat_request(loose))["response_format"]["json_schema"]["strict"]
+        is False
+    )
 
 
-def test_half_a_character_is_sent_as_a_question_mark() -> None:
-    asked = Ask([Message("user", "a\ud800b")], None, 50)
-    assert Dialect().parameters(SETTINGS, asked)["messages"][0]["content"] == "a?b"
+def test_lone_surrogate_is_sent_as_question_mark() -> None:
+    request = ChatRequest([Message("user", "a\ud800b")], None, 50)
+    assert EndpointCapabilities().parameters(SETTINGS, request)["messages"][0]["content"] == "a?b"

@@ -1,8 +1,8 @@
-"""When an endpoint is left alone."""
+"""Circuit breaker of LLM endpoints."""
 
 import pytest
 
-from services.llm.circuit_breaker import COOL_DOWN_SECONDS, FAILURES, Breaker
+from services.llm.circuit_breaker import COOL_DOWN_SECONDS, FAILURES_TO_OPEN, CircuitBreaker
 from tests.support.clock import Clock
 
 
@@ -12,90 +12,92 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def breaker(clock: Clock) -> Breaker:
-    return Breaker(clock)
+def breaker(clock: Clock) -> CircuitBreaker:
+    return CircuitBreaker(clock)
 
 
-def broken(breaker: Breaker) -> Breaker:
-    for _ in range(FAILURES):
-        breaker.failed("it is down")
+def opened(breaker: CircuitBreaker) -> CircuitBreaker:
+    for _ in range(FAILURES_TO_OPEN):
+        breaker.record_failure("it is down")
     return breaker
 
 
-def test_it_opens_after_failures_in_a_row(breaker: Breaker) -> None:
-    for _ in range(FAILURES - 1):
-        breaker.failed("it is down")
-        assert breaker.admits()
-    breaker.failed("it is down")
-    assert not breaker.admits()
+def test_circuit_opens_after_consecutive_failures(breaker: CircuitBreaker) -> None:
+    for _ in range(FAILURES_TO_OPEN - 1):
+        breaker.record_failure("it is down")
+        assert breaker.allow_call()
+    breaker.record_failure("it is down")
+    assert not breaker.allow_call()
     assert breaker.reason == "it is down"
 
 
-def test_a_success_between_failures_keeps_it_closed(breaker: Breaker) -> None:
-    for _ in range(3 * FAILURES):
-        breaker.failed("it is down")
-        breaker.succeeded()
-    assert breaker.admits()
+def test_success_between_failures_keeps_circuit_closed(breaker: CircuitBreaker) -> None:
+    for _ in range(3 * FAILURES_TO_OPEN):
+        breaker.record_failure("it is down")
+        breaker.record_success()
+    assert breaker.allow_call()
 
 
-def test_after_the_cool_down_one_call_is_let_in(breaker: Breaker, clock: Clock) -> None:
-    broken(breaker)
+def test_one_probe_is_allowed_after_cool_down(breaker: CircuitBreaker, clock: Clock) -> None:
+    opened(breaker)
     clock.now = COOL_DOWN_SECONDS - 1
-    assert not breaker.admits()
-    assert breaker.seconds_left() == 1
+    assert not breaker.allow_call()
+    assert breaker.seconds_until_probe() == 1
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.admits()
-    assert not breaker.admits()
+    assert breaker.allow_call()
+    assert not breaker.allow_call()
 
 
-def test_a_probe_that_succeeds_closes_it(breaker: Breaker, clock: Clock) -> None:
-    broken(breaker)
+def test_successful_probe_closes_circuit(breaker: CircuitBreaker, clock: Clock) -> None:
+    opened(breaker)
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.admits()
-    breaker.succeeded()
-    assert breaker.admits()
-    assert breaker.admits()
+    assert breaker.allow_call()
+    breaker.record_success()
+    assert breaker.allow_call()
+    assert breaker.allow_call()
 
 
-def test_a_probe_that_fails_opens_it_for_another_cool_down(breaker: Breaker, clock: Clock) -> None:
-    broken(breaker)
+def test_failed_probe_opens_circuit_for_another_cool_down(breaker: CircuitBreaker, clock: Clock) -> None:
+    opened(breaker)
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.admits()
-    breaker.failed("it is still down")
+    assert breaker.allow_call()
+    breaker.record_failure("it is still down")
     clock.now += COOL_DOWN_SECONDS - 1
-    assert not breaker.admits()
+    assert not breaker.allow_call()
     clock.now += 1
-    assert breaker.admits()
+    assert breaker.allow_call()
 
 
-def test_a_probe_that_says_nothing_lets_the_next_one_in(breaker: Breaker, clock: Clock) -> None:
-    broken(breaker)
+def test_inconclusive_probe_allows_the_next_one(breaker: CircuitBreaker, clock: Clock) -> None:
+    opened(breaker)
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.admits()
-    breaker.left()
-    assert breaker.admits()
+    assert breaker.allow_call()
+    breaker.record_inconclusive()
+    assert breaker.allow_call()
 
 
-def test_nonsense_in_a_row_opens_it_though_every_call_comes_to_its_end(breaker: Breaker, clock: Clock) -> None:
-    for _ in range(FAILURES):
-        assert breaker.admits()
-        breaker.succeeded()
-        breaker.judged(ok=False)
-    assert not breaker.admits()
+def test_consecutive_invalid_answers_open_circuit_although_calls_complete(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
+    for _ in range(FAILURES_TO_OPEN):
+        assert breaker.allow_call()
+        breaker.record_success()
+        breaker.record_answer(valid=False)
+    assert not breaker.allow_call()
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.admits()
-    breaker.succeeded()
-    breaker.judged(ok=False)
-    assert not breaker.admits()
+    assert breaker.allow_call()
+    breaker.record_success()
+    breaker.record_answer(valid=False)
+    assert not breaker.allow_call()
 
 
-def test_an_answer_that_makes_sense_forgives_the_nonsense_before(breaker: Breaker) -> None:
-    for _ in range(3 * FAILURES):
-        breaker.judged(ok=False)
-        breaker.judged(ok=True)
-    assert breaker.admits()
+def test_valid_answer_resets_count_of_invalid_answers(breaker: CircuitBreaker) -> None:
+    for _ in range(3 * FAILURES_TO_OPEN):
+        breaker.record_answer(valid=False)
+        breaker.record_answer(valid=True)
+    assert breaker.allow_call()
 
 
-def test_what_was_under_way_when_it_opened_does_not_close_it(breaker: Breaker) -> None:
-    broken(breaker).succeeded()
-    assert not breaker.admits()
+def test_call_in_flight_when_circuit_opened_does_not_close_it(breaker: CircuitBreaker) -> None:
+    opened(breaker).record_success()
+    assert not breaker.allow_call()

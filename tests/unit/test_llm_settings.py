@@ -1,4 +1,4 @@
-"""Which endpoint a role asks."""
+"""LLM endpoint settings of roles."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from services.llm.settings import LlmSettings, Price
 
 @pytest.fixture
 def llm_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An endpoint for all roles, inside the house."""
+    """Sets an internal endpoint for all roles."""
     monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:8000/v1/")
     monkeypatch.setenv("LLM_MODEL", "small")
     monkeypatch.setenv("LLM_API_KEY", "of-the-house")
@@ -20,7 +20,7 @@ def llm_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_role_has_what_all_have_and_what_is_its_own(llm_environment: pytest.MonkeyPatch) -> None:
+def test_settings_of_role_override_common_settings(llm_environment: pytest.MonkeyPatch) -> None:
     llm_environment.setenv("PLANNER_LLM_MODEL", "large")
     llm_environment.setenv("PLANNER_LLM_PRICES", '{"large": {"input": 0.15, "output": 0.6}}')
     planner, responder = LlmSettings.of("planner"), LlmSettings.of("responder")
@@ -31,7 +31,7 @@ def test_a_role_has_what_all_have_and_what_is_its_own(llm_environment: pytest.Mo
     assert responder.api_key.get_secret_value() == "of-the-house"
 
 
-def test_an_endpoint_elsewhere_is_neither_internal_nor_shown_the_key_of_another(
+def test_endpoint_on_other_host_inherits_neither_internal_nor_key(
     llm_environment: pytest.MonkeyPatch,
 ) -> None:
     llm_environment.setenv("PLANNER_LLM_BASE_URL", "https://llm.example/v1")
@@ -42,12 +42,12 @@ def test_an_endpoint_elsewhere_is_neither_internal_nor_shown_the_key_of_another(
     assert LlmSettings.of("planner").internal
 
 
-def test_another_path_of_the_same_endpoint_is_the_same_endpoint(llm_environment: pytest.MonkeyPatch) -> None:
+def test_other_path_on_same_host_inherits_settings(llm_environment: pytest.MonkeyPatch) -> None:
     llm_environment.setenv("PLANNER_LLM_BASE_URL", "http://127.0.0.1:8000/large/v1")
     assert LlmSettings.of("planner").internal
 
 
-def test_what_is_set_to_nothing_is_not_set(llm_environment: pytest.MonkeyPatch) -> None:
+def test_empty_variable_is_ignored(llm_environment: pytest.MonkeyPatch) -> None:
     llm_environment.setenv("PLANNER_LLM_MODEL", "")
     assert LlmSettings.of("planner").model == "small"
     llm_environment.setenv("LLM_BASE_URL", "")
@@ -61,40 +61,40 @@ def test_what_is_set_to_nothing_is_not_set(llm_environment: pytest.MonkeyPatch) 
         ("ftp://host/v1", "write it as in"),
         ("http://", "write it as in"),
         ("http://name:secret@host/v1", "LLM_API_KEY"),
-        ("http://host/v1/chat/completions", "before /chat/completions"),
-        ("http://host/v1?key=1", "before"),
+        ("http://host/v1/chat/completions", "remove /chat/completions"),
+        ("http://host/v1?key=1", "remove"),
         ("http://host:99999/v1", "out of range"),
     ],
 )
-def test_an_address_that_cannot_be_one_says_what_to_write(url: str, says: str) -> None:
+def test_invalid_base_url_error_names_remedy(url: str, says: str) -> None:
     with pytest.raises(ValidationError, match=says) as error:
         LlmSettings(base_url=url, model="m")
     assert "secret" not in str(error.value)
 
 
-def test_an_endpoint_needs_a_model_and_room_for_a_prompt() -> None:
+def test_endpoint_requires_model_and_prompt_tokens() -> None:
     with pytest.raises(ValidationError, match="LLM_MODEL"):
         LlmSettings(base_url="http://host/v1")
-    with pytest.raises(ValidationError, match="no room"):
+    with pytest.raises(ValidationError, match="must be smaller"):
         LlmSettings(context_tokens=1024, answer_tokens=1024)
 
 
-def test_a_key_is_not_shown() -> None:
+def test_key_is_not_in_repr() -> None:
     assert "secret" not in repr(LlmSettings(base_url="http://host/v1", model="m", api_key="secret"))
 
 
-def test_a_key_from_a_file_ends_without_the_end_of_its_line() -> None:
+def test_trailing_newline_of_key_is_removed() -> None:
     assert LlmSettings(base_url="http://host/v1", model="m", api_key=" sk-1\n").api_key.get_secret_value() == "sk-1"
 
 
 @pytest.mark.parametrize("key", ["secrét", "sec ret", "sec\nret", "secret\0"])
-def test_a_key_that_no_request_could_carry_is_refused_and_not_shown(key: str) -> None:
+def test_invalid_key_raises_without_showing_it(key: str) -> None:
     with pytest.raises(ValidationError, match="copy it again") as error:
         LlmSettings(base_url="http://host/v1", model="m", api_key=key)
     assert "sec" not in str(error.value)
 
 
-def test_a_house_without_an_endpoint_does_not_load_its_client() -> None:
+def test_openai_package_is_not_imported_without_endpoint() -> None:
     program = (
         "import sys, services.llm.client, services.llm.prompt; print({'openai', 'opentelemetry'} & set(sys.modules))"
     )

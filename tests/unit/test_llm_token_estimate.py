@@ -1,14 +1,21 @@
-"""How many tokens a text takes."""
+"""Token estimates."""
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as trying
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
 from services.llm.messages import Message
-from services.llm.token_estimate import LEAST, MESSAGE_TOKENS, MOST, REPLY_TOKENS, Estimate, raw
+from services.llm.token_estimate import (
+    MAX_FACTOR,
+    MESSAGE_TOKENS,
+    MIN_FACTOR,
+    REPLY_TOKENS,
+    TokenEstimator,
+    raw_estimate,
+)
 
-bounded = trying(max_examples=100, deadline=None, derandomize=True, database=None)
+bounded = hypothesis_settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
 PROMPT = [Message("system", "You plan tasks."), Message("user", "Describe the picture, then read it aloud.")]
 
@@ -31,49 +38,49 @@ PROMPT = [Message("system", "You plan tasks."), Message("user", "Describe the pi
         (" " * 80, 1, 20),
     ],
 )
-def test_every_script_is_rated_as_its_signs_are(text: str, least: float, most: float) -> None:
-    assert least <= raw(text) <= most
+def test_estimate_of_every_script_is_in_range(text: str, least: float, most: float) -> None:
+    assert least <= raw_estimate(text) <= most
 
 
 @bounded
 @given(some.text(), some.text())
-def test_more_text_never_takes_fewer_tokens(first: str, second: str) -> None:
-    assert 0 <= Estimate().tokens(first) <= Estimate().tokens(first + " " + second) + 1
+def test_longer_text_never_has_fewer_tokens(first: str, second: str) -> None:
+    assert 0 <= TokenEstimator().tokens(first) <= TokenEstimator().tokens(first + " " + second) + 1
 
 
 @bounded
 @given(some.text(alphabet=some.characters(min_codepoint=ord("a"), max_codepoint=ord("z")), min_size=1))
-def test_words_take_a_quarter_of_their_letters_and_at_least_1_3(word: str) -> None:
-    assert raw(word) == max(1.3, len(word) / 4)
+def test_word_has_token_per_four_letters_and_at_least_1_3(word: str) -> None:
+    assert raw_estimate(word) == max(1.3, len(word) / 4)
 
 
-def test_a_higher_figure_is_believed_at_once_and_a_lower_one_slowly() -> None:
-    estimate = Estimate()
+def test_higher_report_applies_at_once_and_lower_one_gradually() -> None:
+    estimate = TokenEstimator()
     before = estimate.prompt(PROMPT)
-    estimate.learn(PROMPT, 2 * before)
+    estimate.calibrate(PROMPT, 2 * before)
     assert estimate.prompt(PROMPT) == pytest.approx(2 * before, abs=2)
-    estimate.learn(PROMPT, before)
+    estimate.calibrate(PROMPT, before)
     assert estimate.prompt(PROMPT) > 1.8 * before
     for _ in range(100):
-        estimate.learn(PROMPT, before)
+        estimate.calibrate(PROMPT, before)
     assert estimate.prompt(PROMPT) == pytest.approx(before, abs=2)
 
 
 @bounded
 @given(some.lists(some.integers(min_value=1, max_value=10**9)))
-def test_no_report_bends_it_beyond_its_bounds(reports: list[int]) -> None:
-    estimate = Estimate()
+def test_factor_stays_within_bounds(reports: list[int]) -> None:
+    estimate = TokenEstimator()
     for reported in reports:
-        estimate.learn(PROMPT, reported)
-    assert LEAST <= estimate.factor <= MOST
+        estimate.calibrate(PROMPT, reported)
+    assert MIN_FACTOR <= estimate.factor <= MAX_FACTOR
 
 
-def test_a_schema_that_may_or_may_not_count_as_prompt_proves_nothing() -> None:
-    estimate, schema = Estimate(), '{"type": "object"}' * 20
-    for reported in (estimate.prompt(PROMPT), estimate.prompt(PROMPT) + round(raw(schema))):
-        estimate.learn(PROMPT, reported, beside=schema)
+def test_report_explained_by_schema_does_not_change_factor() -> None:
+    estimate, schema = TokenEstimator(), '{"type": "object"}' * 20
+    for reported in (estimate.prompt(PROMPT), estimate.prompt(PROMPT) + round(raw_estimate(schema))):
+        estimate.calibrate(PROMPT, reported, schema=schema)
         assert estimate.factor == pytest.approx(1, abs=0.05)
 
 
-def test_a_prompt_is_its_messages_and_what_stands_around_them() -> None:
-    assert Estimate().prompt([Message("user", "")] * 3) == 3 * MESSAGE_TOKENS + REPLY_TOKENS
+def test_prompt_estimate_includes_template_tokens() -> None:
+    assert TokenEstimator().prompt([Message("user", "")] * 3) == 3 * MESSAGE_TOKENS + REPLY_TOKENS

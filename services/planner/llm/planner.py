@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from services.llm.client import LLM, Unusable, Usage
+from services.llm.client import LLM, LLMError, Usage
 from services.planner.llm.inputs import Material
 from services.planner.llm.json_stream import Reader
 from services.planner.llm.prompt import Asked, Prompting
@@ -66,7 +66,7 @@ class ByLlm:
         """
         writing = _Writing(self._llm, request, catalogue, tell=tell, seconds=seconds)
         budget = self._llm.context_tokens - self._llm.answer_tokens
-        make, tokens = self._prompting, self._llm.tokens
+        make, tokens = self._prompting, self._llm.count_tokens
         first = await asyncio.to_thread(make.planning, request, catalogue, budget, tokens)
         if not first.names:
             raise GaveUp("the context of the LLM has no room for a single task", writing.usage)
@@ -78,7 +78,7 @@ class ByLlm:
                 second = await asyncio.to_thread(make.mending, asked, writing.text, "\n".join(wrong), budget, tokens)
                 await writing.write(second)
             await writing.conclude(first.notes)
-        except Unusable as error:
+        except LLMError as error:
             raise GaveUp(str(error), writing.usage) from error
         reason = "The LLM planned it and corrected itself once." if wrong else "The LLM planned it."
         version = self._prompting.version
@@ -114,19 +114,19 @@ class _Writing:
         """Asks, and tells of what can be read as soon as it can.
 
         Raises:
-            Unusable: there is no answer, or not all of it.
+            LLMError: there is no answer, or not all of it.
         """
         if asked.cut:
             log.info("prompt trimmed", **asked.cut)
         reader = Reader()
-        stream = self._llm.stream(asked.messages, schema=plan_schema(asked.names), within=self._seconds)
+        stream = self._llm.stream(asked.messages, schema=plan_schema(asked.names), timeout_seconds=self._seconds)
         async with stream as reply:
             try:
                 async for piece in reply:
                     await self._take(reader, piece)
             finally:
                 self.usage += reply.usage
-        self.text, self._cut, self._dropped = reply.text, reply.cut or reader.unfinished, reader.dropped
+        self.text, self._cut, self._dropped = reply.text, reply.is_truncated or reader.unfinished, reader.dropped
         await self._emit(self._drafting.close(cut=self._cut))
 
     async def conclude(self, notes: Iterable[Note]) -> None:
@@ -137,7 +137,7 @@ class _Writing:
         """
         usable = bool(self._drafting.tasks or self._remarked or _NOTHING.fullmatch(self.text))
         readable = usable or bool(self._drafting.complaints)
-        self._llm.judged(readable)
+        self._llm.record_answer(valid=readable)
         if not usable:
             what = "none of the tasks the LLM planned can be run" if readable else "what the LLM wrote is no plan"
             raise GaveUp(what, self.usage)

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Literal
 
 from services.llm.messages import Message
-from services.llm.prompt import Fitted, Part, Prompt, defused, fitted, nonce, quoted, version_of
+from services.llm.prompt import (
+    FittedParts,
+    Part,
+    Prompt,
+    escape_markers,
+    fit_to_budget,
+    nonce,
+    prompt_version,
+    quote_data,
+)
 from services.planner.llm import demonstrations, rendering
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
 from services.planner.llm.inputs import LONG, Material, shortened
@@ -88,20 +97,22 @@ class Prompting:
         self._demonstrations = Demonstrations.shipped()
         self._count, self._variety = count, variety
         self._planning, self._mending = map(Prompt.read, _PROMPTS)
-        self.version = version_of(*(path.read_bytes() for path in (*_PROMPTS, demonstrations.FILE)))
+        self.version = prompt_version(*(path.read_bytes() for path in (*_PROMPTS, demonstrations.FILE)))
         """Of all that prompts are made from."""
         self._known: tuple[Catalogue, Shelf] | None = None
 
     def planning(self, request: Request, catalogue: Catalogue, budget: int, tokens: Count) -> Asked:
         """The prompt for a plan, in at most so many tokens unless its instruction alone takes more."""
-        material, defused = Material.of(request), _defused(tokens)
-        room = budget - RESERVE - _taken(self._planning.filled(**_slots({}, request.limit)), tokens)
-        words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), defused)
-        found = fitted(list(self._parts(request, catalogue, material)), room - defused(words), defused)
-        messages = self._planning.filled(**_slots(_texts(found, words), request.limit))
-        shown = tuple(part.piece.name for part in found.kept if part.piece.kind == "tasks")
+        material, escape_markers = Material.of(request), _defused(tokens)
+        room = budget - RESERVE - _taken(self._planning.render(**_slots({}, request.limit)), tokens)
+        words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), escape_markers)
+        found = fit_to_budget(
+            list(self._parts(request, catalogue, material)), room - escape_markers(words), escape_markers
+        )
+        messages = self._planning.render(**_slots(_texts(found, words), request.limit))
+        shown = tuple(part.item.name for part in found.included if part.item.kind == "tasks")
         notes = tuple(_notes(found, whole=whole, inputs={named.name for named in request.inputs}))
-        return Asked(tuple(messages), shown, notes, Counter(part.piece.kind for part in found.cut))
+        return Asked(tuple(messages), shown, notes, Counter(part.item.kind for part in found.omitted))
 
     def mending(
         self, asked: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: Count
@@ -112,7 +123,7 @@ class Prompting:
         wrong, _ = _within(
             lambda characters: shortened(complaints, characters), len(complaints), room, _defused(tokens)
         )
-        further = self._mending.filled(answer=defused(said), complaints=quoted("complaints", wrong, nonce()))
+        further = self._mending.render(answer=escape_markers(said), complaints=quote_data("complaints", wrong, nonce()))
         first = self.planning(*asked, budget - _taken(further, tokens), tokens)
         return Asked((*first.messages, *further), first.names, (), first.cut)
 
@@ -152,7 +163,7 @@ def _history(request: Request) -> Iterator[Part[_Piece]]:
     alike = Index([shortened(turn.text, LOOKED_AT) for turn in earlier]).scores(shortened(request.text, LOOKED_AT))
     newest_first = _parts("history", (("", rendering.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
     for part, score in zip(reversed(list(newest_first)), alike, strict=True):
-        yield Part(part.piece, part.text, part.value + _ALIKE * score)
+        yield Part(part.item, part.text, part.value + _ALIKE * score)
 
 
 def _standing(request: Request, material: Material) -> Iterator[Part[_Piece]]:
@@ -161,10 +172,10 @@ def _standing(request: Request, material: Material) -> Iterator[Part[_Piece]]:
     return _parts("standing", told)
 
 
-def _texts(found: Fitted[_Piece], words: str) -> Mapping[str, str]:
+def _texts(found: FittedParts[_Piece], words: str) -> Mapping[str, str]:
     texts = {"request": words}
-    for part in found.kept:
-        texts[part.piece.kind] = texts.get(part.piece.kind, "") + part.text
+    for part in found.included:
+        texts[part.item.kind] = texts.get(part.item.kind, "") + part.text
     return {kind: text.rstrip("\n") for kind, text in texts.items()}
 
 
@@ -172,16 +183,16 @@ def _slots(texts: Mapping[str, str], limit: int) -> Mapping[str, str]:
     token = nonce()
     data = ("tasks", "history", "material", "standing", "request")
     return {
-        **{kind: quoted(kind, texts.get(kind, ""), token) for kind in data},
+        **{kind: quote_data(kind, texts.get(kind, ""), token) for kind in data},
         "demonstrations": texts.get("demonstrations", ""),
         "limit": f" At most {limit} tasks." if limit else "",
     }
 
 
-def _notes(found: Fitted[_Piece], *, whole: bool, inputs: set[str]) -> Iterator[Note]:
+def _notes(found: FittedParts[_Piece], *, whole: bool, inputs: set[str]) -> Iterator[Note]:
     if not whole:
         yield Note(NoteKind.TRIMMED, "The request is longer than the planner can read: the middle of it was left out.")
-    unseen = [part.piece.name for part in found.cut if part.piece.kind == "material" and part.piece.name in inputs]
+    unseen = [part.item.name for part in found.omitted if part.item.kind == "material" and part.item.name in inputs]
     if unseen:
         more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
         yield Note(NoteKind.TRIMMED, f"There are more files than the planner can look at: {unseen[0]}{more} left out.")

@@ -15,7 +15,7 @@ from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common.channel import connect
-from services.llm.token_estimate import Estimate
+from services.llm.token_estimate import TokenEstimator
 from services.planner.catalog import standard_specs
 from services.planner.llm.prompt import Prompting
 from services.planner.request import Request, Turn
@@ -123,6 +123,6 @@ class _Conversations:
 def _prompt(turns: int) -> int:
     """Tokens of a planner's prompt if a client sends all turns."""
     history = tuple(Turn(by_user=number % 2 == 0, text=f"{number}: {TEXT}") for number in range(2 * turns - 1))
-    estimate = Estimate()
+    estimate = TokenEstimator()
     prompt = Prompting().planning(Request(history), standard_specs(), PROMPT_TOKENS, estimate.tokens)
     return estimate.prompt(prompt.messages)

@@ -23,6 +23,6 @@ async def asking(
     """The client and the server it asks; what else is given are the client's settings."""
     async with (
         ScriptedLLM.serving(script, schema=schema, context=context) as server,
-        LLM.opened(settings(server, **given), role="planner") as llm,
+        LLM.open(settings(server, **given), role="planner") as llm,
     ):
         yield llm, server
