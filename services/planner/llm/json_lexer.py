@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from services.llm.text import whole
+from services.llm.text import replace_surrogates
 
 LONGEST = 65_536
 """Most characters kept of one string; the rest of it is passed over."""
@@ -173,7 +173,7 @@ class Lexer:
             return len(text), None
         self._state = self._between
         word = _REMARK.split("".join(self._kept), maxsplit=1)[0].strip()
-        return end.start(), Token("bare", whole(word)) if word else None
+        return end.start(), Token("bare", replace_surrogates(word)) if word else None
 
     def _string(self, text: str, at: int) -> _Step:
         found = _INSIDE[self._closers].search(text, at)
@@ -192,9 +192,9 @@ class Lexer:
             return at + 1, None
         self._state = self._between
         if char in _AFTER_STRING[self.place] or ("\n" in self._pending and char in _QUOTES):
-            return at, Token("string", whole("".join(self._kept)))
+            return at, Token("string", replace_surrogates("".join(self._kept)))
         if char in "/#" and self._pending[1:]:
-            return at, Token("string", whole("".join(self._kept)))
+            return at, Token("string", replace_surrogates("".join(self._kept)))
         self._keep(self._pending)
         self._state = self._string
         return at, None

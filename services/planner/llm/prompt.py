@@ -163,7 +163,7 @@ def _history(request: Request) -> Iterator[Part[_Piece]]:
     alike = Index([shortened(turn.text, LOOKED_AT) for turn in earlier]).scores(shortened(request.text, LOOKED_AT))
     newest_first = _parts("history", (("", rendering.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
     for part, score in zip(reversed(list(newest_first)), alike, strict=True):
-        yield Part(part.item, part.text, part.value + _ALIKE * score)
+        yield Part(part.item, part.text, part.priority + _ALIKE * score)
 
 
 def _standing(request: Request, material: Material) -> Iterator[Part[_Piece]]:
