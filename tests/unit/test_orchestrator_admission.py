@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from protos.hugginggpt.run_state import RunFold
 from services.common.errors import Overloaded
 from services.orchestrator.runs.admission import MAX_PENDING_SECONDS, WAITING_SECONDS, Admission
-from services.orchestrator.runs.run_state import RunView
 from tests.support.clock import Clock
 
 
 def live(**tenants: int) -> dict[str, Any]:
     """So many runs under way, by tenant."""
     return {
-        f"{tenant}-{number}": SimpleNamespace(caller=SimpleNamespace(tenant=tenant), bytes=100, view=RunView())
+        f"{tenant}-{number}": SimpleNamespace(caller=SimpleNamespace(tenant=tenant), bytes=100, view=RunFold())
         for tenant, count in tenants.items()
         for number in range(count)
     }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
 from protos.hugginggpt.v1.caller_pb2 import Caller
@@ -23,7 +24,6 @@ from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.tables import NewRun
-from services.orchestrator.runs.run_state import RunView
 from tests.unit.test_orchestrator_retention import RetainedRuns
 
 CALLER = Caller(tenant="default")
@@ -51,7 +51,7 @@ class Batched(RetainedRuns):
         """Ends the run of the batch's first item."""
         ended = RunEvent(run_id=name, sequence=2)
         ended.run_ended.state = RUN_STATE_COMPLETED
-        view = RunView([_run(name, "batch", 1).first, ended])
+        view = RunFold([_run(name, "batch", 1).first, ended])
         await self.kept._journal.append(name, 1, [ended], RUN_STATE_COMPLETED, more=item_result_rows(view.run))
 
     async def tell(self, sql: str, *values: object) -> None:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1 import caller_pb2, event_pb2, plan_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -12,7 +13,6 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.run_state import RunView
 from tests.support.run_stages import GONE, SPEC, Stages, Troubled, running, to_the_end, watched
 
 
@@ -43,7 +43,7 @@ async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_mea
         events = await watched(runs, await runs.accept(SPEC))
     assert len(journal.told) > 3
     for sequence, state in journal.told:
-        assert RunView(events[:sequence]).run.state == state
+        assert RunFold(events[:sequence]).run.state == state
 
 
 async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_meanwhile(

@@ -8,13 +8,13 @@ from google.protobuf.duration_pb2 import Duration
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1 import event_pb2, plan_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import Run
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator.pricing import MAX_REPORTED, Prices, pool_seconds
 from services.orchestrator.runs.result import total_usage
-from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.settings import Settings
 
 PRICES = {"cpu": 0.01, "gpu-l4": 0.2}
@@ -115,7 +115,7 @@ def test_an_expert_that_tells_nothing_of_a_failed_call_has_used_nothing_that_is_
 
 def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
     failed = event_pb2.AttemptFailed(usage=Usage(cost=0.5, pool_seconds={"gpu-l4": 2}))
-    view = RunView()
+    view = RunFold()
     view.apply(RunEvent(task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1)), task_id=1))
     view.apply(RunEvent(attempt_failed=failed, task_id=1))
     view.apply(RunEvent(attempt_failed=event_pb2.AttemptFailed(), task_id=1))

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from protos.hugginggpt.internal.v1 import planner_pb2
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_UNSPECIFIED
 from protos.hugginggpt.v1.caller_pb2 import (
@@ -29,7 +30,6 @@ from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.runs import acceptance
 from services.orchestrator.runs.conversation import view_of
-from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.runs.selection import SelectorClient
 
 Check = Callable[[planner_pb2.PlanRequest], Awaitable[Plan]]
@@ -214,7 +214,7 @@ def with_policy(caller: Caller, policy: "DataPolicy.ValueType") -> Caller:
     return result
 
 
-def _plan(view: RunView, *, pin: bool) -> Plan:
+def _plan(view: RunFold, *, pin: bool) -> Plan:
     """The executed plan without replaced tasks; values that were inputs of the run become parameters."""
     names = {item.value.artifact.sha256: item.name for item in reversed(view.run.spec.inputs)}
     names.pop("", None)

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator, Iterator
 
 import structlog
 
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.artifact_pb2 import NamedValue
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 from services.common.errors import CorruptData
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.runs.run_state import RunView
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +27,7 @@ async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> l
     earlier: list[Turn] = []
     for encoded in await journal.conversation(parent_id, tenant, EARLIER_RUNS) if parent_id else ():
         try:
-            view = RunView(map(RunEvent.FromString, encoded))
+            view = RunFold(map(RunEvent.FromString, encoded))
         except Exception:
             log.exception("conversation turn skipped: its run cannot be read", run_id=run.run_id)
             continue
@@ -69,7 +69,7 @@ async def events_after(run_id: str, after: int, tenant: str, journal: Journal) -
             yield last
 
 
-async def view_of(run_id: str, journal: Journal) -> RunView:
+async def view_of(run_id: str, journal: Journal) -> RunFold:
     """Folds a run's stored events.
 
     Raises:
@@ -78,7 +78,7 @@ async def view_of(run_id: str, journal: Journal) -> RunView:
     """
     events = await events_of(run_id, journal)
     try:
-        return RunView(events)
+        return RunFold(events)
     except Exception as error:
         raise unreadable(run_id) from error
 
@@ -87,7 +87,7 @@ def _request_turn(run: Run) -> Turn:
     return Turn(role=ROLE_USER, text=run.spec.request, attachments=run.spec.inputs, run_id=run.run_id)
 
 
-def _answer_turn(view: RunView) -> Turn:
+def _answer_turn(view: RunFold) -> Turn:
     return Turn(role=ROLE_ASSISTANT, text=view.answer, attachments=_output_files(view.run), run_id=view.run.run_id)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -18,7 +19,6 @@ from services.orchestrator.batches.items import item_result_rows
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.runs.budget import BudgetTracker
-from services.orchestrator.runs.run_state import RunView
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class RunLog:
         self.id = run_id
         self.caller = caller
         self.trace = events[0].run_accepted.trace
-        self.view = RunView(events)
+        self.view = RunFold(events)
         self.is_batch_item = bool(self.view.run.batch.index)
         """Whether the run is an item of a batch."""
         self.feed = EventFeed(events)

@@ -31,8 +31,8 @@ from services.orchestrator.runs.conversation import events_after, view_of
 from services.orchestrator.runs.executor import RunExecutor
 from services.orchestrator.runs.forwarding import CommandForwarder
 from services.orchestrator.runs.pending_runs import PendingRuns
+from services.orchestrator.runs.row_summary import summarize
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.run_state import summarize
 from services.orchestrator.runs.workflow import Workflow
 
 log = structlog.get_logger(__name__)

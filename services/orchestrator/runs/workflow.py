@@ -8,6 +8,7 @@ import grpc
 
 from protos.hugginggpt.internal.v1 import planner_pb2
 from protos.hugginggpt.internal.v1.responder_pb2 import RespondRequest
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, Replanning, RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
@@ -19,7 +20,6 @@ from services.orchestrator.experts.client import to_failure
 from services.orchestrator.runs.answer_buffer import AnswerBuffer
 from services.orchestrator.runs.planning import PlannerClient
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.runs.task_executor import TaskDependencies, TaskExecutor, open_executor
 
 if TYPE_CHECKING:  # these names exist for type checkers only
@@ -119,7 +119,7 @@ def _may_replan(run: RunLog) -> bool:
     return not is_fixed and (run.view.is_replanning or not run.view.abandoned)
 
 
-def _answered_tasks(view: RunView) -> list[TaskStatus]:
+def _answered_tasks(view: RunFold) -> list[TaskStatus]:
     """The tasks that the answer covers: not those that a replanning replaced."""
     if not view.replaced:
         return list(view.run.tasks)

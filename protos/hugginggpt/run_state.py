@@ -1,4 +1,8 @@
-"""Folds the events of a run into its state."""
+"""Folds the events of a run into its state.
+
+The orchestrator and the gateway's OpenAI adapter and run records use this fold. Clients of the JSON API read the Run
+object that results from it.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,35 +22,20 @@ from protos.hugginggpt.v1.run_pb2 import (
     TaskStatus,
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from services.orchestrator.journal.tables import Row
 
 _UNFINISHED = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
 
 
-def summarize(row: Row, last: RunEvent | None) -> Run:
-    """The state of a run whose events cannot be read, from its row and last event.
+class RunFold:
+    """State of a run, updated event by event with apply().
 
     Args:
-        row: the run's journal row.
-        last: its last event, if that can be decoded.
+        events: the first events of the run, in order.
     """
-    run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.seq)
-    run.spec.request = row.request
-    run.create_time.FromNanoseconds(int(row.created * 1e9))
-    run.deadline.FromNanoseconds(int(row.deadline * 1e9))
-    if last and last.HasField("run_ended"):
-        run.usage.CopyFrom(last.run_ended.usage)
-        run.end_time.CopyFrom(last.time)
-        if last.run_ended.HasField("failure"):
-            run.failure.CopyFrom(last.run_ended.failure)
-    return run
-
-
-class RunView:
-    """State of a run, updated event by event with apply()."""
 
     def __init__(self, events: Iterable[RunEvent] = ()) -> None:
         self.run = Run()
+        """The run without its answer, which `answer` and snapshot() have."""
         self.is_planned = False
         """The plan is complete."""
         self.is_approved = False
@@ -73,7 +62,11 @@ class RunView:
             self.apply(event)
 
     def apply(self, event: RunEvent) -> None:
-        """Applies the next event; events must come in order."""
+        """Applies the next event; an event of an unknown kind only advances the sequence number.
+
+        Raises:
+            KeyError: the event concerns a task that was not planned.
+        """
         kind = event.WhichOneof("event")
         if kind:
             getattr(self, f"_{kind}")(event)
@@ -96,6 +89,7 @@ class RunView:
 
     @property
     def answer(self) -> str:
+        """The answer so far."""
         return "".join(self._answer)
 
     def attempt(self, task_id: int) -> int:
