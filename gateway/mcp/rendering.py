@@ -10,6 +10,7 @@ from gateway.json_encoder import dumps, encode
 from gateway.mcp import resource_uris
 from gateway.openai import links
 from gateway.runs import ENDED
+from protos.hugginggpt.run_state import UNFINISHED_TASK_STATES
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
@@ -101,7 +102,7 @@ def _text(run: Run) -> str:
 
 
 def _active_text(run: Run) -> str:
-    done = sum(status.HasField("result") for status in run.tasks)
+    done = sum(status.state not in UNFINISHED_TASK_STATES for status in run.tasks)
     return (
         f"The run {run.run_id} is {_state(run)}; {done} of {len(run.tasks)} planned tasks have ended. "
         "Call get_run for its outcome."
