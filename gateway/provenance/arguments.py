@@ -21,7 +21,7 @@ def value_of(argument: Argument, account: Account) -> Value | None:
         case "value":
             return argument.value
         case "input":
-            return next((each.value for each in account.accepted.spec.inputs if each.name == argument.input.name), None)
+            return next((each.value for each in account.run.spec.inputs if each.name == argument.input.name), None)
         case "reference":
             needed = account.tasks.get(argument.reference.task_id)
             outputs: Mapping[str, Value] = needed.result.outputs if needed else {}

@@ -43,7 +43,7 @@ class RunComparator:
 
     async def compare(self, before: Account, after: Account) -> Verification:
         """Compares every task of two runs."""
-        terms = RerunTerms.read_from(after.accepted.spec)
+        terms = RerunTerms.read_from(after.run.spec)
         skip_reasons = terms.left_out if terms else {}
         tasks = []
         for number, task in before.tasks.items():
@@ -52,7 +52,7 @@ class RunComparator:
             else:
                 outcome, findings = await self._task(task, after.tasks.get(number))
                 tasks.append(_verified(task, outcome, findings))
-        return verification(before.run_id, after.run_id, tasks)
+        return verification(before.run.run_id, after.run.run_id, tasks)
 
     async def _task(self, before: TaskAccount, after: TaskAccount | None) -> Found:
         if after is None or not after.result.outputs:

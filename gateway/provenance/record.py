@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gateway.provenance import digests
 from gateway.provenance.arguments import flat, value_of
 from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, Caller
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.record_pb2 import (
@@ -28,18 +29,18 @@ _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 def record(account: Account) -> RunRecord:
     """Returns the record of a run."""
-    spec, decided = account.accepted.spec, list(_decisions(account))
+    spec, decided = account.run.spec, list(_decisions(account))
     return RunRecord(
         version=VERSION,
-        run_id=account.run_id,
-        conversation_id=account.accepted.conversation_id,
+        run_id=account.run.run_id,
+        conversation_id=account.run.conversation_id,
         parent_run_id=spec.parent_run_id,
-        caller=_caller(account),
-        create_time=account.asked,
-        end_time=account.ended,
-        state=account.end.state,
-        reason=code(account.end.failure.reason),
-        policy=account.accepted.caller.policy,
+        caller=_caller(account.caller) if account.caller else None,
+        create_time=account.run.create_time,
+        end_time=account.run.end_time,
+        state=account.run.state,
+        reason=code(account.run.failure.reason),
+        policy=account.caller.policy if account.caller else DATA_POLICY_UNSPECIFIED,
         inference_mode=spec.inference_mode,
         selection_policy=spec.selection_policy,
         mode=spec.mode,
@@ -49,10 +50,10 @@ def record(account: Account) -> RunRecord:
         planning=[_decision(timed) for timed in account.planning],
         tasks=[_task(task, account) for task in account.tasks.values()],
         answering=_decision(account.answering) if account.answering else None,
-        answer=digests.of_text(account.answer) if account.answer else None,
+        answer=digests.of_text(account.run.answer) if account.run.answer else None,
         llm_models=list(dict.fromkeys(each.llm_model for each in decided if each.llm_model)),
         takeovers=account.takeovers,
-        usage=account.end.usage,
+        usage=account.run.usage,
     )
 
 
@@ -74,10 +75,7 @@ def model(candidate: Candidate) -> RecordedModel | None:
     )
 
 
-def _caller(account: Account) -> RecordedCaller | None:
-    if not account.accepted.HasField("caller"):
-        return None
-    caller = account.accepted.caller
+def _caller(caller: Caller) -> RecordedCaller:
     return RecordedCaller(
         tenant=caller.tenant, key_id=caller.key_id, priority=caller.priority, request_id=caller.request_id
     )
@@ -144,7 +142,7 @@ def _attempt(number: int, made: Attempt) -> RecordedAttempt:
 
 
 def _arguments(task_account: TaskAccount, account: Account) -> Iterator[RecordedArgument]:
-    places = {named.name: place for place, named in enumerate(account.accepted.spec.inputs, start=1)}
+    places = {named.name: place for place, named in enumerate(account.run.spec.inputs, start=1)}
     for port, argument in flat(task_account.task):
         value = value_of(argument, account)
         yield RecordedArgument(

@@ -65,11 +65,11 @@ def spec(account: Account, tasks: Collection[TaskAccount], skip_reasons: Mapping
     rerun_spec = RunSpec(
         plan=Plan(tasks=[_rerun_task(task, account) for task in tasks]),
         mode=RUN_MODE_RESULTS,
-        inference_mode=account.accepted.spec.inference_mode,
+        inference_mode=account.run.spec.inference_mode,
         bypass_memo=True,
         idempotency_key=uuid4().hex,
     )
-    RerunTerms(account.run_id, skip_reasons).write_to(rerun_spec)
+    RerunTerms(account.run.run_id, skip_reasons).write_to(rerun_spec)
     return rerun_spec
 
 

@@ -1,4 +1,4 @@
-"""Folds a run's events into the facts that records and verifications need."""
+"""Accounts of runs that have ended: their state, attempts and decisions, for records and verifications."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.runs import ENDED, Runs
+from protos.hugginggpt.run_state import RunFold
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import (
     NEXT_STEP_UNSPECIFIED,
     NextStep,
-    RunAccepted,
-    RunEnded,
     RunEvent,
     TaskEnded,
     TaskSelected,
 )
 from protos.hugginggpt.v1.model_pb2 import Candidate
-from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
+from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
 from protos.hugginggpt.v1.usage_pb2 import Usage
@@ -53,52 +53,40 @@ class TaskAccount:
 
 
 class Account:
-    """Events of a run that has ended.
+    """State of a run that has ended, with the calls and decisions that led to it.
 
     Args:
         events: all events in order.
     """
 
     def __init__(self, events: Iterable[RunEvent]) -> None:
-        self.run_id = ""
-        self.accepted = RunAccepted()
-        self.asked = Timestamp()
+        self.caller: Caller | None = None
         self.tasks: dict[int, TaskAccount] = {}
         self.planning: list[Timed] = []
         self.answering: Timed | None = None
-        self.answer = ""
         self.takeovers = 0
-        self.end = RunEnded()
-        self.ended = Timestamp()
+        fold = RunFold(ignore_unplanned=True)
         for event in events:
+            fold.apply(event)
             self._apply(event)
+        self.run = fold.snapshot()
 
     def _apply(self, event: RunEvent) -> None:
         match event.WhichOneof("event"):
-            case "run_accepted":
-                self.run_id, self.accepted, self.asked = event.run_id, event.run_accepted, event.time
+            case "run_accepted" if event.run_accepted.HasField("caller"):
+                self.caller = event.run_accepted.caller
             case "task_planned":
                 self.tasks[event.task_id] = TaskAccount(event.task_planned.task)
             case "plan_completed":
                 self.planning.append((event.time, event.plan_completed.decision))
             case "plan_approved" if event.plan_approved.HasField("plan"):
-                self._replan(event.plan_approved.plan)
-            case "answer_chunk":
-                self._answered(event)
+                self.tasks = {task.id: TaskAccount(task) for task in event.plan_approved.plan.tasks}
+            case "answer_chunk" if event.answer_chunk.HasField("decision"):
+                self.answering = (event.time, event.answer_chunk.decision)
             case "taken_over":
                 self.takeovers += 1
-            case "run_ended":
-                self.end, self.ended = event.run_ended, event.time
             case _ if event.task_id in self.tasks:
                 _apply_to_task(self.tasks[event.task_id], event)
-
-    def _replan(self, plan: Plan) -> None:
-        self.tasks = {task.id: TaskAccount(task) for task in plan.tasks}
-
-    def _answered(self, event: RunEvent) -> None:
-        self.answer += event.answer_chunk.text
-        if event.answer_chunk.HasField("decision"):
-            self.answering = (event.time, event.answer_chunk.decision)
 
 
 def _apply_to_task(task: TaskAccount, event: RunEvent) -> None:

@@ -92,6 +92,6 @@ def _with_stricter_policy(account: Account) -> Caller:
     """The current caller with the stricter data policy of now and of the original run."""
     caller = Caller()
     caller.CopyFrom(current())
-    if account.accepted.caller.policy == DATA_POLICY_LOCAL:
+    if account.caller and account.caller.policy == DATA_POLICY_LOCAL:
         caller.policy = DATA_POLICY_LOCAL
     return caller
