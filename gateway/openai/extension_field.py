@@ -17,7 +17,7 @@ def extension_fields(renderer: EventRenderer) -> dict[str, Any]:
     run = renderer.run
     artifacts = [
         {**encode(artifact), "url": links.artifact_url(artifact, renderer.site)}
-        for artifact in links.output_artifacts(renderer.tasks.values())
+        for artifact in links.output_artifacts(run.tasks)
     ]
     failure = {"failure": encode(run.failure)} if renderer.failure else {}
     return {

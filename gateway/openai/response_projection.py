@@ -28,7 +28,6 @@ from protos.hugginggpt.v1.run_pb2 import (
 Event = dict[str, Any]
 
 _STATUS: "Mapping[RunState.ValueType, str]" = {
-    RUN_STATE_QUEUED: "queued",
     RUN_STATE_RUNNING: "in_progress",
     RUN_STATE_AWAITING_APPROVAL: "in_progress",
     RUN_STATE_COMPLETED: "completed",
@@ -102,8 +101,9 @@ class Projection:
 
     @property
     def _status(self) -> str:
-        is_queued = self._renderer.run.state == RUN_STATE_QUEUED and not self._renderer.options.background
-        return "in_progress" if is_queued else _STATUS[self._renderer.run.state]
+        if self._renderer.run.state == RUN_STATE_QUEUED:  # a run taken over before planning stays queued
+            return "queued" if self._renderer.options.background and not self._is_started else "in_progress"
+        return _STATUS[self._renderer.run.state]
 
     def _events(self, event: RunEvent, pieces: list[Piece]) -> Iterator[Event]:
         if event.HasField("run_accepted"):

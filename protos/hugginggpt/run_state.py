@@ -23,7 +23,8 @@ from protos.hugginggpt.v1.run_pb2 import (
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
 
-_UNFINISHED = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
+UNFINISHED_TASK_STATES = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
+"""States of tasks that have not ended."""
 
 
 class RunFold:
@@ -31,9 +32,12 @@ class RunFold:
 
     Args:
         events: the first events of the run, in order.
+        ignore_unplanned: whether to ignore events of tasks that were not planned, instead of raising KeyError. For
+            readers that may be older than the orchestrator, whose events they do not all know.
     """
 
-    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
+    def __init__(self, events: Iterable[RunEvent] = (), *, ignore_unplanned: bool = False) -> None:
+        self._ignore_unplanned = ignore_unplanned
         self.run = Run()
         """The run without its answer, which `answer` and snapshot() have."""
         self.is_planned = False
@@ -65,10 +69,11 @@ class RunFold:
         """Applies the next event; an event of an unknown kind only advances the sequence number.
 
         Raises:
-            KeyError: the event concerns a task that was not planned.
+            KeyError: the event concerns a task that was not planned, and such events are not ignored.
         """
         kind = event.WhichOneof("event")
-        if kind:
+        is_unplanned = event.task_id and event.task_id not in self._tasks and kind != "task_planned"
+        if kind and not (is_unplanned and self._ignore_unplanned):
             getattr(self, f"_{kind}")(event)
         self.run.last_sequence = event.sequence
 
@@ -99,7 +104,7 @@ class RunFold:
     def results(self) -> Iterator[tuple[int, TaskResult]]:
         """Results of the tasks that have ended, by ID."""
         for task_id, status in self._tasks.items():
-            if status.state not in _UNFINISHED:
+            if status.state not in UNFINISHED_TASK_STATES:
                 yield task_id, status.result
 
     @property
@@ -115,7 +120,7 @@ class RunFold:
 
     def unfinished(self) -> list[int]:
         """IDs of tasks that have not ended."""
-        return [task_id for task_id, status in self._tasks.items() if status.state in _UNFINISHED]
+        return [task_id for task_id, status in self._tasks.items() if status.state in UNFINISHED_TASK_STATES]
 
     def _run_accepted(self, event: RunEvent) -> None:
         accepted = event.run_accepted

@@ -13,7 +13,16 @@ from pydantic import TypeAdapter
 from gateway.openai.chat_completion import Completion
 from gateway.openai.request_options import METADATA_NAME, RequestOptions
 from gateway.openai.response_projection import Event, Projection, projection
-from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEnded, RunEvent, TaskEnded, TaskProgress, TaskWaiting
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.event_pb2 import (
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    TakenOver,
+    TaskEnded,
+    TaskProgress,
+    TaskWaiting,
+)
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_UNMAPPED, Note
 from protos.hugginggpt.v1.run_pb2 import (
@@ -141,6 +150,22 @@ def test_text_follows_reasoning(form: dict[str, Any]) -> None:
     kinds = [each["item"]["type"] for each in told if each["type"] == "response.output_item.added"]
     assert kinds == ["reasoning", "message"]
     assert made.response()["text"] == {"format": form}
+
+
+def test_background_run_taken_over_before_planning_is_in_progress() -> None:
+    events = run({"type": "text"}, [RunEvent(taken_over=TakenOver(owner="b"))], background=True)
+    made = Projection("http://h")
+    made.take(events[0])
+    assert made.response()["status"] == "queued"
+    (started,) = made.take(events[1])
+    assert started["type"] == "response.in_progress"
+    assert started["response"]["status"] == "in_progress"
+
+
+def test_event_of_an_unplanned_task_is_ignored() -> None:
+    ended = task_succeeded(7, text=Value(text="hello"))
+    told, _ = projected(run({"type": "json_object"}, [ended, run_ended()]))
+    assert '"results":[]' in told[-1]["response"]["output"][-1]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("note", ["", "[]", "3", "{", '{"form":3}', '{"model":1,"new":2}', '{"projection":99}'])

@@ -152,3 +152,9 @@ def test_event_without_known_content_only_advances_the_sequence() -> None:
 def test_event_of_an_unplanned_task_is_an_error() -> None:
     with pytest.raises(KeyError):
         fold(RunEvent(task_id=2, task_waiting=event_pb2.TaskWaiting()))
+
+
+def test_event_of_an_unplanned_task_can_be_ignored() -> None:
+    waiting = RunEvent(sequence=1, task_id=2, task_waiting=event_pb2.TaskWaiting())
+    folded = RunFold([waiting], ignore_unplanned=True)
+    assert folded.run == run_pb2.Run(last_sequence=1)
