@@ -12,7 +12,7 @@ from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.auth.wiring import access_control
 from gateway.call_log import CallLog
-from gateway.catalog import Catalogue, CatalogueRoutes
+from gateway.catalog import Catalog, CatalogRoutes
 from gateway.database import gateway_store
 from gateway.file_references import FileResolver
 from gateway.health import Health
@@ -98,7 +98,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             access_control(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
         ):
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
-            catalogue = Catalogue(SelectorServiceStub(selector), settings.selector)
+            catalog = Catalog(SelectorServiceStub(selector), settings.selector)
             admission = Admission(store)
             pipelines = Pipelines(OrchestratorServiceStub(orchestrator), admission, access.audit)
             batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
@@ -110,7 +110,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             openai = RunAdapter(runs, admission, MessageParts(store, files, url_fetcher, settings.files_bytes))
             upload_tokens = UploadTokens(database, access.authenticator)
             references = References(store, files, url_fetcher, settings.files_bytes)
-            tasks = SingleTasks(catalogue, references)
+            tasks = SingleTasks(catalog, references)
             context = ToolContext(runs, admission, references, tasks, upload_tokens, callers, settings.upload_bytes)
             handlers = ToolHandlers(context, ExposedTasks(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), handlers, Resources(runs, store, files))
@@ -123,8 +123,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 ConversationRoutes(runs),
                 PipelineRoutes(pipelines),
                 BatchRoutes(batches, pipelines, runs, admission, items, callers=callers),
-                RecordRoutes(runs, Verifier(runs, catalogue, store)),
-                CatalogueRoutes(catalogue, access.audit),
+                RecordRoutes(runs, Verifier(runs, catalog, store)),
+                CatalogRoutes(catalog, access.audit),
                 ChatRoutes(openai),
                 ResponseRoutes(openai),
                 ModelRoutes(),
@@ -140,7 +140,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 runs,
                 PipelineServices(pipelines, batches, items),
                 admission,
-                catalogue,
+                catalog,
                 store=store,
                 callers=callers,
                 files_bytes=settings.files_bytes,

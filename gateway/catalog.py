@@ -1,4 +1,4 @@
-"""Catalogue of task types, models and experts, as reported by the selector."""
+"""Catalog of task types, models and experts, as reported by the selector."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,8 +34,8 @@ CONTROLLERS = ("hugginggpt", LOCAL_CONTROLLER)
 _POLICIES = enum_names(SelectionPolicy.DESCRIPTOR)
 
 
-class Catalogue:
-    """Catalogue client of the selector; caches the task list as JSON until its revision changes.
+class Catalog:
+    """Client of the selector for its catalog; caches the task list as JSON until its revision changes.
 
     Every method raises the ServiceError the selector raised, or Unavailable if it did not answer.
 
@@ -86,11 +86,11 @@ class Catalogue:
         return self._tasks
 
 
-class CatalogueRoutes:
-    """Routes of the catalogue."""
+class CatalogRoutes:
+    """Routes of the catalog."""
 
-    def __init__(self, catalogue: Catalogue, audit: Audit) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalog: Catalog, audit: Audit) -> None:
+        self._catalog = catalog
         self._audit = audit
 
     def router(self) -> APIRouter:
@@ -103,7 +103,7 @@ class CatalogueRoutes:
 
     async def list_tasks(self, request: Request) -> Response:
         """Lists the task types that can be planned now; supports `If-None-Match`."""
-        return (await self._catalogue.tasks_json()).response(request)
+        return (await self._catalog.tasks_json()).response(request)
 
     async def list_models(
         self,
@@ -118,12 +118,12 @@ class CatalogueRoutes:
         (`selection_policy`).
         """
         parameters = {"task": task, "page_size": page_size, "page_token": page_token}
-        reply = await self._catalogue.models(decode(gateway_pb2.ListModelsRequest, parameters))
+        reply = await self._catalog.models(decode(gateway_pb2.ListModelsRequest, parameters))
         return CacheableJson(dumps(_models(reply))).response(request)
 
     async def list_experts(self) -> Response:
         """Lists the known experts, including dormant ones, and their problems."""
-        reply = await self._catalogue.experts()
+        reply = await self._catalog.experts()
         listed = {"object": "list", "data": [encode(expert) for expert in reply.experts]}
         return Response(dumps(listed), media_type="application/json")
 
@@ -136,7 +136,7 @@ class CatalogueRoutes:
         """
         require_admin()
         await self._audit.record("expert.forget", name)
-        await self._catalogue.remove_expert(name)
+        await self._catalog.remove_expert(name)
         return Response(status_code=204)
 
 

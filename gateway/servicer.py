@@ -9,7 +9,7 @@ from structlog.contextvars import bind_contextvars
 from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.auth.grpc_caller import CallerContext
-from gateway.catalog import Catalogue
+from gateway.catalog import Catalog
 from gateway.pipelines.batch_items import ItemPreparer
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
@@ -50,7 +50,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
         runs: Runs,
         services: PipelineServices,
         admission: Admission,
-        catalogue: Catalogue,
+        catalog: Catalog,
         *,
         store: ArtifactStore,
         callers: CallerFactory,
@@ -60,7 +60,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
         self._runs = runs
         self._pipelines, self._batches, self._items = services.pipelines, services.batches, services.items
         self._admission = admission
-        self._catalogue = catalogue
+        self._catalog = catalog
         self._store = store
         self._as_caller = CallerContext(callers)
         self._files_bytes = files_bytes
@@ -129,11 +129,11 @@ class GatewayServicer(PipelineCalls, BatchCalls):
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         with self._as_caller(context):
-            return await self._catalogue.tasks(request)
+            return await self._catalog.tasks(request)
 
     async def ListModels(self, request: gateway_pb2.ListModelsRequest, context: Any) -> gateway_pb2.ListModelsResponse:
         with self._as_caller(context):
-            return await self._catalogue.models(request)
+            return await self._catalog.models(request)
 
     async def _store_file(self, name: str, chunks: AsyncIterator[bytes], allowance: Allowance) -> Artifact:
         return await store_file(self._store, current().tenant, name, chunks, allowance)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from gateway.catalog import Catalogue
+from gateway.catalog import Catalog
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.mcp.file_references import References, is_reference
@@ -30,13 +30,13 @@ _FILE = {"type": "string", "minLength": 1, "description": "An https URL, a file 
 class SingleTasks:
     """The tasks that are available now."""
 
-    def __init__(self, catalogue: Catalogue, references: References) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalog: Catalog, references: References) -> None:
+        self._catalog = catalog
         self._references = references
 
     async def specs(self) -> dict[str, TaskSpec]:
         """Specs of all available tasks, by name."""
-        reply = await self._catalogue.tasks(ListTasksRequest())
+        reply = await self._catalog.tasks(ListTasksRequest())
         return {task.spec.name: task.spec for task in reply.tasks}
 
     async def describe(self, name: str, about: str) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Verification of a run: reruns its deterministic tasks as a new run and compares the results."""
 
-from gateway.catalog import Catalogue
+from gateway.catalog import Catalog
 from gateway.provenance import rerun, run_account
 from gateway.provenance.comparison import RunComparator, skipped_task, verification
 from gateway.provenance.record import VERSION
@@ -21,13 +21,13 @@ class Verifier:
 
     Args:
         runs: reads and starts runs.
-        catalogue: lists the available models.
+        catalog: lists the available models.
         store: artifact store.
     """
 
-    def __init__(self, runs: Runs, catalogue: Catalogue, store: ArtifactStore) -> None:
+    def __init__(self, runs: Runs, catalog: Catalog, store: ArtifactStore) -> None:
         self._runs = runs
-        self._catalogue = catalogue
+        self._catalog = catalog
         self._store = store
 
     async def start(self, run_id: str) -> Verification:
@@ -39,7 +39,7 @@ class Verifier:
             Overloaded: the orchestrator accepts no more runs.
         """
         account = await run_account.read(self._runs, run_id)
-        available = rerun.revisions((await self._catalogue.models(ListModelsRequest())).models)
+        available = rerun.revisions((await self._catalog.models(ListModelsRequest())).models)
         skip_reasons = {
             number: await self._skip_reason(task, account, available) for number, task in account.tasks.items()
         }

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.catalog import Catalogue
+from gateway.catalog import Catalog
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2
@@ -184,7 +184,7 @@ async def test_every_replica_of_the_selector_forgets(start_selector: StartSelect
             await until_dormant(selector, "image-to-text")
         target = f"ipv4:{first.address},{second.address}"
         async with connect(target) as channel:
-            await Catalogue(SelectorServiceStub(channel), target).remove_expert("vision")
+            await Catalog(SelectorServiceStub(channel), target).remove_expert("vision")
         assert await first.tasks() == {}
         assert await second.tasks() == {}
 
@@ -194,4 +194,4 @@ async def test_expert_that_no_replica_knows_is_refused(start_selector: StartSele
         target = f"ipv4:{first.address},{second.address}"
         async with connect(target) as channel:
             with pytest.raises(errors.NotFound):
-                await Catalogue(SelectorServiceStub(channel), target).remove_expert("vision")
+                await Catalog(SelectorServiceStub(channel), target).remove_expert("vision")
