@@ -29,12 +29,12 @@ from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM
 
 MARKER = "zebrafish"
 
-SAYS_WHAT_DID_IT = {
+ALLOWED_STRINGS = {
     *("run_id", "conversation_id", "parent_run_id", "made_by_run", "tenant", "key_id", "request_id"),
     *("model_id", "revision", "expert", "expert_version", "controller", "llm_model", "version"),
     *("pool_seconds", "task", "sha256", "media_type", "input_digest"),
 }
-"""Strings that the record may show; all others could hold what somebody wrote."""
+"""Strings that the record may show; all others could contain user content."""
 
 JSON = {
     "json": json.dumps({MARKER: [MARKER, 0.5]}),
@@ -43,8 +43,8 @@ JSON = {
 KINDS = ("text", "json", "artifact")
 
 
-def planted(message: Message, kind: str) -> None:
-    """Fills every string of a message, however deep, with the marker, but for those that may be shown."""
+def fill_strings(message: Message, kind: str) -> None:
+    """Fills every string of a message, at any depth, with the marker, except the allowed ones."""
     for field in message.DESCRIPTOR.fields:
         if field.containing_oneof and field.containing_oneof.name in {"kind", "event"}:
             continue
@@ -59,30 +59,30 @@ def _fill(message: Message, field: Any, kind: str) -> None:
     holder = getattr(message, field.name)
     if field.message_type and field.message_type.GetOptions().map_entry:
         if field.message_type.fields_by_name["value"].message_type:
-            planted(holder["text"], kind)
-        elif field.name in SAYS_WHAT_DID_IT:
+            fill_strings(holder["text"], kind)
+        elif field.name in ALLOWED_STRINGS:
             holder["shown"] = 1.5
         else:
             holder[MARKER] = MARKER
     elif field.message_type and field.message_type.full_name.startswith("hugginggpt"):
-        planted(holder.add() if field.is_repeated else holder, kind)
+        fill_strings(holder.add() if field.is_repeated else holder, kind)
     elif field.type == FieldDescriptor.TYPE_STRING:
-        text = "shown" if field.name in SAYS_WHAT_DID_IT else JSON.get(field.name, MARKER)
+        text = "shown" if field.name in ALLOWED_STRINGS else JSON.get(field.name, MARKER)
         if field.is_repeated:
             holder.append(text)
         else:
             setattr(message, field.name, text)
 
 
-def everything(kind: str) -> list[RunEvent]:
-    """Each kind of event, all of it filled."""
+def events_of_every_kind(kind: str) -> list[RunEvent]:
+    """One event of every kind except plan_approved, with all strings filled."""
     order = [
         field.name for field in RunEvent.DESCRIPTOR.oneofs_by_name["event"].fields if field.name != "plan_approved"
     ]
     events = []
     for number, name in enumerate(order, start=1):
         event = RunEvent(run_id="run_1", sequence=number, task_id=1, attempt=1, time=Timestamp(seconds=number))
-        planted(getattr(event, name), kind)
+        fill_strings(getattr(event, name), kind)
         getattr(event, name).SetInParent()
         events.append(event)
     return events
@@ -90,12 +90,12 @@ def everything(kind: str) -> list[RunEvent]:
 
 def test_record_contains_no_content() -> None:
     for kind in KINDS:
-        events = everything(kind)
+        events = events_of_every_kind(kind)
         assert sum(MARKER in str(event) for event in events) > 10
-        told = record(Account(events))
-        assert told.tasks[0].outputs["text"].sha256
-        assert told.tasks[0].arguments[0].value.sha256
-        assert MARKER not in json.dumps(encode(told))
+        recorded = record(Account(events))
+        assert recorded.tasks[0].outputs["text"].sha256
+        assert recorded.tasks[0].arguments[0].value.sha256
+        assert MARKER not in json.dumps(encode(recorded))
 
 
 def test_record_uses_the_approved_plan() -> None:
@@ -117,23 +117,23 @@ def at(seconds: int, **fields: Any) -> RunEvent:
     return RunEvent(run_id="run_1", time=Timestamp(seconds=seconds), **fields)
 
 
-def story() -> Sequence[RunEvent]:
+def run_events() -> Sequence[RunEvent]:
     spec = run_pb2.RunSpec(request="Read it", bypass_memo=True, inference_mode=model_pb2.INFERENCE_MODE_LOCAL)
     spec.inputs.add(name="file1").value.artifact.CopyFrom(artifact_pb2.Artifact(sha256="ab", media_type="image/png"))
-    who = caller_pb2.Caller(tenant="a", key_id="key_1", policy=caller_pb2.DATA_POLICY_LOCAL)
+    caller = caller_pb2.Caller(tenant="a", key_id="key_1", policy=caller_pb2.DATA_POLICY_LOCAL)
     task = task_pb2.Task(id=1, task="image-to-text", parameters_json='{"top_k":2,"voice":"x"}')
     task.arguments["image"].input.name = "file1"
-    speak = task_pb2.Task(id=2, task="text-to-speech")
-    speak.arguments["text"].reference.CopyFrom(task_pb2.Reference(task_id=1, output="text"))
+    speech_task = task_pb2.Task(id=2, task="text-to-speech")
+    speech_task.arguments["text"].reference.CopyFrom(task_pb2.Reference(task_id=1, output="text"))
     result = run_pb2.TaskResult(task_id=1, by=BY, seed=5, outputs={"text": artifact_pb2.Value(text="hello")})
-    known = run_pb2.TaskResult(
+    reused_result = run_pb2.TaskResult(
         task_id=2, by=BY, made_by_run="run_0", outputs={"data": artifact_pb2.Value(json='{"b":1, "a":2}')}
     )
     llm = plan_pb2.Decision(controller=CONTROLLER_LLM, llm_model="big", version="prompt:12", fell_back_because="")
     return [
-        at(1, run_accepted=event_pb2.RunAccepted(spec=spec, conversation_id="run_1", caller=who)),
+        at(1, run_accepted=event_pb2.RunAccepted(spec=spec, conversation_id="run_1", caller=caller)),
         at(2, task_id=1, task_planned=event_pb2.TaskPlanned(task=task)),
-        at(2, task_id=2, task_planned=event_pb2.TaskPlanned(task=speak)),
+        at(2, task_id=2, task_planned=event_pb2.TaskPlanned(task=speech_task)),
         at(3, plan_completed=event_pb2.PlanCompleted(decision=llm)),
         at(
             4,
@@ -151,7 +151,7 @@ def story() -> Sequence[RunEvent]:
         ),
         at(7, task_id=1, attempt=2, task_started=event_pb2.TaskStarted(by=BY)),
         at(8, task_id=1, attempt=2, task_ended=event_pb2.TaskEnded(state=run_pb2.TASK_STATE_SUCCEEDED, result=result)),
-        at(8, task_id=2, task_ended=event_pb2.TaskEnded(state=run_pb2.TASK_STATE_REUSED, result=known)),
+        at(8, task_id=2, task_ended=event_pb2.TaskEnded(state=run_pb2.TASK_STATE_REUSED, result=reused_result)),
         at(9, taken_over=event_pb2.TakenOver(owner="b")),
         at(9, answer_chunk=event_pb2.AnswerChunk(text="he")),
         at(
@@ -163,37 +163,39 @@ def story() -> Sequence[RunEvent]:
 
 
 def test_record_names_models_and_decisions() -> None:
-    told = encode(record(Account(story())))
+    recorded = encode(record(Account(run_events())))
     hello = {"sha256": hashlib.sha256(b"hello").hexdigest(), "kind": "text", "size_bytes": 5}
-    assert told["caller"] == {"tenant": "a", "key_id": "key_1"}
-    assert told["policy"] == "local"
-    assert told["create_time"] == "1970-01-01T00:00:01Z"
-    assert told["state"] == "completed"
-    assert told["llm_models"] == ["big"]
-    assert told["planning"][0]["version"] == "prompt:12"
-    assert told["answer"] == hello
-    assert told["takeovers"] == 1
-    read, spoken = told["tasks"]
+    assert recorded["caller"] == {"tenant": "a", "key_id": "key_1"}
+    assert recorded["policy"] == "local"
+    assert recorded["create_time"] == "1970-01-01T00:00:01Z"
+    assert recorded["state"] == "completed"
+    assert recorded["llm_models"] == ["big"]
+    assert recorded["planning"][0]["version"] == "prompt:12"
+    assert recorded["answer"] == hello
+    assert recorded["takeovers"] == 1
+    description, speech = recorded["tasks"]
     by = {"model_id": "m", "revision": "c1", "expert": "lite", "expert_version": "0.3", "location": "internal"}
-    assert read["model"] == by
-    assert read["seed"] == 5
-    assert read["determinism"] == "numeric"
-    assert read["arguments"][0]["input"] == 1
-    assert read["parameters"][0] == {"name": "top_k", "number": 2}
-    assert read["parameters"][1]["digest"]["sha256"] == hashlib.sha256(b"x").hexdigest()
-    assert [(attempt["attempt"], attempt.get("reason"), attempt.get("next")) for attempt in read["attempts"]] == [
+    assert description["model"] == by
+    assert description["seed"] == 5
+    assert description["determinism"] == "numeric"
+    assert description["arguments"][0]["input"] == 1
+    assert description["parameters"][0] == {"name": "top_k", "number": 2}
+    assert description["parameters"][1]["digest"]["sha256"] == hashlib.sha256(b"x").hexdigest()
+    assert [
+        (attempt["attempt"], attempt.get("reason"), attempt.get("next")) for attempt in description["attempts"]
+    ] == [
         (1, "MODEL_FAILED", "retry"),
         (2, None, None),
     ]
-    assert spoken["reused"] is True
-    assert spoken["reused_from_run"] == "run_0"
-    assert spoken["arguments"][0]["value"] == hello
-    assert spoken["outputs"]["data"]["sha256"] == hashlib.sha256(b'{"a":2,"b":1}').hexdigest()
+    assert speech["reused"] is True
+    assert speech["reused_from_run"] == "run_0"
+    assert speech["arguments"][0]["value"] == hello
+    assert speech["outputs"]["data"]["sha256"] == hashlib.sha256(b'{"a":2,"b":1}').hexdigest()
 
 
 def test_record_matches_its_schema() -> None:
     validator = Draft202012Validator(record_schema())
     Draft202012Validator.check_schema(validator.schema)
-    for events in (story(), everything("text"), [at(1, run_accepted=event_pb2.RunAccepted())]):
+    for events in (run_events(), events_of_every_kind("text"), [at(1, run_accepted=event_pb2.RunAccepted())]):
         validator.validate(encode(record(Account(events))))
-    assert not validator.is_valid({**encode(record(Account(story()))), "version": 2})
+    assert not validator.is_valid({**encode(record(Account(run_events()))), "version": 2})

@@ -11,9 +11,9 @@ BY = model_pb2.Candidate(model_id="m", revision="c1")
 
 
 def account() -> Account:
-    """Task 2 is given an input and what task 1 gave, on a port that takes many."""
-    asked = run_pb2.RunSpec(request="x", inference_mode=model_pb2.INFERENCE_MODE_LOCAL)
-    asked.inputs.add(name="photo").value.artifact.sha256 = "ab"
+    """Account of a run whose task 2 has a list port with an input and the output of task 1."""
+    run_spec = run_pb2.RunSpec(request="x", inference_mode=model_pb2.INFERENCE_MODE_LOCAL)
+    run_spec.inputs.add(name="photo").value.artifact.sha256 = "ab"
     joined = task_pb2.Task(id=2, task="joining", parameters_json='{"b":1,"a":"x"}', source="join them")
     items = joined.arguments["parts"].list.items
     items.add().input.name = "photo"
@@ -23,7 +23,7 @@ def account() -> Account:
     second = run_pb2.TaskResult(by=BY, seed=9, outputs={"text": artifact_pb2.Value(text="joined")})
     return Account(
         [
-            RunEvent(run_id="run_1", run_accepted=event_pb2.RunAccepted(spec=asked)),
+            RunEvent(run_id="run_1", run_accepted=event_pb2.RunAccepted(spec=run_spec)),
             RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="making"))),
             RunEvent(task_id=2, task_planned=event_pb2.TaskPlanned(task=joined)),
             RunEvent(task_id=1, task_ended=event_pb2.TaskEnded(result=first)),
@@ -33,23 +33,23 @@ def account() -> Account:
 
 
 def test_rerun_tasks_are_independent_with_original_values() -> None:
-    told = account()
-    asked = spec(told, [told.tasks[2]], {1: SkipReason(VERIFICATION_OUTCOME_GONE, "it is gone")})
-    (task,) = asked.plan.tasks
+    original = account()
+    run_spec = spec(original, [original.tasks[2]], {1: SkipReason(VERIFICATION_OUTCOME_GONE, "the model is gone")})
+    (task,) = run_spec.plan.tasks
     assert task.pinned_model == "m"
     assert task.pinned_revision == "c1"
     assert task.parameters_json == '{"a":"x","b":1,"seed":9}'
     assert [item.value.WhichOneof("kind") for item in task.arguments["parts"].list.items] == ["artifact", "text"]
     assert task.arguments["parts"].list.items[1].value.text == "made"
     assert task.arguments["title"].value.text == "both"
-    assert asked.bypass_memo is True
-    assert asked.mode == run_pb2.RUN_MODE_RESULTS
-    assert asked.inference_mode == model_pb2.INFERENCE_MODE_LOCAL
-    assert list(artifacts_of(told.tasks[2], told)) == [("parts", "ab")]
+    assert run_spec.bypass_memo is True
+    assert run_spec.mode == run_pb2.RUN_MODE_RESULTS
+    assert run_spec.inference_mode == model_pb2.INFERENCE_MODE_LOCAL
+    assert list(artifacts_of(original.tasks[2], original)) == [("parts", "ab")]
 
 
 def test_rerun_terms_round_trip() -> None:
-    told = account()
-    hurdles = {1: SkipReason(VERIFICATION_OUTCOME_GONE, "it is gone")}
-    assert RerunTerms.read_from(spec(told, [told.tasks[2]], hurdles)) == RerunTerms("run_1", hurdles)
+    original = account()
+    skip_reasons = {1: SkipReason(VERIFICATION_OUTCOME_GONE, "the model is gone")}
+    assert RerunTerms.read_from(spec(original, [original.tasks[2]], skip_reasons)) == RerunTerms("run_1", skip_reasons)
     assert RerunTerms.read_from(run_pb2.RunSpec()) is None

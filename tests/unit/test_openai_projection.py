@@ -1,4 +1,4 @@
-"""Everything sent is what OpenAI's own types say, and what is numbered once keeps its number."""
+"""Projections of runs to chat completions and responses: they match OpenAI's types, and event numbers are stable."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,15 +37,15 @@ from protos.hugginggpt.v1.run_pb2 import (
 from tests.support.openai_clients import EVENTS, answer_chunk, run_ended, task_planned, task_succeeded
 
 SCHEMA = {"type": "object", "properties": {"sentiment": {"enum": ["positive"]}}, "required": ["sentiment"]}
-NEVER = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+UNFILLABLE_SCHEMA = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
 FORMS: Sequence[dict[str, Any]] = (
     {"type": "text"},
     {"type": "json_object"},
     {"type": "json_schema", "name": "a", "schema": SCHEMA, "strict": True},
-    {"type": "json_schema", "name": "a", "schema": NEVER, "strict": None},
+    {"type": "json_schema", "name": "a", "schema": UNFILLABLE_SCHEMA, "strict": None},
 )
 
-HAPPENING = st.sampled_from(
+INNER_EVENTS = st.sampled_from(
     [
         task_planned(1, "image-to-text"),
         RunEvent(task_id=1, task_waiting=TaskWaiting(expert="e", reason="it sleeps")),
@@ -66,27 +66,26 @@ ENDS = st.builds(
 )
 
 
-def run(form: dict[str, Any], happening: Sequence[RunEvent], *, background: bool = False) -> list[RunEvent]:
-    """A run's events, numbered."""
+def run(form: dict[str, Any], events: Sequence[RunEvent], *, background: bool = False) -> list[RunEvent]:
+    """An accepted run with the given events, numbered from 1."""
     spec = RunSpec(request="do it")
     RequestOptions(form=form, background=background).store_in(spec)
-    told = []
-    for number, event in enumerate([RunEvent(run_accepted=RunAccepted(spec=spec)), *happening], start=1):
-        numbered_lines = RunEvent(run_id="run_1", sequence=number)
-        numbered_lines.MergeFrom(event)
-        told.append(numbered_lines)
-    return told
+    numbered = []
+    for number, event in enumerate([RunEvent(run_accepted=RunAccepted(spec=spec)), *events], start=1):
+        numbered.append(RunEvent(run_id="run_1", sequence=number))
+        numbered[-1].MergeFrom(event)
+    return numbered
 
 
 def projected(events: Sequence[RunEvent]) -> tuple[list[Event], Projection]:
-    made = Projection("http://h")
-    return [each for event in events for each in made.take(event)], made
+    response_projection = Projection("http://h")
+    return [each for event in events for each in response_projection.take(event)], response_projection
 
 
 RUNS = st.builds(
-    lambda form, happening, end, background: run(form, [*happening, end], background=background),
+    lambda form, events, end, background: run(form, [*events, end], background=background),
     st.sampled_from(FORMS),
-    st.lists(HAPPENING, max_size=12),
+    st.lists(INNER_EVENTS, max_size=12),
     ENDS,
     st.booleans(),
 )
@@ -95,36 +94,36 @@ RUNS = st.builds(
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
 def test_events_and_response_match_openai_types(events: list[RunEvent]) -> None:
-    reader: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-    told, made = projected(events)
-    for each in told:
-        reader.validate_python(each)
-    Response.model_validate(made.response())
-    assert told[0]["type"] == "response.created"
-    assert told[-1]["response"] == made.response()
-    assert [each["sequence_number"] for each in told] == list(range(len(told)))
+    event_type: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    sent, response_projection = projected(events)
+    for each in sent:
+        event_type.validate_python(each)
+    Response.model_validate(response_projection.response())
+    assert sent[0]["type"] == "response.created"
+    assert sent[-1]["response"] == response_projection.response()
+    assert [each["sequence_number"] for each in sent] == list(range(len(sent)))
 
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS, st.data())
 def test_event_numbers_are_stable(events: list[RunEvent], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(events)))
-    whole, _ = projected(events)
-    begun, _ = projected(events[:cut])
-    assert whole[: len(begun)] == begun
+    complete, _ = projected(events)
+    partial, _ = projected(events[:cut])
+    assert complete[: len(partial)] == partial
 
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
 def test_deltas_add_up_to_items(events: list[RunEvent]) -> None:
-    told, made = projected(events)
-    for index, item in enumerate(made.response()["output"]):
+    sent, response_projection = projected(events)
+    for index, item in enumerate(response_projection.response()["output"]):
         deltas = "".join(
-            each["delta"] for each in told if each.get("output_index") == index and each["type"].endswith(".delta")
+            each["delta"] for each in sent if each.get("output_index") == index and each["type"].endswith(".delta")
         )
         (part,) = item.get("summary") or item["content"]
         assert deltas == (part.get("text") or part.get("refusal"))
-        kinds = [each["type"] for each in told if each.get("output_index") == index]
+        kinds = [each["type"] for each in sent if each.get("output_index") == index]
         assert kinds[0] == "response.output_item.added"
         assert kinds[-1] == "response.output_item.done"
 
@@ -139,38 +138,38 @@ def test_completions_match_openai_types_and_chunks(events: list[RunEvent]) -> No
     message = completion.completion()["choices"][0]["message"]
     ChatCompletion.model_validate(completion.completion())
     for key in ("content", "refusal"):
-        told = "".join(choice["delta"].get(key) or "" for chunk in chunks for choice in chunk["choices"])
-        assert told == (message[key] or "")
+        sent = "".join(choice["delta"].get(key) or "" for chunk in chunks for choice in chunk["choices"])
+        assert sent == (message[key] or "")
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_text_follows_reasoning(form: dict[str, Any]) -> None:
     late = (answer_chunk("Once."), task_planned(9, "translation"), task_succeeded(9), run_ended())
-    told, made = projected(run(form, [*EVENTS[:-1], *late]))
-    kinds = [each["item"]["type"] for each in told if each["type"] == "response.output_item.added"]
+    sent, response_projection = projected(run(form, [*EVENTS[:-1], *late]))
+    kinds = [each["item"]["type"] for each in sent if each["type"] == "response.output_item.added"]
     assert kinds == ["reasoning", "message"]
-    assert made.response()["text"] == {"format": form}
+    assert response_projection.response()["text"] == {"format": form}
 
 
 def test_background_run_taken_over_before_planning_is_in_progress() -> None:
     events = run({"type": "text"}, [RunEvent(taken_over=TakenOver(owner="b"))], background=True)
-    made = Projection("http://h")
-    made.take(events[0])
-    assert made.response()["status"] == "queued"
-    (started,) = made.take(events[1])
+    response_projection = Projection("http://h")
+    response_projection.take(events[0])
+    assert response_projection.response()["status"] == "queued"
+    (started,) = response_projection.take(events[1])
     assert started["type"] == "response.in_progress"
     assert started["response"]["status"] == "in_progress"
 
 
 def test_event_of_an_unplanned_task_is_ignored() -> None:
     ended = task_succeeded(7, text=Value(text="hello"))
-    told, _ = projected(run({"type": "json_object"}, [ended, run_ended()]))
-    assert '"results":[]' in told[-1]["response"]["output"][-1]["content"][0]["text"]
+    sent, _ = projected(run({"type": "json_object"}, [ended, run_ended()]))
+    assert '"results":[]' in sent[-1]["response"]["output"][-1]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("note", ["", "[]", "3", "{", '{"form":3}', '{"model":1,"new":2}', '{"projection":99}'])
 def test_run_of_other_api_is_rendered(note: str) -> None:
     spec = RunSpec(request="do it", metadata={METADATA_NAME: note})
-    made = projection(spec, "")
-    made.take(RunEvent(run_id="run_1", sequence=1, run_accepted=RunAccepted(spec=spec)))
-    Response.model_validate(made.response())
+    response_projection = projection(spec, "")
+    response_projection.take(RunEvent(run_id="run_1", sequence=1, run_accepted=RunAccepted(spec=spec)))
+    Response.model_validate(response_projection.response())
