@@ -11,14 +11,11 @@ from gateway.public_view import make_public
 from gateway.run_stream import Call, Reopen, RunEventFeed
 from gateway.service_calls import call
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller, DataPolicy
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import (
-    RUN_STATE_CANCELLED,
-    RUN_STATE_COMPLETED,
-    RUN_STATE_FAILED,
-    RUN_STATE_INCOMPLETE,
     RUN_VIEW_BASIC,
     Run,
     RunSpec,
@@ -28,9 +25,6 @@ from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
-
-ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
-"""Terminal run states."""
 
 STREAM_SECONDS = 24 * 3600.0
 """Maximum lifetime of one gRPC stream; the feed then opens the next one."""
@@ -72,7 +66,7 @@ class Runs:
         run = await call(self._stub.GetRun, gateway_pb2.GetRunRequest(run_id=run_id, view=RUN_VIEW_BASIC))
         reopen = self._reopen()
         feed = self._feed(RunEventFeed(reopen(run_id, after), reopen, run_id, after))
-        feed.ended = run.state in ENDED and after >= run.last_sequence
+        feed.ended = run.state in ENDED_RUN_STATES and after >= run.last_sequence
         return feed
 
     async def get(self, run_id: str) -> Run:

@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import file_operations
-from gateway.runs import ENDED, Runs
+from gateway.runs import Runs
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import Run
 from services.common.errors import FailedPrecondition, NotFound
@@ -54,7 +55,7 @@ class ConversationRoutes:
     async def delete_conversation(self, conversation_id: ConversationId) -> Response:
         """Deletes all runs of a conversation; fails if one of them is still active."""
         runs = await self._runs_of(conversation_id)
-        if busy := next((run.run_id for run in runs if run.state not in ENDED), None):
+        if busy := next((run.run_id for run in runs if run.state not in ENDED_RUN_STATES), None):
             remedy = "cancel it, or wait until it has ended"
             raise FailedPrecondition(f"run {busy} of the conversation is still active", reason="RUNNING", remedy=remedy)
         for run in reversed(runs):  # newest first: if interrupted, the remaining runs still form a conversation

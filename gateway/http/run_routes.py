@@ -19,7 +19,8 @@ from gateway.openapi import document
 from gateway.pipelines.pipelines import Pipelines
 from gateway.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
 from gateway.run_stream import RunEventFeed
-from gateway.runs import ENDED, Runs
+from gateway.runs import Runs
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, Run, RunState
@@ -118,7 +119,7 @@ class RunRoutes:
         run = await self._wait_until_ended(feed, seconds, request.receive)
         if wait:
             headers["preference-applied"] = f"wait={seconds}"
-        return json_response(encode(run), 200 if wait and run.state in ENDED else 202, headers)
+        return json_response(encode(run), 200 if wait and run.state in ENDED_RUN_STATES else 202, headers)
 
     async def list_runs(
         self,

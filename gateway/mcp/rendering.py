@@ -9,8 +9,7 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from gateway.json_encoder import dumps, encode
 from gateway.mcp import resource_uris
 from gateway.openai import links
-from gateway.runs import ENDED
-from protos.hugginggpt.run_state import UNFINISHED_TASK_STATES
+from protos.hugginggpt.run_state import ENDED_RUN_STATES, UNFINISHED_TASK_STATES
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
@@ -46,7 +45,7 @@ def run_result(run: Run, site: str, *, is_outcome: bool = True) -> CallToolResul
         site: scheme and host of this gateway, for download URLs.
         is_outcome: whether the call started the run, so that a failed run is a failed call.
     """
-    artifacts = links.output_artifacts(run.tasks) if run.state in ENDED else []
+    artifacts = links.output_artifacts(run.tasks) if run.state in ENDED_RUN_STATES else []
     content: list[ContentBlock] = [TextContent(text=_text(run))]
     content += [_link(artifact, site) for artifact in artifacts]
     structured = _head(run) | _answer(run)
@@ -59,7 +58,7 @@ def run_result(run: Run, site: str, *, is_outcome: bool = True) -> CallToolResul
 def plan_result(run: Run) -> CallToolResult:
     """Renders the plan of a run in plan mode."""
     plan = [encode(status.task) for status in run.tasks]
-    lines = [_text(run)] if run.state not in ENDED or run.HasField("failure") else []
+    lines = [_text(run)] if run.state not in ENDED_RUN_STATES or run.HasField("failure") else []
     lines += [note.text for note in run.notes]
     lines += [dumps(plan).decode()] if plan else []
     structured = _head(run) | {"plan": plan}
@@ -70,7 +69,7 @@ def plan_result(run: Run) -> CallToolResult:
 
 
 def _head(run: Run) -> dict[str, Any]:
-    content: dict[str, Any] = {"run_id": run.run_id, "state": _state(run), "ended": run.state in ENDED}
+    content: dict[str, Any] = {"run_id": run.run_id, "state": _state(run), "ended": run.state in ENDED_RUN_STATES}
     if notes := [note.text for note in run.notes if note.kind != NOTE_KIND_CHAT]:
         content["notes"] = notes
     if run.HasField("failure"):
@@ -89,11 +88,11 @@ def _answer(run: Run) -> dict[str, str]:
 
 
 def _text(run: Run) -> str:
-    lines = [] if run.state in ENDED else [_active_text(run)]
+    lines = [] if run.state in ENDED_RUN_STATES else [_active_text(run)]
     if run.answer:
         answer = _answer(run)
         lines += [answer["answer"], *([f"Full answer: {answer['answer_uri']}"] if "answer_uri" in answer else [])]
-    elif run.state in ENDED:
+    elif run.state in ENDED_RUN_STATES:
         lines += _results(run)
     lines += [_task_failure(status) for status in run.tasks if status.result.HasField("failure")]
     if run.HasField("failure"):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gateway.runs import ENDED, Runs
-from protos.hugginggpt.run_state import RunFold
+from gateway.runs import Runs
+from protos.hugginggpt.run_state import ENDED_RUN_STATES, RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import (
     NEXT_STEP_UNSPECIFIED,
@@ -114,7 +114,7 @@ async def read(runs: Runs, run_id: str) -> Account:
         NotFound: RUN.
         FailedPrecondition: RUNNING, the run has not ended.
     """
-    if (await runs.get(run_id)).state not in ENDED:
+    if (await runs.get(run_id)).state not in ENDED_RUN_STATES:
         remedy = "wait until it has ended, or cancel it"
         raise FailedPrecondition(f"run {run_id} is still active", reason="RUNNING", remedy=remedy)
     feed = await runs.watch(run_id, 0)

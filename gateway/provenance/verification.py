@@ -7,7 +7,8 @@ from gateway.provenance.record import VERSION
 from gateway.provenance.rerun import Revisions
 from gateway.provenance.rerun_terms import RerunTerms, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
-from gateway.runs import ENDED, Runs
+from gateway.runs import Runs
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from protos.hugginggpt.v1.gateway_pb2 import ListModelsRequest
 from protos.hugginggpt.v1.record_pb2 import VERIFICATION_OUTCOME_GONE, Verification
@@ -69,7 +70,7 @@ class Verifier:
             raise NotFound(
                 f"run {again_id} is not a verification of run {run_id}", reason="VERIFICATION", remedy=remedy
             )
-        if rerun_run.state not in ENDED:
+        if rerun_run.state not in ENDED_RUN_STATES:
             return Verification(version=VERSION, run_id=run_id, again_run_id=again_id)
         before, after = [await run_account.read(self._runs, each) for each in (run_id, again_id)]
         return await RunComparator(self._store, current().tenant).compare(before, after)

@@ -1,4 +1,4 @@
-"""Folds the events of a run into its state.
+"""Folds the events of a run into its state, and groups run and task states.
 
 The orchestrator and the gateway's OpenAI adapter and run records use this fold. Clients of the JSON API read the Run
 object that results from it.
@@ -11,6 +11,10 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
     TASK_STATE_FAILED,
@@ -22,6 +26,9 @@ from protos.hugginggpt.v1.run_pb2 import (
     TaskStatus,
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
+
+ENDED_RUN_STATES = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
+"""States of runs, batches and batch items that have ended."""
 
 UNFINISHED_TASK_STATES = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
 """States of tasks that have not ended."""

@@ -4,6 +4,7 @@
 
 from typing import TypeVar
 
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Database, Query, Steps
 from services.orchestrator.journal import batch_statements as sql
@@ -11,7 +12,6 @@ from services.orchestrator.journal.artifact_refs import RELEASE_HOLDS
 from services.orchestrator.journal.batch_errors import still_running, unknown
 from services.orchestrator.journal.batch_statements import HIDDEN
 from services.orchestrator.journal.row_readers import single_query
-from services.orchestrator.journal.tables import ENDED
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class BatchRemoval:
             found = yield Query(sql.STATE, (batch_id, tenant))
             if not found:
                 raise unknown(batch_id)
-            if found[0][0] not in ENDED:
+            if found[0][0] not in ENDED_RUN_STATES:
                 raise still_running(batch_id)
             yield Query(_HIDE, (batch_id,))
 

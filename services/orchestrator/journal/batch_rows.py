@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.artifact_pb2 import NamedValue
 from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchItem, BatchSpec, NewItem
 from protos.hugginggpt.v1.caller_pb2 import Caller
@@ -19,7 +20,6 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunState,
 )
 from services.orchestrator.journal.row_readers import decode
-from services.orchestrator.journal.tables import ENDED
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class BatchRow:
 
     @property
     def has_ended(self) -> bool:
-        return self.state in ENDED
+        return self.state in ENDED_RUN_STATES
 
     @property
     def is_planned(self) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.batch_pb2 import BatchItem, NewItem
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
@@ -43,7 +44,7 @@ from services.orchestrator.journal.pages import Page, page
 from services.orchestrator.journal.row_readers import single_query
 from services.orchestrator.journal.row_writers import Inserts
 from services.orchestrator.journal.statements import BATCH_RUNS
-from services.orchestrator.journal.tables import ENDED, NewRun
+from services.orchestrator.journal.tables import NewRun
 
 T = TypeVar("T")
 
@@ -255,7 +256,7 @@ class BatchStore:
             if not found:
                 raise unknown(batch_id)
             state, total, command, has_plan = found[0]
-            if state not in ENDED:
+            if state not in ENDED_RUN_STATES:
                 if failed_only or command:
                     raise still_running(batch_id)
                 return

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -24,7 +25,7 @@ from services.orchestrator.journal.idempotency import accept_once
 from services.orchestrator.journal.row_readers import decode, run_row, single_query
 from services.orchestrator.journal.row_writers import Inserts, event_rows, memo_rows
 from services.orchestrator.journal.stored_events import StoredEvents
-from services.orchestrator.journal.tables import ENDED, Command, EndedRun, Memo, NewRun, Row
+from services.orchestrator.journal.tables import Command, EndedRun, Memo, NewRun, Row
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ class Journal(StoredEvents):
             ConstraintViolation: other events have these numbers, or earlier events are missing.
         """
         first, last = events[0].sequence, events[-1].sequence
-        sql, changed = (self._sql.end if state in ENDED else self._sql.append), [self._lease]
+        sql, changed = (self._sql.end if state in ENDED_RUN_STATES else self._sql.append), [self._lease]
         if parked_until is not None or deadline is not None or caller is not None:
             sql, changed = self._changes(parked_until, deadline, caller)
         values = (len(events), state, *changed, run_id, fence, first - 1)
@@ -253,7 +254,7 @@ class Journal(StoredEvents):
             found = yield Query(statements.STATE, (run_id, tenant))
             if not found:
                 raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID")
-            if found[0][0] not in ENDED:
+            if found[0][0] not in ENDED_RUN_STATES:
                 raise FailedPrecondition(f"run {run_id} has not ended", reason="RUNNING", remedy="cancel it first")
             yield Query(statements.DELETE_MEMOS, (tenant, run_id))
             yield Query(statements.DELETE, (run_id,))

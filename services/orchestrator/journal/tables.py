@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import (
-    RUN_STATE_CANCELLED,
-    RUN_STATE_COMPLETED,
-    RUN_STATE_FAILED,
-    RUN_STATE_INCOMPLETE,
     BatchPosition,
     RunState,
     TaskResult,
@@ -195,8 +192,6 @@ MIGRATIONS = (
 )
 """In SQLite's dialect; services.common.database.migrations states what a script may contain."""
 
-ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
-
 
 @dataclass(frozen=True)
 class NewRun:
@@ -237,7 +232,7 @@ class Row:
 
     @property
     def ended(self) -> bool:
-        return self.state in ENDED
+        return self.state in ENDED_RUN_STATES
 
 
 @dataclass(frozen=True)
