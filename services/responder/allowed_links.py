@@ -1,4 +1,4 @@
-"""What an answer may point to: the files of the run, and the addresses that stand in what the model was given."""
+"""Files and URLs that an answer may name: those of the run and those in the LLM's input."""
 
 import re
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ _SCHEME = "artifact:"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a model was given to write its answer from.
+class AllowedLinks:
+    """Link targets that an answer may name.
 
     Args:
-        files: by the id under which the model knows them.
-        material: all words it was given: an address or a file that stands in them is not invented.
-        about_files: what the answer says of files is about the run's; False in a mere conversation.
+        files: of the run, by id.
+        material: text of the LLM's input, whose URLs and file names are allowed.
+        about_files: whether files named by the answer must be those of the run; False in pure conversation.
     """
 
     files: Mapping[str, Artifact]
@@ -32,10 +32,10 @@ class Known:
     _addresses: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_addresses", frozenset(map(address, _ADDRESS.findall(self.material))))
+        object.__setattr__(self, "_addresses", frozenset(map(strip_punctuation, _ADDRESS.findall(self.material))))
 
     def file(self, target: str) -> Artifact | None:
-        """The file a link means: by id, or by its name behind whatever path."""
+        """Returns the file of a link target: by id, or by file name, whatever its path."""
         target = unquote(target.strip())
         if target.lower().startswith(_SCHEME):
             target = target[len(_SCHEME) :]
@@ -50,13 +50,13 @@ class Known:
         return written in self._addresses
 
     def has_path(self, path: str) -> bool:
-        """Whether it stands somewhere as a word of its own."""
+        """Whether the path occurs as a separate word in the input or as the name of a file."""
         alone = re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(path)}(?![A-Za-z0-9_-])")
         return any(alone.search(words) for words in (self.material, *(file.name for file in self.files.values())))
 
 
-def address(written: str) -> str:
-    """The address without what only follows it: the end of the sentence, a bracket that opened before it."""
+def strip_punctuation(written: str) -> str:
+    """Removes trailing punctuation, and closing brackets that are not opened inside the URL."""
     while written:
         unopened = written[-1] == ")" and written.count(")") > written.count("(")
         if written[-1] not in _CLOSING and not unopened:
@@ -65,14 +65,14 @@ def address(written: str) -> str:
     return written
 
 
-def address_at(text: str, at: int) -> int:
-    """Where the address that begins here ends, what follows it included."""
+def address_end(text: str, at: int) -> int:
+    """Returns the end of the URL that starts at `at`, including trailing punctuation."""
     found = _ADDRESS.match(text, at)
     return found.end() if found else at
 
 
 def is_address(target: str) -> bool:
-    """Whether it is one, or any other scheme that a reader's program would follow."""
+    """Whether the target is a URL of any scheme that a browser would follow."""
     return bool(re.match(r"(?:[a-z][a-z0-9+.-]*:|//|www\.)", target, re.IGNORECASE)) and not _is_artifact(target)
 
 

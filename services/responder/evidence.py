@@ -1,28 +1,28 @@
-"""What a model is given of a run to write from: the most telling of it, in as many tokens as there are."""
+"""Selects and shortens the data of a run for the prompt of an answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.llm.prompt import Part, fit_to_budget
-from services.responder.escape import named, phrase
-from services.responder.run_summary import Account, Artifact, Json, State, Task, Turn
-from services.responder.summarize_outputs import condensed
-from services.responder.token_budget import Count, shares, within
+from services.responder.escape import describe_file, inline
+from services.responder.run_summary import Artifact, Json, RunSummary, State, Task, Turn
+from services.responder.summarize_outputs import summarize
+from services.responder.token_budget import TokenCounter, split_budget, truncate_to_tokens
 
-LEAST_TOKENS = 40
-"""Of one output; where there is less for each, the less telling are left out."""
+MIN_TOKENS = 40
+"""Minimum for one output; if there is less, the least important outputs are omitted."""
 
 _TEXT, _FINAL = 3.0, 4.0
-"""How much more room words get than data, and what nothing else was made from than what was."""
+"""Weights of text against data, and of final results against intermediate ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Texts for a prompt, and what they leave out.
+    """Text for a prompt.
 
     Args:
-        text: of it all.
-        left_out: how many pieces are not in it or not whole.
+        text: the text.
+        left_out: number of omitted or shortened parts.
     """
 
     text: str
@@ -30,8 +30,8 @@ class Evidence:
 
 
 @dataclass(slots=True)
-class _Told:
-    """A task on its way into the prompt."""
+class _TaskEvidence:
+    """A task, while the prompt is built."""
 
     task: Task
     value: float
@@ -39,67 +39,71 @@ class _Told:
     outputs: dict[str, str] = field(default_factory=dict)
 
 
-def results(account: Account, budget: int, count: Count) -> Evidence:
-    """What became of the tasks, in their order."""
-    told = [_told(task, account.tasks) for task in account.tasks]
-    heads = fit_to_budget([Part(each, each.head, each.value) for each in told], budget // 2, count)
-    kept = [part.item for part in heads.included]
-    dropped, shortened = _fill(kept, budget - heads.tokens, count)
+def results(summary: RunSummary, budget: int, count: TokenCounter) -> Evidence:
+    """Describes the tasks and their outputs, in plan order."""
+    entries = [_task_evidence(task, summary.tasks) for task in summary.tasks]
+    heads = fit_to_budget([Part(each, each.head, each.value) for each in entries], budget // 2, count)
+    included = [part.item for part in heads.included]
+    dropped, shorten = _fill(included, budget - heads.tokens, count)
     notes = [(len(heads.omitted), "tasks more"), (dropped, "outputs more")]
-    more = [f"({number} {what}, of which there is no room to tell)" for number, what in notes if number]
-    return Evidence("\n\n".join([*map(_block, kept), *more]), len(heads.omitted) + dropped + shortened)
+    omissions = [f"({number} {what}, of which there is no room to tell)" for number, what in notes if number]
+    return Evidence("\n\n".join([*map(_block, included), *omissions]), len(heads.omitted) + dropped + shorten)
 
 
-def files(given: Mapping[str, Artifact], budget: int, count: Count) -> Evidence:
-    """The files that were sent, the first ones if there are many."""
-    lines = [f"artifact:{name} is {named(file)}" for name, file in given.items()]
-    kept = fit_to_budget([Part(line, line, -place) for place, line in enumerate(lines)], budget, count)
-    more = [f"and {len(kept.omitted)} more files"] if kept.omitted else []
-    return Evidence("\n".join([*(part.item for part in kept.included), *more]), len(kept.omitted))
+def files(given: Mapping[str, Artifact], budget: int, count: TokenCounter) -> Evidence:
+    """Lists the uploaded files; the first ones if there are too many."""
+    lines = [f"artifact:{name} is {describe_file(file)}" for name, file in given.items()]
+    included = fit_to_budget([Part(line, line, -index) for index, line in enumerate(lines)], budget, count)
+    omissions = [f"and {len(included.omitted)} more files"] if included.omitted else []
+    return Evidence("\n".join([*(part.item for part in included.included), *omissions]), len(included.omitted))
 
 
-def conversation(history: Sequence[Turn], budget: int, count: Count) -> Evidence:
-    """What was said before, the newest first to be kept."""
+def conversation(history: Sequence[Turn], budget: int, count: TokenCounter) -> Evidence:
+    """Renders the earlier turns; the newest are included first."""
     speakers = {True: "user", False: "assistant"}
-    turns = [f"{speakers[turn.by_user]}: {within(turn.text, budget // 3, count)}" for turn in history]
-    kept = fit_to_budget([Part(turn, turn, place) for place, turn in enumerate(turns)], budget, count)
-    return Evidence("\n\n".join(part.item for part in kept.included), len(kept.omitted))
+    turns = [f"{speakers[turn.by_user]}: {truncate_to_tokens(turn.text, budget // 3, count)}" for turn in history]
+    included = fit_to_budget([Part(turn, turn, index) for index, turn in enumerate(turns)], budget, count)
+    return Evidence("\n\n".join(part.item for part in included.included), len(included.omitted))
 
 
 # ---------------------------------------------------------------- tasks
 
 
-def _told(task: Task, tasks: Sequence[Task]) -> _Told:
-    final = task.state.good and not any(task.id in other.needs and other.state.good for other in tasks)
-    told = _Told(task, value=(_FINAL if final or not task.state.good else 1.0) + task.id / 1e9, head=_head(task))
-    if task.state.good:
-        told.outputs = {port: words for port, words in _outputs(task) if words}
-    return told
+def _task_evidence(task: Task, tasks: Sequence[Task]) -> _TaskEvidence:
+    final = task.state.is_successful and not any(
+        task.id in other.needs and other.state.is_successful for other in tasks
+    )
+    entries = _TaskEvidence(
+        task, value=(_FINAL if final or not task.state.is_successful else 1.0) + task.id / 1e9, head=_head(task)
+    )
+    if task.state.is_successful:
+        entries.outputs = {port: words for port, words in _outputs(task) if words}
+    return entries
 
 
 def _outputs(task: Task) -> Iterator[tuple[str, str]]:
     for port, output in sorted(task.outputs.items(), key=lambda item: item[0] != "text"):
         if isinstance(output, Json):
-            yield port, condensed(output.data)
+            yield port, summarize(output.data)
         elif isinstance(output, str):
             yield port, output.strip()
 
 
 def _head(task: Task) -> str:
-    lines = [f"task {task.id}: {phrase(task.name)}, {_how(task)}"]
+    lines = [f"task {task.id}: {inline(task.name)}, {_how(task)}"]
     if task.source:
-        lines.append(f"asked for by: {phrase(task.source)}")
+        lines.append(f"asked for by: {inline(task.source)}")
     if task.question:
-        lines.append(f"question: {phrase(task.question)}")
-    if worked_on := [*map(phrase, task.given), *(f"task {need}" for need in sorted(task.needs))]:
+        lines.append(f"question: {inline(task.question)}")
+    if worked_on := [*map(inline, task.given), *(f"task {need}" for need in sorted(task.needs))]:
         lines.append(f"made from: {', '.join(worked_on)}")
-    if task.state.good:
-        lines += [f"made: artifact:task{task.id}.{port} is {named(file)}" for port, file in _files(task)]
+    if task.state.is_successful:
+        lines += [f"made: artifact:task{task.id}.{port} is {describe_file(file)}" for port, file in _files(task)]
     return "\n".join(lines)
 
 
 def _how(task: Task) -> str:
-    by = f" by {phrase(task.model)}" if task.model else ""
+    by = f" by {inline(task.model)}" if task.model else ""
     took = f" in {task.seconds:.2g} s" if task.seconds is not None and task.state is State.SUCCEEDED else ""
     return f"{task.state.value}{by}{took}"
 
@@ -108,24 +112,24 @@ def _files(task: Task) -> Iterator[tuple[str, Artifact]]:
     return ((port, output) for port, output in sorted(task.outputs.items()) if isinstance(output, Artifact))
 
 
-def _block(told: _Told) -> str:
-    return "\n".join([told.head, *(f"{phrase(port)}: {words}" for port, words in told.outputs.items())])
+def _block(entries: _TaskEvidence) -> str:
+    return "\n".join([entries.head, *(f"{inline(port)}: {words}" for port, words in entries.outputs.items())])
 
 
-def _fill(told: Sequence[_Told], budget: int, count: Count) -> tuple[int, int]:
-    """Fits outputs into the budget; gives how many are dropped, and how many shortened."""
-    wanted = [(each, port) for each in told for port in each.outputs]
-    wanted.sort(key=lambda item: (item[1] != "text", -item[0].value))
-    most = max(0, budget) // LEAST_TOKENS
-    for each, port in wanted[most:]:
+def _fill(entries: Sequence[_TaskEvidence], budget: int, count: TokenCounter) -> tuple[int, int]:
+    """Fits the outputs into the budget; returns the number of omitted and of shortened outputs."""
+    outputs = [(each, port) for each in entries for port in each.outputs]
+    outputs.sort(key=lambda item: (item[1] != "text", -item[0].value))
+    limit = max(0, budget) // MIN_TOKENS
+    for each, port in outputs[limit:]:
         del each.outputs[port]
-    whole = [within(each.outputs[port], budget, count) for each, port in wanted[:most]]
-    weights = [each.value * (_TEXT if port == "text" else 1.0) for each, port in wanted[:most]]
-    budget -= sum(count(f"{port}: ") for _, port in wanted[:most])
-    shortened = 0
+    truncated = [truncate_to_tokens(each.outputs[port], budget, count) for each, port in outputs[:limit]]
+    weights = [each.value * (_TEXT if port == "text" else 1.0) for each, port in outputs[:limit]]
+    budget -= sum(count(f"{port}: ") for _, port in outputs[:limit])
+    shorten = 0
     for (each, port), words, tokens in zip(
-        wanted[:most], whole, shares([*map(count, whole)], weights, budget), strict=True
+        outputs[:limit], truncated, split_budget([*map(count, truncated)], weights, budget), strict=True
     ):
-        before, each.outputs[port] = each.outputs[port], within(words, tokens, count)
-        shortened += each.outputs[port] != before
-    return len(wanted[most:]), shortened
+        before, each.outputs[port] = each.outputs[port], truncate_to_tokens(words, tokens, count)
+        shorten += each.outputs[port] != before
+    return len(outputs[limit:]), shorten

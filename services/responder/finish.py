@@ -1,49 +1,51 @@
-"""How the house itself ends an answer that somebody else began, and goes on with one that it began itself."""
+"""Ends an answer of which only a part was sent, and adds the failures that it does not mention."""
 
-from services.responder.run_summary import Account
-from services.responder.template_answer import UNDONE, composed, unsaid, unsaid_results
+from services.responder.run_summary import RunSummary
+from services.responder.template_answer import FAILURES_HEADING, compose, unmentioned_failures, unmentioned_results
 
 INTERRUPTED = "The answer above was interrupted;"
-BROKE_OFF = "The model that wrote this broke off here;"
-CUT = "The answer was cut here, at the length set for it."
+TRUNCATED = "The model that wrote this broke off here;"
+LENGTH_LIMIT = "The answer was cut here, at the length set for it."
 FINISHED = ""
-"""What an ending begins with: why there is one."""
+"""Why an ending follows; its first words."""
 
 
-def whole(account: Account) -> str:
-    """The composed answer."""
-    return "\n\n".join(composed(account)) + "\n"
+def render_answer(summary: RunSummary) -> str:
+    """Returns the complete template answer."""
+    return "\n\n".join(compose(summary)) + "\n"
 
 
-def ending(account: Account, why: str, said: str) -> str:
-    """What follows on an answer: why it ends, and what must not be missing from it.
+def ending(summary: RunSummary, reason: str, text: str) -> str:
+    """Returns what follows the text sent so far: the reason, then the results and failures it does not mention.
 
     Args:
-        account: what there is to tell.
-        why: INTERRUPTED, BROKE_OFF, CUT or FINISHED.
-        said: the answer so far.
+        summary: results of the run.
+        reason: INTERRUPTED, TRUNCATED, LENGTH_LIMIT or FINISHED.
+        text: the answer so far.
     """
-    untold = [*(unsaid_results(account, said) if why in {INTERRUPTED, BROKE_OFF} else ()), *unsaid(account, said)]
-    paragraphs = [_opening(account, why, bool(untold)), *untold] if why else untold
-    return "".join(f"\n\n{paragraph}" for paragraph in paragraphs) + "\n" * bool(paragraphs or said[-1:] != "\n")
+    results = unmentioned_results(summary, text) if reason in {INTERRUPTED, TRUNCATED} else ()
+    unmentioned = [*results, *unmentioned_failures(summary, text)]
+    paragraphs = [_reason_sentence(summary, reason, bool(unmentioned)), *unmentioned] if reason else unmentioned
+    return "".join(f"\n\n{paragraph}" for paragraph in paragraphs) + "\n" * bool(paragraphs or text[-1:] != "\n")
 
 
-def continued(account: Account) -> str | None:
-    """The rest of what the house itself had begun to say; None if it had not."""
-    if not account.sent:
+def rest_of_own_answer(summary: RunSummary) -> str | None:
+    """Returns the rest of a template answer or ending that was sent in part; None if an LLM wrote what was sent."""
+    if not summary.sent:
         return None
-    if (answer := whole(account)).startswith(account.sent):
-        return answer.removeprefix(account.sent)
-    for why, mark in ((INTERRUPTED, INTERRUPTED), (BROKE_OFF, BROKE_OFF), (CUT, CUT), (FINISHED, UNDONE)):
-        said, found, after = account.sent.partition(f"\n\n{mark}")
-        if found and (end := ending(account, why, said)).startswith(found + after):
+    if (answer := render_answer(summary)).startswith(summary.sent):
+        return answer.removeprefix(summary.sent)
+    openings = ((INTERRUPTED, INTERRUPTED), (TRUNCATED, TRUNCATED), (LENGTH_LIMIT, LENGTH_LIMIT))
+    for reason, mark in (*openings, (FINISHED, FAILURES_HEADING)):
+        text, found, after = summary.sent.partition(f"\n\n{mark}")
+        if found and (end := ending(summary, reason, text)).startswith(found + after):
             return end.removeprefix(found + after)
     return None
 
 
-def _opening(account: Account, why: str, more: bool) -> str:
-    if why == CUT:
-        return f"{CUT} All results are kept with the run." if account.tasks else CUT
-    if more:
-        return f"{why} what it had not told yet follows, put together without it."
-    return f"{why} {'ask again for the rest.' if account.only_talk else 'all results are told above.'}"
+def _reason_sentence(summary: RunSummary, reason: str, has_more: bool) -> str:
+    if reason == LENGTH_LIMIT:
+        return f"{LENGTH_LIMIT} All results are kept with the run." if summary.tasks else LENGTH_LIMIT
+    if has_more:
+        return f"{reason} what it had not told yet follows, put together without it."
+    return f"{reason} {'ask again for the rest.' if summary.is_chat_only else 'all results are told above.'}"

@@ -1,94 +1,98 @@
-"""The answer by an LLM, shown as it is written."""
+"""Streams the answer of an LLM through the filters."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from services.llm.client import LLM, LLMError, Usage
-from services.responder.allowed_links import Known
-from services.responder.output_filter import Checked
-from services.responder.prompt import question
-from services.responder.reasoning_filter import Thoughts
-from services.responder.resume import GoingOn
-from services.responder.run_summary import Account
+from services.responder.allowed_links import AllowedLinks
+from services.responder.output_filter import OutputFilter
+from services.responder.prompt import build_prompt
+from services.responder.reasoning_filter import ReasoningFilter
+from services.responder.resume import RepetitionFilter
+from services.responder.run_summary import RunSummary
 
 CONTROLLER = "llm"
-EMPTY = "the model gave an empty answer"
-ONLY_THOUGHT = "the model came to the limit of its tokens before its answer began; raise LLM_ANSWER_TOKENS"
+EMPTY_ANSWER = "the LLM gave an empty answer"
+NO_ANSWER_TOKENS = "the LLM reached its token limit before its answer began; raise LLM_ANSWER_TOKENS"
 
 Show = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Written:
-    """What a model wrote.
+class LLMAnswer:
+    """Answer of an LLM.
 
     Args:
-        text: what was shown of it.
-        cut: it ended because it was long enough.
-        broken: why it ended too early, or never began.
-        usage: what it took.
+        text: the text that was emitted.
+        is_truncated: the answer ended at the token limit.
+        error_message: why the answer is incomplete or missing; empty if it is complete.
+        usage: of the LLM call.
     """
 
     text: str = ""
-    cut: bool = False
-    broken: str = ""
+    is_truncated: bool = False
+    error_message: str = ""
     usage: Usage = field(default_factory=Usage)
 
 
-class Writer:
+class LLMWriter:
     """Writes answers with an LLM.
 
     Args:
-        llm: whom to ask.
+        llm: the LLM.
     """
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
         self.model = llm.model
 
-    async def write(self, account: Account, show: Show, seconds: float | None) -> Written:
-        """Shows the answer, or the rest of one that has begun, as it is written.
+    async def write(self, summary: RunSummary, show: Show, seconds: float | None) -> LLMAnswer:
+        """Emits the answer, or the rest of an answer that was sent in part, as it is written.
 
         Args:
-            account: what there is to tell.
-            show: told of every piece.
-            seconds: how long it may take; None: as long as the endpoint's settings let it.
+            summary: results of the run.
+            show: receives each text.
+            seconds: time limit; None: the timeout of the endpoint's settings.
         """
-        written = Written()
+        answer = LLMAnswer()
 
-        async def pass_on(text: str) -> None:
+        async def emit(text: str) -> None:
             if text:
-                written.text += text
+                answer.text += text
                 await show(text)
 
         try:
-            asked = question(account, self._llm)
-            stream = _Stream(asked.known, account.sent)
-            async with self._llm.stream(asked.messages, timeout_seconds=seconds) as reply:
+            prompt = build_prompt(summary, self._llm)
+            stream = _Stream(prompt.allowed, summary.sent)
+            async with self._llm.stream(prompt.messages, timeout_seconds=seconds) as reply:
                 try:
                     async for piece in reply:
-                        await pass_on(stream.add(piece))
+                        await emit(stream.add(piece))
                 finally:
-                    written.usage, written.cut = reply.usage, reply.is_truncated
+                    answer.usage, answer.is_truncated = reply.usage, reply.is_truncated
         except LLMError as error:
-            written.broken = str(error)
-            return written
-        if not written.cut:
-            await pass_on(stream.end())
-        sound = bool(written.text.strip() or account.sent)
-        self._llm.record_answer(valid=sound)
-        written.broken = "" if sound else ONLY_THOUGHT if written.cut else EMPTY
-        return written
+            answer.error_message = str(error)
+            return answer
+        if not answer.is_truncated:
+            await emit(stream.end())
+        is_valid = bool(answer.text.strip() or summary.sent)
+        self._llm.record_answer(valid=is_valid)
+        answer.error_message = "" if is_valid else NO_ANSWER_TOKENS if answer.is_truncated else EMPTY_ANSWER
+        return answer
 
 
 class _Stream:
-    """All that stands between what a model writes and what is shown."""
+    """Chain of the filters between the LLM and the reader."""
 
-    def __init__(self, known: Known, sent: str) -> None:
-        self._thoughts, self._checked, self._new = Thoughts(), Checked(known), GoingOn(sent)
+    def __init__(self, allowed: AllowedLinks, sent: str) -> None:
+        self._reasoning, self._filter, self._repetitions = (
+            ReasoningFilter(),
+            OutputFilter(allowed),
+            RepetitionFilter(sent),
+        )
 
     def add(self, text: str) -> str:
-        return self._new.add(self._checked.add(self._thoughts.add(text)))
+        return self._repetitions.add(self._filter.add(self._reasoning.add(text)))
 
     def end(self) -> str:
-        return self.add(self._thoughts.end()) + self._new.add(self._checked.end()) + self._new.end()
+        return self.add(self._reasoning.end()) + self._repetitions.add(self._filter.end()) + self._repetitions.end()

@@ -1,31 +1,31 @@
-"""What a model writes, checked as it streams: no HTML, and no link, picture, address or file but those it was given.
+"""Filters an LLM's Markdown while it streams: removes HTML, and links, images, URLs and files not in its input.
 
-What it may point to becomes words: the file's own name, the address for all to see. The rest is marked as what it is.
-Nothing that was shown is taken back, so whatever may become a link waits until it is decided, and only that.
+Allowed targets are replaced by plain text: the name of the file, or the visible URL. Others are replaced by a marker.
+Emitted text cannot be withdrawn, so text that may become a link is held back until that is decided.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from services.responder.allowed_links import Known, address, address_at, is_address
-from services.responder.escape import CONTROL, phrase
-from services.responder.markdown_links import LONGEST_TARGET, Undecided, link_at
+from services.responder.allowed_links import AllowedLinks, address_end, is_address, strip_punctuation
+from services.responder.escape import CONTROL, inline
+from services.responder.markdown_links import MAX_TARGET_LENGTH, NeedsMoreText, link_at
 
-LEFT_OUT = "(link left out)"
-NOT_OURS = "(not a file of this run)"
+REMOVED_LINK = "(link left out)"
+UNKNOWN_FILE = "(not a file of this run)"
 
-LONGEST_WORD = 300
-"""Characters before what looks like a file's name is no longer awaited to end."""
+MAX_WORD_LENGTH = 300
+"""Longest possible file name; a longer word is emitted without waiting for its end."""
 
-DEEPEST = 3
-"""Links within links' labels beyond which brackets are just brackets."""
+MAX_DEPTH = 3
+"""Nesting of links in labels beyond which brackets are plain text."""
 
-_WORDS = ("https://", "http://", "ftp://", "file://", "www.", "mailto:", "artifact:")
-_BARE = frozenset(map(address, _WORDS))
-_ADDRESS = re.compile("|".join(map(re.escape, _WORDS)), re.IGNORECASE)
+_PREFIXES = ("https://", "http://", "ftp://", "file://", "www.", "mailto:", "artifact:")
+_BARE_PREFIXES = frozenset(map(strip_punctuation, _PREFIXES))
+_ADDRESS = re.compile("|".join(map(re.escape, _PREFIXES)), re.IGNORECASE)
 _TRIGGER = re.compile(rf"!\[|[\[\]\\<./]|{_ADDRESS.pattern}", re.IGNORECASE)
-_BEGUN = re.compile(
-    "(?:!|" + "|".join(word[:length] for word in _WORDS for length in range(len(word) - 1, 0, -1)) + r")\Z",
+_PARTIAL_PREFIX = re.compile(
+    "(?:!|" + "|".join(word[:length] for word in _PREFIXES for length in range(len(word) - 1, 0, -1)) + r")\Z",
     re.IGNORECASE,
 )
 _LETTERS = r"[^\s<>\"'“”‘’«»`()\[\]{}|*,;!?\\\u3000-\u303f\uff00-\uff20]"
@@ -40,22 +40,22 @@ _FILE = re.compile(
 )
 
 
-class Checked:
-    """A text on its way to the reader.
+class OutputFilter:
+    """Stateful filter of one text.
 
     Args:
-        known: what it may point to.
-        depth: of the label it is, within links.
+        allowed: targets the text may name.
+        depth: nesting level, when filtering the label of a link.
     """
 
-    def __init__(self, known: Known, depth: int = 0) -> None:
-        self._known = known
+    def __init__(self, allowed: AllowedLinks, depth: int = 0) -> None:
+        self._allowed = allowed
         self._depth = depth
         self._text = ""
-        self._at = 0
-        self._whole = False
+        self._position = 0
+        self._is_complete = False
         self._last = ""
-        self._steps: Mapping[str, Callable[[], str]] = {
+        self._handlers: Mapping[str, Callable[[], str]] = {
             "\\": self._escape,
             "<": self._html,
             "]": self._bracket,
@@ -66,142 +66,146 @@ class Checked:
         }
 
     def add(self, text: str) -> str:
-        """Takes more of the text; gives what may be shown of it by now."""
+        """Adds text and returns what can be emitted now."""
         kept = self._word_before()
-        self._text, self._at = kept + self._text[self._at :] + CONTROL.sub("", text), len(kept)
+        self._text, self._position = kept + self._text[self._position :] + CONTROL.sub("", text), len(kept)
         return "".join(self._advance())
 
     def end(self) -> str:
-        """Gives what was still waiting."""
-        self._whole = True
+        """Returns the text held back; no more text follows."""
+        self._is_complete = True
         return self.add("")
 
     def _advance(self) -> Iterator[str]:
-        while self._at < len(self._text):
-            found = _TRIGGER.search(self._text, self._at)
+        while self._position < len(self._text):
+            found = _TRIGGER.search(self._text, self._position)
             stop = found.start() if found else len(self._text)
-            begun = None if self._whole else _BEGUN.search(self._text, self._at)
+            begun = None if self._is_complete else _PARTIAL_PREFIX.search(self._text, self._position)
             if begun and begun.start() < stop:
-                yield self._shown(self._text[self._at : begun.start()], begun.start())
+                yield self._emit(self._text[self._position : begun.start()], begun.start())
                 return
-            yield self._shown(self._text[self._at : stop], stop)
+            yield self._emit(self._text[self._position : stop], stop)
             if found is None:
                 return
             try:
-                yield self._steps.get(self._text[stop], self._address)()
-            except Undecided:
+                yield self._handlers.get(self._text[stop], self._address)()
+            except NeedsMoreText:
                 return
 
-    # ------------------------------------------------------------ steps: each shows what stands here and goes on behind
+    # ------------------------------------------------------------ handlers: each emits the text at the current position
 
     def _escape(self) -> str:
-        """A mark that the model itself took the meaning from."""
+        """Emits a character that the text itself escapes."""
         following = self._next()
         pair = following.isascii() and following.isprintable() and not following.isalnum() and following != " "
-        return self._raw(2 if following and pair else 1)
+        return self._emit_unchanged(2 if following and pair else 1)
 
     def _html(self) -> str:
         following = self._next()
         tag = following.isascii() and (following.isalpha() or following in "/!?") and following
-        return self._shown("\\<" if tag else "<", self._at + 1)
+        return self._emit("\\<" if tag else "<", self._position + 1)
 
     def _bracket(self) -> str:
-        """A closing bracket, behind which nothing may make a link of what stands before."""
+        """Emits a closing bracket; escapes what follows if both would make the text before them a link."""
         following = self._next()
-        return self._shown(f"]\\{following}", self._at + 2) if following and following in "([:" else self._raw(1)
+        return (
+            self._emit(f"]\\{following}", self._position + 2)
+            if following and following in "([:"
+            else self._emit_unchanged(1)
+        )
 
     def _link(self) -> str:
-        link = link_at(self._text, self._at, whole=self._whole) if self._depth < DEEPEST else None
+        link = link_at(self._text, self._position, complete=self._is_complete) if self._depth < MAX_DEPTH else None
         if link is None:
-            return self._raw(2 if self._text[self._at] == "!" else 1)
-        inner = Checked(self._known, self._depth + 1)
+            return self._emit_unchanged(2 if self._text[self._position] == "!" else 1)
+        inner = OutputFilter(self._allowed, self._depth + 1)
         label = (inner.add(link.label) + inner.end()).strip()
-        return self._put(self._said(label, link.target), link.end)
+        return self._replace(self._link_text(label, link.target), link.end)
 
     def _address(self) -> str:
-        if self._text[self._at] in "aA":
+        if self._text[self._position] in "aA":
             return self._artifact()
-        end = self._ended(address_at(self._text, self._at), LONGEST_TARGET)
-        written = address(self._text[self._at : end])
-        goes_on = self._text[end : end + 1].isalnum()  # in letters that some take for a part of the address
-        if written.lower() in _BARE and not goes_on:
-            return self._raw(len(written))
-        known = self._known.has_address(written) and len(written) < LONGEST_TARGET
-        return self._put((written + " " * goes_on) if known else LEFT_OUT, self._at + len(written))
+        end = self._word_end(address_end(self._text, self._position), MAX_TARGET_LENGTH)
+        url = strip_punctuation(self._text[self._position : end])
+        continues = self._text[end : end + 1].isalnum()  # letters that some parsers take for a part of the URL
+        if url.lower() in _BARE_PREFIXES and not continues:
+            return self._emit_unchanged(len(url))
+        is_known = self._allowed.has_address(url) and len(url) < MAX_TARGET_LENGTH
+        return self._replace((url + " " * continues) if is_known else REMOVED_LINK, self._position + len(url))
 
     def _artifact(self) -> str:
-        found = _ID.match(self._text, self._at)
-        assert found  # noqa: S101  # the trigger is its beginning
-        self._ended(found.end(), LONGEST_WORD)
+        found = _ID.match(self._text, self._position)
+        assert found  # noqa: S101  # _TRIGGER matched its prefix
+        self._word_end(found.end(), MAX_WORD_LENGTH)
         name = found[1].rstrip(".-_")
         if not name:
-            return self._raw(len("artifact:"))
-        file = self._known.file(name)
-        return self._put(phrase(file.name) if file else NOT_OURS, found.start(1) + len(name))
+            return self._emit_unchanged(len("artifact:"))
+        file = self._allowed.file(name)
+        return self._replace(inline(file.name) if file else UNKNOWN_FILE, found.start(1) + len(name))
 
-    def _elsewhere(self) -> str:
-        """The rest of an address of any other kind, whose scheme is shown: that alone leads nowhere."""
-        found = _WORD.match(self._text, self._at)
-        end = self._ended(found.end() if found else self._at, LONGEST_WORD)
-        written = address(self._word_before() + self._text[self._at : end])
-        stands = self._known.has_path(written)
-        return self._shown(self._text[self._at : end], end) if stands else self._put(f" {LEFT_OUT}", end)
+    def _other_scheme(self) -> str:
+        """Emits the rest of a URL of another scheme, unless it is removed; the scheme alone links to nothing."""
+        found = _WORD.match(self._text, self._position)
+        end = self._word_end(found.end() if found else self._position, MAX_WORD_LENGTH)
+        url = strip_punctuation(self._word_before() + self._text[self._position : end])
+        is_known = self._allowed.has_path(url)
+        return self._emit(self._text[self._position : end], end) if is_known else self._replace(f" {REMOVED_LINK}", end)
 
     def _path(self) -> str:
-        """The rest of a word with a dot or slash in it: files that nobody made are marked."""
-        if self._text[self._at] == "/" and self._next() == "/" and _SCHEME.search(self._word_before()):
-            return self._elsewhere()
-        found = _WORD.match(self._text, self._at) if self._known.about_files else None
-        end = self._ended(found.end(), LONGEST_WORD) if found else self._at + 1
-        nested = _ADDRESS.search(self._text, self._at + 1, end)
-        if nested or end - self._at == LONGEST_WORD:
-            return self._raw(1)
-        begun = self._at - len(self._word_before())
-        shown, at = "", self._at
+        """Emits the rest of a word with a dot or slash; marks file names that the run does not know."""
+        if self._text[self._position] == "/" and self._next() == "/" and _SCHEME.search(self._word_before()):
+            return self._other_scheme()
+        found = _WORD.match(self._text, self._position) if self._allowed.about_files else None
+        end = self._word_end(found.end(), MAX_WORD_LENGTH) if found else self._position + 1
+        nested = _ADDRESS.search(self._text, self._position + 1, end)
+        if nested or end - self._position == MAX_WORD_LENGTH:
+            return self._emit_unchanged(1)
+        begun = self._position - len(self._word_before())
+        shown, at = "", self._position
         for file in _FILE.finditer(self._text, begun, end):
-            if file.end() > at and not self._known.has_path(file[0]):
-                shown, at = f"{shown}{self._text[at : file.end()]} {NOT_OURS}", file.end()
-        return self._shown(shown + self._text[at:end], end)
+            if file.end() > at and not self._allowed.has_path(file[0]):
+                shown, at = f"{shown}{self._text[at : file.end()]} {UNKNOWN_FILE}", file.end()
+        return self._emit(shown + self._text[at:end], end)
 
-    # ------------------------------------------------------------ pieces
+    # ------------------------------------------------------------ helpers
 
-    def _said(self, label: str, target: str) -> str:
-        """A link in words."""
-        if file := self._known.file(target):
-            name = phrase(file.name)
+    def _link_text(self, label: str, target: str) -> str:
+        """Returns the plain text of a link."""
+        if file := self._allowed.file(target):
+            name = inline(file.name)
             return name if label in {"", name} else f"{label} ({name})"
-        if self._known.has_address(target):
+        if self._allowed.has_address(target):
             return target if label in {"", target} else f"{label} ({target})"
-        mark = LEFT_OUT if is_address(target) or not self._known.about_files else NOT_OURS
+        mark = REMOVED_LINK if is_address(target) or not self._allowed.about_files else UNKNOWN_FILE
         return label if label.endswith(mark) else f"{label} {mark}".lstrip()
 
     def _word_before(self) -> str:
-        found = _WORD_BEFORE.search(self._text[max(0, self._at - LONGEST_WORD) : self._at])
+        found = _WORD_BEFORE.search(self._text[max(0, self._position - MAX_WORD_LENGTH) : self._position])
         return found[0] if found else ""
 
     def _next(self) -> str:
-        following = self._text[self._at + 1 : self._at + 2]
-        if not following and not self._whole:
-            raise Undecided
+        following = self._text[self._position + 1 : self._position + 2]
+        if not following and not self._is_complete:
+            raise NeedsMoreText
         return following
 
-    def _ended(self, end: int, longest: int) -> int:
-        """The end of a word, once it has come; one that does not end is cut."""
-        if end - self._at >= longest:
-            return self._at + longest
-        if end == len(self._text) and not self._whole:
-            raise Undecided
+    def _word_end(self, end: int, longest: int) -> int:
+        """Returns the end of a word, limited to `longest` characters; waits until the end is known."""
+        if end - self._position >= longest:
+            return self._position + longest
+        if end == len(self._text) and not self._is_complete:
+            raise NeedsMoreText
         return end
 
-    def _raw(self, length: int) -> str:
-        return self._shown(self._text[self._at : self._at + length], self._at + length)
+    def _emit_unchanged(self, length: int) -> str:
+        return self._emit(self._text[self._position : self._position + length], self._position + length)
 
-    def _put(self, words: str, end: int) -> str:
-        """Words in place of what the model wrote, which must not grow together with what stands before them."""
-        apart = " " if self._last in {"]", "<", "\\"} and words else ""
-        return self._shown(apart + words, end)
+    def _replace(self, text: str, end: int) -> str:
+        """Emits text instead of the original; a space keeps it apart from an escaping character before it."""
+        apart = " " if self._last in {"]", "<", "\\"} and text else ""
+        return self._emit(apart + text, end)
 
-    def _shown(self, words: str, end: int) -> str:
-        self._at = end
-        self._last = words[-1:] or self._last
-        return words
+    def _emit(self, text: str, end: int) -> str:
+        self._position = end
+        self._last = text[-1:] or self._last
+        return text

@@ -1,4 +1,4 @@
-"""The prompt for an answer: instructions, and the run as data that stays in its place and within the budget."""
+"""Builds the prompt of an answer: instructions, and the run's data, quoted and within the token budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,78 +9,79 @@ import structlog
 from services.llm.client import LLM, LLMError, LLMErrorReason, Message
 from services.llm.prompt import Prompt, escape_markers, nonce, prompt_version, quote_data
 from services.responder import evidence
-from services.responder.allowed_links import Known
-from services.responder.resume import NOTHING_MORE, beginning
-from services.responder.run_summary import Account
-from services.responder.template_answer import to_be_said
-from services.responder.token_budget import within
+from services.responder.allowed_links import AllowedLinks
+from services.responder.resume import NO_CONTINUATION, resume_point
+from services.responder.run_summary import RunSummary
+from services.responder.template_answer import required_statements
+from services.responder.token_budget import truncate_to_tokens
 
 log = structlog.get_logger(__name__)
 
 _HERE = package("services.responder")
-_ANSWER, _TALK, _GOING_ON = (Prompt.read(_HERE / name) for name in ("prompt.md", "talk.md", "going_on.md"))
-VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _TALK, _GOING_ON)))
-"""Of all of them."""
+_ANSWER, _TALK, _RESUME = (Prompt.read(_HERE / name) for name in ("prompt.md", "talk.md", "going_on.md"))
+VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _TALK, _RESUME)))
+"""Version of all prompts together."""
 
 NONE = "(none)"
 
-LEAST_TOKENS = 256
-"""For all the material; with less an answer would be about nothing."""
+MIN_TOKENS = 256
+"""Minimum for the data of the run; with less, the LLM is not called."""
 
 _MARGIN = 64
-"""Tokens left free: what an endpoint puts around messages is not known."""
+"""Tokens left free for what an endpoint adds around messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What a model is asked, and what its answer may point to."""
+class AnswerPrompt:
+    """Messages for the LLM, and the targets its answer may name."""
 
     messages: Sequence[Message]
-    known: Known
+    allowed: AllowedLinks
 
 
-def question(account: Account, llm: LLM) -> Question:
-    """The prompt for the account's answer, or for the rest of it, as long as the endpoint can take.
+def build_prompt(summary: RunSummary, llm: LLM) -> AnswerPrompt:
+    """Builds the prompt for an answer, or for the rest of one, within the context limit of the endpoint.
 
     Raises:
-        LLMError: the endpoint's context has no room for it.
+        LLMError: the context limit leaves too few tokens for the data of the run.
     """
-    prompt, token = (_TALK if account.only_talk else _ANSWER), nonce()
-    sent = _sent(account, llm)
+    prompt, token = (_TALK if summary.is_chat_only else _ANSWER), nonce()
+    sent = _resume_messages(summary, llm)
     empty = prompt.render(**{slot: token * (slot == "nonce") for slot in prompt.slots})
     frame = sum(llm.count_tokens(message.content) for message in [*empty, *sent])
     quotes = len(prompt.slots) * llm.count_tokens(quote_data("conversation", NONE, token))
-    room = llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes
-    if room < LEAST_TOKENS:
+    available = llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes
+    if available < MIN_TOKENS:
         raise LLMError(
             LLMErrorReason.REFUSED,
-            f"a prompt of the {llm.context_tokens} tokens of {llm.model} has no room for results",
+            f"the context of {llm.context_tokens} tokens of the LLM {llm.model} is too small for a prompt with results",
         )
-    material = _material(account, llm, room)
+    material = _slot_texts(summary, llm, available)
     slots = {name: quote_data(name, material[name] or NONE, token) for name in prompt.slots - {"nonce"}}
-    known = Known(account.files, "\n".join([*material.values(), account.sent]), about_files=not account.only_talk)
-    return Question([*prompt.render(nonce=token, **slots), *sent], known)
+    known_text = "\n".join([*material.values(), summary.sent])
+    allowed = AllowedLinks(summary.files, known_text, about_files=not summary.is_chat_only)
+    return AnswerPrompt([*prompt.render(nonce=token, **slots), *sent], allowed)
 
 
-def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
-    """What fills the slots; each takes of what those before it leave, the results the rest."""
-    whole = budget
+def _slot_texts(summary: RunSummary, llm: LLM, budget: int) -> Mapping[str, str]:
+    """Returns the text of each slot; results get the tokens that the others leave."""
+    total = budget
 
     def count(text: str) -> int:
         return llm.count_tokens(escape_markers(text))
 
-    request = within(account.request, whole // 3, count)
+    request = truncate_to_tokens(summary.request, total // 3, count)
     budget -= count(request)
-    missing = within("\n".join(f"- {line}" for line in to_be_said(account)), whole // 6, count)
+    missing = truncate_to_tokens("\n".join(f"- {line}" for line in required_statements(summary)), total // 6, count)
     budget -= count(missing)
-    given = evidence.files(account.given, whole // 8, count)
+    given = evidence.files(summary.given, total // 8, count)
     budget -= count(given.text)
-    before = evidence.conversation(account.history, budget if account.only_talk else whole // 5, count)
+    before = evidence.conversation(summary.history, budget if summary.is_chat_only else total // 5, count)
     budget -= count(before.text)
-    came = evidence.results(account, budget, count)
+    came = evidence.results(summary, budget, count)
     left_out = given.left_out + before.left_out + came.left_out
-    if left_out or request != account.request:
-        log.info("material left out of a prompt", pieces=left_out, request_shortened=request != account.request)
+    if left_out or request != summary.request:
+        log.info("answer prompt truncated", omitted=left_out, request_shortened=request != summary.request)
     return {
         "request": request,
         "undone": missing,
@@ -90,9 +91,9 @@ def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
     }
 
 
-def _sent(account: Account, llm: LLM) -> Sequence[Message]:
-    """What makes a model go on with what was sent; of a long text the end."""
-    end = beginning(account.sent)
+def _resume_messages(summary: RunSummary, llm: LLM) -> Sequence[Message]:
+    """Returns the messages that make the LLM resume a partial answer; of a long one only the end."""
+    end = resume_point(summary.sent)
     while llm.count_tokens(end) > (llm.context_tokens - llm.answer_tokens) // 4:
         end = end[len(end) // 4 + 1 :]
-    return _GOING_ON.render(sent=escape_markers(end), nothing_more=NOTHING_MORE) if end else ()
+    return _RESUME.render(sent=escape_markers(end), nothing_more=NO_CONTINUATION) if end else ()

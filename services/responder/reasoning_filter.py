@@ -1,28 +1,28 @@
-"""What a model thinks aloud before it answers, which some endpoints leave in the text, is not part of the answer."""
+"""Removes reasoning in <think> tags, which some endpoints leave in the text."""
 
 _OPENING, _CLOSING = "<think>", "</think>"
 
 
-class Thoughts:
-    """Lets an answer through without the thoughts before it."""
+class ReasoningFilter:
+    """Removes the reasoning before an answer from a stream."""
 
     def __init__(self) -> None:
-        self._held = ""
-        self._answers = False
+        self._buffer = ""
+        self._has_answer = False
 
     def add(self, text: str) -> str:
-        """Takes more of the text; gives what of it belongs to the answer."""
-        if self._answers:
+        """Adds text and returns what belongs to the answer."""
+        if self._has_answer:
             return text
-        self._held = (self._held + text).lstrip()
-        if _OPENING.startswith(self._held[: len(_OPENING)]):
-            _, ended, answer = self._held.partition(_CLOSING)
-            self._held = answer.lstrip() if ended else self._held
-            if not ended or not self._held:
+        self._buffer = (self._buffer + text).lstrip()
+        if _OPENING.startswith(self._buffer[: len(_OPENING)]):
+            _, ended, answer = self._buffer.partition(_CLOSING)
+            self._buffer = answer.lstrip() if ended else self._buffer
+            if not ended or not self._buffer:
                 return ""
-        self._answers = True
-        return self._held
+        self._has_answer = True
+        return self._buffer
 
     def end(self) -> str:
-        """Gives what was still waiting."""
-        return "" if self._answers or self._held.startswith(_OPENING) else self._held
+        """Returns the text held back; no more text follows."""
+        return "" if self._has_answer or self._buffer.startswith(_OPENING) else self._buffer

@@ -1,4 +1,4 @@
-"""The room's thinking: who writes the answer, from where it goes on, and what must not be missing from it."""
+"""Composes the answer of a run: by an LLM where possible, else from a template, resuming answers already started."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -8,23 +8,31 @@ import structlog
 from services.common.errors import InvalidRequest
 from services.llm.client import Usage
 from services.responder import llm_answer, template_answer
-from services.responder.finish import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
-from services.responder.llm_answer import Writer, Written
+from services.responder.finish import (
+    FINISHED,
+    INTERRUPTED,
+    LENGTH_LIMIT,
+    TRUNCATED,
+    ending,
+    render_answer,
+    rest_of_own_answer,
+)
+from services.responder.llm_answer import LLMAnswer, LLMWriter
 from services.responder.prompt import VERSION
-from services.responder.run_summary import Account
+from services.responder.run_summary import RunSummary
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PIECE = 800
-"""Characters sent at once."""
+MAX_CHUNK_LENGTH = 800
+"""Characters of one streamed text."""
 
 RESERVE_SECONDS = 2.0
-"""Of a call's time kept from the LLM, to compose what it did not write."""
+"""Part of the call's time reserved for the template answer, in case the LLM does not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who wrote the answer."""
+    """How the answer was made; the fields are those of the Decision message."""
 
     controller: str
     reason: str
@@ -32,87 +40,90 @@ class Decision:
     fell_back_because: str = ""
     usage: Usage | None = None
     version: str = ""
-    """Of the prompt by which it was written."""
+    """Version of the prompt."""
 
 
-Piece = str | Decision
-"""What an answer is told in; a Decision comes last."""
+ResponseEvent = str | Decision
+"""Event of an answer: a text, or the Decision, which comes last."""
 
-Emit = Callable[[Piece], Awaitable[None]]
+Emit = Callable[[ResponseEvent], Awaitable[None]]
 
 
 class Responder:
-    """Answers requests from what came of them.
+    """Writes the answer of a run.
 
     Args:
-        writer: who writes the answers; None: they are composed.
+        writer: LLM that writes answers; None: answers are composed from templates.
     """
 
-    def __init__(self, writer: Writer | None) -> None:
+    def __init__(self, writer: LLMWriter | None) -> None:
         self._writer = writer
 
     async def respond(
-        self, account: Account, emit: Emit, *, seconds: float | None = None, without_llm: bool = False
+        self, summary: RunSummary, emit: Emit, *, seconds: float | None = None, without_llm: bool = False
     ) -> None:
-        """Emits the answer, or the rest of one that has begun.
+        """Emits the answer, or the rest of an answer that was sent in part.
 
         Args:
-            account: what there is to tell.
-            emit: told of every piece.
-            seconds: how long it may take.
-            without_llm: no LLM may be asked, the run has spent its tokens.
+            summary: results of the run.
+            emit: receives each text, then the decision.
+            seconds: time limit.
+            without_llm: do not call the LLM, because the run has used its token budget.
 
         Raises:
-            InvalidRequest: EMPTY, there is neither a request nor a result.
+            InvalidRequest: EMPTY: there is neither a request nor a result.
         """
-        if not account.request.strip() and not account.tasks and not account.remarks and account.trouble is None:
+        if not summary.request.strip() and not summary.tasks and not summary.notes and summary.failure is None:
             raise InvalidRequest(
-                "there is no request to answer",
+                "the request is empty",
                 reason="EMPTY",
-                remedy="send the conversation, its last turn the request",
+                remedy="send the conversation; its last turn is the request",
             )
-        account = replace(account, llm=self._writer is not None)
-        if self._writer is None or without_llm or continued(account) is not None:
-            await _say(rest(account), emit)
-            because = "the run's tokens are spent" if without_llm and self._writer else ""
+        summary = replace(summary, llm=self._writer is not None)
+        if self._writer is None or without_llm or rest_of_own_answer(summary) is not None:
+            await _emit_text(remaining_answer(summary), emit)
+            fell_back_because = "the run's tokens are spent" if without_llm and self._writer else ""
             reason = "Composed from the results, without an LLM."
-            await emit(Decision(template_answer.CONTROLLER, reason, fell_back_because=because))
+            await emit(Decision(template_answer.CONTROLLER, reason, fell_back_because=fell_back_because))
         else:
-            await emit(await self._written(self._writer, account, emit, seconds))
+            await emit(await self._write_with_llm(self._writer, summary, emit, seconds))
 
-    async def _written(self, writer: Writer, account: Account, emit: Emit, seconds: float | None) -> Decision:
-        left = None if seconds is None else max(seconds - RESERVE_SECONDS, 0.0)
-        written = await writer.write(account, emit, left)
-        await _say(closing(account, written), emit)
-        if not written.broken:
-            reason = "Written by an LLM from the results" + (", to its limit of tokens." if written.cut else ".")
-            return Decision(llm_answer.CONTROLLER, reason, writer.model, usage=written.usage, version=VERSION)
-        log.info("the LLM gave no whole answer", model=writer.model, begun=bool(written.text), why=written.broken)
-        reason = "Composed from the results where the LLM broke off." if written.text else "Composed from the results."
-        return Decision(template_answer.CONTROLLER, reason, writer.model, written.broken, written.usage)
-
-
-def rest(account: Account) -> str:
-    """The answer without what has been sent of it, by the house itself."""
-    begun = continued(account)
-    if begun is not None:
-        return begun
-    return ending(account, INTERRUPTED, account.sent) if account.sent else whole(account)
+    async def _write_with_llm(
+        self, writer: LLMWriter, summary: RunSummary, emit: Emit, seconds: float | None
+    ) -> Decision:
+        remaining_seconds = None if seconds is None else max(seconds - RESERVE_SECONDS, 0.0)
+        answer = await writer.write(summary, emit, remaining_seconds)
+        await _emit_text(closing_text(summary, answer), emit)
+        if not answer.error_message:
+            limit = ", to its limit of tokens." if answer.is_truncated else "."
+            reason = f"Written by an LLM from the results{limit}"
+            return Decision(llm_answer.CONTROLLER, reason, writer.model, usage=answer.usage, version=VERSION)
+        log.info("LLM answer incomplete", model=writer.model, partial=bool(answer.text), reason=answer.error_message)
+        reason = "Composed from the results where the LLM broke off." if answer.text else "Composed from the results."
+        return Decision(template_answer.CONTROLLER, reason, writer.model, answer.error_message, answer.usage)
 
 
-def closing(account: Account, written: Written) -> str:
-    """What follows on what a model wrote."""
-    said = account.sent + written.text
-    if written.broken:
-        return ending(account, BROKE_OFF, said) if written.text else rest(account)
-    return ending(account, CUT if written.cut else FINISHED, said)
+def remaining_answer(summary: RunSummary) -> str:
+    """The template answer, without the part that was already sent."""
+    continuation = rest_of_own_answer(summary)
+    if continuation is not None:
+        return continuation
+    return ending(summary, INTERRUPTED, summary.sent) if summary.sent else render_answer(summary)
 
 
-async def _say(text: str, emit: Emit) -> None:
-    for piece in pieces(text):
+def closing_text(summary: RunSummary, answer: LLMAnswer) -> str:
+    """The text to send after the LLM's answer."""
+    text = summary.sent + answer.text
+    if answer.error_message:
+        return ending(summary, TRUNCATED, text) if answer.text else remaining_answer(summary)
+    return ending(summary, LENGTH_LIMIT if answer.is_truncated else FINISHED, text)
+
+
+async def _emit_text(text: str, emit: Emit) -> None:
+    for piece in split_text(text):
         await emit(piece)
 
 
-def pieces(text: str) -> Iterator[str]:
-    """The text in pieces that can be shown as they come."""
-    return (text[start : start + LONGEST_PIECE] for start in range(0, len(text), LONGEST_PIECE))
+def split_text(text: str) -> Iterator[str]:
+    """Splits a text into chunks of at most MAX_CHUNK_LENGTH characters."""
+    return (text[start : start + MAX_CHUNK_LENGTH] for start in range(0, len(text), MAX_CHUNK_LENGTH))

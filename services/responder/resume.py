@@ -1,69 +1,70 @@
-"""An answer that goes on where it was left: nothing is said twice, and no word breaks in two."""
+"""Resumes a partial answer: removes repeated text and keeps words whole."""
 
 import re
 
-LEAST_REPEATED = 8
-"""Letters that count as a repetition wherever they begin."""
+MIN_REPEATED_LENGTH = 8
+"""Characters that count as a repetition even inside a word."""
 
-NOTHING_MORE = "DONE"
-"""What a model says that has nothing to add."""
+NO_CONTINUATION = "DONE"
+"""Reply of an LLM that has nothing to add."""
 
-_SPACE_NEAR = 40
-_SPACED = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-"""Letters of scripts that put spaces between words."""
+_MAX_WORD_FRAGMENT = 40
+_SPACED_LETTER = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""Letter of a script that separates words by spaces."""
 
 
-def beginning(sent: str) -> str:
-    """What was sent, up to a place between words: there a model goes on best. Of half a word nothing is left."""
+def resume_point(sent: str) -> str:
+    """Returns the text up to the last word boundary, where an LLM resumes best; empty if it is part of a word."""
     end = max(sent.rfind(" "), sent.rfind("\n"))
-    if end >= max(0, len(sent) - _SPACE_NEAR):
+    if end >= max(0, len(sent) - _MAX_WORD_FRAGMENT):
         return sent[: end + 1]
-    return "" if len(sent) < _SPACE_NEAR and _SPACED.match(sent[-1:]) else sent
+    return "" if len(sent) < _MAX_WORD_FRAGMENT and _SPACED_LETTER.match(sent[-1:]) else sent
 
 
-class GoingOn:
-    """The rest of an answer as a model writes it, without what it says again.
+class RepetitionFilter:
+    """Removes from the rest of an answer what repeats the text already sent.
 
     Args:
-        sent: what was sent before; "" lets all through.
+        sent: text already sent; empty: nothing is removed.
     """
 
     def __init__(self, sent: str) -> None:
         self._sent = sent
-        self._held = ""
-        self._decided = not sent
+        self._buffer = ""
+        self._is_decided = not sent
 
     def add(self, text: str) -> str:
-        """Takes more of the text; gives what may be shown of it by now."""
-        if self._decided:
+        """Adds text and returns what can be emitted now."""
+        if self._is_decided:
             return text
-        self._held += text
-        said = self._held.strip()
-        if self._held.lstrip() in self._sent or NOTHING_MORE.startswith(said.rstrip(".")):
+        self._buffer += text
+        stripped = self._buffer.strip()
+        if self._buffer.lstrip() in self._sent or NO_CONTINUATION.startswith(stripped.rstrip(".")):
             return ""
-        return self._shown()
+        return self._flush()
 
     def end(self) -> str:
-        """Gives what was still waiting."""
-        nothing = self._decided or self._held.strip().rstrip(".") in {"", NOTHING_MORE}
-        return "" if nothing else self._shown()
+        """Returns the text held back; no more text follows."""
+        nothing = self._is_decided or self._buffer.strip().rstrip(".") in {"", NO_CONTINUATION}
+        return "" if nothing else self._flush()
 
-    def _shown(self) -> str:
-        self._decided = True
-        text = self._held.lstrip()
-        if repeated := self._repeated(text):
+    def _flush(self) -> str:
+        self._is_decided = True
+        text = self._buffer.lstrip()
+        if repeated := self._repeated_length(text):
             return text[repeated:]
         if self._sent[-1].isspace():
-            return self._held.lstrip(" ")
-        return f" {text}" if _SPACED.match(self._sent[-1]) and _SPACED.match(self._held) else self._held
+            return self._buffer.lstrip(" ")
+        needs_space = _SPACED_LETTER.match(self._sent[-1]) and _SPACED_LETTER.match(self._buffer)
+        return f" {text}" if needs_space else self._buffer
 
-    def _repeated(self, text: str) -> int:
-        """How many letters of its beginning end what was sent, and not by chance."""
+    def _repeated_length(self, text: str) -> int:
+        """Returns how many characters at the start of the text repeat the end of what was sent."""
         for length in range(min(len(text), len(self._sent)), 0, -1):
-            if self._sent.endswith(text[:length]) and self._meant(length):
+            if self._sent.endswith(text[:length]) and self._is_repetition(length):
                 return length
         return 0
 
-    def _meant(self, length: int) -> bool:
+    def _is_repetition(self, length: int) -> bool:
         before = self._sent[-length - 1 : -length]
-        return length >= LEAST_REPEATED or not (before and _SPACED.match(before))
+        return length >= MIN_REPEATED_LENGTH or not (before and _SPACED_LETTER.match(before))

@@ -1,4 +1,4 @@
-"""What a run came to, in plain Python: what an answer is made of."""
+"""Plain types for the result of a run, from which answers are composed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file: known by name, never opened here."""
+    """Metadata of a file; its content is not read here."""
 
     name: str
     media_type: str
@@ -17,7 +17,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """Structured data."""
+    """A structured output."""
 
     data: Any
 
@@ -26,15 +26,15 @@ Output = str | Json | Artifact
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why something did not come about, and what would help."""
+class Failure:
+    """Reason of a failure, and a remedy."""
 
     message: str
     remedy: str = ""
 
 
 class State(StrEnum):
-    """How a task ended; the names are the protos', those of a task that has not ended taken together."""
+    """Final state of a task; all states that are not final are OPEN."""
 
     OPEN = "not finished"
     SUCCEEDED = "done"
@@ -44,40 +44,40 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
     @property
-    def good(self) -> bool:
+    def is_successful(self) -> bool:
         return self in {State.SUCCEEDED, State.REUSED}
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of the run with what came of it."""
+    """A task of the run and its result."""
 
     id: int
     name: str
     state: State
     source: str = ""
-    """The words of the request it came from."""
+    """Part of the request that the task covers."""
     outputs: Mapping[str, Output] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     question: str = ""
-    """What it was asked, where it takes a question."""
+    """Value of its question input, if it has one."""
     given: tuple[str, ...] = ()
-    """Names of the sent files it worked on."""
+    """Names of the uploaded files it used."""
     needs: frozenset[int] = frozenset()
-    """The tasks whose outputs it took."""
+    """Ids of the tasks whose outputs it used."""
     model: str = ""
     expert: str = ""
     seconds: float | None = None
-    trouble: Trouble | None = None
+    failure: Failure | None = None
 
     @property
     def text(self) -> str:
-        """Its output in words, if it is at hand."""
+        """Its text output; empty without one."""
         text = self.outputs.get("text")
         return text.strip() if isinstance(text, str) else ""
 
     def data(self, port: str) -> Any:
-        """A structured output, or None."""
+        """Returns the JSON output of a port; None without one."""
         output = self.outputs.get(port)
         return output.data if isinstance(output, Json) else None
 
@@ -86,67 +86,67 @@ class Task:
         return tuple(output for _, output in sorted(self.outputs.items()) if isinstance(output, Artifact))
 
 
-class RemarkKind(StrEnum):
-    """What the planner remarked on."""
+class NoteKind(StrEnum):
+    """Kind of a planner's note."""
 
     MISSING = "could not be planned, or must be said first"
     CHAT = "wants an answer but no task"
-    LEFT_OUT = "was sent but not used"
+    REMOVED_LINK = "was sent but not used"
     OTHER = "about how the plan was made"
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    kind: RemarkKind
+class Note:
+    kind: NoteKind
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was said before the request."""
+    """An earlier turn of the conversation."""
 
     by_user: bool
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """All there is to tell of a run."""
+class RunSummary:
+    """All facts of a run from which an answer is composed."""
 
     request: str
     tasks: tuple[Task, ...] = ()
-    remarks: tuple[Remark, ...] = ()
-    trouble: Trouble | None = None
+    notes: tuple[Note, ...] = ()
+    failure: Failure | None = None
     sent: str = ""
-    """What of the answer has been sent already."""
+    """Part of the answer that was already sent."""
     history: tuple[Turn, ...] = ()
-    """Oldest first, without the request."""
+    """Earlier turns, oldest first."""
     given: Mapping[str, Artifact] = field(default_factory=dict)
-    """The files that were sent, by the name under which a plan refers to them."""
+    """Uploaded files by their names in the plan."""
 
     llm: bool = False
-    """Answers are an LLM's to write, and composed only where it does not."""
+    """Whether an LLM writes answers; templates are then only the fallback."""
 
     @property
     def files(self) -> Mapping[str, Artifact]:
-        """All files of the run by id: what was sent, and what its tasks made."""
+        """All files of the run by id: uploaded files and outputs of tasks."""
         made = {
             f"task{task.id}.{port}": output
             for task in self.tasks
-            if task.state.good
+            if task.state.is_successful
             for port, output in task.outputs.items()
             if isinstance(output, Artifact)
         }
         return {**self.given, **made}
 
     @property
-    def only_talk(self) -> bool:
-        """A conversation: nothing was to be done."""
-        kinds = {remark.kind for remark in self.remarks}
-        return RemarkKind.CHAT in kinds and RemarkKind.MISSING not in kinds and not self.tasks and self.trouble is None
+    def is_chat_only(self) -> bool:
+        """Whether the request is only conversation, without tasks or failures."""
+        kinds = {note.kind for note in self.notes}
+        return NoteKind.CHAT in kinds and NoteKind.MISSING not in kinds and not self.tasks and self.failure is None
 
     @property
-    def missing(self) -> bool:
-        """Something that was asked for is not there."""
-        wanting = any(remark.kind is RemarkKind.MISSING for remark in self.remarks)
-        return wanting or self.trouble is not None or any(not task.state.good for task in self.tasks)
+    def has_failures(self) -> bool:
+        """Whether any part of the request was not done."""
+        has_unmapped = any(note.kind is NoteKind.MISSING for note in self.notes)
+        return has_unmapped or self.failure is not None or any(not task.state.is_successful for task in self.tasks)

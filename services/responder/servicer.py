@@ -1,4 +1,4 @@
-"""Protobuf in, protobuf out."""
+"""gRPC servicer, and conversions between protobuf messages and the responder's types."""
 
 import asyncio
 import json
@@ -8,25 +8,25 @@ from typing import Any
 from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import artifact_pb2, failure_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
-from services.responder.responder import Decision, Piece, Responder
+from services.responder.responder import Decision, Responder, ResponseEvent
 from services.responder.run_summary import (
-    Account,
     Artifact,
+    Failure,
     Json,
+    Note,
+    NoteKind,
     Output,
-    Remark,
-    RemarkKind,
+    RunSummary,
     State,
     Task,
-    Trouble,
     Turn,
 )
 
-_KINDS: Mapping[int, RemarkKind] = {
-    plan_pb2.NOTE_KIND_UNMAPPED: RemarkKind.MISSING,
-    plan_pb2.NOTE_KIND_CLARIFY: RemarkKind.MISSING,
-    plan_pb2.NOTE_KIND_CHAT: RemarkKind.CHAT,
-    plan_pb2.NOTE_KIND_TRIMMED: RemarkKind.LEFT_OUT,
+_KINDS: Mapping[int, NoteKind] = {
+    plan_pb2.NOTE_KIND_UNMAPPED: NoteKind.MISSING,
+    plan_pb2.NOTE_KIND_CLARIFY: NoteKind.MISSING,
+    plan_pb2.NOTE_KIND_CHAT: NoteKind.CHAT,
+    plan_pb2.NOTE_KIND_TRIMMED: NoteKind.REMOVED_LINK,
 }
 _STATES: Mapping[int, State] = {
     run_pb2.TASK_STATE_SUCCEEDED: State.SUCCEEDED,
@@ -42,34 +42,34 @@ class ResponderServicer(rpc.ResponderServiceServicer):
         self._responder = responder
 
     async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        turn = asyncio.Lock()
+        lock = asyncio.Lock()  # gRPC allows one write at a time
 
-        async def emit(piece: Piece) -> None:
-            async with turn:
+        async def emit(piece: ResponseEvent) -> None:
+            async with lock:
                 await context.write(event_to_pb(piece))
 
-        account = account_from_pb(request)
+        summary = summary_from_pb(request)
         seconds = context.time_remaining()
-        await self._responder.respond(account, emit, seconds=seconds, without_llm=request.without_llm)
+        await self._responder.respond(summary, emit, seconds=seconds, without_llm=request.without_llm)
 
 
-def account_from_pb(request: pb.RespondRequest) -> Account:
+def summary_from_pb(request: pb.RespondRequest) -> RunSummary:
     given = {
         named.name: _artifact(named.value.artifact, named.name) for named in request.inputs if _is_file(named.value)
     }
     files = {name: file.name for name, file in given.items()}
-    return Account(
+    return RunSummary(
         request=request.conversation[-1].text if request.conversation else "",
         tasks=tuple(_task(status, files) for status in request.tasks),
-        remarks=tuple(Remark(_KINDS.get(note.kind, RemarkKind.OTHER), note.text) for note in request.notes),
-        trouble=_trouble(request.failure) if request.HasField("failure") else None,
+        notes=tuple(Note(_KINDS.get(note.kind, NoteKind.OTHER), note.text) for note in request.notes),
+        failure=_failure(request.failure) if request.HasField("failure") else None,
         sent=request.sent,
         history=tuple(_turn(turn) for turn in request.conversation[:-1]),
         given=given,
     )
 
 
-def event_to_pb(piece: Piece) -> pb.RespondEvent:
+def event_to_pb(piece: ResponseEvent) -> pb.RespondEvent:
     if isinstance(piece, Decision):
         return pb.RespondEvent(decision=_decision(piece))
     return pb.RespondEvent(text=piece)
@@ -92,7 +92,7 @@ def _turn(turn: run_pb2.Turn) -> Turn:
 
 def _task(status: run_pb2.TaskStatus, files: Mapping[str, str]) -> Task:
     task, result = status.task, status.result
-    arguments = [single for argument in task.arguments.values() for single in _singles(argument)]
+    arguments = [argument_value for argument in task.arguments.values() for argument_value in _singles(argument)]
     by = result.by if result.by.model_id else status.candidate
     return Task(
         id=task.id,
@@ -102,12 +102,14 @@ def _task(status: run_pb2.TaskStatus, files: Mapping[str, str]) -> Task:
         outputs={port: _output(value) for port, value in result.outputs.items()},
         parameters=_object(task.parameters_json),
         question=task.arguments["question"].value.text if "question" in task.arguments else "",
-        given=tuple(dict.fromkeys(name for single in arguments if (name := _file(single, files)))),
-        needs=frozenset(single.reference.task_id for single in arguments if single.HasField("reference")),
+        given=tuple(dict.fromkeys(name for argument_value in arguments if (name := _file(argument_value, files)))),
+        needs=frozenset(
+            argument_value.reference.task_id for argument_value in arguments if argument_value.HasField("reference")
+        ),
         model=by.model_id,
         expert=by.expert,
         seconds=_seconds(result.usage),
-        trouble=_trouble(result.failure) if result.HasField("failure") else None,
+        failure=_failure(result.failure) if result.HasField("failure") else None,
     )
 
 
@@ -119,7 +121,7 @@ def _singles(argument: task_pb2.Argument) -> Iterator[task_pb2.Argument]:
 
 
 def _file(argument: task_pb2.Argument, files: Mapping[str, str]) -> str:
-    """The name of the file an argument is, if it is one."""
+    """Returns the name of the file that an argument refers to; empty if it is not a file."""
     if argument.HasField("input"):
         return files.get(argument.input.name, "")
     return argument.value.artifact.name if argument.HasField("value") else ""
@@ -139,8 +141,8 @@ def _is_file(value: artifact_pb2.Value) -> bool:
     return value.HasField("artifact")
 
 
-def _artifact(artifact: artifact_pb2.Artifact, otherwise: str = "") -> Artifact:
-    return Artifact(artifact.name or otherwise, artifact.media_type, artifact.size_bytes)
+def _artifact(artifact: artifact_pb2.Artifact, default: str = "") -> Artifact:
+    return Artifact(artifact.name or default, artifact.media_type, artifact.size_bytes)
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -162,5 +164,5 @@ def _seconds(usage: usage_pb2.Usage) -> float | None:
     return None
 
 
-def _trouble(failure: failure_pb2.Failure) -> Trouble:
-    return Trouble(failure.message, failure.remedy)
+def _failure(failure: failure_pb2.Failure) -> Failure:
+    return Failure(failure.message, failure.remedy)

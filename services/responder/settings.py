@@ -1,4 +1,4 @@
-"""What the responder can be told."""
+"""Settings of the responder."""
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -11,4 +11,4 @@ class Settings(BalancedSettings):
     model_config = SettingsConfigDict(env_prefix="RESPONDER_")
 
     llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("responder"))
-    """Who writes answers: RESPONDER_LLM_X, else LLM_X; without LLM_BASE_URL they are composed."""
+    """LLM that writes answers: RESPONDER_LLM_…, else LLM_…; without LLM_BASE_URL, templates compose answers."""

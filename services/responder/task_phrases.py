@@ -1,23 +1,23 @@
-"""What a task's result is in words: by the kind of task where it is known, else by its outputs."""
+"""Describes the result of a task in a sentence: by task name where known, else by its outputs."""
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.responder.escape import joined, named, percent, phrase, quoted
+from services.responder.escape import describe_file, format_percent, inline, join_list, quote
 from services.responder.run_summary import Json, Task
 
-CERTAIN_ENOUGH = 0.8
-"""Confidence below which a transcript is called rough."""
+CONFIDENT = 0.8
+"""Confidence below which a transcript is described as rough."""
 
 UNSURE = 0.3
-"""Score below which an answer is called unsure."""
+"""Score below which an answer is described as a guess."""
 
-MOST_LISTED = 12
-"""Most findings of one kind that an answer lists."""
+MAX_LISTED = 12
+"""Limit of listed findings of one kind."""
 
-LONGEST_JSON = 600
+MAX_JSON_LENGTH = 600
 
 _DESCRIBING = "The model that looked only reads: to have pictures described, add an expert that captions them."
 _BETTER_TRANSCRIPT = "A Whisper-class model does far better: add an expert that serves one, and it is chosen by itself."
@@ -44,14 +44,14 @@ _KINDS = {
 }
 
 
-def told(task: Task) -> str:
-    """The result of a task that succeeded."""
-    teller = _TELLERS.get(task.name)
-    words = teller(task) if teller else ""
-    return words or _anything(task)
+def describe_result(task: Task) -> str:
+    """Describes the result of a successful task."""
+    describe = _DESCRIPTIONS.get(task.name)
+    words = describe(task) if describe else ""
+    return words or _describe_any(task)
 
 
-def _reading(task: Task) -> str:
+def _describe_ocr(task: Task) -> str:
     if not task.text:
         return ""
     subject = _subject(task, "The picture")
@@ -64,137 +64,137 @@ def _reading(task: Task) -> str:
     return f"{subject} says:{_text(task)}"
 
 
-def _transcript(task: Task) -> str:
+def _describe_transcript(task: Task) -> str:
     if not task.text:
         return ""
     details = task.data("details")
     details = details if isinstance(details, dict) else {}
     confidence = details.get("confidence")
-    unsure = isinstance(confidence, int | float) and confidence < CERTAIN_ENOUGH
+    unsure = isinstance(confidence, int | float) and confidence < CONFIDENT
     if not unsure and details.get("quality") != "rough":
         return f"{_subject(task, 'The recording')} says:{_text(task)}"
-    sure = f", {percent(confidence)} sure" if percent(confidence) else ""
+    sure = f", {format_percent(confidence)} sure" if format_percent(confidence) else ""
     return f"Rough transcript{_of(task)}{sure}:{_text(task)}\n\nMany words of it may be wrong. {_BETTER_TRANSCRIPT}"
 
 
-def _classes(task: Task) -> str:
+def _describe_classes(task: Task) -> str:
     labels = [label for label in _records(task, "labels") if isinstance(label.get("label"), str)]
     if not labels:
         return ""
     best, others = labels[0], labels[1:3]
-    sure = percent(best.get("score"))
-    asked = f"{_asked(task.source)}: " if task.source else ""
-    rest = [f"{phrase(other['label'])} {percent(other.get('score'))}".strip() for other in others]
-    after = f"; then {joined(rest)}" if rest else ""
-    return f"{asked}**{phrase(best['label'])}**{f' ({sure}{after})' if sure else ''}."
+    sure = format_percent(best.get("score"))
+    asked = f"{_question(task.source)}: " if task.source else ""
+    rest = [f"{inline(other['label'])} {format_percent(other.get('score'))}".strip() for other in others]
+    after = f"; then {join_list(rest)}" if rest else ""
+    return f"{asked}**{inline(best['label'])}**{f' ({sure}{after})' if sure else ''}."
 
 
-def _entities(task: Task) -> str:
+def _describe_entities(task: Task) -> str:
     found = [entity for entity in _records(task, "entities") if isinstance(entity.get("text"), str)]
     if not found:
         return f"No names, dates, places or amounts were found{_in(task)}."
     kinds: dict[str, list[str]] = {}
     for entity in found:
-        mentioned = kinds.setdefault(phrase(str(entity.get("entity") or "entity")), [])
-        if (words := phrase(entity["text"])) not in mentioned:
+        mentioned = kinds.setdefault(inline(str(entity.get("entity") or "entity")), [])
+        if (words := inline(entity["text"])) not in mentioned:
             mentioned.append(words)
     lines = [f"- {_KINDS.get(kind.lower(), kind)}: {_listed(words)}" for kind, words in kinds.items()]
     return f"Found{_in(task)}:\n\n" + "\n".join(lines)
 
 
-def _answer(task: Task) -> str:
+def _describe_answer(task: Task) -> str:
     if not task.text:
         return ""
     details = task.data("details")
     score = details.get("score") if isinstance(details, dict) else None
-    asked = f"{phrase(task.question).rstrip('?.! ')}? " if task.question else ""
+    asked = f"{inline(task.question).rstrip('?.! ')}? " if task.question else ""
     page = details.get("page") if isinstance(details, dict) else None
     where = f" (page {page})" if isinstance(page, int) and page > 1 else ""
     doubt = isinstance(score, int | float) and 0 < score < UNSURE
-    hint = f" This is a guess: it is only {percent(score)} sure." if doubt else ""
-    if "\n" in task.text or len(task.text) > len(phrase(task.text)):
+    hint = f" This is a guess: it is only {format_percent(score)} sure." if doubt else ""
+    if "\n" in task.text or len(task.text) > len(inline(task.text)):
         return f"{asked.rstrip()}{_text(task)}{where}{hint}"
-    return f"{asked}**{phrase(task.text)}**{where}{hint}"
+    return f"{asked}**{inline(task.text)}**{where}{hint}"
 
 
-def _found(task: Task) -> str:
-    count = phrase(task.text)
-    pictures = _made(task)
+def _describe_objects(task: Task) -> str:
+    count = inline(task.text)
+    pictures = _created_files(task)
     if not count:
         return ""
     where = f", marked in {pictures}" if pictures and _records(task, "objects") else ""
     return f"{_subject(task, 'The picture')} shows {count.rstrip('.')}{where}."
 
 
-def _summary(task: Task) -> str:
+def _describe_summary(task: Task) -> str:
     return f"Summary{_of(task)}:{_text(task)}" if task.text else ""
 
 
-def _translation(task: Task) -> str:
+def _describe_translation(task: Task) -> str:
     language = task.parameters.get("target_language")
-    into = f" ({phrase(language)})" if isinstance(language, str) else ""
+    into = f" ({inline(language)})" if isinstance(language, str) else ""
     return f"Translation{into}{_of(task)}:{_text(task)}" if task.text else ""
 
 
-def _written(task: Task) -> str:
+def _describe_text(task: Task) -> str:
     return _text(task).strip() if task.text else ""
 
 
-def _new(what: str) -> Callable[[Task], str]:
-    def tell(task: Task) -> str:
-        made = _made(task)
+def _describe_new(what: str) -> Callable[[Task], str]:
+    def describe(task: Task) -> str:
+        made = _created_files(task)
         return f"{what}{_of(task)} is {made}." if made else ""
 
-    return tell
+    return describe
 
 
-def _spoken(task: Task) -> str:
-    made = _made(task)
+def _describe_speech(task: Task) -> str:
+    made = _created_files(task)
     return f"Read aloud in {made}." if made else ""
 
 
-def _segments(task: Task) -> str:
-    made = _made(task)
-    return f"{phrase(task.text).rstrip('.')}: {made}." if task.text and made else ""
+def _describe_segments(task: Task) -> str:
+    made = _created_files(task)
+    return f"{inline(task.text).rstrip('.')}: {made}." if task.text and made else ""
 
 
-def _anything(task: Task) -> str:
-    """Any result, known or not: its text, else its data, and its files."""
+def _describe_any(task: Task) -> str:
+    """Describes any result: its text, else its data, then its files."""
     pieces = []
     if task.text:
         pieces.append(f"{task.name}{_of(task)}:{_text(task)}")
     else:
         data = {port: output.data for port, output in task.outputs.items() if isinstance(output, Json)}
-        pieces += [f"{task.name}{_of(task)}, {phrase(port)}:{_data(content)}" for port, content in sorted(data.items())]
-    if made := _made(task):
+        pieces += [f"{task.name}{_of(task)}, {inline(port)}:{_data(content)}" for port, content in sorted(data.items())]
+    if made := _created_files(task):
         pieces.append(f"{task.name}{_of(task)} made {made}.")
     return "\n\n".join(pieces) or f"{task.name}{_of(task)} is done; it gave nothing to show."
 
 
-# ---------------------------------------------------------------- pieces
+# ---------------------------------------------------------------- helpers
 
 
-def _asked(source: str) -> str:
-    words = _LEAD.sub("", phrase(source)).rstrip("?.! ") or phrase(source)
+def _question(source: str) -> str:
+    words = _LEAD.sub("", inline(source)).rstrip("?.! ") or inline(source)
     return words[:1].upper() + words[1:]
 
 
 def _text(task: Task) -> str:
-    return quoted(task.text, f"output `text` of task {task.id}")
+    return quote(task.text, f"output `text` of task {task.id}")
 
 
 def _data(content: Any) -> str:
     words = json.dumps(content, ensure_ascii=False)
-    return quoted(words if len(words) <= LONGEST_JSON else words[:LONGEST_JSON] + " …")
+    return quote(words if len(words) <= MAX_JSON_LENGTH else words[:MAX_JSON_LENGTH] + " …")
 
 
-def _made(task: Task) -> str:
-    return joined([named(artifact) for artifact in task.artifacts])
+def _created_files(task: Task) -> str:
+    return join_list([describe_file(artifact) for artifact in task.artifacts])
 
 
 def _listed(words: list[str]) -> str:
-    more = f" and {len(words) - MOST_LISTED} more" if len(words) > MOST_LISTED else ""
-    return ", ".join(words[:MOST_LISTED]) + more
+    more = f" and {len(words) - MAX_LISTED} more" if len(words) > MAX_LISTED else ""
+    return ", ".join(words[:MAX_LISTED]) + more
 
 
 def _records(task: Task, port: str) -> list[Mapping[str, Any]]:
@@ -202,50 +202,50 @@ def _records(task: Task, port: str) -> list[Mapping[str, Any]]:
     return [record for record in data if isinstance(record, dict)] if isinstance(data, list) else []
 
 
-def _subject(task: Task, otherwise: str) -> str:
-    return phrase(task.given[0]) if len(task.given) == 1 else otherwise
+def _subject(task: Task, default: str) -> str:
+    return inline(task.given[0]) if len(task.given) == 1 else default
 
 
 def _of(task: Task) -> str:
-    return f" of {phrase(task.given[0])}" if len(task.given) == 1 else ""
+    return f" of {inline(task.given[0])}" if len(task.given) == 1 else ""
 
 
 def _in(task: Task) -> str:
-    return f" in {phrase(task.given[0])}" if len(task.given) == 1 else ""
+    return f" in {inline(task.given[0])}" if len(task.given) == 1 else ""
 
 
-_TELLERS: Mapping[str, Callable[[Task], str]] = {
-    "image-to-text": _reading,
-    "automatic-speech-recognition": _transcript,
-    "text-classification": _classes,
-    "zero-shot-classification": _classes,
-    "image-classification": _classes,
-    "zero-shot-image-classification": _classes,
-    "audio-classification": _classes,
-    "zero-shot-audio-classification": _classes,
-    "video-classification": _classes,
-    "token-classification": _entities,
-    "question-answering": _answer,
-    "table-question-answering": _answer,
-    "visual-question-answering": _answer,
-    "document-question-answering": _answer,
-    "object-detection": _found,
-    "zero-shot-object-detection": _found,
-    "keypoint-detection": _found,
-    "summarization": _summary,
-    "translation": _translation,
-    "text-generation": _written,
-    "text2text-generation": _written,
-    "conversational": _written,
-    "text-to-speech": _spoken,
-    "text-to-audio": _new("The sound"),
-    "audio-to-audio": _new("The new recording"),
-    "image-to-image": _new("The new picture"),
-    "image-super-resolution": _new("The larger picture"),
-    "inpainting": _new("The new picture"),
-    "text-to-image": _new("The picture"),
-    "text-to-video": _new("The video"),
-    "image-to-video": _new("The video"),
-    "depth-estimation": _new("The depth"),
-    "image-segmentation": _segments,
+_DESCRIPTIONS: Mapping[str, Callable[[Task], str]] = {
+    "image-to-text": _describe_ocr,
+    "automatic-speech-recognition": _describe_transcript,
+    "text-classification": _describe_classes,
+    "zero-shot-classification": _describe_classes,
+    "image-classification": _describe_classes,
+    "zero-shot-image-classification": _describe_classes,
+    "audio-classification": _describe_classes,
+    "zero-shot-audio-classification": _describe_classes,
+    "video-classification": _describe_classes,
+    "token-classification": _describe_entities,
+    "question-answering": _describe_answer,
+    "table-question-answering": _describe_answer,
+    "visual-question-answering": _describe_answer,
+    "document-question-answering": _describe_answer,
+    "object-detection": _describe_objects,
+    "zero-shot-object-detection": _describe_objects,
+    "keypoint-detection": _describe_objects,
+    "summarization": _describe_summary,
+    "translation": _describe_translation,
+    "text-generation": _describe_text,
+    "text2text-generation": _describe_text,
+    "conversational": _describe_text,
+    "text-to-speech": _describe_speech,
+    "text-to-audio": _describe_new("The sound"),
+    "audio-to-audio": _describe_new("The new recording"),
+    "image-to-image": _describe_new("The new picture"),
+    "image-super-resolution": _describe_new("The larger picture"),
+    "inpainting": _describe_new("The new picture"),
+    "text-to-image": _describe_new("The picture"),
+    "text-to-video": _describe_new("The video"),
+    "image-to-video": _describe_new("The video"),
+    "depth-estimation": _describe_new("The depth"),
+    "image-segmentation": _describe_segments,
 }

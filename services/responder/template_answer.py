@@ -1,12 +1,12 @@
-"""The answer without an LLM: what was asked for first, then how it was done, then what could not be done."""
+"""Composes an answer without an LLM: the results, how they were made, then what could not be done."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from services.responder.escape import named, phrase, whole
-from services.responder.run_summary import Account, RemarkKind, State, Task
-from services.responder.task_phrases import told
+from services.responder.escape import describe_file, inline, inline_full
+from services.responder.run_summary import NoteKind, RunSummary, State, Task
+from services.responder.task_phrases import describe_result
 
 CONTROLLER = "composed"
 
@@ -15,172 +15,172 @@ _WHAT_IT_DOES = (
     " “read the text in this image aloud”, “summarize report.pdf” or “how many people are in this photo?”."
     " `hugginggpt tasks` lists all it can do now."
 )
-_WITHOUT_CHAT = (
-    f"This house has no chat model, so it cannot hold a conversation.{_WHAT_IT_DOES}"
+_NO_CHAT_MODEL = (
+    f"No chat model is installed, so a conversation is not possible.{_WHAT_IT_DOES}"
     " To talk with a model, add an expert that offers conversational: `hugginggpt experts add ADDRESS`."
 )
 _CHAT_FAILED = (
-    "The chat model this house talks with gave no answer; ask again later, or see `hugginggpt doctor` for what is wrong"
+    "The chat model gave no answer; ask again later, or see `hugginggpt doctor` for what is wrong"
     f" with it.{_WHAT_IT_DOES}"
 )
 _WORD = re.compile(r"[^\W_]+")
-UNDONE = "**What could not be done**"
-_NOTHING = "Nothing came of this request."
-_NONE = "None of this could be done."
+FAILURES_HEADING = "**What could not be done**"
+_NO_RESULT = "Nothing came of this request."
+_NOTHING_DONE = "None of this could be done."
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
-    """Something that is missing, or must still be said.
+class UnfinishedItem:
+    """A part of the request that was not done, or a required notice.
 
     Args:
-        line: the sentence about it.
-        proof: words that stand in every text that tells of it.
+        sentence: about it.
+        evidence: text whose presence in an answer shows that the answer mentions it.
     """
 
-    line: str
-    proof: str
+    sentence: str
+    evidence: str
 
 
-def composed(account: Account) -> list[str]:
-    """The answer, paragraph by paragraph; the same account gives the same answer."""
-    results, chat = [told(task) for task in _tellable(account.tasks)], list(_chat(account))
-    missing = [each.line for each in undone(account)]
-    if not account.tasks:
-        return [*chat, *missing] or [_NOTHING]
+def compose(summary: RunSummary) -> list[str]:
+    """Composes the answer as paragraphs; equal summaries give equal answers."""
+    results, chat = [describe_result(task) for task in _reported_tasks(summary.tasks)], list(_chat_unavailable(summary))
+    missing = [each.sentence for each in unfinished_items(summary)]
+    if not summary.tasks:
+        return [*chat, *missing] or [_NO_RESULT]
     if not results:
-        results = [_NONE]
+        results = [_NOTHING_DONE]
     elif missing:
         results.append("Not everything could be done; see the end.")
-    return [*results, *chat, *_left_out(account), *_process(account.tasks), *_listed(missing)]
+    return [*results, *chat, *_unused_files(summary), *_process(summary.tasks), *_failure_list(missing)]
 
 
-def to_be_said(account: Account) -> list[str]:
-    """All that an answer must not be silent about."""
-    return [*_left_out(account), *(each.line for each in undone(account))]
+def required_statements(summary: RunSummary) -> list[str]:
+    """Returns all notices that an answer must contain."""
+    return [*_unused_files(summary), *(each.sentence for each in unfinished_items(summary))]
 
 
-def unsaid(account: Account, text: str) -> list[str]:
-    """Paragraphs on what is missing and not told in the text."""
-    words = _plain(text)
-    left_out = [line for line in _left_out(account) if _plain(line) not in words]
-    return [*left_out, *_listed([each.line for each in undone(account) if _plain(each.proof) not in words])]
+def unmentioned_failures(summary: RunSummary, text: str) -> list[str]:
+    """Returns paragraphs on failures and notices that the text does not mention."""
+    text_words = _normalized(text)
+    left_out = [sentence for sentence in _unused_files(summary) if _normalized(sentence) not in text_words]
+    items = [item.sentence for item in unfinished_items(summary) if _normalized(item.evidence) not in text_words]
+    return [*left_out, *_failure_list(items)]
 
 
-def unsaid_results(account: Account, text: str) -> list[str]:
-    """Paragraphs on results that are not told in the text."""
-    words = _plain(text)
-    return [told(task) for task in _tellable(account.tasks) if not _said(task, words)]
+def unmentioned_results(summary: RunSummary, text: str) -> list[str]:
+    """Returns paragraphs on results that the text does not mention."""
+    text_words = _normalized(text)
+    return [describe_result(task) for task in _reported_tasks(summary.tasks) if not _is_mentioned(task, text_words)]
 
 
-def undone(account: Account) -> Iterator[Undone]:
-    """All that is missing and why."""
-    for task in account.tasks:
-        if not task.state.good:
-            line = _undone(task, account.tasks)
-            why = task.trouble.message if task.trouble and task.state is not State.SKIPPED else ""
-            yield Undone(line, why or line.partition(": ")[2] or line)
-    for remark in account.remarks:
-        if remark.kind is RemarkKind.MISSING:
-            yield Undone(whole(remark.text), remark.text)
-    if account.trouble and not _already_told(account):
-        line = f"{_sentence(account.trouble.message)} {_sentence(account.trouble.remedy)}".strip()
-        yield Undone(line, account.trouble.message)
+def unfinished_items(summary: RunSummary) -> Iterator[UnfinishedItem]:
+    """Yields all parts of the request that were not done, and why."""
+    for task in summary.tasks:
+        if not task.state.is_successful:
+            sentence = _failure_sentence(task, summary.tasks)
+            why = task.failure.message if task.failure and task.state is not State.SKIPPED else ""
+            yield UnfinishedItem(sentence, why or sentence.partition(": ")[2] or sentence)
+    for note in summary.notes:
+        if note.kind is NoteKind.MISSING:
+            yield UnfinishedItem(inline_full(note.text), note.text)
+    if summary.failure and not _is_failure_covered(summary):
+        sentence = f"{_sentence(summary.failure.message)} {_sentence(summary.failure.remedy)}".strip()
+        yield UnfinishedItem(sentence, summary.failure.message)
 
 
-def _listed(lines: Sequence[str]) -> list[str]:
-    return [UNDONE, "\n".join(f"- {line}" for line in lines)] if lines else []
+def _failure_list(lines: Sequence[str]) -> list[str]:
+    return [FAILURES_HEADING, "\n".join(f"- {sentence}" for sentence in lines)] if lines else []
 
 
-def _plain(text: str) -> str:
-    """The words of a text, whatever stands between them; a space is around each."""
+def _normalized(text: str) -> str:
+    """Returns the words of a text in lower case, each surrounded by spaces."""
     return f" {' '.join(_WORD.findall(text)).casefold()} "
 
 
-def _said(task: Task, words: str) -> bool:
-    """Whether a text names all files of a task and holds what it has in words; data alone never counts as told."""
-    tellable = [_plain(artifact.name) for artifact in task.artifacts]
-    if task.text and len(task.text) <= 2 * len(words):  # what is longer is not counted through
-        tellable.append(_plain(task.text))
+def _is_mentioned(task: Task, text_words: str) -> bool:
+    """Whether a text names all files of a task and contains its text; structured data never counts as mentioned."""
+    texts = [_normalized(artifact.name) for artifact in task.artifacts]
+    if task.text and len(task.text) <= 2 * len(text_words):  # longer texts are not compared
+        texts.append(_normalized(task.text))
     elif task.text:
         return False
-    return bool(tellable) and all(each in words for each in tellable)
+    return bool(texts) and all(each in text_words for each in texts)
 
 
 # ---------------------------------------------------------------- results
 
 
-def _tellable(tasks: Sequence[Task]) -> list[Task]:
-    return [task for task in tasks if task.state.good and not _on_the_way(task, tasks)]
+def _reported_tasks(tasks: Sequence[Task]) -> list[Task]:
+    return [task for task in tasks if task.state.is_successful and not _is_intermediate(task, tasks)]
 
 
-def _on_the_way(task: Task, tasks: Sequence[Task]) -> bool:
-    """Whether a task only prepared, for the same words of the request, what another has put into words."""
-    return any(
-        task.id in other.needs and other.source == task.source and other.state.good and other.text for other in tasks
-    )
+def _is_intermediate(task: Task, tasks: Sequence[Task]) -> bool:
+    """Whether another task with the same part of the request turned the output of this task into text."""
+    users = [each for each in tasks if task.id in each.needs and each.source == task.source]
+    return any(each.state.is_successful and each.text for each in users)
 
 
 # ---------------------------------------------------------------- process
 
 
 def _process(tasks: Sequence[Task]) -> Iterator[str]:
-    done = [task for task in tasks if task.state.good]
+    done = [task for task in tasks if task.state.is_successful]
     if done:
         yield "**How it was done**"
-        yield "\n".join(_line(task) for task in done)
+        yield "\n".join(_process_line(task) for task in done)
 
 
-def _line(task: Task) -> str:
-    by = f"{phrase(task.model)} ({phrase(task.expert)})" if task.expert else phrase(task.model)
+def _process_line(task: Task) -> str:
+    by = f"{inline(task.model)} ({inline(task.expert)})" if task.expert else inline(task.model)
     how = [by] if by else []
     if task.state is State.REUSED:
         how.append("result of an earlier run")
     elif task.seconds is not None:
         how.append(_seconds(task.seconds))
-    files = f" → {', '.join(named(artifact) for artifact in task.artifacts)}" if task.artifacts else ""
-    return f"{task.id}. {phrase(task.name)}: {', '.join(how) or 'done'}{files}"
+    files = f" → {', '.join(describe_file(artifact) for artifact in task.artifacts)}" if task.artifacts else ""
+    return f"{task.id}. {inline(task.name)}: {', '.join(how) or 'done'}{files}"
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
 
 
-# ---------------------------------------------------------------- what is missing
+# ---------------------------------------------------------------- failures and notices
 
 
-def _chat(account: Account) -> Iterator[str]:
-    if any(remark.kind is RemarkKind.CHAT for remark in account.remarks):
-        yield _CHAT_FAILED if account.llm else _WITHOUT_CHAT
+def _chat_unavailable(summary: RunSummary) -> Iterator[str]:
+    if any(note.kind is NoteKind.CHAT for note in summary.notes):
+        yield _CHAT_FAILED if summary.llm else _NO_CHAT_MODEL
 
 
-def _left_out(account: Account) -> Iterator[str]:
-    return (whole(remark.text) for remark in account.remarks if remark.kind is RemarkKind.LEFT_OUT)
+def _unused_files(summary: RunSummary) -> Iterator[str]:
+    return (inline_full(note.text) for note in summary.notes if note.kind is NoteKind.REMOVED_LINK)
 
 
-def _already_told(account: Account) -> bool:
-    trouble = account.trouble
-    return any(task.trouble == trouble for task in account.tasks) or any(
-        trouble is not None and remark.text in trouble.message
-        for remark in account.remarks
-        if remark.kind is RemarkKind.MISSING
+def _is_failure_covered(summary: RunSummary) -> bool:
+    failure = summary.failure
+    return any(task.failure == failure for task in summary.tasks) or any(
+        failure is not None and note.text in failure.message for note in summary.notes if note.kind is NoteKind.MISSING
     )
 
 
-def _undone(task: Task, tasks: Sequence[Task]) -> str:
-    asked = f" (“{phrase(task.source)}”)" if task.source else ""
-    what = f"{phrase(task.name)}{asked}"
-    broken = [f"{other.name} (task {other.id})" for other in tasks if other.id in task.needs and not other.state.good]
-    if task.state is State.SKIPPED and broken:
-        return f"{what} was not started: it needs the result of {' and '.join(broken)}."
+def _failure_sentence(task: Task, tasks: Sequence[Task]) -> str:
+    asked = f" (“{inline(task.source)}”)" if task.source else ""
+    what = f"{inline(task.name)}{asked}"
+    failed = [
+        f"{other.name} (task {other.id})" for other in tasks if other.id in task.needs and not other.state.is_successful
+    ]
+    if task.state is State.SKIPPED and failed:
+        return f"{what} was not started: it needs the result of {' and '.join(failed)}."
     states = {State.FAILED: "failed", State.SKIPPED: "was not started", State.CANCELLED: "was cancelled"}
     state = states.get(task.state, "did not come to an end")
-    if task.trouble is None:
+    if task.failure is None:
         return f"{what} {state}."
-    remedy = f" What would help: {_sentence(task.trouble.remedy)}" if task.trouble.remedy else ""
-    return f"{what} {state}: {_sentence(task.trouble.message)}{remedy}"
+    remedy = f" What would help: {_sentence(task.failure.remedy)}" if task.failure.remedy else ""
+    return f"{what} {state}: {_sentence(task.failure.message)}{remedy}"
 
 
-def _sentence(words: str) -> str:
-    words = whole(words)
-    return words if not words or words.endswith((".", "!", "?", "…")) else f"{words}."
+def _sentence(text_words: str) -> str:
+    text_words = inline_full(text_words)
+    return text_words if not text_words or text_words.endswith((".", "!", "?", "…")) else f"{text_words}."

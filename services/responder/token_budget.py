@@ -1,32 +1,32 @@
-"""Texts within a budget of tokens: who gets how much of it, and what is left out of whom."""
+"""Truncates texts to token limits and divides a token budget."""
 
 from collections.abc import Callable, Sequence
 
-from services.responder.escape import shortened
+from services.responder.escape import shorten
 
-Count = Callable[[str], int]
-"""Tokens of a text."""
+TokenCounter = Callable[[str], int]
+"""Counts the tokens of a text."""
 
 _LONGEST_TOKEN = 8
-"""Characters per token beyond which no text goes: what is certainly too long is not counted."""
+"""Upper bound of characters per token; texts longer than the limit allows are cut before they are counted."""
 _SLACK = 0.95
 
 
-def within(text: str, tokens: int, count: Count) -> str:
-    """The text, its middle left out if it takes more than that; with no tokens to spend, nothing."""
+def truncate_to_tokens(text: str, tokens: int, count: TokenCounter) -> str:
+    """Returns the text, without its middle if it exceeds the limit; empty if the limit is not positive."""
     room = tokens * _LONGEST_TOKEN
-    fit = shortened(text, room) if room > 0 else ""
+    fit = shorten(text, room) if room > 0 else ""
     while fit and (taken := count(fit)) > tokens:
         room = int(min(room, len(text)) * tokens / taken * _SLACK)
-        fit = shortened(text, room) if room > 0 else ""
+        fit = shorten(text, room) if room > 0 else ""
     return fit
 
 
-def shares(needed: Sequence[int], weights: Sequence[float], budget: int) -> list[int]:
-    """How much of the budget each gets: no more than it needs, and what one leaves goes to the others by weight."""
+def split_budget(needed: Sequence[int], weights: Sequence[float], budget: int) -> list[int]:
+    """Divides a budget by weight; what one item does not need goes to the others."""
     given, left, weight = [0] * len(needed), budget, sum(weights)
-    for place in sorted(range(len(needed)), key=lambda place: needed[place] / weights[place]):
-        given[place] = min(needed[place], int(left * weights[place] / max(weight, weights[place])))
-        left -= given[place]
-        weight -= weights[place]
+    for index in sorted(range(len(needed)), key=lambda index: needed[index] / weights[index]):
+        given[index] = min(needed[index], int(left * weights[index] / max(weight, weights[index])))
+        left -= given[index]
+        weight -= weights[index]
     return given

@@ -1,4 +1,4 @@
-"""The responder as a server."""
+"""The responder's gRPC server."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -83,7 +83,7 @@ async def told(responding: "ResponderServiceAsyncStub", asked: pb.RespondRequest
     return "".join(event.text for event in texts), last.decision
 
 
-async def test_an_answer_is_streamed_and_signed(responding: "ResponderServiceAsyncStub") -> None:
+async def test_answer_is_streamed_and_ends_with_decision(responding: "ResponderServiceAsyncStub") -> None:
     answer, decision = await told(responding, request(tasks=[read(), spoken()]))
     assert answer.startswith("sign.png says: “Exit”\n\n")
     assert "1. image-to-text: rapidocr (lite), 0.50 s\n" in answer
@@ -91,7 +91,7 @@ async def test_an_answer_is_streamed_and_signed(responding: "ResponderServiceAsy
     assert decision.controller == CONTROLLER_COMPOSED
 
 
-async def test_an_answer_goes_on_where_it_was_left(responding: "ResponderServiceAsyncStub") -> None:
+async def test_partial_answer_is_continued(responding: "ResponderServiceAsyncStub") -> None:
     whole, _ = await told(responding, request(tasks=[read()]))
     more, _ = await told(responding, request(tasks=[read()], sent=whole[:30]))
     nothing, decision = await told(responding, request(tasks=[read()], sent=whole))
@@ -99,16 +99,17 @@ async def test_an_answer_goes_on_where_it_was_left(responding: "ResponderService
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [(plan_pb2.NOTE_KIND_CLARIFY, "Send it."), (plan_pb2.NOTE_KIND_CHAT, "no chat model")]
+    ("kind", "says"),
+    [(plan_pb2.NOTE_KIND_CLARIFY, "Send it."), (plan_pb2.NOTE_KIND_CHAT, "No chat model is installed")],
 )
-async def test_the_planners_notes_are_answered(
+async def test_answer_contains_notes_of_planner(
     responding: "ResponderServiceAsyncStub", kind: plan_pb2.NoteKind.ValueType, says: str
 ) -> None:
     answer, _ = await told(responding, request(notes=[plan_pb2.Note(kind=kind, text="Send it.")]))
     assert says in answer
 
 
-async def test_what_other_services_send_wrongly_is_still_answered(responding: "ResponderServiceAsyncStub") -> None:
+async def test_malformed_results_are_still_answered(responding: "ResponderServiceAsyncStub") -> None:
     odd = read()
     odd.task.parameters_json = "{"
     odd.result.outputs["details"].json = "[" * 100_000
@@ -117,7 +118,7 @@ async def test_what_other_services_send_wrongly_is_still_answered(responding: "R
     assert "Exit" in answer
 
 
-async def test_neither_request_nor_result_is_refused(responding: "ResponderServiceAsyncStub") -> None:
+async def test_request_without_text_and_results_is_invalid(responding: "ResponderServiceAsyncStub") -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await told(responding, pb.RespondRequest())
     error = errors.from_rpc(caught.value)

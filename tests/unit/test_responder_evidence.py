@@ -1,4 +1,4 @@
-"""What a model is given of a run, and how much of it."""
+"""Data of a run in the prompt of an answer, and its token budget."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.responder import evidence
-from services.responder.escape import shortened
-from services.responder.reasoning_filter import Thoughts
-from services.responder.run_summary import Account, Artifact, Json, State, Task, Trouble, Turn
-from services.responder.summarize_outputs import condensed
-from services.responder.token_budget import shares, within
+from services.responder.escape import shorten
+from services.responder.reasoning_filter import ReasoningFilter
+from services.responder.run_summary import Artifact, Failure, Json, RunSummary, State, Task, Turn
+from services.responder.summarize_outputs import summarize
+from services.responder.token_budget import split_budget, truncate_to_tokens
 
 
 def count(text: str) -> int:
-    """Tokens of four letters."""
+    """Counts a token per four characters."""
     return -(-len(text) // 4)
 
 
@@ -45,44 +45,44 @@ def done(number: int, **fields: Any) -> Task:
         ("text", '"text"'),
     ],
 )  # fmt: skip
-def test_data_is_told_as_shortly_as_it_can_be(data: Any, said: str) -> None:
-    assert condensed(data) == said
+def test_structured_output_is_summarized(data: Any, said: str) -> None:
+    assert summarize(data) == said
 
 
-def test_data_is_never_told_at_length() -> None:
-    assert len(condensed({str(n) * 99: ["x" * 9_999] * 999 for n in range(999)})) < 250_000
-    assert len(condensed([{"label": "x" * 9_999, "y": "z" * 9_999}] * 999)) < 4_000
+def test_summary_of_structured_output_is_short() -> None:
+    assert len(summarize({str(n) * 99: ["x" * 9_999] * 999 for n in range(999)})) < 250_000
+    assert len(summarize([{"label": "x" * 9_999, "y": "z" * 9_999}] * 999)) < 4_000
 
 
 @given(st.text(max_size=300), st.integers(-5, 100))
-def test_a_text_keeps_to_its_tokens_and_its_ends(text: str, tokens: int) -> None:
-    fit = within(text, tokens, count)
+def test_truncated_text_fits_limit_and_keeps_both_ends(text: str, tokens: int) -> None:
+    fit = truncate_to_tokens(text, tokens, count)
     assert count(fit) <= max(tokens, 0)
     assert fit == text or count(text) > tokens
 
 
-def test_the_middle_is_what_is_left_out() -> None:
-    assert shortened("a" * 60 + "b" * 60, 30) == "a" * 20 + " […90 characters left out…] " + "b" * 10
+def test_truncation_removes_the_middle() -> None:
+    assert shorten("a" * 60 + "b" * 60, 30) == "a" * 20 + " […90 characters left out…] " + "b" * 10
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.floats(0.1, 9)), max_size=9), st.integers(0, 900))
-def test_shares_keep_to_the_budget_and_waste_none(wanted: list[tuple[int, float]], budget: int) -> None:
+def test_shares_fit_budget_and_use_all_of_it(wanted: list[tuple[int, float]], budget: int) -> None:
     needed, weights = [need for need, _ in wanted], [weight for _, weight in wanted]
-    given_ = shares(needed, weights, budget)
+    given_ = split_budget(needed, weights, budget)
     assert sum(given_) <= budget
     assert all(got <= need for got, need in zip(given_, needed, strict=True))
     assert given_ == needed or sum(given_) >= budget - len(needed)
 
 
-def test_all_of_a_small_run_is_given() -> None:
+def test_small_run_is_complete_in_evidence() -> None:
     speech = Artifact("speech.wav", "audio/wav", 120_345)
     read = Task(
         1, "image-to-text", State.SUCCEEDED, "Read it", {"text": "Exit", "details": Json({"pages": 1})},
         given=("sign.png",), model="rapidocr", seconds=0.512,
     )  # fmt: skip
     spoken = Task(2, "text-to-speech", State.REUSED, outputs={"audio": speech}, needs=frozenset({1}), question="Why?")
-    failed = Task(3, "translation", State.FAILED, outputs={"text": "half"}, trouble=Trouble("broken"))
-    assert evidence.results(Account("", (read, spoken, failed)), 2_000, count).text == (
+    failed = Task(3, "translation", State.FAILED, outputs={"text": "half"}, failure=Failure("broken"))
+    assert evidence.results(RunSummary("", (read, spoken, failed)), 2_000, count).text == (
         "task 1: image-to-text, done by rapidocr in 0.51 s\nasked for by: Read it\nmade from: sign.png\n"
         'text: Exit\ndetails: {"pages": 1}\n\n'
         "task 2: text-to-speech, taken from an earlier run\nquestion: Why?\nmade from: task 1\n"
@@ -92,29 +92,29 @@ def test_all_of_a_small_run_is_given() -> None:
 
 
 @pytest.mark.parametrize("budget", [100, 300, 1_000, 3_000])
-def test_results_keep_to_their_budget_and_say_what_they_leave_out(budget: int) -> None:
+def test_results_fit_budget_and_state_omissions(budget: int) -> None:
     tasks = tuple(
         done(
             n, outputs={"text": f"RESULT{n} " + "word " * 400, "data": Json(list(range(99)))}, needs=frozenset({n - 1})
         )
         for n in range(1, 100)
     )
-    given_ = evidence.results(Account("", tasks), budget, count)
+    given_ = evidence.results(RunSummary("", tasks), budget, count)
     assert count(given_.text) <= budget + 40
     assert given_.left_out > 0
     assert "task 99" in given_.text
     assert "more, of which there is no room to tell" in given_.text
 
 
-def test_words_that_nothing_else_was_made_from_get_the_most_room() -> None:
+def test_final_text_gets_largest_share() -> None:
     text = "word " * 2_000
     first, last = done(1, outputs={"text": text}), done(2, outputs={"text": text}, needs=frozenset({1}))
-    told = evidence.results(Account("", (first, last)), 1_000, count).text
+    told = evidence.results(RunSummary("", (first, last)), 1_000, count).text
     before, after = told.split("task 2:")
     assert len(after) > 3 * len(before)
 
 
-def test_the_newest_of_a_conversation_and_the_first_files_are_kept() -> None:
+def test_newest_turns_and_first_files_are_included() -> None:
     history = [Turn(by_user=n % 2 == 0, text=f"turn {n} " + "word " * 20) for n in range(50)]
     before = evidence.conversation(history, 300, count)
     assert before.text.startswith("user: turn 4")
@@ -137,8 +137,8 @@ def test_the_newest_of_a_conversation_and_the_first_files_are_kept() -> None:
         ("", ""),
     ],
 )
-def test_thoughts_are_not_part_of_an_answer(written: str, answer: str) -> None:
+def test_reasoning_is_removed_from_answer(written: str, answer: str) -> None:
     for split in range(len(written) + 1):
-        thoughts = Thoughts()
+        thoughts = ReasoningFilter()
         said = thoughts.add(written[:split]) + thoughts.add(written[split:]) + thoughts.end()
         assert said.rstrip() == answer

@@ -1,21 +1,29 @@
-"""What an answer by another hand must not be silent about."""
+"""Endings of partial answers."""
 
 from dataclasses import replace
 
 import pytest
 
-from services.responder.finish import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
-from services.responder.run_summary import Account, Remark, RemarkKind, State, Task, Trouble
+from services.responder.finish import (
+    FINISHED,
+    INTERRUPTED,
+    LENGTH_LIMIT,
+    TRUNCATED,
+    ending,
+    render_answer,
+    rest_of_own_answer,
+)
+from services.responder.run_summary import Failure, Note, NoteKind, RunSummary, State, Task
 
 READ = Task(1, "image-to-text", State.SUCCEEDED, outputs={"text": "Exit"})
-FAILED = Task(2, "text-to-speech", State.FAILED, source="aloud", trouble=Trouble("no voice", "install one"))
-SKIPPED = Task(3, "audio-to-audio", State.SKIPPED, needs=frozenset({2}), trouble=Trouble("it was skipped"))
+FAILED = Task(2, "text-to-speech", State.FAILED, source="aloud", failure=Failure("no voice", "install one"))
+SKIPPED = Task(3, "audio-to-audio", State.SKIPPED, needs=frozenset({2}), failure=Failure("it was skipped"))
 CANCELLED = Task(4, "translation", State.CANCELLED)
-UNUSED = Remark(RemarkKind.LEFT_OUT, "Not used: a.png.")
+UNUSED = Note(NoteKind.REMOVED_LINK, "Not used: a.png.")
 
 
 @pytest.mark.parametrize(
-    ("said", "missing"),
+    ("text", "missing"),
     [
         ("It says “Exit”. There is _no voice_!", []),
         ("It says Exit, in a piano voice.", ["no voice"]),
@@ -23,43 +31,50 @@ UNUSED = Remark(RemarkKind.LEFT_OUT, "Not used: a.png.")
         ("Kein Ton: „no voice“.", []),
     ],
 )
-def test_only_the_reason_itself_shows_that_a_failure_was_told(said: str, missing: list[str]) -> None:
-    more = ending(Account("", (READ, FAILED)), FINISHED, said)
-    assert [words for words in ("no voice",) if words in more] == missing
+def test_failure_counts_as_mentioned_only_with_its_message(text: str, missing: list[str]) -> None:
+    has_more = ending(RunSummary("", (READ, FAILED)), FINISHED, text)
+    assert [words for words in ("no voice",) if words in has_more] == missing
 
 
-def test_all_that_did_not_come_about_is_told() -> None:
-    more = ending(Account("", (READ, FAILED, SKIPPED, CANCELLED), (UNUSED,), Trouble("too late")), FINISHED, "Exit.")
-    assert more == (
+def test_ending_lists_all_failures() -> None:
+    has_more = ending(
+        RunSummary("", (READ, FAILED, SKIPPED, CANCELLED), (UNUSED,), Failure("too late")), FINISHED, "Exit."
+    )
+    assert has_more == (
         "\n\nNot used: a.png.\n\n**What could not be done**\n\n"
         "- text-to-speech (“aloud”) failed: no voice. What would help: install one.\n"
         "- audio-to-audio was not started: it needs the result of text-to-speech (task 2).\n"
         "- translation was cancelled.\n"
         "- too late.\n"
     )
-    assert ending(Account("", (READ, FAILED, SKIPPED, CANCELLED), (UNUSED,), Trouble("too late")), FINISHED, more) == ""
+    assert (
+        ending(RunSummary("", (READ, FAILED, SKIPPED, CANCELLED), (UNUSED,), Failure("too late")), FINISHED, has_more)
+        == ""
+    )
 
 
-def test_what_was_told_is_not_told_again_after_a_break() -> None:
-    assert ending(Account("", (READ,)), BROKE_OFF, "It says “exit”") == f"\n\n{BROKE_OFF} all results are told above.\n"
-    assert "“Exit”" in ending(Account("", (READ,)), INTERRUPTED, "It")
-    assert "“Exit”" not in ending(Account("", (READ,)), CUT, "It")
-    talk = Account("Hi", remarks=(Remark(RemarkKind.CHAT, ""),))
-    assert ending(talk, BROKE_OFF, "Hel") == f"\n\n{BROKE_OFF} ask again for the rest.\n"
+def test_ending_after_truncation_does_not_repeat_results() -> None:
+    assert (
+        ending(RunSummary("", (READ,)), TRUNCATED, "It says “exit”") == f"\n\n{TRUNCATED} all results are told above.\n"
+    )
+    assert "“Exit”" in ending(RunSummary("", (READ,)), INTERRUPTED, "It")
+    assert "“Exit”" not in ending(RunSummary("", (READ,)), LENGTH_LIMIT, "It")
+    talk = RunSummary("Hi", notes=(Note(NoteKind.CHAT, ""),))
+    assert ending(talk, TRUNCATED, "Hel") == f"\n\n{TRUNCATED} ask again for the rest.\n"
 
 
-@pytest.mark.parametrize("why", [FINISHED, CUT, BROKE_OFF, INTERRUPTED])
-def test_an_ending_left_anywhere_past_its_beginning_goes_on(why: str) -> None:
-    account = Account("", (READ, FAILED))
-    text = "It" + ending(account, why, "It")
-    for length in range(len(f"It\n\n{why or '**What could not be done**'}"), len(text) + 1):
-        more = continued(replace(account, sent=text[:length]))
-        assert more is not None
-        assert text[:length] + more == text
+@pytest.mark.parametrize("reason", [FINISHED, LENGTH_LIMIT, TRUNCATED, INTERRUPTED])
+def test_partial_ending_is_resumed_at_any_position(reason: str) -> None:
+    summary = RunSummary("", (READ, FAILED))
+    text = "It" + ending(summary, reason, "It")
+    for length in range(len(f"It\n\n{reason or '**What could not be done**'}"), len(text) + 1):
+        has_more = rest_of_own_answer(replace(summary, sent=text[:length]))
+        assert has_more is not None
+        assert text[:length] + has_more == text
 
 
-def test_what_a_model_had_begun_the_house_does_not_take_for_its_own() -> None:
-    assert continued(Account("", (READ,))) is None
-    assert continued(Account("", (READ,), sent="The sign")) is None
-    assert continued(Account("", (READ,), sent=f"The sign\n\n{CUT} Or not.")) is None
-    assert continued(Account("", (READ,), sent=whole(Account("", (READ,))))) == ""
+def test_answer_started_by_llm_is_not_resumed_as_template_answer() -> None:
+    assert rest_of_own_answer(RunSummary("", (READ,))) is None
+    assert rest_of_own_answer(RunSummary("", (READ,), sent="The sign")) is None
+    assert rest_of_own_answer(RunSummary("", (READ,), sent=f"The sign\n\n{LENGTH_LIMIT} Or not.")) is None
+    assert rest_of_own_answer(RunSummary("", (READ,), sent=render_answer(RunSummary("", (READ,))))) == ""

@@ -1,14 +1,14 @@
-"""An answer that goes on where it was left."""
+"""Resumed answers."""
 
 import pytest
 
-from services.responder.resume import GoingOn, beginning
+from services.responder.resume import RepetitionFilter, resume_point
 
 SENT = "The sign in your picture says “Exit”. It was read by rapid"
 
 
-def went_on(sent: str, *pieces: str) -> str:
-    stream = GoingOn(sent)
+def resumed(sent: str, *pieces: str) -> str:
+    stream = RepetitionFilter(sent)
     return "".join([stream.add(piece) for piece in pieces]) + stream.end()
 
 
@@ -33,15 +33,15 @@ def went_on(sent: str, *pieces: str) -> str:
         ("", "Nothing was sent.", "Nothing was sent."),
     ],
 )
-def test_nothing_is_said_twice_and_no_word_breaks(sent: str, written: str, whole: str) -> None:
+def test_resumed_answer_repeats_nothing_and_keeps_words_whole(sent: str, written: str, whole: str) -> None:
     expected = whole.replace("… It was read by rapid", SENT)
     for split in range(len(written) + 1):
-        assert sent + went_on(sent, written[:split], written[split:]) == expected
-    assert sent + went_on(sent, *written) == expected
+        assert sent + resumed(sent, written[:split], written[split:]) == expected
+    assert sent + resumed(sent, *written) == expected
 
 
-def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
-    stream = GoingOn(SENT)
+def test_new_text_is_emitted_at_once() -> None:
+    stream = RepetitionFilter(SENT)
     assert [stream.add("It was w"), stream.add("ritten")] == [" It was w", "ritten"]
 
 
@@ -49,15 +49,15 @@ def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
     ("sent", "prefix"),
     [("The sign says Ex", "The sign says "), ("The sign. ", "The sign. "), ("看板には", "看板には"), ("", "")],
 )
-def test_a_model_goes_on_from_between_two_words(sent: str, prefix: str) -> None:
-    assert beginning(sent) == prefix
+def test_resume_point_is_at_word_boundary(sent: str, prefix: str) -> None:
+    assert resume_point(sent) == prefix
 
 
 TEXT = "The sign says “Exit”.\n\nIt was read, then read aloud: see speech.wav.\n\n- one\n- two and a half\n"
 
 
 @pytest.mark.parametrize("length", range(1, len(TEXT) + 1))
-def test_wherever_it_was_left_it_goes_on(length: int) -> None:
+def test_answer_resumes_at_any_position(length: int) -> None:
     sent = TEXT[:length]
-    for written in (TEXT, TEXT[len(beginning(sent)) :]):
-        assert sent + went_on(sent, *written) == TEXT
+    for written in (TEXT, TEXT[len(resume_point(sent)) :]):
+        assert sent + resumed(sent, *written) == TEXT

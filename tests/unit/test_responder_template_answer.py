@@ -1,13 +1,13 @@
-"""The answer without an LLM."""
+"""Template answers."""
 
 from typing import Any
 
 import pytest
 
-from services.responder.escape import LONGEST_TEXT, inert, quoted, size
-from services.responder.responder import LONGEST_PIECE, pieces, rest
-from services.responder.run_summary import Account, Artifact, Json, Remark, RemarkKind, State, Task, Trouble
-from services.responder.template_answer import composed
+from services.responder.escape import MAX_TEXT_LENGTH, escape_markdown, format_size, quote
+from services.responder.responder import MAX_CHUNK_LENGTH, remaining_answer, split_text
+from services.responder.run_summary import Artifact, Failure, Json, Note, NoteKind, RunSummary, State, Task
+from services.responder.template_answer import compose
 
 SPEECH = Artifact("speech.wav", "audio/wav", 120_345)
 ALOUD = "Read the text in this image aloud"
@@ -18,7 +18,7 @@ def done(number: int, name: str, outputs: dict[str, Any], **fields: Any) -> Task
 
 
 def answer(*tasks: Task, **fields: Any) -> str:
-    return "\n\n".join(composed(Account("request", tasks, **fields)))
+    return "\n\n".join(compose(RunSummary("request", tasks, **fields)))
 
 
 READ = done(
@@ -37,7 +37,7 @@ MOOD = done(
 )
 
 
-def test_the_request_is_answered_first_then_it_says_how() -> None:
+def test_answer_states_results_then_process() -> None:
     assert answer(READ, SPOKEN, MOOD) == (
         "sign.png says:\n\n> We are happy\n> to see you!\n\n"
         "Read aloud in speech.wav (recording, 120 KB).\n\n"
@@ -49,12 +49,12 @@ def test_the_request_is_answered_first_then_it_says_how() -> None:
     )
 
 
-def test_what_only_prepared_is_not_told_where_its_use_is() -> None:
+def test_intermediate_result_is_omitted() -> None:
     summary = done(2, "summarization", {"text": "Short."}, source=ALOUD, needs=frozenset({1}))
-    told = answer(READ, summary)
-    assert told.startswith("Summary: “Short.”")
-    assert "We are happy" not in told
-    assert "1. image-to-text" in told
+    text = answer(READ, summary)
+    assert text.startswith("Summary: “Short.”")
+    assert "We are happy" not in text
+    assert "1. image-to-text" in text
 
 
 @pytest.mark.parametrize(
@@ -131,61 +131,59 @@ def test_what_only_prepared_is_not_told_where_its_use_is() -> None:
         ("text-classification", {"labels": "broken", "text": "positive"}, {}, "text-classification: “positive”"),
     ],
 )
-def test_each_kind_of_result_is_told_in_its_own_words(
-    name: str, outputs: dict[str, Any], fields: dict[str, Any], says: str
-) -> None:
+def test_result_is_described_by_task(name: str, outputs: dict[str, Any], fields: dict[str, Any], says: str) -> None:
     assert says in answer(done(1, name, outputs, **fields)).partition("**How it was done**")[0]
 
 
-def test_what_failed_says_why_and_what_would_help_and_what_waited_for_it() -> None:
-    failed = Task(2, "text-to-speech", State.FAILED, source=ALOUD, trouble=Trouble("no voice", "install one"))
+def test_failure_states_reason_remedy_and_skipped_tasks() -> None:
+    failed = Task(2, "text-to-speech", State.FAILED, source=ALOUD, failure=Failure("no voice", "install one"))
     skipped = Task(3, "audio-to-audio", State.SKIPPED, source="clean it", needs=frozenset({2}))
-    told = answer(READ, failed, skipped)
-    assert "Not everything could be done" in told
-    assert told.endswith(
+    text = answer(READ, failed, skipped)
+    assert "Not everything could be done" in text
+    assert text.endswith(
         "**What could not be done**\n\n"
         f"- text-to-speech (“{ALOUD}”) failed: no voice. What would help: install one.\n"
         "- audio-to-audio (“clean it”) was not started: it needs the result of text-to-speech (task 2)."
     )
 
 
-def test_nothing_half_done_is_presented_as_done() -> None:
-    failed = Task(1, "image-to-text", State.FAILED, outputs={"text": "half"}, trouble=Trouble("broken"))
-    told = answer(failed, Task(2, "summarization", State.OPEN))
-    assert told.startswith("None of this could be done.")
-    assert "half" not in told
-    assert "How it was done" not in told
-    assert "- summarization did not come to an end." in told
+def test_output_of_failed_task_is_not_shown() -> None:
+    failed = Task(1, "image-to-text", State.FAILED, outputs={"text": "half"}, failure=Failure("broken"))
+    text = answer(failed, Task(2, "summarization", State.OPEN))
+    assert text.startswith("None of this could be done.")
+    assert "half" not in text
+    assert "How it was done" not in text
+    assert "- summarization did not come to an end." in text
 
 
-def test_a_result_taken_from_an_earlier_run_says_so() -> None:
+def test_reused_result_is_marked() -> None:
     reused = Task(1, "summarization", State.REUSED, outputs={"text": "Short."}, model="lite/textrank", seconds=3.0)
     assert "1. summarization: lite/textrank, result of an earlier run" in answer(reused)
 
 
 @pytest.mark.parametrize(
-    ("remarks", "trouble", "says"),
+    ("notes", "failure", "says"),
     [
-        ([Remark(RemarkKind.MISSING, "Send a picture.")], None, "Send a picture."),
-        ([Remark(RemarkKind.CHAT, "")], None, "no chat model"),
-        ([], Trouble("the planner is away", "try again"), "the planner is away. try again."),
-        ([Remark(RemarkKind.MISSING, "Send a picture.")], Trouble("Send a picture.", "say more"), "Send a picture."),
+        ([Note(NoteKind.MISSING, "Send a picture.")], None, "Send a picture."),
+        ([Note(NoteKind.CHAT, "")], None, "No chat model is installed"),
+        ([], Failure("the planner is away", "try again"), "the planner is away. try again."),
+        ([Note(NoteKind.MISSING, "Send a picture.")], Failure("Send a picture.", "say more"), "Send a picture."),
         ([], None, "Nothing came of this request."),
     ],
 )
-def test_without_tasks_it_says_what_is_to_be_said(remarks: list[Remark], trouble: Trouble | None, says: str) -> None:
-    told = answer(remarks=tuple(remarks), trouble=trouble)
-    assert told.count(says) == 1
+def test_answer_without_tasks_states_notes_and_failure(notes: list[Note], failure: Failure | None, says: str) -> None:
+    text = answer(notes=tuple(notes), failure=failure)
+    assert text.count(says) == 1
 
 
-def test_a_file_that_was_not_used_is_told_between_what_came_of_it_and_how() -> None:
-    told = answer(READ, remarks=(Remark(RemarkKind.LEFT_OUT, "Not used: a.png."),))
-    assert told.index("sign.png says") < told.index("Not used: a.png.") < told.index("**How it was done**")
-    assert "could not be done" not in told
+def test_unused_file_is_stated_between_results_and_process() -> None:
+    text = answer(READ, notes=(Note(NoteKind.REMOVED_LINK, "Not used: a.png."),))
+    assert text.index("sign.png says") < text.index("Not used: a.png.") < text.index("**How it was done**")
+    assert "could not be done" not in text
 
 
-def test_the_trouble_of_the_run_is_told_beside_what_was_done() -> None:
-    assert answer(READ, trouble=Trouble("the deadline has passed")).endswith("- the deadline has passed.")
+def test_failure_of_run_is_stated_after_results() -> None:
+    assert answer(READ, failure=Failure("the deadline has passed")).endswith("- the deadline has passed.")
 
 
 # ---------------------------------------------------------------- data stays data
@@ -205,47 +203,48 @@ def test_the_trouble_of_the_run_is_told_beside_what_was_done() -> None:
         ("2 * 3 = 6 # so", "2 * 3 = 6 # so"),
     ],
 )
-def test_nothing_in_a_result_becomes_a_link_or_a_command(text: str, shown: str) -> None:
-    assert inert(text) == shown
+def test_result_text_is_escaped(text: str, shown: str) -> None:
+    assert escape_markdown(text) == shown
     assert shown in answer(done(1, "summarization", {"text": text}))
 
 
-def test_a_name_cannot_break_out_of_its_line() -> None:
-    told = answer(done(1, "text-to-speech", {"audio": Artifact("a\n\n# Big [x](y)", "audio/wav", 1)}))
-    assert "a # Big \\[x](y) (recording, 1 bytes)" in told
+def test_file_name_stays_on_one_line() -> None:
+    text = answer(done(1, "text-to-speech", {"audio": Artifact("a\n\n# Big [x](y)", "audio/wav", 1)}))
+    assert "a # Big \\[x](y) (recording, 1 bytes)" in text
 
 
-def test_a_long_text_is_cut_and_says_where_the_whole_is() -> None:
-    told = quoted("word " * 1_000, "output `text` of task 1")
-    assert len(told) < LONGEST_TEXT + 200
-    assert "of 4,999 characters; the whole is output `text` of task 1" in told
+def test_long_text_is_truncated_with_location_of_complete_text() -> None:
+    text = quote("word " * 1_000, "output `text` of task 1")
+    assert len(text) < MAX_TEXT_LENGTH + 200
+    assert "of 4,999 characters; the whole is output `text` of task 1" in text
 
 
 @pytest.mark.parametrize(
     ("count", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1_500, "1.5 KB"), (25_400_000, "25 MB")]
 )
-def test_sizes_are_said_as_people_say_them(count: int, said: str) -> None:
-    assert size(count) == said
+def test_size_is_formatted(count: int, said: str) -> None:
+    assert format_size(count) == said
 
 
 # ---------------------------------------------------------------- going on
 
 
 @pytest.mark.parametrize("length", [0, 1, 40, 200, 10_000])
-def test_an_answer_that_was_begun_is_continued_not_repeated(length: int) -> None:
-    whole = rest(Account("request", (READ, SPOKEN, MOOD)))
+def test_partial_answer_is_continued_without_repetition(length: int) -> None:
+    whole = remaining_answer(RunSummary("request", (READ, SPOKEN, MOOD)))
     sent = whole[:length]
-    assert sent + rest(Account("request", (READ, SPOKEN, MOOD), sent=sent)) == whole
+    assert sent + remaining_answer(RunSummary("request", (READ, SPOKEN, MOOD), sent=sent)) == whole
 
 
-def test_an_answer_begun_by_another_hand_is_ended_with_what_it_had_not_told() -> None:
-    more = rest(Account("request", (READ, SPOKEN), sent="The sign in your picture"))
+def test_partial_llm_answer_is_ended_with_unmentioned_results() -> None:
+    more = remaining_answer(RunSummary("request", (READ, SPOKEN), sent="The sign in your picture"))
     assert more.startswith("\n\nThe answer above was interrupted; what it had not told yet follows")
     assert "sign.png says:" in more
     assert "How it was done" not in more
 
 
-def test_an_answer_is_told_in_pieces_that_make_the_whole() -> None:
+def test_chunks_make_complete_answer() -> None:
     text = "A line.\n\n" + "long " * 500 + "\nend"
-    told = list(pieces(text))
-    assert ("".join(told), max(map(len, told)) <= LONGEST_PIECE) == (text, True)
+    chunks = list(split_text(text))
+    assert "".join(chunks) == text
+    assert max(map(len, chunks)) <= MAX_CHUNK_LENGTH
