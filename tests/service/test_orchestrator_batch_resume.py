@@ -271,7 +271,7 @@ async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
         batch = await asking.start(notes(3), request="shorten it")
         await planning.wait()
         await asking.cancel(batch.batch_id)
-        while is_heeding(batch.batch_id) and commands < 2:
+        while waits_for_cancel_command(batch.batch_id) and commands < 2:
             ((commands,),) = await database.read("SELECT COUNT(*) FROM commands")
         ((commands,),) = await database.read("SELECT COUNT(*) FROM commands")
         assert commands == 1
@@ -279,9 +279,9 @@ async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
         assert state(await asking.ended(batch.batch_id)) == "CANCELLED"
 
 
-def is_heeding(batch_id: str) -> bool:
-    """Whether something still waits for the command to cancel a batch that is being planned."""
-    return any(task.get_name() == f"heed-{batch_id}" for task in asyncio.all_tasks())
+def waits_for_cancel_command(batch_id: str) -> bool:
+    """Whether the orchestrator still waits for a command to cancel a batch that is being planned."""
+    return any(task.get_name() == f"cancel-{batch_id}" for task in asyncio.all_tasks())
 
 
 async def test_batch_says_that_the_orchestrator_is_overloaded(
