@@ -15,7 +15,7 @@ from tests.support.clock import Clock
 def live(**tenants: int) -> dict[str, Any]:
     """So many runs under way, by tenant."""
     return {
-        f"{tenant}-{number}": SimpleNamespace(caller=SimpleNamespace(tenant=tenant), bytes=100, view=RunFold())
+        f"{tenant}-{number}": SimpleNamespace(caller=SimpleNamespace(tenant=tenant), bytes=100, fold=RunFold())
         for tenant, count in tenants.items()
         for number in range(count)
     }

@@ -22,8 +22,8 @@ def planned(stages: Stages) -> Stages:
     """A plan of one task; once it is approved its work never ends, if its request says so."""
 
     async def work(run: RunLog) -> Failure | None:
-        if run.view.is_approved:
-            return await forever(run) if run.view.run.spec.request == "for ever" else None
+        if run.fold.is_approved:
+            return await forever(run) if run.fold.run.spec.request == "for ever" else None
         planned = event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization"))
         run.emit(RunEvent(task_id=1, task_planned=planned))
         run.emit(RunEvent(plan_completed=event_pb2.PlanCompleted(tasks=1)))

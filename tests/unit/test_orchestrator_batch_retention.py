@@ -51,8 +51,8 @@ class Batched(RetainedRuns):
         """Ends the run of the batch's first item."""
         ended = RunEvent(run_id=name, sequence=2)
         ended.run_ended.state = RUN_STATE_COMPLETED
-        view = RunFold([_run(name, "batch", 1).first, ended])
-        await self.kept._journal.append(name, 1, [ended], RUN_STATE_COMPLETED, more=item_result_rows(view.run))
+        fold = RunFold([_run(name, "batch", 1).first, ended])
+        await self.kept._journal.append(name, 1, [ended], RUN_STATE_COMPLETED, more=item_result_rows(fold.run))
 
     async def tell(self, sql: str, *values: object) -> None:
         def operation() -> Steps[None]:

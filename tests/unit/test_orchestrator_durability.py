@@ -50,7 +50,7 @@ async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_
     database: Database, stages: Stages
 ) -> None:
     async def work(run: RunLog) -> Failure | None:
-        if run.view.is_planned:
+        if run.fold.is_planned:
             return None
         run.emit(
             RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization")))

@@ -115,12 +115,12 @@ def test_an_expert_that_tells_nothing_of_a_failed_call_has_used_nothing_that_is_
 
 def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
     failed = event_pb2.AttemptFailed(usage=Usage(cost=0.5, pool_seconds={"gpu-l4": 2}))
-    view = RunFold()
-    view.apply(RunEvent(task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1)), task_id=1))
-    view.apply(RunEvent(attempt_failed=failed, task_id=1))
-    view.apply(RunEvent(attempt_failed=event_pb2.AttemptFailed(), task_id=1))
+    fold = RunFold()
+    fold.apply(RunEvent(task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1)), task_id=1))
+    fold.apply(RunEvent(attempt_failed=failed, task_id=1))
+    fold.apply(RunEvent(attempt_failed=event_pb2.AttemptFailed(), task_id=1))
     run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=Usage(cost=1, pool_seconds={"cpu": 1})))])
-    whole = total_usage(run, [plan_pb2.Decision(usage=Usage(cost=2, input_tokens=7))], view.failed_usage)
+    whole = total_usage(run, [plan_pb2.Decision(usage=Usage(cost=2, input_tokens=7))], fold.failed_usage)
     assert (whole.cost, whole.input_tokens) == (3.5, 7)
     assert dict(whole.pool_seconds) == {"cpu": 1, "gpu-l4": 2}
     assert whole.busy.ToTimedelta() == timedelta()

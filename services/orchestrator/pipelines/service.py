@@ -29,7 +29,7 @@ from services.orchestrator.journal.pages import Page
 from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.runs import acceptance
-from services.orchestrator.runs.conversation import view_of
+from services.orchestrator.runs.conversation import read_fold
 from services.orchestrator.runs.selection import SelectorClient
 
 Check = Callable[[planner_pb2.PlanRequest], Awaitable[Plan]]
@@ -147,12 +147,12 @@ class PipelineService:
         row = await self._journal.row(run_id, call_context.current().tenant)
         if not row.ended:
             raise FailedPrecondition(f"run {run_id} has not ended", reason="RUNNING", remedy="wait for its end")
-        view = await view_of(run_id, self._journal)
-        if not view.run.tasks:
+        fold = await read_fold(run_id, self._journal)
+        if not fold.run.tasks:
             raise FailedPrecondition(f"run {run_id} has no plan", reason="NO_PLAN", remedy="use another run")
         policy = DATA_POLICY_UNSPECIFIED if row.caller.policy == DATA_POLICY_OPEN else DATA_POLICY_LOCAL
         with call_context.use_caller(with_policy(call_context.current(), policy)):
-            pipeline = await self.from_plan(_plan(view, pin=pin))
+            pipeline = await self.from_plan(_plan(fold, pin=pin))
         pipeline.source_run_id, pipeline.policy = run_id, policy
         return pipeline
 
@@ -214,13 +214,13 @@ def with_policy(caller: Caller, policy: "DataPolicy.ValueType") -> Caller:
     return result
 
 
-def _plan(view: RunFold, *, pin: bool) -> Plan:
+def _plan(fold: RunFold, *, pin: bool) -> Plan:
     """The executed plan without replaced tasks; values that were inputs of the run become parameters."""
-    names = {item.value.artifact.sha256: item.name for item in reversed(view.run.spec.inputs)}
+    names = {item.value.artifact.sha256: item.name for item in reversed(fold.run.spec.inputs)}
     names.pop("", None)
     plan = Plan()
-    for status in view.run.tasks:
-        if status.task.id in view.replaced:
+    for status in fold.run.tasks:
+        if status.task.id in fold.replaced:
             continue
         task = plan.tasks.add()
         task.CopyFrom(status.task)

@@ -114,7 +114,7 @@ class Admission:
 
 def _uses_slot(run: RunLog) -> bool:
     """Whether a run takes one of these slots; batch items have their own."""
-    return not run.view.run.batch.index
+    return not run.fold.run.batch.index
 
 
 def _overloaded(message: str) -> Overloaded:

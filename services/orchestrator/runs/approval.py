@@ -21,14 +21,14 @@ _EXPIRED = Failure(
 
 def is_plan_only(run: RunLog) -> bool:
     """Whether the run must not execute tasks, or not before its approval."""
-    mode = run.view.run.spec.mode
-    return mode == RUN_MODE_PLAN or (mode == RUN_MODE_APPROVE and not run.view.is_approved)
+    mode = run.fold.run.spec.mode
+    return mode == RUN_MODE_PLAN or (mode == RUN_MODE_APPROVE and not run.fold.is_approved)
 
 
 def needs_approval(run: RunLog, failure: Failure | None) -> bool:
     """Whether the run has a plan that must be approved before it executes."""
-    unapproved = run.view.run.spec.mode == RUN_MODE_APPROVE and not run.view.is_approved
-    return unapproved and failure is None and not run.cancel_reason and bool(run.view.run.tasks)
+    unapproved = run.fold.run.spec.mode == RUN_MODE_APPROVE and not run.fold.is_approved
+    return unapproved and failure is None and not run.cancel_reason and bool(run.fold.run.tasks)
 
 
 def request_approval(run: RunLog) -> None:
@@ -40,7 +40,7 @@ def request_approval(run: RunLog) -> None:
 
 def is_awaited(run: RunLog) -> bool:
     """Whether the run is parked until its approval."""
-    return run.view.run.state == RUN_STATE_AWAITING_APPROVAL
+    return run.fold.run.state == RUN_STATE_AWAITING_APPROVAL
 
 
 def apply_decision(run: RunLog) -> None:
@@ -52,7 +52,7 @@ def apply_decision(run: RunLog) -> None:
     event = RunEvent(plan_approved=PlanApproved())
     if approval.HasField("plan"):
         event.plan_approved.plan.CopyFrom(approval.plan)
-    waited = time.time_ns() - run.view.approval_requested_at
-    event.plan_approved.deadline.FromNanoseconds(run.view.run.deadline.ToNanoseconds() + waited)
+    waited = time.time_ns() - run.fold.approval_requested_at
+    event.plan_approved.deadline.FromNanoseconds(run.fold.run.deadline.ToNanoseconds() + waited)
     run.caller.deadline.CopyFrom(event.plan_approved.deadline)
     run.emit(event)

@@ -27,11 +27,11 @@ async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> l
     earlier: list[Turn] = []
     for encoded in await journal.conversation(parent_id, tenant, EARLIER_RUNS) if parent_id else ():
         try:
-            view = RunFold(map(RunEvent.FromString, encoded))
+            fold = RunFold(map(RunEvent.FromString, encoded))
         except Exception:
             log.exception("conversation turn skipped: its run cannot be read", run_id=run.run_id)
             continue
-        earlier[:0] = [_request_turn(view.run), _answer_turn(view)]
+        earlier[:0] = [_request_turn(fold.run), _answer_turn(fold)]
     return [*run.spec.history, *earlier, _request_turn(run)]
 
 
@@ -69,7 +69,7 @@ async def events_after(run_id: str, after: int, tenant: str, journal: Journal) -
             yield last
 
 
-async def view_of(run_id: str, journal: Journal) -> RunFold:
+async def read_fold(run_id: str, journal: Journal) -> RunFold:
     """Folds a run's stored events.
 
     Raises:
@@ -87,8 +87,8 @@ def _request_turn(run: Run) -> Turn:
     return Turn(role=ROLE_USER, text=run.spec.request, attachments=run.spec.inputs, run_id=run.run_id)
 
 
-def _answer_turn(view: RunFold) -> Turn:
-    return Turn(role=ROLE_ASSISTANT, text=view.answer, attachments=_output_files(view.run), run_id=view.run.run_id)
+def _answer_turn(fold: RunFold) -> Turn:
+    return Turn(role=ROLE_ASSISTANT, text=fold.answer, attachments=_output_files(fold.run), run_id=fold.run.run_id)
 
 
 def _output_files(run: Run) -> Iterator[NamedValue]:

@@ -67,7 +67,7 @@ class RunExecutor:
 
     async def _execute(self, run: RunLog, parent_id: str) -> None:
         needs_turns = _needs_conversation(run)
-        turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal) if needs_turns else []
+        turns = await turns_of(run.fold.run, parent_id, run.caller.tenant, self._journal) if needs_turns else []
         if approval.is_awaited(run) and not run.cancel_reason:
             approval.apply_decision(run)
         try:
@@ -80,7 +80,7 @@ class RunExecutor:
             log.exception("run failed with an internal error")
             _end_tasks(run, TASK_STATE_FAILED, _INTERNAL)
             state, final_failure = RUN_STATE_FAILED, _INTERNAL
-        usage = total_usage(run.view.run, run.view.decisions, run.view.failed_usage)
+        usage = total_usage(run.fold.run, run.fold.decisions, run.fold.failed_usage)
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=final_failure, usage=usage)))
         reason = final_failure.reason if final_failure else ""
         metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": metrics.reason(reason)})
@@ -101,9 +101,9 @@ class RunExecutor:
         if not run.cancel_reason:
             failure = _with_last_error(run, failure)
             _end_tasks(run, TASK_STATE_FAILED, failure)
-            state, final_failure = outcome(run.view.run, failure, run.view.replaced)
+            state, final_failure = outcome(run.fold.run, failure, run.fold.replaced)
             response_failure = None
-            if run.view.run.spec.mode not in {RUN_MODE_PLAN, RUN_MODE_RESULTS}:
+            if run.fold.run.spec.mode not in {RUN_MODE_PLAN, RUN_MODE_RESULTS}:
                 response_failure = await _run_stage(run, self._workflow.respond(run, turns, failure), None)
             if response_failure and state == RUN_STATE_COMPLETED:
                 state, final_failure = RUN_STATE_INCOMPLETE, response_failure
@@ -115,7 +115,7 @@ class RunExecutor:
 
 def _needs_conversation(run: RunLog) -> bool:
     """Whether a stage reads the conversation: a supplied plan in results mode needs none."""
-    spec = run.view.run.spec
+    spec = run.fold.run.spec
     return not (spec.HasField("plan") and spec.mode == RUN_MODE_RESULTS)
 
 
@@ -144,7 +144,7 @@ def _is_released() -> bool:
 
 def _with_last_error(run: RunLog, failure: Failure | None) -> Failure | None:
     """Adds the last failed attempt's error to a deadline failure."""
-    errors = [run.view.last_errors[task_id] for task_id in run.view.unfinished() if task_id in run.view.last_errors]
+    errors = [run.fold.last_errors[task_id] for task_id in run.fold.unfinished() if task_id in run.fold.last_errors]
     if failure is not _DEADLINE or not errors:
         return failure
     message = f"{failure.message}; the last attempt failed: {errors[0].message}"
@@ -154,5 +154,5 @@ def _with_last_error(run: RunLog, failure: Failure | None) -> Failure | None:
 
 def _end_tasks(run: RunLog, state: "TaskState.ValueType", failure: Failure | None) -> None:
     """Ends the unfinished tasks of a run; without a failure there are none, as in plan mode."""
-    for task_id in run.view.unfinished() if failure else ():
-        end_task(run, state, TaskResult(task_id=task_id, attempt=run.view.attempt(task_id), failure=failure))
+    for task_id in run.fold.unfinished() if failure else ():
+        end_task(run, state, TaskResult(task_id=task_id, attempt=run.fold.attempt(task_id), failure=failure))

@@ -88,9 +88,9 @@ class PlannerClient:
             add: called with each task after its event.
             deadline: of the run.
         """
-        if run.view.is_planned:
+        if run.fold.is_planned:
             return None
-        if run.view.run.spec.HasField("plan"):
+        if run.fold.run.spec.HasField("plan"):
             return _supplied(run, add)
         error: ServiceError = _truncated()
         for _ in range(CALLS):
@@ -126,7 +126,7 @@ class PlannerClient:
         """
         with spans.planning(run, request.goal.WhichOneof("kind") or "") as span:
             decision = await self._read(run, request, add, deadline)
-            spans.planned(span, decision, len(run.view.run.tasks))
+            spans.planned(span, decision, len(run.fold.run.tasks))
             return decision
 
     async def _read(self, run: RunLog, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
@@ -137,7 +137,7 @@ class PlannerClient:
             async for event in call:
                 if event.HasField("task"):
                     _record_task(run, event.task, add)
-                elif event.HasField("note") and records_notes and event.note not in run.view.run.notes:
+                elif event.HasField("note") and records_notes and event.note not in run.fold.run.notes:
                     run.emit(RunEvent(plan_note=event.note))
                 elif event.HasField("end"):
                     return event.end.decision
@@ -149,14 +149,14 @@ class PlannerClient:
 
 
 def _goal(run: RunLog) -> planner_pb2.PlanGoal:
-    if run.view.run.tasks:
+    if run.fold.run.tasks:
         return planner_pb2.PlanGoal(continuation=planner_pb2.ContinuePlan())
     return planner_pb2.PlanGoal(new_plan=planner_pb2.NewPlan())
 
 
 def _request(run: RunLog, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) -> planner_pb2.PlanRequest:
-    spec = run.view.run.spec
-    prior = [_prior(status) for status in run.view.run.tasks]
+    spec = run.fold.run.spec
+    prior = [_prior(status) for status in run.fold.run.tasks]
     return planner_pb2.PlanRequest(conversation=turns, inputs=spec.inputs, prior=prior, goal=goal, budget=spec.budget)
 
 
@@ -168,8 +168,8 @@ def _prior(status: TaskStatus) -> planner_pb2.PriorTask:
 
 def _supplied(run: RunLog, add: Add) -> Failure | None:
     try:
-        for task in run.view.run.spec.plan.tasks:
-            if task.id > run.view.last_task:  # earlier ones were recorded by the previous owner
+        for task in run.fold.run.spec.plan.tasks:
+            if task.id > run.fold.last_task:  # earlier ones were recorded by the previous owner
                 _record_task(run, task, add)
     except ServiceError as error:
         return _incomplete(run, error)
@@ -184,16 +184,16 @@ def _record_task(run: RunLog, task: Task, add: Add) -> None:
         CorruptData: its ID does not grow, or a task it depends on is missing.
         Overloaded: BUDGET, the run may not have that many tasks.
     """
-    limit = run.view.run.spec.budget.tasks
-    if 0 < limit <= len(run.view.run.tasks):
+    limit = run.fold.run.spec.budget.tasks
+    if 0 < limit <= len(run.fold.run.tasks):
         raise _TooManyTasks(
             f"the plan has more than the {limit} tasks of the run's budget",
             remedy="send a smaller request, or raise the budget (budget.tasks)",
         )
-    if task.id <= run.view.last_task:
-        message = f"the planner sent task {task.id} after task {run.view.last_task}"
+    if task.id <= run.fold.last_task:
+        message = f"the planner sent task {task.id} after task {run.fold.last_task}"
         raise CorruptData(message, remedy="send the request again")
-    if missing := sorted(each for each in dependencies(task) if each not in run.view):
+    if missing := sorted(each for each in dependencies(task) if each not in run.fold):
         message = f"the planner sent task {task.id} before tasks it depends on: {missing}"
         raise CorruptData(message, remedy="send the request again")
     run.emit(RunEvent(task_id=task.id, task_planned=TaskPlanned(task=task)))
@@ -201,7 +201,7 @@ def _record_task(run: RunLog, task: Task, add: Add) -> None:
 
 
 def _completed(run: RunLog, decision: Decision) -> None:
-    run.emit(RunEvent(plan_completed=PlanCompleted(decision=decision, tasks=len(run.view.run.tasks))))
+    run.emit(RunEvent(plan_completed=PlanCompleted(decision=decision, tasks=len(run.fold.run.tasks))))
 
 
 def _incomplete(run: RunLog, error: ServiceError) -> Failure:

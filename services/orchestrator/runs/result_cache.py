@@ -33,7 +33,7 @@ class ResultCache:
 
     async def lookup(self, run: RunLog, spec: TaskSpec, by: Candidate, digest: str) -> TaskResult | None:
         """The stored result of this call with all its artifacts; None if there is none or the run bypasses reuse."""
-        if run.view.run.spec.bypass_memo or not _is_reusable(spec, by):
+        if run.fold.run.spec.bypass_memo or not _is_reusable(spec, by):
             return None
         try:
             known = await self._journal.memo(run.caller.tenant, _key(by, digest))

@@ -107,8 +107,8 @@ class RunLog:
         self.id = run_id
         self.caller = caller
         self.trace = events[0].run_accepted.trace
-        self.view = RunFold(events)
-        self.is_batch_item = bool(self.view.run.batch.index)
+        self.fold = RunFold(events)
+        self.is_batch_item = bool(self.fold.run.batch.index)
         """Whether the run is an item of a batch."""
         self.feed = EventFeed(events)
         self.fence = fence
@@ -130,7 +130,7 @@ class RunLog:
         self._pending_write: asyncio.Future[None] | None = None
         self._behind_since: float | None = None
         self._caught_up = asyncio.Event()
-        self._budget = BudgetTracker(self.view.run.spec.budget, events, self.stop)
+        self._budget = BudgetTracker(self.fold.run.spec.budget, events, self.stop)
 
     @property
     def deadline(self) -> float:
@@ -145,9 +145,9 @@ class RunLog:
     def emit(self, event: RunEvent, memo: Memo | None = None) -> None:
         """Numbers an event and schedules its write, with a result to store for reuse."""
         event.run_id = self.id
-        event.sequence = self.view.run.last_sequence + 1
+        event.sequence = self.fold.run.last_sequence + 1
         event.time.FromNanoseconds(time.time_ns())
-        self.view.apply(event)
+        self.fold.apply(event)
         self.bytes += event.ByteSize()
         self._outbox.append(event)
         self._schedule_write(event)
@@ -219,7 +219,7 @@ class RunLog:
         events, self._outbox = self._outbox, []
         memos, self._memos = self._memos, []
         approved = any(event.HasField("plan_approved") for event in events)
-        return _Write(events, memos, self.view.run.state, self.deadline if approved else None)
+        return _Write(events, memos, self.fold.run.state, self.deadline if approved else None)
 
     async def _append(self, write: _Write) -> None:
         while True:
@@ -240,7 +240,7 @@ class RunLog:
             write.events,
             write.state,
             memos=write.memos,
-            more=item_result_rows(self.view.run) if write.events[-1].HasField("run_ended") else (),
+            more=item_result_rows(self.fold.run) if write.events[-1].HasField("run_ended") else (),
             parked_until=write.parked_until,
             deadline=write.deadline,
             caller=self.caller if write.deadline else None,

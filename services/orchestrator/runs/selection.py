@@ -58,7 +58,7 @@ class SelectorClient:
         Raises:
             ServiceError: there is no candidate, or the selector is unavailable.
         """
-        spec = run.view.run.spec
+        spec = run.fold.run.spec
         if task.pinned_model:
             response = await self.select_cached(task, spec.inference_mode, spec.constraints)
         else:
@@ -148,7 +148,7 @@ class SelectorClient:
 
 
 def _request(run: RunLog, task: Task, **policy: int) -> SelectRequest:
-    spec = run.view.run.spec
+    spec = run.fold.run.spec
     return SelectRequest(
         task=task,
         request=spec.request,

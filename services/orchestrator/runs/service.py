@@ -27,7 +27,7 @@ from services.orchestrator.leases import APPROVE, CANCEL, LeaseManager, OnReleas
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs import acceptance
 from services.orchestrator.runs.admission import Admission
-from services.orchestrator.runs.conversation import events_after, view_of
+from services.orchestrator.runs.conversation import events_after, read_fold
 from services.orchestrator.runs.executor import RunExecutor
 from services.orchestrator.runs.forwarding import CommandForwarder
 from services.orchestrator.runs.pending_runs import PendingRuns
@@ -219,7 +219,7 @@ class RunService:
         """
         await self.row(run_id)
         try:
-            run = (await view_of(run_id, self._journal)).snapshot()
+            run = (await read_fold(run_id, self._journal)).snapshot()
         except CorruptData:
             row = await self.row(run_id)  # read again: the last event may have been written meanwhile
             return summarize(row, await self._journal.last_event(row))

@@ -55,11 +55,11 @@ def write_run_span(run: RunLog, state: "RunState.ValueType", failure: Failure | 
         return
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415  # imported only when tracing is on
 
-    workflow = run.view.run.spec.pipeline.name
+    workflow = run.fold.run.spec.pipeline.name
     attributes = {
         names.OPERATION: names.INVOKE_WORKFLOW,
         names.WORKFLOW: workflow,
-        names.CONVERSATION: run.view.run.conversation_id,
+        names.CONVERSATION: run.fold.run.conversation_id,
         names.RUN: run.id,
         names.STATE: _state(state),
     }
@@ -73,7 +73,7 @@ def write_run_span(run: RunLog, state: "RunState.ValueType", failure: Failure | 
             traces.resource,
             {name: value for name, value in attributes.items() if value},
             status=Status(StatusCode.ERROR) if failure else Status(),
-            start_time=run.view.run.create_time.ToNanoseconds(),
+            start_time=run.fold.run.create_time.ToNanoseconds(),
             end_time=time.time_ns(),
         )
     )

@@ -66,7 +66,7 @@ class TaskExecutor:
         self._shared = shared
         self._selections = selections
         self._deadline = deadline
-        self._inputs = {item.name: item.value for item in run.view.run.spec.inputs}
+        self._inputs = {item.name: item.value for item in run.fold.run.spec.inputs}
         self._tasks: dict[int, Task] = {}
         self._candidates: dict[int, asyncio.Task[SelectResponse | ServiceError]] = {}
         self._restored: dict[int, TaskResult] = {}
@@ -77,8 +77,8 @@ class TaskExecutor:
 
     def restore(self) -> None:
         """Adds the tasks planned earlier; ended ones keep their results if their inputs are unchanged."""
-        before = dict(self._run.view.results())
-        for status in list(self._run.view.run.tasks):
+        before = dict(self._run.fold.results())
+        for status in list(self._run.fold.run.tasks):
             task = status.task
             if task.id in before and self._is_current(task, before[task.id]):
                 self._restored[task.id] = before[task.id]
@@ -86,7 +86,7 @@ class TaskExecutor:
                 self.dag.add_ended(task.id, before[task.id])
             else:
                 self.add(task)
-        if self._run.view.failed:
+        if self._run.fold.failed:
             self.task_failed.set()
 
     def add(self, task: Task) -> None:
@@ -162,7 +162,7 @@ class TaskExecutor:
             retries=self._retries,
             reselect=partial(shared.selector.reselect, run, task, self._deadline),
             deadline=self._deadline,
-            last_attempt=run.view.attempt(task.id),
+            last_attempt=run.fold.attempt(task.id),
         )
         result = await shared.experts.infer(task_request)
         result.seed, result.input_digest = seed, digest

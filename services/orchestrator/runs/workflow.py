@@ -72,13 +72,13 @@ class Workflow:
 
     async def respond(self, run: RunLog, turns: Sequence[Turn], failure: Failure | None) -> Failure | None:
         """Streams the answer; returns a failure if it is missing or incomplete."""
-        view = run.view.run
+        fold = run.fold.run
         request = RespondRequest(
             conversation=turns,
-            tasks=_answered_tasks(run.view),
-            notes=view.notes,
-            inputs=view.spec.inputs,
-            sent=run.view.answer,
+            tasks=_answered_tasks(run.fold),
+            notes=fold.notes,
+            inputs=fold.spec.inputs,
+            sent=run.fold.answer,
             failure=failure,
             without_llm=failure is not None and failure.reason == "BUDGET",
         )
@@ -105,26 +105,26 @@ class Workflow:
             all_ended.cancel()
             failed.cancel()
         if executor.task_failed.is_set():
-            if not run.view.is_replanning:  # otherwise an earlier owner requested it and stopped before its end
+            if not run.fold.is_replanning:  # otherwise an earlier owner requested it and stopped before its end
                 await executor.dag.wait_ended(GATHER_SECONDS)
-                run.emit(RunEvent(replanning=Replanning(failed=run.view.failed)))
-            abandoned = sorted(run.view.abandoned)
+                run.emit(RunEvent(replanning=Replanning(failed=run.fold.failed)))
+            abandoned = sorted(run.fold.abandoned)
             await self._planner.replan(run, turns, abandoned, executor.add, deadline)
 
 
 def _may_replan(run: RunLog) -> bool:
     """Whether failed tasks may be replanned: once per run, and not if the caller supplied or approved the plan."""
-    spec = run.view.run.spec
+    spec = run.fold.run.spec
     is_fixed = spec.HasField("plan") or spec.mode in {RUN_MODE_PLAN, RUN_MODE_APPROVE}
-    return not is_fixed and (run.view.is_replanning or not run.view.abandoned)
+    return not is_fixed and (run.fold.is_replanning or not run.fold.abandoned)
 
 
-def _answered_tasks(view: RunFold) -> list[TaskStatus]:
+def _answered_tasks(fold: RunFold) -> list[TaskStatus]:
     """The tasks that the answer covers: not those that a replanning replaced."""
-    if not view.replaced:
-        return list(view.run.tasks)
+    if not fold.replaced:
+        return list(fold.run.tasks)
     return [
         status
-        for status in view.run.tasks
-        if status.task.id not in view.replaced and status.state != TASK_STATE_SKIPPED
+        for status in fold.run.tasks
+        if status.task.id not in fold.replaced and status.state != TASK_STATE_SKIPPED
     ]
