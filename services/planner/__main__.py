@@ -13,8 +13,8 @@ from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
 from services.planner.catalog import Catalog, standard_specs
 from services.planner.embedded.planning import Embedded
-from services.planner.llm.planner import ByLlm
-from services.planner.llm.prompt import Prompting
+from services.planner.llm.planner import LLMPlanner
+from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.planner import Planner
 from services.planner.process import PlanningProcess
 from services.planner.servicer import PlannerServicer
@@ -66,9 +66,9 @@ async def _readiness(catalog: Catalog, running: RunningServer) -> AsyncIterator[
         await asyncio.wait([task])
 
 
-async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
+async def _llm(settings: Settings, stack: AsyncExitStack) -> LLMPlanner:
     llm = await stack.enter_async_context(LLM.open(settings.llm, role="planner"))
-    return ByLlm(llm, Prompting(count=settings.demonstrations, variety=settings.variety))
+    return LLMPlanner(llm, PlanPromptBuilder(count=settings.demonstrations, variety=settings.variety))
 
 
 if __name__ == "__main__":

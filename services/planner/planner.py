@@ -12,7 +12,7 @@ from services.planner.catalog import Catalog
 from services.planner.continuation import Following, alike, beyond
 from services.planner.embedded.planning import Embedded
 from services.planner.excerpt import excerpt
-from services.planner.llm.planner import ByLlm, GaveUp
+from services.planner.llm.planner import LLMPlanError, LLMPlanner
 from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Note, NoteKind, Task, Value
 from services.planner.plan_check import complaints, references
 from services.planner.process import OverLimit, PlanningProcess
@@ -59,7 +59,11 @@ class Planner:
     """
 
     def __init__(
-        self, catalog: Catalog, embedded: Embedded, llm: ByLlm | None = None, process: PlanningProcess | None = None
+        self,
+        catalog: Catalog,
+        embedded: Embedded,
+        llm: LLMPlanner | None = None,
+        process: PlanningProcess | None = None,
     ) -> None:
         self._catalog = catalog
         self._embedded = embedded
@@ -92,12 +96,12 @@ class Planner:
             await _all([*steps, decision], emit)
 
     async def _by_llm(
-        self, llm: ByLlm, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None
+        self, llm: LLMPlanner, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None
     ) -> None:
         told = _Told(request, emit)
         try:
             decision = await llm.plan(request, catalogue, told.tell, seconds=seconds)
-        except GaveUp as error:
+        except LLMPlanError as error:
             because = str(error)
             log.warning("planned without the LLM", because=because, tasks=len(told.tasks))
             await emit(_fell_back(because, begun=bool(told.tasks)))

@@ -11,8 +11,8 @@ from gateway.json_text import canonical
 from gateway.openai import json_schema, prompt_shortcuts
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import InvalidRequest
-from services.planner.llm.prompt import Prompting
-from services.planner.llm.values import Names, meanings
+from services.planner.llm.prompt import PlanPromptBuilder
+from services.planner.llm.values import InputNames, interpret
 from services.planner.request import Turn
 from tests.bench.rows import Row, median
 from tests.support.plans import LITE, asked, crowd, file
@@ -72,7 +72,7 @@ def doubling_schema() -> dict[str, Any]:
 
 async def rows() -> list[Row]:
     """CPU time of the slowest input of each kind."""
-    names, doubling = Names({"file1": file("sign.png")}), doubling_schema()
+    names, doubling = InputNames({"file1": file("sign.png")}), doubling_schema()
     return [
         _slowest(
             "chat_prompt",
@@ -87,7 +87,7 @@ async def rows() -> list[Row]:
         _slowest(
             "json_schema", 3_000, {"choices that double": partial(json_schema.is_valid, doubling, doubling, {"a": 1})}
         ),
-        _slowest("llm_value", 2_000, {name: partial(meanings, text, names) for name, text in VALUES.items()}),
+        _slowest("llm_value", 2_000, {name: partial(interpret, text, names) for name, text in VALUES.items()}),
         _slowest("long_request", 3_000, {repr(piece): partial(_long_request, piece) for piece in PIECES}),
         _prompt(),
     ]
@@ -100,10 +100,10 @@ def _slowest(name: str, target: float, works: Mapping[str, Callable[[], object]]
 
 
 def _prompt() -> Row:
-    catalogue, prompting = crowd(CATALOGUE_TASKS), Prompting()
-    prompting.planning(asked("warm up"), catalogue, BUDGET_TOKENS, _tokens)
+    catalogue, prompting = crowd(CATALOGUE_TASKS), PlanPromptBuilder()
+    prompting.planning_prompt(asked("warm up"), catalogue, BUDGET_TOKENS, _tokens)
     request = asked("Read this poster and say it aloud", ["a.png"])
-    work = partial(prompting.planning, request, catalogue, BUDGET_TOKENS, _tokens)
+    work = partial(prompting.planning_prompt, request, catalogue, BUDGET_TOKENS, _tokens)
     taken: Sequence[float] = [_milliseconds(work) for _ in range(REPEATS)]
     note = f"prompt of an LLM planner with a few tasks selected from {CATALOGUE_TASKS}; median of {REPEATS}"
     return Row("parsing.planner_prompt_ms", median(taken), "ms", 100, note=note)
@@ -123,7 +123,7 @@ def _refused(fields: Mapping[str, Any]) -> None:
 
 def _long_request(piece: str) -> None:
     request = asked(piece * (500_000 // len(piece)), earlier=[Turn(False, piece * 100_000)])
-    Prompting().planning(request, LITE, BUDGET_TOKENS, _tokens)
+    PlanPromptBuilder().planning_prompt(request, LITE, BUDGET_TOKENS, _tokens)
 
 
 def _tokens(text: str) -> int:

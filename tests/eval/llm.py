@@ -7,8 +7,8 @@ from typing import Any
 from services.llm.client import LLM
 from services.llm.settings import LlmSettings
 from services.planner.llm.demonstrations import COUNT, VARIETY
-from services.planner.llm.planner import ByLlm
-from services.planner.llm.prompt import Prompting
+from services.planner.llm.planner import LLMPlanner
+from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.plan import Catalogue, Draft, Note, Task
 from services.planner.request import Request
 from tests.eval.lines import Line
@@ -38,7 +38,7 @@ async def by_llm(*, count: int = COUNT, variety: float = VARIETY) -> AsyncIterat
     if settings.base_url is None:
         raise NoEndpoint("no LLM is configured: set LLM_BASE_URL and LLM_MODEL, and LLM_API_KEY if it is required")
     async with LLM.open(settings, role="planner") as llm:
-        controller = ByLlm(llm, Prompting(count=count, variety=variety))
+        controller = LLMPlanner(llm, PlanPromptBuilder(count=count, variety=variety))
 
         async def plan(request: Request, catalogue: Catalogue) -> Draft:
             steps: list[Task | Note] = []

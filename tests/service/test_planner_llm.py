@@ -21,8 +21,8 @@ from services.common.channel import connect
 from services.common.server import serving
 from services.llm.settings import LlmSettings
 from services.planner.__main__ import planner
-from services.planner.llm.json_stream import MOST_OBJECT
-from services.planner.llm.planner import MOST_UNMAPPED
+from services.planner.llm.json_stream import MAX_OBJECT_LENGTH
+from services.planner.llm.planner import MAX_UNMAPPED_NOTES
 from services.planner.settings import Settings
 from tests.fakes import Cuts, Fails, Garbage, Says, ScriptedLLM, ScriptedSelector, Stalls, Turn
 from tests.support.plans import LITE
@@ -230,12 +230,12 @@ async def test_of_many_things_that_remain_wrong_some_are_told_and_the_others_cou
     async with scripted(Says(plan(OCR, *wrong)), Says(plan())) as (planning, _):
         told = await events(planning, asked())
     assert written(told) == WHOLE[:1]
-    assert notes(told) == ["UNMAPPED"] * (MOST_UNMAPPED + 1)
-    assert told[-2].note.text == f"{99 - MOST_UNMAPPED} more could not be planned."
+    assert notes(told) == ["UNMAPPED"] * (MAX_UNMAPPED_NOTES + 1)
+    assert told[-2].note.text == f"{99 - MAX_UNMAPPED_NOTES} more could not be planned."
 
 
 async def test_what_could_not_be_read_is_asked_for_again_and_if_it_stays_so_is_told() -> None:
-    huge = MOOD | {"args": {"text": "x" * 2 * MOST_OBJECT}}
+    huge = MOOD | {"args": {"text": "x" * 2 * MAX_OBJECT_LENGTH}}
     async with scripted(Says(plan(OCR, huge)), Says(plan(MOOD)), *[Says(plan(OCR, huge))] * 2) as (planning, llm):
         mended, given_up = await events(planning, asked()), await events(planning, asked())
     assert "longer than" in llm.requests[1]["messages"][-1]["content"]
@@ -365,13 +365,13 @@ async def test_an_endpoint_that_is_not_there_is_done_without() -> None:
     assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
 
 
-async def test_words_that_may_not_leave_the_house_are_never_sent() -> None:
+async def test_restricted_request_is_not_sent_to_external_endpoint() -> None:
     async with scripted(Says(plan(OCR)), internal=False) as (planning, llm):
         told = await events(planning, asked())
         with call_context.use_caller(caller_pb2.Caller(tenant="default", policy=caller_pb2.DATA_POLICY_OPEN)):
             open_ = await events(planning, asked())
     assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
-    assert "leave the house" in decided(told).fell_back_because
+    assert "data policy" in decided(told).fell_back_because
     assert decided(open_).controller == CONTROLLER_LLM
     assert len(llm.requests) == 1
 

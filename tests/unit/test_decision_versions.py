@@ -4,13 +4,13 @@ import re
 
 from services.llm.prompt import prompt_version
 from services.planner.embedded.learned.weights import weights
-from services.planner.llm.prompt import Prompting
+from services.planner.llm.prompt import PlanPromptBuilder
 from services.responder import prompt
 from services.selector import llm_prompt
 
 
 def test_each_prompt_and_the_weights_have_a_version_of_their_own() -> None:
-    prompts = [Prompting().version, prompt.VERSION, llm_prompt.VERSION]
+    prompts = [PlanPromptBuilder().version, prompt.VERSION, llm_prompt.VERSION]
     assert all(re.fullmatch("prompt:[0-9a-f]{16}", version) for version in prompts)
     assert len(set(prompts)) == len(prompts)
     assert re.fullmatch("weights:[0-9a-f]{16}", weights().version)

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from services.planner.llm.demonstrations import FILE, Demonstration, Demonstrations, read
-from services.planner.llm.json_stream import Reader
-from services.planner.llm.repair import Drafting
+from services.planner.llm.json_stream import PlanReader
+from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import Modality, Task
 from services.planner.plan_check import complaints
 from tests.support.plans import STANDARD, inputs
@@ -16,9 +16,9 @@ ALL = tuple(read(FILE.read_text(encoding="utf-8")))
 SHIPPED = Demonstrations.shipped()
 
 
-def drafted(shown: Demonstration) -> tuple[list[Task], Drafting, Reader]:
-    reader = Reader()
-    drafting = Drafting(STANDARD, {named.name: named.value for named in inputs(shown.files)})
+def drafted(shown: Demonstration) -> tuple[list[Task], PlanRepairer, PlanReader]:
+    reader = PlanReader()
+    drafting = PlanRepairer(STANDARD, {named.name: named.value for named in inputs(shown.files)})
     raws = reader.feed(json.dumps({"tasks": shown.tasks}, ensure_ascii=False))
     tasks = [task for raw in raws for task in drafting.add(raw)]
     return [*tasks, *drafting.close()], drafting, reader
@@ -61,23 +61,23 @@ def test_the_demonstrations_cover_every_task_every_kind_of_input_and_every_remar
 
 
 def test_demonstrations_like_the_request_are_shown_whatever_its_language() -> None:
-    assert SHIPPED.like("Please read this flyer aloud", STANDARD)[0].request == "Read the poster aloud"
-    assert SHIPPED.like("Fasse den Brief zusammen", STANDARD)[0].request.startswith("Fasse den Text zusammen")
-    assert SHIPPED.like("把这段录音转成文字", STANDARD)[0].request.startswith("把这段录音转成文字")
+    assert SHIPPED.most_similar("Please read this flyer aloud", STANDARD)[0].request == "Read the poster aloud"
+    assert SHIPPED.most_similar("Fasse den Brief zusammen", STANDARD)[0].request.startswith("Fasse den Text zusammen")
+    assert SHIPPED.most_similar("把这段录音转成文字", STANDARD)[0].request.startswith("把这段录音转成文字")
 
 
 def test_a_demonstration_never_shows_a_task_that_nobody_offers() -> None:
     offered = {name: STANDARD[name] for name in ("image-to-text", "summarization")}
-    shown = SHIPPED.like("Read the poster aloud", offered, count=32)
+    shown = SHIPPED.most_similar("Read the poster aloud", offered, count=32)
     assert shown
     assert all(one.names <= offered.keys() for one in shown)
 
 
 def test_with_variety_no_kind_of_task_is_shown_again_and_again() -> None:
     words = "What does this picture show?"
-    alike, varied = (SHIPPED.like(words, STANDARD, count=8, variety=variety) for variety in (0.0, 0.9))
-    assert alike[0] == varied[0]
-    assert repeated(varied) < repeated(alike)
+    alike, diversify = (SHIPPED.most_similar(words, STANDARD, count=8, variety=variety) for variety in (0.0, 0.9))
+    assert alike[0] == diversify[0]
+    assert repeated(diversify) < repeated(alike)
 
 
 def repeated(shown: list[Demonstration]) -> int:
@@ -87,4 +87,4 @@ def repeated(shown: list[Demonstration]) -> int:
 
 @pytest.mark.parametrize("count", [0, 1, 4, 12])
 def test_as_many_demonstrations_are_shown_as_are_wanted(count: int) -> None:
-    assert len(SHIPPED.like("Describe the photo", STANDARD, count=count)) == count
+    assert len(SHIPPED.most_similar("Describe the photo", STANDARD, count=count)) == count

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.planner.llm.json_stream import MOST_OBJECT, MOST_TEXT, RawNote, Reader
+from services.planner.llm.json_stream import MAX_ANSWER_LENGTH, MAX_OBJECT_LENGTH, PlanReader, RawNote
 from services.planner.plan import NoteKind
 
 FIRST = {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file1>"}}
@@ -12,8 +12,8 @@ SECOND = {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<text
 PLAN = json.dumps([FIRST, SECOND])
 
 
-def read(text: str, *, piece: int = 0) -> tuple[list[object], Reader]:
-    reader = Reader()
+def read(text: str, *, piece: int = 0) -> tuple[list[object], PlanReader]:
+    reader = PlanReader()
     pieces = [text[at : at + piece] for at in range(0, len(text), piece)] if piece else [text]
     tasks: list[object] = [raw.fields for each in pieces for raw in reader.feed(each)]
     return tasks, reader
@@ -54,7 +54,7 @@ def test_a_plan_is_found_however_it_is_wrapped_and_spelt(text: str) -> None:
 
 
 def test_a_task_is_there_with_its_closing_brace_and_not_later() -> None:
-    reader = Reader()
+    reader = PlanReader()
     end = PLAN.index("}}") + 2
     assert reader.feed(PLAN[: end - 1]) == []
     assert [raw.fields for raw in reader.feed(PLAN[end - 1 : end])] == [FIRST]
@@ -120,19 +120,19 @@ def test_remarks_stand_among_tasks_or_beside_them() -> None:
 def test_text_that_is_cut_is_unfinished_and_nothing_is_guessed(end: int) -> None:
     tasks, reader = read(PLAN[:end])
     assert tasks == [FIRST, SECOND][: len(tasks)]
-    assert reader.unfinished
+    assert reader.is_incomplete
     assert not reader.dropped
 
 
 @pytest.mark.parametrize("text", [PLAN, f"```\n{PLAN}\n``` // done", "Nothing to do.", ""])
 def test_text_that_ends_well_is_finished(text: str) -> None:
-    assert not read(text)[1].unfinished
+    assert not read(text)[1].is_incomplete
 
 
 @pytest.mark.parametrize(
     ("hostile", "says"),
     [
-        ('{"task": "t", "args": {"x": "' + "y" * 2 * MOST_OBJECT + '"}}', "longer than 65536"),
+        ('{"task": "t", "args": {"x": "' + "y" * 2 * MAX_OBJECT_LENGTH + '"}}', "longer than 65536"),
         ('{"task": "t", "args": [' + '{"a": 1},' * 10_000 + "]}", "longer than 65536"),
         ('{"task": "t", "args": ' + "[" * 2_000 + "]" * 2_000 + "}", "nested more than 32 deep"),
         ('{"task": "t", "args": ' + '{"a":' * 2_000 + "1" + "}" * 2_000 + "}", "nested more than 32 deep"),
@@ -150,6 +150,6 @@ def test_a_plan_of_many_tasks_in_one_object_is_not_too_large() -> None:
 
 
 def test_an_endless_answer_is_read_up_to_a_limit_and_told() -> None:
-    tasks, reader = read("[" + (json.dumps(FIRST) + ",") * (MOST_TEXT // 50) + "]", piece=1_000)
-    assert 0 < len(tasks) < MOST_TEXT // 50
+    tasks, reader = read("[" + (json.dumps(FIRST) + ",") * (MAX_ANSWER_LENGTH // 50) + "]", piece=1_000)
+    assert 0 < len(tasks) < MAX_ANSWER_LENGTH // 50
     assert "longer than" in reader.dropped[0]

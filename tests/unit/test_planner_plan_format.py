@@ -3,24 +3,24 @@
 import pytest
 
 from services.planner.llm.json_stream import RawTask
-from services.planner.llm.names import nearest, parameter_meant
-from services.planner.llm.plan_format import SOURCE_LENGTH, Fault, sketch
+from services.planner.llm.names import match_parameter, match_task
+from services.planner.llm.plan_format import MAX_SOURCE_LENGTH, Fault, parse_task
 from services.planner.llm.values import (
-    Absent,
-    Data,
-    Foreign,
-    Given,
-    Meaning,
-    Mixed,
-    Names,
-    Pointer,
-    Words,
-    meanings,
+    EmbeddedReference,
+    ExternalReference,
+    InputNames,
+    InputReference,
+    Interpretation,
+    JsonLiteral,
+    MissingInput,
+    OutputReference,
+    TextLiteral,
+    interpret,
 )
 from tests.bench.parsing import VALUES
 from tests.support.plans import STANDARD, file
 
-NAMES = Names({"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("my notes.txt")})
+NAMES = InputNames({"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("my notes.txt")})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ NAMES = Names({"file1": file("sign.png"), "file2": file("talk.wav"), "file3": fi
     ],
 )
 def test_an_id_is_a_whole_number_however_it_is_written(written: object, means: int | None) -> None:
-    assert sketch(RawTask({"task": "t", "id": written})).wire_id == means
+    assert parse_task(RawTask({"task": "t", "id": written})).wire_id == means
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_id_is_a_whole_number_however_it_is_written(written: object, means: i
     ],
 )
 def test_dependencies_may_be_a_list_a_number_or_text(written: object, means: tuple[int, ...] | None) -> None:
-    assert sketch(RawTask({"task": "t", "dep": written})).needs == means
+    assert parse_task(RawTask({"task": "t", "dep": written})).needs == means
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,20 @@ def test_dependencies_may_be_a_list_a_number_or_text(written: object, means: tup
     ],
 )
 def test_arguments_are_found_wherever_they_stand(fields: dict[str, object]) -> None:
-    said = sketch(RawTask(fields))
+    said = parse_task(RawTask(fields))
     assert (said.task, said.given) == ("t", (("a", 1), ("b", "x")))
 
 
 def test_arguments_may_have_no_names() -> None:
-    assert sketch(RawTask({"task": "t", "args": ["<file1>", "who?"]})).given == (("", "<file1>"), ("", "who?"))
+    assert parse_task(RawTask({"task": "t", "args": ["<file1>", "who?"]})).given == (("", "<file1>"), ("", "who?"))
     for text in ("<file1>", "{not JSON}"):
-        assert sketch(RawTask({"task": "t", "args": text})).given == (("", text),)
+        assert parse_task(RawTask({"task": "t", "args": text})).given == (("", text),)
 
 
 def test_the_words_a_task_came_from_are_kept_but_not_without_end() -> None:
-    assert sketch(RawTask({"task": "t", "source": " read it "})).source == "read it"
-    assert len(sketch(RawTask({"task": "t", "source": "x" * 1_000})).source) == SOURCE_LENGTH
-    assert sketch(RawTask({"task": "t", "source": ["x"]})).source == ""
+    assert parse_task(RawTask({"task": "t", "source": " read it "})).source == "read it"
+    assert len(parse_task(RawTask({"task": "t", "source": "x" * 1_000})).source) == MAX_SOURCE_LENGTH
+    assert parse_task(RawTask({"task": "t", "source": ["x"]})).source == ""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_words_a_task_came_from_are_kept_but_not_without_end() -> None:
     ],
 )
 def test_an_output_may_be_named_in_many_ways(written: object, resource: str) -> None:
-    assert meanings(written, NAMES) == [Pointer(0, resource)]
+    assert interpret(written, NAMES) == [OutputReference(0, resource)]
 
 
 @pytest.mark.parametrize(
@@ -132,29 +132,32 @@ def test_an_output_may_be_named_in_many_ways(written: object, resource: str) -> 
     ],
 )
 def test_an_input_may_be_named_by_its_name_or_its_file(written: object) -> None:
-    assert meanings(written, NAMES) == [Given("file1")]
+    assert interpret(written, NAMES) == [InputReference("file1")]
 
 
 @pytest.mark.parametrize(
     ("written", "means"),
     [
-        ("hello", [Words("hello")]),
-        ("my notes.txt", [Given("file3")]),
+        ("hello", [TextLiteral("hello")]),
+        ("my notes.txt", [InputReference("file3")]),
         (" ", []),
         (None, []),
-        (3, [Data(3)]),
-        ({"a": 1}, [Data({"a": 1})]),
-        ({"task": "a", "output": "b"}, [Data({"task": "a", "output": "b"})]),
-        ("<file9>", [Absent("file9")]),
-        ("x_{12} costs $5 <b>7</b>, and <3", [Words("x_{12} costs $5 <b>7</b>, and <3")]),
-        ("<image>-0, <image>-1 and <image>-2", [Pointer(0, "image"), Pointer(1, "image"), Pointer(2, "image")]),
-        (["<file1>", "<text>-1", [2]], [Given("file1"), Pointer(1, "text"), Data([2])]),
-        ("Summarize: <text>-0", [Mixed("<text>-0")]),
-        ("what is in <file1>?", [Mixed("file1")]),
+        (3, [JsonLiteral(3)]),
+        ({"a": 1}, [JsonLiteral({"a": 1})]),
+        ({"task": "a", "output": "b"}, [JsonLiteral({"task": "a", "output": "b"})]),
+        ("<file9>", [MissingInput("file9")]),
+        ("x_{12} costs $5 <b>7</b>, and <3", [TextLiteral("x_{12} costs $5 <b>7</b>, and <3")]),
+        (
+            "<image>-0, <image>-1 and <image>-2",
+            [OutputReference(0, "image"), OutputReference(1, "image"), OutputReference(2, "image")],
+        ),
+        (["<file1>", "<text>-1", [2]], [InputReference("file1"), OutputReference(1, "text"), JsonLiteral([2])]),
+        ("Summarize: <text>-0", [EmbeddedReference("<text>-0")]),
+        ("what is in <file1>?", [EmbeddedReference("file1")]),
     ],
 )
-def test_other_values_are_words_data_or_lists(written: object, means: list[Meaning]) -> None:
-    assert meanings(written, NAMES) == means
+def test_other_values_are_words_data_or_lists(written: object, means: list[Interpretation]) -> None:
+    assert interpret(written, NAMES) == means
 
 
 @pytest.mark.parametrize(
@@ -175,19 +178,19 @@ def test_other_values_are_words_data_or_lists(written: object, means: list[Meani
     ],
 )
 def test_a_path_or_an_address_is_known_for_what_it_is(written: str) -> None:
-    assert meanings(written, NAMES) == [Foreign()]
+    assert interpret(written, NAMES) == [ExternalReference()]
 
 
 def test_two_files_of_one_name_are_not_guessed_between() -> None:
-    names = Names({"file1": file("a.png"), "file2": file("a.png")})
-    assert meanings("a.png", names) == [Foreign()]
-    assert meanings("file2", names) == [Given("file2")]
+    names = InputNames({"file1": file("a.png"), "file2": file("a.png")})
+    assert interpret("a.png", names) == [ExternalReference()]
+    assert interpret("file2", names) == [InputReference("file2")]
 
 
 @pytest.mark.parametrize("text", VALUES.values(), ids=VALUES)
 @pytest.mark.timeout(30)
 def test_values_made_to_be_slow_are_not(text: str) -> None:
-    assert meanings(text, NAMES)
+    assert interpret(text, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -210,12 +213,12 @@ def test_values_made_to_be_slow_are_not(text: str) -> None:
     ],
 )
 def test_a_task_is_known_by_other_names(asked: str, meant: str | None) -> None:
-    assert nearest(asked, STANDARD) == meant
+    assert match_task(asked, STANDARD) == meant
 
 
 @pytest.mark.parametrize("asked", ["text-to-video", "audio-classification", "depth-control", "translation"])
 def test_a_task_that_nobody_offers_is_not_taken_for_one_that_looks_like_it(asked: str) -> None:
-    assert nearest(asked, STANDARD.keys() - {asked}) is None
+    assert match_task(asked, STANDARD.keys() - {asked}) is None
 
 
 @pytest.mark.parametrize(
@@ -228,7 +231,7 @@ def test_a_task_that_nobody_offers_is_not_taken_for_one_that_looks_like_it(asked
     ],
 )
 def test_a_parameter_is_known_by_its_words(asked: str, meant: str | None) -> None:
-    assert parameter_meant(asked, ["source_language", "target_language"]) == meant
+    assert match_parameter(asked, ["source_language", "target_language"]) == meant
 
 
 def test_a_fault_names_the_task_as_the_model_does() -> None:

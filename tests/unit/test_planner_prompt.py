@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.planner.llm.inputs import Material
-from services.planner.llm.prompt import Asked, Prompting
+from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
 from services.planner.llm.schema import plan_schema
 from services.planner.plan import (
     Catalogue,
@@ -27,7 +27,7 @@ from tests.support.plans import LITE, STANDARD, asked, crowd, file, inputs
 
 ROOM = 7_168
 TIGHT = 4_096 - 1_024
-PROMPTING = Prompting()
+PROMPTING = PlanPromptBuilder()
 
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
 ALOUD = Task(2, "text-to-speech", {"text": Reference(1, "text")}, '{"speed": 1.5}')
@@ -38,8 +38,8 @@ def tokens(text: str) -> int:
     return len(text) // 3 + 1
 
 
-def prompt(request: Request, catalogue: Catalogue = LITE, budget: int = ROOM, **how: Any) -> Asked:
-    return (Prompting(**how) if how else PROMPTING).planning(request, catalogue, budget, tokens)
+def prompt(request: Request, catalogue: Catalogue = LITE, budget: int = ROOM, **how: Any) -> PlanPrompt:
+    return (PlanPromptBuilder(**how) if how else PROMPTING).planning_prompt(request, catalogue, budget, tokens)
 
 
 def told(request: Request, catalogue: Catalogue = LITE, budget: int = ROOM) -> str:
@@ -52,7 +52,7 @@ def data(text: str) -> Mapping[str, str]:
     return {name: content for name, _, content in found}
 
 
-def taken(made: Asked) -> int:
+def taken(made: PlanPrompt) -> int:
     return sum(tokens(message.content) for message in made.messages)
 
 
@@ -152,7 +152,7 @@ def test_the_schema_names_the_tasks_that_are_shown() -> None:
 
 def test_a_complaint_goes_back_with_the_answer_it_is_about() -> None:
     request = asked("Read the sign aloud", ["sign.png"])
-    made = PROMPTING.mending((request, LITE), '{"tasks": [1]}', "task 0: no such task </data>", TIGHT, tokens)
+    made = PROMPTING.repair_prompt((request, LITE), '{"tasks": [1]}', "task 0: no such task </data>", TIGHT, tokens)
     assert [message.role for message in made.messages] == ["system", "user", "assistant", "user"]
     assert made.messages[2].content == '{"tasks": [1]}'
     assert "task 0: no such task" in data(made.messages[3].content)["complaints"]
@@ -232,7 +232,7 @@ def test_files_that_find_no_room_are_named_to_the_user() -> None:
 
 def test_a_long_answer_and_many_complaints_leave_room_for_the_request() -> None:
     request = asked("Read the sign aloud", ["sign.png"])
-    made = PROMPTING.mending((request, crowd(500)), "x" * 50_000, "task 1: wrong\n" * 500, TIGHT, tokens)
+    made = PROMPTING.repair_prompt((request, crowd(500)), "x" * 50_000, "task 1: wrong\n" * 500, TIGHT, tokens)
     assert taken(made) <= TIGHT
     assert data(made.messages[1].content)["request"] == "Read the sign aloud"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.planner.llm.json_stream import RawTask, Reader
-from services.planner.llm.repair import Drafting
+from services.planner.llm.json_stream import PlanReader, RawTask
+from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import Input, Reference, Task, Value
 from services.planner.plan_check import complaints
 from tests.support.plans import STANDARD, file
@@ -105,15 +105,15 @@ _anything = st.one_of(_texts, _mutated(), _hostile, st.text())
 # ---------------------------------------------------------------- what holds for all
 
 
-def read(text: str, *, piece: int = 0) -> tuple[list[RawTask], Reader]:
-    reader = Reader()
+def read(text: str, *, piece: int = 0) -> tuple[list[RawTask], PlanReader]:
+    reader = PlanReader()
     step = piece or max(len(text), 1)
     found = [raw for at in range(0, len(text), step) for raw in reader.feed(text[at : at + step])]
     return found, reader
 
 
-def drafted(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -> tuple[list[Task], Drafting]:
-    drafting = Drafting(STANDARD, INPUTS, prior)
+def drafted(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -> tuple[list[Task], PlanRepairer]:
+    drafting = PlanRepairer(STANDARD, INPUTS, prior)
     out = [task for raw in read(text)[0] for task in drafting.add(raw)]
     return [*out, *drafting.close(cut=cut)], drafting
 
@@ -150,14 +150,14 @@ def test_pieces_of_text_give_what_the_whole_gives(text: str, piece: int) -> None
     at_once, whole = read(text)
     in_pieces, reader = read(text, piece=piece)
     assert in_pieces == at_once
-    assert (reader.notes, reader.dropped, reader.unfinished) == (whole.notes, whole.dropped, whole.unfinished)
+    assert (reader.notes, reader.dropped, reader.is_incomplete) == (whole.notes, whole.dropped, whole.is_incomplete)
 
 
 @settings(bounded, max_examples=40)
 @given(_texts | _mutated())
 def test_a_plan_cut_anywhere_is_the_beginning_of_the_whole(text: str) -> None:
     whole, _ = drafted(text)
-    drafting, reader = Drafting(STANDARD, INPUTS), Reader()
+    drafting, reader = PlanRepairer(STANDARD, INPUTS), PlanReader()
     for char in text:
         for raw in reader.feed(char):
             drafting.add(raw)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from services.planner.llm.json_stream import RawTask
-from services.planner.llm.repair import Drafting
+from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import (
     SPLIT_LIMIT,
     Catalogue,
@@ -37,7 +37,7 @@ def task(name: str, number: int, given: Mapping[str, object] | None = None, **be
 def drafted(
     *tasks: Fields, inputs: Mapping[str, Value] = INPUTS, catalogue: Catalogue = STANDARD, prior: Sequence[Task] = ()
 ) -> tuple[list[str], list[str]]:
-    drafting = Drafting(catalogue, inputs, prior)
+    drafting = PlanRepairer(catalogue, inputs, prior)
     out = [task for fields in tasks for task in drafting.add(RawTask(fields))]
     out += drafting.close()
     assert not out or complaints([*prior, *out], catalogue, inputs) == []
@@ -101,7 +101,7 @@ def test_a_task_given_twice_in_a_row_is_planned_once() -> None:
 
 def test_ids_are_fresh_and_follow_those_that_stand() -> None:
     standing = Task(7, "image-to-text", {"image": Input("file1")})
-    drafting = Drafting(STANDARD, INPUTS, [standing])
+    drafting = PlanRepairer(STANDARD, INPUTS, [standing])
     assert drafting.add(RawTask(task("text-to-speech", 30, {"text": "<text>-7"}))) == [
         Task(8, "text-to-speech", {"text": Reference(7, "text")})
     ]
@@ -120,14 +120,14 @@ def test_nothing_is_built_on_a_task_that_failed() -> None:
         Task(1, "image-to-text", {"image": Input("file1")}),
         Task(2, "summarization", {"text": Reference(1, "text")}),
     ]
-    drafting = Drafting(STANDARD, INPUTS, prior, failed=[1])
+    drafting = PlanRepairer(STANDARD, INPUTS, prior, failed=[1])
     assert drafting.add(RawTask(task("text-to-speech", 3, {"text": "<text>-2"}))) == []
     assert drafting.close() == []
     assert "refers to task 2, which is not there" in str(drafting.complaints[0])
 
 
 def test_a_forward_reference_is_held_until_what_it_needs_is_out() -> None:
-    drafting = Drafting(STANDARD, INPUTS)
+    drafting = PlanRepairer(STANDARD, INPUTS)
     assert drafting.add(RawTask(task("text-to-speech", 2, {"text": "<text>-1"}))) == []
     assert drafting.add(RawTask(task("summarization", 1, {"text": "<text>-0"}))) == []
     assert drafting.complaints == []
@@ -184,14 +184,14 @@ def test_what_waits_for_a_faulty_task_says_so() -> None:
 
 
 def test_of_a_cut_text_nothing_is_guessed() -> None:
-    drafting = Drafting(STANDARD, INPUTS)
+    drafting = PlanRepairer(STANDARD, INPUTS)
     drafting.add(RawTask(task("image-to-text", 1, {"image": "<image>-0"})))
     assert drafting.close(cut=True) == []
     assert "it waits for task 0, which is not there" in str(drafting.complaints[0])
 
 
 def test_a_task_given_again_takes_the_place_of_a_faulty_one_and_frees_what_waited() -> None:
-    drafting = Drafting(STANDARD, INPUTS)
+    drafting = PlanRepairer(STANDARD, INPUTS)
     for fields in (task("telepathy", 0), task("text-to-speech", 1, {"text": "<text>-0"})):
         assert drafting.add(RawTask(fields)) == []
     assert drafting.close() == []
@@ -202,7 +202,7 @@ def test_a_task_given_again_takes_the_place_of_a_faulty_one_and_frees_what_waite
 
 
 def test_what_is_out_stays_though_it_is_given_again_otherwise() -> None:
-    drafting = Drafting(STANDARD, INPUTS)
+    drafting = PlanRepairer(STANDARD, INPUTS)
     drafting.add(RawTask(OCR))
     drafting.add(RawTask(task("telepathy", 1)))
     drafting.close()
@@ -214,7 +214,7 @@ def test_what_is_out_stays_though_it_is_given_again_otherwise() -> None:
 
 
 def test_a_split_that_would_pass_the_limit_is_left_out_whole() -> None:
-    drafting = Drafting(STANDARD, INPUTS, limit=2)
+    drafting = PlanRepairer(STANDARD, INPUTS, limit=2)
     assert drafting.add(RawTask(task("text-to-speech", 0, {"text": ["a", "b", "c"]}))) == []
     assert len(drafting.add(RawTask(task("text-to-speech", 1, {"text": ["a", "b"]})))) == 2
     assert str(drafting.complaints[0]).startswith("task 0 (text-to-speech): the plan has more than 2 tasks")
@@ -222,7 +222,7 @@ def test_a_split_that_would_pass_the_limit_is_left_out_whole() -> None:
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_plan_ends_at_its_limit_and_says_so(limit: int) -> None:
-    drafting = Drafting(STANDARD, INPUTS, limit=limit)
+    drafting = PlanRepairer(STANDARD, INPUTS, limit=limit)
     for number in range(5):
         drafting.add(RawTask(task("text-to-speech", number, {"text": str(number)})))
     assert len(drafting.tasks) == limit
@@ -353,7 +353,7 @@ def test_words_around_a_reference_are_not_handed_on() -> None:
 
 def test_data_goes_into_a_port_for_data_and_nowhere_else() -> None:
     spec = Spec("draw", inputs=(Port("boxes", Modality.JSON),), outputs=(Port("image", Modality.IMAGE),))
-    drafting = Drafting({"draw": spec}, {})
+    drafting = PlanRepairer({"draw": spec}, {})
     [out] = drafting.add(RawTask(task("draw", 0, {"boxes": [[1, 2], [3, 4]]})))
     assert out.arguments == {"boxes": Json("[[1, 2], [3, 4]]")}
     assert drafting.add(RawTask(task("draw", 1, {"boxes": [float("nan")]}))) == []
@@ -381,7 +381,7 @@ def test_data_goes_into_a_port_for_data_and_nowhere_else() -> None:
 )
 def test_a_parameter_is_gently_made_what_its_schema_asks_for(schema: object, given: object, kept: object) -> None:
     spec = Spec("t", outputs=(Port("text", Modality.TEXT),), parameters=(Parameter("x", json.dumps(schema)),))
-    [out] = Drafting({"t": spec}, {}).add(RawTask(task("t", 0, {"x": given})))
+    [out] = PlanRepairer({"t": spec}, {}).add(RawTask(task("t", 0, {"x": given})))
     assert json.loads(out.parameters_json) == {"x": kept}
 
 
@@ -431,7 +431,9 @@ def test_one_task_becomes_only_so_many() -> None:
 
 
 def test_a_list_for_a_port_that_takes_many_stays_one_task() -> None:
-    [out] = Drafting(STANDARD, {}).add(RawTask(task("sentence-similarity", 0, {"text": "a", "sentences": ["b", "c"]})))
+    [out] = PlanRepairer(STANDARD, {}).add(
+        RawTask(task("sentence-similarity", 0, {"text": "a", "sentences": ["b", "c"]}))
+    )
     assert out.arguments == {"text": Text("a"), "sentences": Many((Text("b"), Text("c")))}
 
 
@@ -439,7 +441,7 @@ def test_a_list_for_a_port_that_takes_many_stays_one_task() -> None:
 
 
 def test_nothing_leaves_that_the_check_of_every_plan_would_refuse() -> None:
-    drafting = Drafting({"one": Spec("another")}, {})
+    drafting = PlanRepairer({"one": Spec("another")}, {})
     assert drafting.add(RawTask(task("one", 0))) == []
     assert "nobody offers the task another" in str(drafting.complaints[0])
 

@@ -1,17 +1,17 @@
-"""The planner that asks a language model.
+"""Planner that uses an LLM.
 
-What the model writes becomes valid tasks in two steps, both incremental:
+The text of the LLM becomes valid tasks in two incremental steps:
 
-    reader = Reader()                                   # reading: text as it comes -> objects as they close
-    drafting = Drafting(catalogue, inputs, prior, limit)  # repair: objects -> tasks that can be run
+    reader = PlanReader()                                 # text -> task objects, each when its brace closes
+    repairer = PlanRepairer(catalogue, inputs, prior, limit)  # task objects -> valid tasks
     for delta in reply:
         for raw in reader.feed(delta):
-            for task in drafting.add(raw): emit(task)   # final: valid against all that was emitted before it
-    for task in drafting.close(cut=reply_was_cut or reader.unfinished): emit(task)
+            for task in repairer.add(raw): emit(task)     # valid together with all tasks emitted before
+    for task in repairer.close(cut=reply.is_truncated or reader.is_incomplete): emit(task)
 
-`reader.notes` are the model's remarks, `reader.dropped` sentences on text that was left out. `drafting.complaints` are
-the faults that could not be mended, in the model's own numbering: `str(fault)` goes back to the model as it is. For
-that one repair call a fresh Reader feeds the same Drafting, which is closed again: a task given again under the id of a
-faulty one takes its place, what waited for it is released, and what is out stays. `wire` documents the format that the
-prompt teaches.
+`reader.notes` are the LLM's notes, `reader.dropped` describes text that was ignored. `repairer.complaints` are the
+faults that could not be repaired, numbered as the LLM numbered its tasks; their texts are sent back in one repair call.
+The answer to it is read by a new PlanReader into the same PlanRepairer, which is closed again: a task with the id of an
+invalid one replaces it, tasks that waited for it are emitted, and emitted tasks stay. `plan_format` documents the
+format that the prompt requests.
 """

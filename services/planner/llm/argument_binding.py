@@ -1,11 +1,18 @@
-"""Which port or parameter each argument is for, however it was called."""
+"""Assigns a task's arguments to ports and parameters, whatever names the LLM gave them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.planner.llm.names import parameter_meant, plain, words
-from services.planner.llm.plan_format import Sketch
-from services.planner.llm.values import Given, Meaning, Names, Pointer, Words, meanings
+from services.planner.llm.names import match_parameter, normalize_name, words
+from services.planner.llm.plan_format import ParsedTask
+from services.planner.llm.values import (
+    InputNames,
+    InputReference,
+    Interpretation,
+    OutputReference,
+    TextLiteral,
+    interpret,
+)
 from services.planner.plan import Modality, Port, Spec, Value, modalities
 
 _MODALITIES = {
@@ -19,49 +26,49 @@ _MODALITIES = {
         Modality.TEXT,
     ),
 }
-"""What a name for an argument says about what it carries."""
+"""Modalities suggested by words in argument names."""
 
 _QUESTIONS = {"query", "q", "ask", "prompt"}
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A task's arguments sorted; stray are those that nothing is for."""
+    """Arguments of a task by port and parameter; `unmatched` are names that match neither."""
 
     spec: Spec
-    ports: dict[str, list[Meaning]] = field(default_factory=dict)
+    ports: dict[str, list[Interpretation]] = field(default_factory=dict)
     parameters: dict[str, object] = field(default_factory=dict)
-    stray: list[str] = field(default_factory=list)
+    unmatched: list[str] = field(default_factory=list)
 
     @property
     def missing(self) -> list[Port]:
-        """The required ports that were given nothing."""
+        """Required ports without an argument."""
         return [port for port in self.spec.inputs if port.required and port.name not in self.ports]
 
 
-def bound(sketch: Sketch, spec: Spec, names: Names, inputs: Mapping[str, Value]) -> Binding:
-    """Sorts what a task was given: names that are right first, then names that are nearly so, then what fits."""
+def bind_arguments(parse_task: ParsedTask, spec: Spec, names: InputNames, inputs: Mapping[str, Value]) -> Binding:
+    """Binds arguments: by exact name, by similar name, by modality, as parameter, then by value."""
     binding = Binding(spec)
-    open_ = [(name, value) for name, value in sketch.given if not _empty(value)]
-    for fits in (_exactly, _nearly, _by_modality, _parameter, _by_value):
+    remaining = [(name, value) for name, value in parse_task.given if not _empty(value)]
+    for match in (_by_exact_name, _by_similar_name, _by_modality, _by_parameter_name, _by_value):
         left = []
-        for name, value in open_:
-            said = meanings(value, names)
-            target = fits(name, said, binding, inputs)
+        for name, value in remaining:
+            interpretations = interpret(value, names)
+            target = match(name, interpretations, binding, inputs)
             if target is None:
                 left.append((name, value))
             elif isinstance(target, Port):
-                _claim(binding, target, said)
+                _assign(binding, target, interpretations)
             else:
                 binding.parameters.setdefault(target, value)
-        open_ = left
-    binding.stray.extend(name for name, value in open_ if not _again(meanings(value, names), binding))
+        remaining = left
+    binding.unmatched.extend(name for name, value in remaining if not _is_duplicate(interpret(value, names), binding))
     return binding
 
 
-def _claim(binding: Binding, port: Port, said: Sequence[Meaning]) -> None:
+def _assign(binding: Binding, port: Port, interpretations: Sequence[Interpretation]) -> None:
     items = binding.ports.setdefault(port.name, [])
-    items.extend(item for item in said if item not in items or port.many or len(said) > 1)
+    items.extend(item for item in interpretations if item not in items or port.many or len(interpretations) > 1)
     if not items:
         del binding.ports[port.name]
 
@@ -73,50 +80,66 @@ def _empty(value: object) -> bool:
 _Target = Port | str | None
 
 
-def _exactly(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
+def _by_exact_name(
+    name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+) -> _Target:
     port = next((port for port in binding.spec.inputs if port.name == name), None)
     return port or (name if binding.spec.takes(name) else None)
 
 
-def _nearly(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
-    meant = plain(name).rstrip("0123456789")
-    port = next((port for port in _free(binding) if meant and plain(port.name).rstrip("s") == meant.rstrip("s")), None)
+def _by_similar_name(
+    name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+) -> _Target:
+    meant = normalize_name(name).rstrip("0123456789")
+    port = next(
+        (port for port in _free(binding) if meant and normalize_name(port.name).rstrip("s") == meant.rstrip("s")), None
+    )
     return port or next((port for port in _free(binding) if port.name == "question" and meant in _QUESTIONS), None)
 
 
-def _parameter(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
+def _by_parameter_name(
+    name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+) -> _Target:
     if any(_MODALITIES.get(word) is Modality.TEXT for word in words(name)):
-        return None  # a prompt is no negative_prompt
-    return parameter_meant(
+        return None  # "prompt" is not "negative_prompt"
+    return match_parameter(
         name, [known.name for known in binding.spec.parameters if known.name not in binding.parameters]
     )
 
 
-def _by_modality(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
-    said = {_MODALITIES[word] for word in map(_singular, words(name)) if word in _MODALITIES}
-    if len(said) != 1:
+def _by_modality(name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
+    interpretations = {_MODALITIES[word] for word in map(_singular, words(name)) if word in _MODALITIES}
+    if len(interpretations) != 1:
         return None
-    free = [port for port in _free(binding) if port.modality in said]
-    if not free:  # image1, image2: several for the one port there is
-        base = plain(name).rstrip("0123456789")
-        return next((port for port in binding.spec.inputs if plain(port.name) == base != plain(name)), None)
+    free = [port for port in _free(binding) if port.modality in interpretations]
+    if not free:  # image1, image2: several values for the only port
+        base = normalize_name(name).rstrip("0123456789")
+        return next(
+            (port for port in binding.spec.inputs if normalize_name(port.name) == base != normalize_name(name)), None
+        )
     return free[0] if len(free) == 1 else None
 
 
-def _by_value(_name: str, said: Sequence[Meaning], binding: Binding, inputs: Mapping[str, Value]) -> _Target:
-    free = [port for port in _free(binding) if said and all(_may_carry(port, item, inputs) for item in said)]
+def _by_value(
+    _name: str, interpretations: Sequence[Interpretation], binding: Binding, inputs: Mapping[str, Value]
+) -> _Target:
+    free = [
+        port
+        for port in _free(binding)
+        if interpretations and all(_may_carry(port, item, inputs) for item in interpretations)
+    ]
     required = [port for port in free if port.required]
     found = required or free
     return found[0] if len(found) == 1 else None
 
 
-def _may_carry(port: Port, item: Meaning, inputs: Mapping[str, Value]) -> bool:
-    if isinstance(item, Given):
+def _may_carry(port: Port, item: Interpretation, inputs: Mapping[str, Value]) -> bool:
+    if isinstance(item, InputReference):
         return port.modality in modalities(inputs[item.name])
-    if isinstance(item, Pointer):
+    if isinstance(item, OutputReference):
         carried = _MODALITIES.get(item.resource.lower())
         return carried is None or carried is port.modality
-    return isinstance(item, Words) and port.modality is Modality.TEXT
+    return isinstance(item, TextLiteral) and port.modality is Modality.TEXT
 
 
 def _singular(word: str) -> str:
@@ -127,7 +150,9 @@ def _free(binding: Binding) -> Iterator[Port]:
     return (port for port in binding.spec.inputs if port.name not in binding.ports)
 
 
-def _again(said: Sequence[Meaning], binding: Binding) -> bool:
-    """Whether the same thing was given under a better name too."""
+def _is_duplicate(interpretations: Sequence[Interpretation], binding: Binding) -> bool:
+    """Whether the same reference is already bound under another name."""
     there = [item for items in binding.ports.values() for item in items]
-    return bool(said) and all(isinstance(item, Given | Pointer) and item in there for item in said)
+    return bool(interpretations) and all(
+        isinstance(item, InputReference | OutputReference) and item in there for item in interpretations
+    )

@@ -1,4 +1,4 @@
-"""What a request has to work with, under the names a plan may use: files, earlier artifacts, long pasted text."""
+"""Inputs that a plan may use, by name: files, earlier artifacts and long pasted text."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from services.planner.plan import Argument, File, Input, Many, Single, Task, Tex
 from services.planner.request import Request
 
 LONG = 300
-"""Characters from which pasted text gets a name, so that no plan need repeat it."""
+"""Characters from which pasted text becomes a named input, so that plans need not repeat it."""
 
 GAP = " […] "
 
@@ -19,22 +19,22 @@ FENCE = "```"
 _QUOTED = re.compile(r"“([^“”]+)”|«([^«»]+)»|„([^„“”]+)[“”]|\"([^\"]+)\"")
 _LEAD = re.compile(r".{0,200}?(?::\s|\n)\s*", re.DOTALL)
 _NAME = 120
-"""Most characters of a file's own name that are shown."""
+"""Limit of characters shown of a file name."""
 
 _LAST_WORDS = 200
-"""Most characters of a line that says what to do with the text above it."""
+"""Limit of characters of a last line that states what to do with the text above it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A value under its name.
+    """An input by name.
 
     Args:
-        name: by which the plan refers to it.
-        argument: what a task is given for it.
-        value: what it is.
-        age: 0 if it came with this request, else how many turns ago.
-        made: it was answered, not sent.
+        name: in the plan.
+        argument: the argument it stands for.
+        value: its value.
+        age: 0 if sent with this request, else how many turns ago.
+        made: created by an earlier answer instead of sent by the user.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Item:
     made: bool = False
 
     def described(self) -> str:
-        """One line on it; a file's own name is quoted as JSON, so that it stays on the line."""
+        """Describes the input on one line; the file name is JSON-quoted, so that it stays on the line."""
         kinds = "/".join(modality.name.lower() for modality in modalities(self.value)) or "file"
         when = "" if not self.age else f", {'made' if self.made else 'sent'} {self.age} turn(s) ago"
         return f"<{self.name}>: {kinds} {_shown(self.value)}{when}"
@@ -52,13 +52,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All there is to work with.
+    """All inputs of a request, and its text.
 
     Args:
-        items: what came with the request first, then the latest.
-        before: the request's words up to its pasted text, or all of them.
-        block: its pasted text under its name, if it has any.
-        after: the words after it.
+        items: inputs of the request, then earlier ones, newest first.
+        before: text of the request before the pasted text, or all of it.
+        block: the pasted text, if any.
+        after: text after the pasted text.
     """
 
     items: tuple[Item, ...]
@@ -68,7 +68,7 @@ class Material:
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        """Everything in a request and in the turns before it."""
+        """Collects the inputs of a request and of the turns before it."""
         items = [Item(named.name, Input(named.name), named.value) for named in request.inputs]
         items += _earlier(request, {item.name for item in items})
         if not (found := pasted(request.text)):
@@ -79,7 +79,7 @@ class Material:
         return cls((*items, block), request.text[:start], block, request.text[end:])
 
     def words(self, characters: int) -> str:
-        """The request in about so many characters: pasted text, else all of it, is shortened in its middle."""
+        """Returns the request in about so many characters; pasted text is shortened first, in its middle."""
         if not self.block or not isinstance(self.block.value, Text):
             return shortened(self.before, characters)
         room = max(characters - len(self.before) - len(self.after), LONG)
@@ -88,23 +88,23 @@ class Material:
 
     @property
     def listed(self) -> tuple[Item, ...]:
-        """What a prompt lists: all but the pasted text, which stands in the request."""
+        """Inputs that the prompt lists: all except the pasted text, which is part of the request."""
         return tuple(item for item in self.items if item is not self.block)
 
     def resolved(self, task: Task) -> Task:
-        """A task that is given values where it named something that is no input of the run."""
+        """Replaces names in a task's arguments by the arguments that they stand for."""
         stands_for = {item.name: item.argument for item in self.items}
         return replace(task, arguments={port: _resolved(one, stands_for) for port, one in task.arguments.items()})
 
 
 def pasted(words: str) -> tuple[int, int] | None:
-    """Where the longest pasted text of a request begins and ends, if one is long."""
+    """Returns start and end of the longest pasted text, if it is long enough."""
     quoted = (match.span(match.lastindex or 0) for match in _QUOTED.finditer(words))
     return _longest(_fenced(words)) or _longest(quoted) or _longest(_unmarked(words))
 
 
 def shortened(text: str, characters: int) -> str:
-    """The beginning and the end of a text that is longer."""
+    """Shortens a text to its start and end."""
     if len(text) <= characters:
         return text
     half = max(characters - len(GAP), 2) // 2
@@ -112,7 +112,7 @@ def shortened(text: str, characters: int) -> str:
 
 
 def _fenced(words: str) -> Iterator[tuple[int, int]]:
-    """What stands between two fences, without the word after the first."""
+    """Yields the text between fences, without the language after the opening fence."""
     end = -len(FENCE)
     while (opening := words.find(FENCE, end + len(FENCE))) >= 0 and (end := words.find(FENCE, opening + 3)) >= 0:
         line = words.find("\n", opening, end)

@@ -1,4 +1,4 @@
-"""Text cut into the tokens of a tolerant JSON, as it comes: the same tokens whatever the pieces."""
+"""Incremental lexer of tolerant JSON; the tokens do not depend on how the text is split."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,21 +8,21 @@ from typing import NamedTuple
 from services.llm.text import replace_surrogates
 
 LONGEST = 65_536
-"""Most characters kept of one string; the rest of it is passed over."""
+"""Limit of characters stored of one string; the rest is skipped."""
 
 
 MOST_SPACE = 1_024
-"""Most characters kept of the space after a quote that may not be the last."""
+"""Limit of whitespace stored after a quote that may not end its string."""
 
 
 class Place(Enum):
-    """Where the text is, which decides what a character means."""
+    """Syntactic position, which decides what a character means."""
 
     PROSE = auto()
     KEY = auto()
     VALUE = auto()
     DEEP = auto()
-    """Deeper than is read: only brackets and where strings end matter."""
+    """Below the maximum depth: only brackets and string ends matter."""
 
 
 class Token(NamedTuple):
@@ -52,13 +52,13 @@ _HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 
 
 class Lexer:
-    """Whoever reads the tokens sets `place` between two of them."""
+    """The parser must set `place` after each token."""
 
     def __init__(self) -> None:
         self.place = Place.PROSE
         self.consumed = 0
         self.listing = False
-        """Whether the prose stands in a list that is still open."""
+        """Whether the prose is inside an open list."""
         self._state: Callable[[str, int], _Step] = self._between
         self._kept: list[str] = []
         self._room = LONGEST
@@ -68,11 +68,11 @@ class Lexer:
 
     @property
     def idle(self) -> bool:
-        """Whether no thought or comment is still open."""
+        """Whether no reasoning or comment is open."""
         return self._state not in (self._thought, self._block)
 
     def tokens(self, delta: str) -> Iterator[Token]:
-        """What this piece of text completes."""
+        """Adds text; yields the tokens that it completes."""
         at = 0
         while at < len(delta):
             following, token = self._state(delta, at)
@@ -185,7 +185,7 @@ class Lexer:
         return found.end(), None
 
     def _closing(self, text: str, at: int) -> _Step:
-        """A quote ends a string only if what follows could: so are quotes understood that should have been escaped."""
+        """Ends a string only if the next character can follow a string; this accepts quotes that are not escaped."""
         char = text[at]
         if char.isspace():
             self._pending += char if len(self._pending) < MOST_SPACE else ""

@@ -1,4 +1,4 @@
-"""What a model writes, read as it comes: each task's object as soon as its closing brace is there."""
+"""Incremental, tolerant parser of plans: returns each task object when its closing brace arrives."""
 
 import math
 import re
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from services.planner.llm.json_lexer import Lexer, Place, Token
 from services.planner.plan import NoteKind
 
-MOST_TEXT = 524_288
-"""Most characters of one answer that are read."""
+MAX_ANSWER_LENGTH = 524_288
+"""Limit of characters read from one answer."""
 
-MOST_OBJECT = 65_536
-"""Most characters of one task's object."""
+MAX_OBJECT_LENGTH = 65_536
+"""Limit of characters of one task object."""
 
-DEEPEST = 32
-"""Most objects and lists within each other."""
+MAX_DEPTH = 32
+"""Limit of nested objects and lists."""
 
-MOST_NOTES = 32
-"""Most remarks, and most sentences on what was dropped."""
+MAX_NOTES = 32
+"""Limit of notes, and of descriptions of dropped text."""
 
-NOTE_LENGTH = 1_000
-"""Most characters of one remark."""
+MAX_NOTE_LENGTH = 1_000
+"""Limit of characters of one note."""
 
 TASK = ("task", "task_name", "tool", "name")
-"""Keys under which a task's name is found, the best first; the last two only beside arguments."""
+"""Keys of a task's name, best first; the last two count only next to arguments."""
 
 ARGUMENTS = ("args", "arguments", "parameters", "params", "inputs", "input")
-"""Keys under which its arguments are found."""
+"""Keys of a task's arguments."""
 
 _PLANS = {"tasks", "plan", "steps", "task_list", "nodes", "notes", "result", "output", "answer", ""}
 _NOTES = {"unmapped": NoteKind.UNMAPPED, "clarify": NoteKind.CLARIFY, "chat": NoteKind.CHAT}
@@ -38,14 +38,14 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class RawTask:
-    """One task's object as it was written, its values JSON's (finite numbers, no lone surrogates)."""
+    """A task object as written; values are valid JSON (finite numbers, no lone surrogates)."""
 
     fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class RawNote:
-    """A remark of the model; source is the part of the request it is about, or empty."""
+    """A note of the LLM; source is the part of the request it covers, or empty."""
 
     kind: NoteKind
     text: str
@@ -54,73 +54,73 @@ class RawNote:
 
 @dataclass(slots=True)
 class _Frame:
-    """An object or list that is still open."""
+    """An open object or list."""
 
-    listing: bool
-    outer: bool
-    """Not within a task: an object here may be one."""
+    is_list: bool
+    is_outside_task: bool
+    """Whether it is outside any task, so that an object in it may be one."""
     start: int
     fields: dict[str, object] = field(default_factory=dict)
     items: list[object] = field(default_factory=list)
     key: str | None = None
-    valued: bool = False
-    """Its last key has its value, or its colon has come and the value is next: see `place`."""
-    holds: bool = False
-    """It holds the plan, so it is no task itself."""
-    spoilt: str = ""
-    """Why it is dropped."""
+    has_colon: bool = False
+    """Whether the colon after the last key, or its value, has been read."""
+    is_container: bool = False
+    """Whether it contains the plan, so that it is not a task itself."""
+    invalid_reason: str = ""
+    """Why it is dropped; empty if it is valid."""
 
     @property
     def place(self) -> Place:
-        return Place.VALUE if self.listing or (self.key is not None and self.valued) else Place.KEY
+        return Place.VALUE if self.is_list or (self.key is not None and self.has_colon) else Place.KEY
 
 
-class Reader:
-    """Finds tasks and remarks in a model's text. Never raises; time is linear, memory bounded.
+class PlanReader:
+    """Finds tasks and notes in the text of an LLM. Never raises; time is linear, memory bounded.
 
-    Understands arrays, objects around them, JSON lines, fences, prose, comments, Python's literals, quotes of any kind
-    or none, trailing and missing commas, brackets that were forgotten.
+    Accepts arrays, enclosing objects, JSON lines, code fences, prose, comments, Python literals, any or no quotes,
+    trailing and missing commas, and missing brackets.
     """
 
     def __init__(self) -> None:
         self.notes: list[RawNote] = []
         self.dropped: list[str] = []
-        """Sentences on what was not read."""
+        """Descriptions of text that was ignored."""
         self._lexer = Lexer()
         self._stack: list[_Frame] = []
-        self._buried = 0
+        self._skipped_depth = 0
         self._ready: list[RawTask] = []
 
     def feed(self, delta: str) -> list[RawTask]:
-        """The tasks that this piece of text completes."""
-        room = MOST_TEXT - self._lexer.consumed
+        """Adds text; returns the tasks that it completes."""
+        room = MAX_ANSWER_LENGTH - self._lexer.consumed
         if len(delta) > room:
-            self._drop(f"the answer is longer than {MOST_TEXT} characters; the rest was not read")
+            self._drop(f"the answer is longer than {MAX_ANSWER_LENGTH} characters; the rest was not read")
         for token in self._lexer.tokens(delta[:room]):
-            self._take(token)
+            self._handle(token)
             self._lexer.place = self._place()
         ready, self._ready = self._ready, []
         return ready
 
     @property
-    def unfinished(self) -> bool:
-        """Whether the text so far stops inside an object or list; what it cuts there is never guessed at."""
+    def is_incomplete(self) -> bool:
+        """Whether the text ends inside an object or list, whose missing rest is not guessed."""
         return bool(self._stack) or self._lexer.listing or not self._lexer.idle
 
     # ------------------------------------------------------------ tokens
 
     def _place(self) -> Place:
-        if self._buried:
+        if self._skipped_depth:
             return Place.DEEP
         return self._stack[-1].place if self._stack else Place.PROSE
 
-    def _take(self, token: Token) -> None:
-        if self._buried:
-            self._buried += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token.kind, 0)
+    def _handle(self, token: Token) -> None:
+        if self._skipped_depth:
+            self._skipped_depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token.kind, 0)
         elif token.kind in "{[":
             self._open(token.kind)
         elif token.kind in "}]":
-            self._close(listing=token.kind == "]")
+            self._close(is_list=token.kind == "]")
         elif token.kind == "`":
             self._close_all()
         elif token.kind == "string":
@@ -132,28 +132,28 @@ class Reader:
 
     def _punctuation(self, kind: str) -> None:
         top = self._stack[-1]
-        if top.listing:
+        if top.is_list:
             return
         if kind == ":":
-            top.valued = top.key is not None
+            top.has_colon = top.key is not None
         else:
-            top.key, top.valued = None, False
+            top.key, top.has_colon = None, False
 
     def _word(self, text: str, value: object) -> None:
         top = self._stack[-1]
         if top.place is Place.KEY:
-            top.key, top.valued = text.strip(" \"'"), False
+            top.key, top.has_colon = text.strip(" \"'"), False
         else:
-            self._put(top, value)
+            self._add_value(top, value)
 
-    def _put(self, top: _Frame, value: object) -> None:
-        if top.listing:
-            if not top.outer:
+    def _add_value(self, top: _Frame, value: object) -> None:
+        if top.is_list:
+            if not top.is_outside_task:
                 top.items.append(value)
-        elif not top.spoilt:
+        elif not top.invalid_reason:
             top.fields[top.key or ""] = value
-        top.key, top.valued = None, False
-        self._measure()
+        top.key, top.has_colon = None, False
+        self._check_length()
 
     # ------------------------------------------------------------ brackets
 
@@ -162,93 +162,93 @@ class Reader:
         if top and top.place is Place.KEY:
             if kind == "[":
                 return
-            if named(top.fields) and top.outer:  # its own brace was forgotten
-                self._end()
+            if task_name(top.fields) and top.is_outside_task:  # its closing brace is missing
+                self._end_frame()
                 top = self._stack[-1] if self._stack else None
-        outer = top is None or (top.outer and (top.listing or (top.key or "").lower() in _PLANS))
-        if len(self._stack) >= DEEPEST:
-            self._buried = 1
-            self._spoil(f"an object is nested more than {DEEPEST} deep")
+        is_outside_task = top is None or (top.is_outside_task and (top.is_list or (top.key or "").lower() in _PLANS))
+        if len(self._stack) >= MAX_DEPTH:
+            self._skipped_depth = 1
+            self._invalidate(f"an object is nested more than {MAX_DEPTH} deep")
             return
-        self._stack.append(_Frame(kind == "[", outer, self._lexer.consumed))
+        self._stack.append(_Frame(kind == "[", is_outside_task, self._lexer.consumed))
 
-    def _close(self, *, listing: bool) -> None:
-        """Ends the innermost of its kind, and what was left open in it."""
+    def _close(self, *, is_list: bool) -> None:
+        """Closes the innermost frame of this kind, and all frames inside it."""
         while self._stack:
-            same = self._stack[-1].listing == listing
-            self._end()
+            same = self._stack[-1].is_list == is_list
+            self._end_frame()
             if same:
                 return
 
     def _close_all(self) -> None:
         while self._stack:
-            self._end()
+            self._end_frame()
 
-    def _end(self) -> None:
-        self._measure()
+    def _end_frame(self) -> None:
+        self._check_length()
         frame = self._stack.pop()
-        if frame.key and not frame.valued:
+        if frame.key and not frame.has_colon:
             frame.fields.setdefault(frame.key, None)
         top = self._stack[-1] if self._stack else None
-        if not frame.outer:
+        if not frame.is_outside_task:
             if top:
-                self._put(top, frame.items if frame.listing else frame.fields)
+                self._add_value(top, frame.items if frame.is_list else frame.fields)
             return
-        if not frame.listing:
-            self._finished(frame)
+        if not frame.is_list:
+            self._finish_object(frame)
         if top:
-            self._shift(top, frame)
+            self._release_frame(top, frame)
 
-    def _shift(self, top: _Frame, frame: _Frame) -> None:
-        """What stood in it counts for itself."""
+    def _release_frame(self, top: _Frame, frame: _Frame) -> None:
+        """Excludes the length of a closed object from the length of the objects around it."""
         for around in self._stack:
             around.start += self._lexer.consumed - frame.start
-        top.holds = top.holds or frame.holds or not frame.listing
-        top.key, top.valued = None, False
+        top.is_container = top.is_container or frame.is_container or not frame.is_list
+        top.key, top.has_colon = None, False
 
-    def _finished(self, frame: _Frame) -> None:
-        if frame.spoilt:
-            self._drop(frame.spoilt + ", which was dropped")
-        elif not frame.holds and named(frame.fields):
+    def _finish_object(self, frame: _Frame) -> None:
+        if frame.invalid_reason:
+            self._drop(frame.invalid_reason + ", which was dropped")
+        elif not frame.is_container and task_name(frame.fields):
             self._ready.append(RawTask(frame.fields))
         else:
             self._note(frame.fields)
 
-    # ------------------------------------------------------------ limits and remarks
+    # ------------------------------------------------------------ limits and notes
 
-    def _measure(self) -> None:
-        frame = next(frame for frame in reversed(self._stack) if frame.outer)
-        if self._lexer.consumed - frame.start > MOST_OBJECT:
-            self._spoil(f"an object is longer than {MOST_OBJECT} characters")
+    def _check_length(self) -> None:
+        frame = next(frame for frame in reversed(self._stack) if frame.is_outside_task)
+        if self._lexer.consumed - frame.start > MAX_OBJECT_LENGTH:
+            self._invalidate(f"an object is longer than {MAX_OBJECT_LENGTH} characters")
 
-    def _spoil(self, why: str) -> None:
-        outermost = max(at for at, frame in enumerate(self._stack) if frame.outer)
+    def _invalidate(self, reason: str) -> None:
+        outermost = max(at for at, frame in enumerate(self._stack) if frame.is_outside_task)
         for frame in self._stack[outermost:]:
-            frame.spoilt = frame.spoilt or why
+            frame.invalid_reason = frame.invalid_reason or reason
             frame.fields.clear()
             frame.items.clear()
 
     def _note(self, fields: Mapping[str, object]) -> None:
-        source = str(fields.get("source") or "")[:NOTE_LENGTH]
+        source = str(fields.get("source") or "")[:MAX_NOTE_LENGTH]
         said = _NOTES.get(str(fields.get("note", "")).strip().lower())
         written = [(said, fields.get("text"))] if said else [(_NOTES[key], fields.get(key)) for key in _NOTES]
         for kind, text in written:
-            if isinstance(text, str) and text.strip() and len(self.notes) < MOST_NOTES:
-                self.notes.append(RawNote(kind, text.strip()[:NOTE_LENGTH], source))
+            if isinstance(text, str) and text.strip() and len(self.notes) < MAX_NOTES:
+                self.notes.append(RawNote(kind, text.strip()[:MAX_NOTE_LENGTH], source))
 
-    def _drop(self, why: str) -> None:
-        if len(self.dropped) < MOST_NOTES and why not in self.dropped:
-            self.dropped.append(why)
+    def _drop(self, reason: str) -> None:
+        if len(self.dropped) < MAX_NOTES and reason not in self.dropped:
+            self.dropped.append(reason)
 
 
-def named(fields: Mapping[str, object]) -> str:
-    """The name of a task's object; empty if it is none."""
+def task_name(fields: Mapping[str, object]) -> str:
+    """Returns the name in a task object; empty if it is not a task."""
     keys = TASK if any(key in fields for key in ARGUMENTS) else TASK[:2]
     return next((name.strip() for key in keys if isinstance(name := fields.get(key), str) and name.strip()), "")
 
 
 def literal(word: str) -> object:
-    """What a word without quotes means: a number or constant, or else text."""
+    """Converts an unquoted word: a number, a constant, or else text."""
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
     if _WHOLE.fullmatch(word):

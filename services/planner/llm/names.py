@@ -1,16 +1,16 @@
-"""What a model calls things, and which of the names there are it means."""
+"""Matches task and parameter names written by an LLM with those of the catalogue."""
 
 import re
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-ALIKE = 0.75
-"""How much two spellings of one word have in common at least."""
+MIN_SIMILARITY = 0.75
+"""Minimum similarity of two spellings of one word."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _LONGEST = 120
-_BESIDE = {"task", "tool", "model", "expert", "pipeline", "api", "run", "the"}
+_IGNORED_WORDS = {"task", "tool", "model", "expert", "pipeline", "api", "run", "the"}
 _FIXED = frozenset(
     (
         *(
@@ -31,7 +31,7 @@ _FIXED = frozenset(
         *("recognition", "estimation", "control", "activity"),
     )
 )
-"""Words that say what a task is about: one is never a slip of the pen for another."""
+"""Words that distinguish tasks; they must match exactly."""
 
 _ALIASES = {
     "asr": "automatic-speech-recognition",
@@ -94,7 +94,7 @@ _ALIASES = {
 
 
 def words(name: str) -> tuple[str, ...]:
-    """A name's words in lower case, however they are joined."""
+    """Splits a name into lower-case words."""
     return _words(name[:_LONGEST])
 
 
@@ -103,21 +103,21 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(word.casefold() for word in _WORD.findall(name))
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A name without what joins its words."""
     return "".join(words(name))
 
 
-def nearest(asked: str, names: Collection[str]) -> str | None:
+def match_task(asked: str, names: Collection[str]) -> str | None:
     """The one name that is meant; None where there is none, or more than one could be."""
     if asked in names:
         return asked
-    said = tuple(word for word in words(asked) if word not in _BESIDE) or words(asked)
+    said = tuple(word for word in words(asked) if word not in _IGNORED_WORDS) or words(asked)
     alias = _ALIASES.get("-".join(said))
     if not said or alias in names:
         return alias
     return (
-        _only(name for name in names if plain(name) == "".join(said))
+        _only(name for name in names if normalize_name(name) == "".join(said))
         or _only(name for name in names if len(said) > 1 and _abridged(set(said), set(words(name))))
         or _only(name for name in names if _slipped(said, words(name)))
     )
@@ -125,7 +125,7 @@ def nearest(asked: str, names: Collection[str]) -> str | None:
 
 def shares_a_word(asked: str, name: str) -> bool:
     """Whether two names have a word in common that says something."""
-    return bool({word for word in words(asked) if len(word) > 2} & set(words(name)) - _BESIDE)  # noqa: PLR2004  # "to" says nothing
+    return bool({word for word in words(asked) if len(word) > 2} & set(words(name)) - _IGNORED_WORDS)  # noqa: PLR2004  # "to" says nothing
 
 
 def _abridged(said: set[str], name: set[str]) -> bool:
@@ -141,7 +141,7 @@ def _slipped(said: tuple[str, ...], name: tuple[str, ...]) -> bool:
 
 
 def _alike(one: str, other: str) -> bool:
-    return abs(len(one) - len(other)) <= 3 and SequenceMatcher(None, one, other).ratio() >= ALIKE  # noqa: PLR2004  # an ending
+    return abs(len(one) - len(other)) <= 3 and SequenceMatcher(None, one, other).ratio() >= MIN_SIMILARITY  # noqa: PLR2004  # an ending
 
 
 def _only(names: Iterable[str]) -> str | None:
@@ -166,11 +166,11 @@ _SYNONYMS = {
 }
 
 
-def parameter_meant(asked: str, names: Collection[str]) -> str | None:
-    """The one parameter whose name has all the words that were written."""
+def match_parameter(asked: str, names: Collection[str]) -> str | None:
+    """Returns the only parameter whose name contains all words of the given one."""
     said = {_SYNONYMS.get(word, word) for word in words(asked)}
     if not said:
         return None
-    return _only(name for name in names if plain(name) == plain(asked)) or _only(
+    return _only(name for name in names if normalize_name(name) == normalize_name(asked)) or _only(
         name for name in names if said <= set(words(name))
     )

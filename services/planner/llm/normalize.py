@@ -1,91 +1,103 @@
-"""One task as written made one or more tasks as run, or the reasons why it cannot be."""
+"""Converts a parsed task into one or more valid tasks, or the problems that prevent it."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.planner.llm.argument_binding import Binding, bound
-from services.planner.llm.names import nearest, shares_a_word
-from services.planner.llm.parameters import turned, unknown
-from services.planner.llm.plan_format import Sketch, Wrong
-from services.planner.llm.port_values import Scene, filled, missing, settled
+from services.planner.llm.argument_binding import Binding, bind_arguments
+from services.planner.llm.names import match_task, shares_a_word
+from services.planner.llm.parameters import convert_parameters, unknown_argument
+from services.planner.llm.plan_format import ParsedTask, Problem
+from services.planner.llm.port_values import RepairContext, infer_port_value, missing, resolve_port
 from services.planner.llm.task_split import split
-from services.planner.llm.values import Foreign, Mixed, Pointer, meanings
+from services.planner.llm.values import EmbeddedReference, ExternalReference, OutputReference, interpret
 from services.planner.plan import Argument, Single, Spec
 from services.planner.plan_check import unoffered
 
-Given = Mapping[str, Argument]
+Arguments = Mapping[str, Argument]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a task becomes: the arguments of each, and the parameters that all share."""
+class NormalizedTask:
+    """Result of a parsed task: arguments of each resulting task, and the parameters they share."""
 
     spec: Spec
-    given: tuple[Given, ...]
+    given: tuple[Arguments, ...]
     parameters_json: str
 
 
-def shaped(sketch: Sketch, scene: Scene) -> Shape | list[Wrong]:
-    """A task with everything mended that can be, or every reason why it cannot run."""
-    name = nearest(sketch.task, scene.catalogue)
+def normalize_task(parse_task: ParsedTask, context: RepairContext) -> NormalizedTask | list[Problem]:
+    """Repairs and validates a parsed task; returns all problems if it cannot run."""
+    name = match_task(parse_task.task, context.catalogue)
     if name is not None:
-        return _shaped(sketch, scene.catalogue[name], scene)
+        return _normalize(parse_task, context.catalogue[name], context)
     shapes = [
-        _shaped(sketch, spec, scene) for spec in scene.catalogue.values() if shares_a_word(sketch.task, spec.name)
+        _normalize(parse_task, spec, context)
+        for spec in context.catalogue.values()
+        if shares_a_word(parse_task.task, spec.name)
     ]
-    fitting = [shape for shape in shapes if isinstance(shape, Shape)]
-    return fitting[0] if len(fitting) == 1 else [_unoffered(sketch, scene)]
+    fitting = [shape for shape in shapes if isinstance(shape, NormalizedTask)]
+    return fitting[0] if len(fitting) == 1 else [_unoffered(parse_task, context)]
 
 
-def waits_for(sketch: Sketch, scene: Scene) -> set[int]:
-    """The ids whose outputs a task needs: what it points to, and what it says if a port is still empty."""
+def waits_for(parse_task: ParsedTask, context: RepairContext) -> set[int]:
+    """Ids of the tasks that a task depends on: its references, and its declared dependencies if a port is empty."""
     ids = {
         meaning.wire_id
-        for _, value in sketch.given
-        for meaning in meanings(value, scene.names)
-        if isinstance(meaning, Pointer)
+        for _, value in parse_task.given
+        for meaning in interpret(value, context.names)
+        if isinstance(meaning, OutputReference)
     }
-    name = nearest(sketch.task, scene.catalogue)
-    if sketch.needs and name and bound(sketch, scene.catalogue[name], scene.names, scene.inputs).missing:
-        ids.update(sketch.needs)
+    name = match_task(parse_task.task, context.catalogue)
+    if (
+        parse_task.needs
+        and name
+        and bind_arguments(parse_task, context.catalogue[name], context.names, context.inputs).missing
+    ):
+        ids.update(parse_task.needs)
     return ids
 
 
-def _shaped(sketch: Sketch, spec: Spec, scene: Scene) -> Shape | list[Wrong]:
-    binding = bound(sketch, spec, scene.names, scene.inputs)
-    given, wrong = _ports(sketch, binding, scene)
-    parameters, ill = turned(binding.parameters, spec, scene.names)
-    wrong += ill + [unknown(name, spec) for name in binding.stray]
+def _normalize(parse_task: ParsedTask, spec: Spec, context: RepairContext) -> NormalizedTask | list[Problem]:
+    binding = bind_arguments(parse_task, spec, context.names, context.inputs)
+    given, problems = _ports(parse_task, binding, context)
+    parameters, parameter_problems = convert_parameters(binding.parameters, spec, context.names)
+    problems += parameter_problems + [unknown_argument(name, spec) for name in binding.unmatched]
     pieces = split(given, spec)
-    if isinstance(pieces, Wrong):
-        wrong.append(pieces)
-    if wrong or isinstance(pieces, Wrong):
-        return wrong
-    return Shape(spec, tuple(pieces), json.dumps(parameters, ensure_ascii=False) if parameters else "")
+    if isinstance(pieces, Problem):
+        problems.append(pieces)
+    if problems or isinstance(pieces, Problem):
+        return problems
+    return NormalizedTask(spec, tuple(pieces), json.dumps(parameters, ensure_ascii=False) if parameters else "")
 
 
-def _ports(sketch: Sketch, binding: Binding, scene: Scene) -> tuple[dict[str, list[Single]], list[Wrong]]:
+def _ports(
+    parse_task: ParsedTask, binding: Binding, context: RepairContext
+) -> tuple[dict[str, list[Single]], list[Problem]]:
     given: dict[str, list[Single]] = {}
-    wrong: dict[str, list[Wrong]] = {port.name: [missing(port, binding.spec)] for port in binding.missing}
+    problems: dict[str, list[Problem]] = {port.name: [missing(port, binding.spec)] for port in binding.missing}
     for port in binding.spec.inputs:
-        said = binding.ports.get(port.name, [])
-        singles, amiss = settled(port, said, scene) if said else ([], [])
-        if amiss:
-            wrong[port.name] = amiss
+        interpretations = binding.ports.get(port.name, [])
+        singles, port_problems = resolve_port(port, interpretations, context) if interpretations else ([], [])
+        if port_problems:
+            problems[port.name] = port_problems
         elif singles:
             given[port.name] = singles
     for port in binding.spec.inputs:
-        said = binding.ports.get(port.name, [])
-        if port.name not in wrong or len(said) > 1 or any(isinstance(item, Foreign | Mixed) for item in said):
+        interpretations = binding.ports.get(port.name, [])
+        if (
+            port.name not in problems
+            or len(interpretations) > 1
+            or any(isinstance(item, ExternalReference | EmbeddedReference) for item in interpretations)
+        ):
             continue
         used = {single for singles in given.values() for single in singles}
-        if found := filled(port, sketch.needs, used, scene):
+        if found := infer_port_value(port, parse_task.needs, used, context):
             given[port.name] = found
-            del wrong[port.name]
+            del problems[port.name]
     given = {port.name: given[port.name] for port in binding.spec.inputs if port.name in given}
-    return given, [one for several in wrong.values() for one in several]
+    return given, [one for several in problems.values() for one in several]
 
 
-def _unoffered(sketch: Sketch, scene: Scene) -> Wrong:
-    return Wrong(*unoffered(sketch.task, scene.catalogue))
+def _unoffered(parse_task: ParsedTask, context: RepairContext) -> Problem:
+    return Problem(*unoffered(parse_task.task, context.catalogue))

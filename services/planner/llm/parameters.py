@@ -1,56 +1,58 @@
-"""Parameters as their schemas want them."""
+"""Converts parameter values to the types of their JSON schemas."""
 
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
 
-from services.planner.llm.plan_format import Wrong
-from services.planner.llm.values import Names, Pointer, foreign, meanings
+from services.planner.llm.plan_format import Problem
+from services.planner.llm.values import InputNames, OutputReference, interpret, is_external_reference
 from services.planner.plan import Parameter, Spec
 from services.planner.plan_check import listed, objection
 
-LARGEST = 2**53
-"""Numbers beyond this one change on their way through JSON."""
+MAX_NUMBER = 2**53
+"""Larger integers lose precision in JSON."""
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def turned(given: Mapping[str, object], spec: Spec, names: Names) -> tuple[dict[str, object], list[Wrong]]:
-    """The parameters, each gently made what its schema asks for, and what is wrong with the others."""
+def convert_parameters(
+    given: Mapping[str, object], spec: Spec, names: InputNames
+) -> tuple[dict[str, object], list[Problem]]:
+    """Converts parameters to their schemas' types; returns the values and the problems of the others."""
     known = {parameter.name: parameter for parameter in spec.parameters}
     values: dict[str, object] = {}
-    wrong: list[Wrong] = []
+    problems: list[Problem] = []
     for name, value in given.items():
         fit = _fit(known[name], value, names)
-        if isinstance(fit, Wrong):
-            wrong.append(fit)
+        if isinstance(fit, Problem):
+            problems.append(fit)
         else:
             values[name] = fit[0]
-    return values, wrong
+    return values, problems
 
 
-def unknown(name: str, spec: Spec) -> Wrong:
-    """That a task takes nothing of this name."""
+def unknown_argument(name: str, spec: Spec) -> Problem:
+    """Returns the problem of an argument that the task does not have."""
     ports = listed([port.name for port in spec.inputs])
-    knobs = listed([parameter.name for parameter in spec.parameters])
+    parameters = listed([parameter.name for parameter in spec.parameters])
     what = f"no input port or parameter {name[:60]}" if name else "no place for a value without a name"
-    return Wrong(f"{spec.name} has {what}", f"it has {ports}" + (f"; {knobs}" if knobs else ""))
+    return Problem(f"{spec.name} has {what}", f"it has {ports}" + (f"; {parameters}" if parameters else ""))
 
 
-def _fit(parameter: Parameter, value: object, names: Names) -> tuple[object] | Wrong:
-    if foreign(value):
-        return Wrong(f"parameter {parameter.name} is given a path or an address", "give it a plain value")
-    if isinstance(value, str) and any(isinstance(item, Pointer) for item in meanings(value, names)):
-        return Wrong(f"parameter {parameter.name} takes a value, not another task's output", "write the value itself")
+def _fit(parameter: Parameter, value: object, names: InputNames) -> tuple[object] | Problem:
+    if is_external_reference(value):
+        return Problem(f"parameter {parameter.name} is given a path or an address", "give it a plain value")
+    if isinstance(value, str) and any(isinstance(item, OutputReference) for item in interpret(value, names)):
+        return Problem(f"parameter {parameter.name} takes a value, not another task's output", "write the value itself")
     for form in _forms(value):
-        if _sane(form) and not objection(parameter, form):
+        if _is_exact(form) and not objection(parameter, form):
             return (form,)
-    reason = objection(parameter, value) if _sane(value) else "it is too large a number"
-    return Wrong(f"parameter {parameter.name}: {reason}", f"it must match {parameter.json_schema}")
+    reason = objection(parameter, value) if _is_exact(value) else "it is too large a number"
+    return Problem(f"parameter {parameter.name}: {reason}", f"it must match {parameter.json_schema}")
 
 
 def _forms(value: object) -> Iterator[object]:
-    """A value as it is, then what else may have been meant."""
+    """Yields a value, then other values it may represent."""
     if isinstance(value, float) and value.is_integer():
         yield int(value)
     yield value
@@ -77,10 +79,10 @@ def _read(text: str) -> Iterator[object]:
         yield [part.strip() for part in word.split(",") if part.strip()]
 
 
-def _sane(value: object) -> bool:
-    """Whether every number in it is finite and keeps its value in JSON."""
+def _is_exact(value: object) -> bool:
+    """Whether all numbers are finite and exact in JSON."""
     if isinstance(value, list):
-        return all(map(_sane, value))
+        return all(map(_is_exact, value))
     if isinstance(value, dict):
-        return all(map(_sane, value.values()))
-    return not isinstance(value, int | float) or -LARGEST <= value <= LARGEST
+        return all(map(_is_exact, value.values()))
+    return not isinstance(value, int | float) or -MAX_NUMBER <= value <= MAX_NUMBER

@@ -1,20 +1,20 @@
-"""The format a plan is asked for in, and how far from it a model may stray.
+"""The plan format that the prompt requests, and the deviations that are accepted.
 
-The model writes an array of tasks; remarks may stand among them:
+The LLM writes an array of tasks, which may also contain notes:
 
     [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file1>"}, "source": "read the sign"},
      {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<text>-0", "speed": 1.5}, "source": "say it"},
      {"note": "unmapped", "text": "Nobody here can send mail.", "source": "and mail it"}]
 
-- `task` is a name of the catalogue, `id` any whole number (new tasks are numbered from 0, or after those that stand
-  already), `dep` the ids whose outputs it needs or [-1], `source` the words of the request it came from.
-- `args` names ports and parameters. A value is a literal; `<file1>`, the name of an input (its file name is as good);
-  or `<resource>-<id>`, an output of task id: resource is the output's name or its modality (text, image, audio, video).
-  A list of values for a port that takes one makes one task each.
-- A note is `unmapped` (no task of the catalogue does this), `clarify` (a question that must be answered first) or
-  `chat` (nothing to run, just an answer).
+- `task` is a name of the catalogue, `id` any whole number (new tasks are numbered from 0, or after existing
+  ones), `dep` the ids whose outputs it needs or [-1], `source` the part of the request it covers.
+- `args` maps ports and parameters to values. A value is a literal; `<file1>`, the name of an input (or its file name);
+  or `<resource>-<id>`, an output of task id: the resource is an output name or modality (text, image, audio, video).
+  A list of values for a port that takes one value creates one task for each.
+- A note is `unmapped` (no task of the catalogue does this), `clarify` (a question to the user) or
+  `chat` (an answer without tasks).
 
-Also understood: `<GENERATED>-0`, `<GENERATED-0>`, `{{task_0.text}}` and their like, ids as text, missing ids or deps.
+Also accepted: `<GENERATED>-0`, `<GENERATED-0>`, `{{task_0.text}}` and similar, ids as text, missing ids or deps.
 """
 
 import json
@@ -23,23 +23,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from services.planner.llm.json_stream import ARGUMENTS, RawTask, named
+from services.planner.llm.json_stream import ARGUMENTS, RawTask, task_name
 
-SOURCE_LENGTH = 300
-"""Most characters kept of the words a task came from."""
+MAX_SOURCE_LENGTH = 300
+"""Limit of characters of a task's source."""
 
-NAME_LENGTH = 80
-"""Most characters kept of a task's name."""
+MAX_NAME_LENGTH = 80
+"""Limit of characters of a task's name."""
 
-MOST_GIVEN = 64
-"""Most arguments read of one task."""
+MAX_ARGUMENTS = 64
+"""Limit of arguments of one task."""
 
-LARGEST = 10**9
-"""Ids are smaller."""
+MAX_NUMBER = 10**9
+"""Ids must be smaller."""
 
 
-class Wrong(NamedTuple):
-    """One thing that is wrong with a task, and what to do about it."""
+class Problem(NamedTuple):
+    """A problem of a task, and its remedy."""
 
     message: str
     remedy: str
@@ -47,7 +47,7 @@ class Wrong(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a task as the model wrote it, numbered as the model does; no id means the plan itself."""
+    """A problem with the id that the LLM gave the task; the id is None for problems of the whole plan."""
 
     wire_id: int | None
     task: str
@@ -61,28 +61,28 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
-    """A task as the model means it, nothing looked up yet."""
+class ParsedTask:
+    """A task as written by the LLM, before names are resolved."""
 
     task: str
     wire_id: int | None
     needs: tuple[int, ...] | None
-    """The ids it says it depends on; None if it does not say."""
+    """Ids of declared dependencies; None if not declared."""
     given: tuple[tuple[str, object], ...]
-    """Names and values as written; the name is empty where there was none."""
+    """Names and values as written; the name is empty if there was none."""
     source: str
 
 
-def sketch(raw: RawTask) -> Sketch:
-    """What a task's object says."""
+def parse_task(raw: RawTask) -> ParsedTask:
+    """Parses the object of a task."""
     fields = raw.fields
     source = fields.get("source")
-    return Sketch(
-        task=" ".join(named(fields).split())[:NAME_LENGTH],
+    return ParsedTask(
+        task=" ".join(task_name(fields).split())[:MAX_NAME_LENGTH],
         wire_id=_id(fields.get("id", fields.get("task_id"))),
         needs=_needs(fields),
-        given=tuple(_given(fields))[:MOST_GIVEN],
-        source=source.strip()[:SOURCE_LENGTH] if isinstance(source, str) else "",
+        given=tuple(_given(fields))[:MAX_ARGUMENTS],
+        source=source.strip()[:MAX_SOURCE_LENGTH] if isinstance(source, str) else "",
     )
 
 
@@ -96,7 +96,7 @@ def _id(value: object) -> int | None:
     if isinstance(value, str):
         found = re.fullmatch(r"\s*(-?\d{1,9})(?:\.0*)?\s*", value) or re.search(r"(?<!\d)(\d{1,9})(?!\d)", value)
         value = int(found.group(1)) if found else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
         return None
     return int(value) if value == int(value) else None
 
@@ -109,7 +109,7 @@ def _needs(fields: Mapping[str, object]) -> tuple[int, ...] | None:
         items: list[object] = list(_NUMBERS.findall(written))
     else:
         items = written if isinstance(written, list) else [written]
-    return tuple(dict.fromkeys(number for item in items if (number := _id(item)) is not None))[:MOST_GIVEN]
+    return tuple(dict.fromkeys(number for item in items if (number := _id(item)) is not None))[:MAX_ARGUMENTS]
 
 
 # ---------------------------------------------------------------- arguments

@@ -1,4 +1,4 @@
-"""A plan by an LLM: asked once, read while it is written, mended by itself where rules cannot."""
+"""Planner that streams a plan from an LLM, with one repair call for faults that rules cannot repair."""
 
 import asyncio
 import re
@@ -8,9 +8,9 @@ import structlog
 
 from services.llm.client import LLM, LLMError, Usage
 from services.planner.llm.inputs import Material
-from services.planner.llm.json_stream import Reader
-from services.planner.llm.prompt import Asked, Prompting
-from services.planner.llm.repair import Drafting
+from services.planner.llm.json_stream import PlanReader
+from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
+from services.planner.llm.repair import PlanRepairer
 from services.planner.llm.schema import plan_schema
 from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Note, NoteKind, Task
 from services.planner.request import New, Replan, Request
@@ -19,159 +19,165 @@ log = structlog.get_logger(__name__)
 
 CONTROLLER = "llm"
 
-Tell = Callable[[Task | Note], Awaitable[None]]
+Emit = Callable[[Task | Note], Awaitable[None]]
 
-MOST_UNMAPPED = 8
-"""Most remarks on single tasks that could not be planned."""
+MAX_UNMAPPED_NOTES = 8
+"""Limit of notes on single tasks that could not be planned."""
 
-BROKE_OFF = "the answer broke off: whatever of the request it leaves out is still wanted"
+TRUNCATED = "the answer broke off: whatever of the request it leaves out is still wanted"
 
 _NOTHING = re.compile(r"[\s`{]*(?:json\b)?[\s`{]*(?:[\"']?tasks[\"']?\s*:)?\s*\[\s*\][\s`}.]*", re.IGNORECASE)
-"""An answer that is an empty plan."""
+"""Matches an answer that is an empty plan."""
 
 
-class GaveUp(Exception):
-    """The LLM gave no plan, or not all of it; the message is a sentence without content."""
+class LLMPlanError(Exception):
+    """The LLM gave no plan or only part of one; the message contains no content."""
 
     def __init__(self, message: str, usage: Usage) -> None:
         super().__init__(message)
         self.usage = usage
 
 
-class ByLlm:
-    """Plans requests by asking an LLM."""
+class LLMPlanner:
+    """Plans requests with an LLM."""
 
-    def __init__(self, llm: LLM, prompting: Prompting) -> None:
+    def __init__(self, llm: LLM, prompting: PlanPromptBuilder) -> None:
         self._llm = llm
         self._prompting = prompting
 
     @property
     def model(self) -> str:
-        """As it is asked for."""
+        """Name of the LLM."""
         return self._llm.model
 
     async def plan(
-        self, request: Request, catalogue: Catalogue, tell: Tell, *, seconds: float | None = None
+        self, request: Request, catalogue: Catalogue, emit: Emit, *, seconds: float | None = None
     ) -> Decision:
-        """Tells of tasks and remarks while they are written; each task is valid after those before it.
+        """Emits tasks and notes while they are written; each task is valid together with those before it.
 
         Args:
-            request: asks for more than a check.
-            catalogue: what may be planned.
-            tell: told of tasks and remarks.
-            seconds: that it may take, if that is limited.
+            request: must require planning, not only validation.
+            catalogue: available tasks.
+            emit: receives tasks and notes.
+            seconds: time limit; None: no limit.
 
         Raises:
-            GaveUp: the LLM is not usable or writes nonsense; what has been told stands.
+            LLMPlanError: the LLM is not available or its answer is unusable; what was emitted remains valid.
         """
-        writing = _Writing(self._llm, request, catalogue, tell=tell, seconds=seconds)
+        writer = _PlanWriter(self._llm, request, catalogue, emit=emit, seconds=seconds)
         budget = self._llm.context_tokens - self._llm.answer_tokens
-        make, tokens = self._prompting, self._llm.count_tokens
-        first = await asyncio.to_thread(make.planning, request, catalogue, budget, tokens)
+        builder, tokens = self._prompting, self._llm.count_tokens
+        first = await asyncio.to_thread(builder.planning_prompt, request, catalogue, budget, tokens)
         if not first.names:
-            raise GaveUp("the context of the LLM has no room for a single task", writing.usage)
+            raise LLMPlanError("the context of the LLM has no room for a single task", writer.usage)
         try:
-            await writing.write(first)
-            wrong = writing.wrong
-            if wrong:
-                asked = request, catalogue
-                second = await asyncio.to_thread(make.mending, asked, writing.text, "\n".join(wrong), budget, tokens)
-                await writing.write(second)
-            await writing.conclude(first.notes)
+            await writer.write(first)
+            problems = writer.problems
+            if problems:
+                prompt = request, catalogue
+                second = await asyncio.to_thread(
+                    builder.repair_prompt, prompt, writer.text, "\n".join(problems), budget, tokens
+                )
+                await writer.write(second)
+            await writer.finish(first.notes)
         except LLMError as error:
-            raise GaveUp(str(error), writing.usage) from error
-        reason = "The LLM planned it and corrected itself once." if wrong else "The LLM planned it."
+            raise LLMPlanError(str(error), writer.usage) from error
+        reason = "The LLM planned it and corrected itself once." if problems else "The LLM planned it."
         version = self._prompting.version
-        return Decision(CONTROLLER, reason, llm_model=self.model, usage=writing.usage, version=version)
+        return Decision(CONTROLLER, reason, llm_model=self.model, usage=writer.usage, version=version)
 
 
-class _Writing:
-    """A plan while it is written."""
+class _PlanWriter:
+    """State of one plan while it is written."""
 
-    def __init__(self, llm: LLM, request: Request, catalogue: Catalogue, *, tell: Tell, seconds: float | None) -> None:
-        self._llm, self._goal, self._tell = llm, request.goal, tell
+    def __init__(self, llm: LLM, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None) -> None:
+        self._llm, self._goal, self._emit = llm, request.goal, emit
         self._material = Material.of(request)
         inputs = {item.name: item.value for item in self._material.items}
         failed = request.goal.failed if isinstance(request.goal, Replan) else ()
         limit = request.limit or HARD_LIMIT
-        self._drafting = Drafting(catalogue, inputs, request.standing, limit, failed=failed)
-        self._ends = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        self._cut = False
+        self._drafting = PlanRepairer(catalogue, inputs, request.standing, limit, failed=failed)
+        self._deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        self._is_truncated = False
         self._dropped: list[str] = []
-        """What of the last answer was not read."""
-        self._remarked: list[str] = []
-        """The words that remarks are about."""
+        """Descriptions of ignored parts of the last answer."""
+        self._noted_sources: list[str] = []
+        """Parts of the request that notes cover."""
         self.text = ""
-        """The last answer."""
+        """Text of the last answer."""
         self.usage = Usage()
 
     @property
-    def wrong(self) -> list[str]:
-        """What is wrong with the plan so far, as its writer is told."""
-        return [*map(str, self._drafting.complaints), *self._dropped, *([BROKE_OFF] if self._cut else [])]
+    def problems(self) -> list[str]:
+        """Problems of the plan so far, as stated in the repair prompt."""
+        return [*map(str, self._drafting.complaints), *self._dropped, *([TRUNCATED] if self._is_truncated else [])]
 
-    async def write(self, asked: Asked) -> None:
-        """Asks, and tells of what can be read as soon as it can.
+    async def write(self, prompt: PlanPrompt) -> None:
+        """Calls the LLM and emits tasks as soon as they are complete.
 
         Raises:
-            LLMError: there is no answer, or not all of it.
+            LLMError: the answer is missing or incomplete.
         """
-        if asked.cut:
-            log.info("prompt trimmed", **asked.cut)
-        reader = Reader()
-        stream = self._llm.stream(asked.messages, schema=plan_schema(asked.names), timeout_seconds=self._seconds)
+        if prompt.cut:
+            log.info("plan prompt trimmed", **prompt.cut)
+        reader = PlanReader()
+        stream = self._llm.stream(prompt.messages, schema=plan_schema(prompt.names), timeout_seconds=self._seconds)
         async with stream as reply:
             try:
                 async for piece in reply:
-                    await self._take(reader, piece)
+                    await self._read_text(reader, piece)
             finally:
                 self.usage += reply.usage
-        self.text, self._cut, self._dropped = reply.text, reply.is_truncated or reader.unfinished, reader.dropped
-        await self._emit(self._drafting.close(cut=self._cut))
+        self.text, self._is_truncated, self._dropped = (
+            reply.text,
+            reply.is_truncated or reader.is_incomplete,
+            reader.dropped,
+        )
+        await self._emit_tasks(self._drafting.close(cut=self._is_truncated))
 
-    async def conclude(self, notes: Iterable[Note]) -> None:
-        """Tells what is left to tell.
+    async def finish(self, notes: Iterable[Note]) -> None:
+        """Emits the remaining notes.
 
         Raises:
-            GaveUp: nothing of what was written can be used.
+            LLMPlanError: the answers contain nothing usable.
         """
-        usable = bool(self._drafting.tasks or self._remarked or _NOTHING.fullmatch(self.text))
-        readable = usable or bool(self._drafting.complaints)
-        self._llm.record_answer(valid=readable)
-        if not usable:
-            what = "none of the tasks the LLM planned can be run" if readable else "what the LLM wrote is no plan"
-            raise GaveUp(what, self.usage)
+        is_usable = bool(self._drafting.tasks or self._noted_sources or _NOTHING.fullmatch(self.text))
+        is_readable = is_usable or bool(self._drafting.complaints)
+        self._llm.record_answer(valid=is_readable)
+        if not is_usable:
+            what = "none of the tasks the LLM planned can be run" if is_readable else "what the LLM wrote is no plan"
+            raise LLMPlanError(what, self.usage)
         for note in (*notes, *self._unmapped()):
-            await self._tell(note)
-        if not (self._drafting.tasks or self._remarked) and isinstance(self._goal, New):
-            await self._tell(Note(NoteKind.CHAT, "Nothing in this calls for a task."))
+            await self._emit(note)
+        if not (self._drafting.tasks or self._noted_sources) and isinstance(self._goal, New):
+            await self._emit(Note(NoteKind.CHAT, "Nothing in this calls for a task."))
 
     @property
     def _seconds(self) -> float | None:
-        return None if self._ends is None else max(self._ends - asyncio.get_running_loop().time(), 0.0)
+        return None if self._deadline is None else max(self._deadline - asyncio.get_running_loop().time(), 0.0)
 
-    async def _take(self, reader: Reader, piece: str) -> None:
+    async def _read_text(self, reader: PlanReader, piece: str) -> None:
         known = len(reader.notes)
         for raw in reader.feed(piece):
-            await self._emit(self._drafting.add(raw))
+            await self._emit_tasks(self._drafting.add(raw))
         for note in reader.notes[known:]:
-            self._remarked.append(note.source)
-            await self._tell(Note(note.kind, note.text, note.source))
+            self._noted_sources.append(note.source)
+            await self._emit(Note(note.kind, note.text, note.source))
 
-    async def _emit(self, tasks: Iterable[Task]) -> None:
+    async def _emit_tasks(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
-            await self._tell(self._material.resolved(task))
+            await self._emit(self._material.resolved(task))
 
     def _unmapped(self) -> Iterable[Note]:
         faults = [
-            fault for fault in self._drafting.complaints if fault.source not in self._remarked or not fault.source
+            fault for fault in self._drafting.complaints if fault.source not in self._noted_sources or not fault.source
         ]
-        for fault in faults[:MOST_UNMAPPED]:
+        for fault in faults[:MAX_UNMAPPED_NOTES]:
             words = fault.source or fault.task
             yield Note(NoteKind.UNMAPPED, f"“{words}” could not be planned: {fault.message}.", fault.source)
-        if more := faults[MOST_UNMAPPED:]:
+        if more := faults[MAX_UNMAPPED_NOTES:]:
             yield Note(NoteKind.UNMAPPED, f"{len(more)} more could not be planned.")
         if self._dropped:
             yield Note(NoteKind.UNMAPPED, f"Part of the plan could not be read: {'; '.join(self._dropped)}.")
-        if self._cut:
+        if self._is_truncated:
             yield Note(NoteKind.UNMAPPED, "The plan broke off; there may be more to do than it holds.")

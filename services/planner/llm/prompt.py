@@ -1,4 +1,4 @@
-"""What an LLM is told to get a plan: the most valuable of what there is to tell, within a budget of tokens."""
+"""Builds the prompts of the LLM planner: the most relevant parts within a token budget."""
 
 import re
 from collections import Counter
@@ -21,24 +21,24 @@ from services.llm.prompt import (
 from services.planner.llm import demonstrations, rendering
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
 from services.planner.llm.inputs import LONG, Material, shortened
-from services.planner.llm.retrieval import Index, Shelf
+from services.planner.llm.retrieval import SimilarityIndex, TaskRanking
 from services.planner.plan import Catalogue, Note, NoteKind, modalities
 from services.planner.request import Replan, Request
 
-Count = Callable[[str], int]
-"""How many tokens a text takes."""
+TokenCounter = Callable[[str], int]
+"""Counts the tokens of a text."""
 
 RESERVE = 32
-"""Tokens for what marks the messages of a prompt."""
+"""Tokens reserved for message markers of the prompt."""
 
-REQUEST_SHARE, MENDING_SHARE = 0.4, 0.4
-"""Most of the room that the request takes, and that an earlier answer with its complaints takes."""
+REQUEST_SHARE, REPAIR_SHARE = 0.4, 0.4
+"""Maximum share of the budget for the request, and for an earlier answer with its complaints."""
 
 TURN_CHARACTERS = 800
-"""Most of one earlier turn."""
+"""Limit of one earlier turn."""
 
-LOOKED_AT = 2_000
-"""Characters of a text by which it is compared with others."""
+COMPARED_CHARACTERS = 2_000
+"""Limit of the text compared for similarity."""
 
 _OPENING = re.compile(r"[<\[＜﹤‹〈]")
 
@@ -54,21 +54,21 @@ _VALUES: Mapping[_Kind, tuple[float, float]] = {
     "demonstrations": (0.9, 0.25),
     "history": (0.85, 0.5),
 }
-"""What the best part of a kind is worth, and how fast those after it are worth less."""
+"""Priority of the best part of a kind, and how fast the priority of its further parts declines."""
 
-_ALIKE = 0.5
-"""What it adds to the worth of an earlier turn that it is about the same as the request."""
+_SIMILARITY_BONUS = 0.5
+"""Bonus to the priority of an earlier turn that is similar to the request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A prompt.
+class PlanPrompt:
+    """A prompt of the planner.
 
     Args:
-        messages: to be sent.
-        names: of the tasks it shows.
-        notes: what the user should know of what was left out.
-        cut: how many parts of each kind were left out.
+        messages: to send.
+        names: of the tasks in the prompt.
+        notes: for the user, about omitted inputs.
+        cut: number of omitted parts by kind.
     """
 
     messages: tuple[Message, ...]
@@ -78,58 +78,64 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """What a part of the prompt is, and the name of what it tells of."""
+class _PromptPart:
+    """Kind of a prompt part, and the name of the task or input it describes."""
 
     kind: _Kind
     name: str = ""
 
 
-class Prompting:
-    """Makes prompts.
+class PlanPromptBuilder:
+    """Builds the prompts of plans and of repair calls.
 
     Args:
-        count: how many demonstrations are shown, as far as there is room.
-        variety: 0 shows the most similar ones, 1 the least alike.
+        count: maximum number of demonstrations.
+        variety: 0 selects the most similar demonstrations, 1 the most varied.
     """
 
     def __init__(self, *, count: int = COUNT, variety: float = VARIETY) -> None:
         self._demonstrations = Demonstrations.shipped()
         self._count, self._variety = count, variety
-        self._planning, self._mending = map(Prompt.read, _PROMPTS)
+        self._plan_template, self._repair_template = map(Prompt.read, _PROMPTS)
         self.version = prompt_version(*(path.read_bytes() for path in (*_PROMPTS, demonstrations.FILE)))
-        """Of all that prompts are made from."""
-        self._known: tuple[Catalogue, Shelf] | None = None
+        """Version of all texts that prompts consist of."""
+        self._known: tuple[Catalogue, TaskRanking] | None = None
 
-    def planning(self, request: Request, catalogue: Catalogue, budget: int, tokens: Count) -> Asked:
-        """The prompt for a plan, in at most so many tokens unless its instruction alone takes more."""
-        material, escape_markers = Material.of(request), _defused(tokens)
-        room = budget - RESERVE - _taken(self._planning.render(**_slots({}, request.limit)), tokens)
-        words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), escape_markers)
+    def planning_prompt(self, request: Request, catalogue: Catalogue, budget: int, tokens: TokenCounter) -> PlanPrompt:
+        """Builds the prompt for a plan; it exceeds the budget only if its instructions alone do."""
+        material, data_tokens = Material.of(request), _data_counter(tokens)
+        available = budget - RESERVE - _message_tokens(self._plan_template.render(**_slots({}, request.limit)), tokens)
+        words, is_complete = _fit_text(
+            material.words, len(request.text) + LONG, int(available * REQUEST_SHARE), data_tokens
+        )
         found = fit_to_budget(
-            list(self._parts(request, catalogue, material)), room - escape_markers(words), escape_markers
+            list(self._parts(request, catalogue, material)), available - data_tokens(words), data_tokens
         )
-        messages = self._planning.render(**_slots(_texts(found, words), request.limit))
+        messages = self._plan_template.render(**_slots(_texts(found, words), request.limit))
         shown = tuple(part.item.name for part in found.included if part.item.kind == "tasks")
-        notes = tuple(_notes(found, whole=whole, inputs={named.name for named in request.inputs}))
-        return Asked(tuple(messages), shown, notes, Counter(part.item.kind for part in found.omitted))
+        notes = tuple(_notes(found, is_complete=is_complete, inputs={named.name for named in request.inputs}))
+        return PlanPrompt(tuple(messages), shown, notes, Counter(part.item.kind for part in found.omitted))
 
-    def mending(
-        self, asked: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: Count
-    ) -> Asked:
-        """The prompt for what an answer got wrong: the first one again, as far as there is room, and what is wrong."""
-        room = int(budget * MENDING_SHARE / 2)
-        said, _ = _within(lambda characters: shortened(answer, characters), len(answer), room, tokens)
-        wrong, _ = _within(
-            lambda characters: shortened(complaints, characters), len(complaints), room, _defused(tokens)
+    def repair_prompt(
+        self, asked: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: TokenCounter
+    ) -> PlanPrompt:
+        """Builds the prompt for a repair call: the first prompt, shortened, with the answer and its complaints."""
+        available = int(budget * REPAIR_SHARE / 2)
+        shortened_answer, _ = _fit_text(
+            lambda characters: shortened(answer, characters), len(answer), available, tokens
         )
-        further = self._mending.render(answer=escape_markers(said), complaints=quote_data("complaints", wrong, nonce()))
-        first = self.planning(*asked, budget - _taken(further, tokens), tokens)
-        return Asked((*first.messages, *further), first.names, (), first.cut)
+        wrong, _ = _fit_text(
+            lambda characters: shortened(complaints, characters), len(complaints), available, _data_counter(tokens)
+        )
+        further = self._repair_template.render(
+            answer=escape_markers(shortened_answer), complaints=quote_data("complaints", wrong, nonce())
+        )
+        first = self.planning_prompt(*asked, budget - _message_tokens(further, tokens), tokens)
+        return PlanPrompt((*first.messages, *further), first.names, (), first.cut)
 
-    def _parts(self, request: Request, catalogue: Catalogue, material: Material) -> Iterator[Part[_Piece]]:
-        words = material.words(LOOKED_AT)
-        shown = self._demonstrations.like(words, catalogue, count=self._count, variety=self._variety)
+    def _parts(self, request: Request, catalogue: Catalogue, material: Material) -> Iterator[Part[_PromptPart]]:
+        words = material.words(COMPARED_CHARACTERS)
+        shown = self._demonstrations.most_similar(words, catalogue, count=self._count, variety=self._variety)
         yield from self._tasks(request, catalogue, material, shown)
         yield from _parts("demonstrations", (("", rendering.demonstration(one)) for one in shown))
         yield from _history(request)
@@ -138,41 +144,43 @@ class Prompting:
 
     def _tasks(
         self, request: Request, catalogue: Catalogue, material: Material, shown: Iterable[Demonstration]
-    ) -> Iterator[Part[_Piece]]:
+    ) -> Iterator[Part[_PromptPart]]:
         given = {modality for item in material.items for modality in modalities(item.value)[:1]}
         sure = {name for one in shown for name in one.names} | {task.task for task in request.standing}
-        ordered = self._shelf(catalogue).ordered(material.words(LOOKED_AT), given, sure)
+        ordered = self._ranking(catalogue).ordered(material.words(COMPARED_CHARACTERS), given, sure)
         return _parts("tasks", ((spec.name, rendering.task(spec)) for spec in ordered))
 
-    def _shelf(self, catalogue: Catalogue) -> Shelf:
+    def _ranking(self, catalogue: Catalogue) -> TaskRanking:
         if self._known is None or self._known[0] is not catalogue:
-            self._known = catalogue, Shelf(catalogue, self._demonstrations.used)
+            self._known = catalogue, TaskRanking(catalogue, self._demonstrations.used)
         return self._known[1]
 
 
-def _parts(kind: _Kind, told: Iterable[tuple[str, str]]) -> Iterator[Part[_Piece]]:
-    """Parts of one kind, the most valuable first."""
+def _parts(kind: _Kind, told: Iterable[tuple[str, str]]) -> Iterator[Part[_PromptPart]]:
+    """Yields parts of one kind, most relevant first."""
     best, decline = _VALUES[kind]
     for position, (name, text) in enumerate(told):
-        yield Part(_Piece(kind, name), f"{text}\n", best / (1 + position * decline))
+        yield Part(_PromptPart(kind, name), f"{text}\n", best / (1 + position * decline))
 
 
-def _history(request: Request) -> Iterator[Part[_Piece]]:
-    """The turns before the last, oldest first; the newest and those about the same are worth most."""
+def _history(request: Request) -> Iterator[Part[_PromptPart]]:
+    """Yields the earlier turns, oldest first; new turns and those similar to the request have priority."""
     earlier = request.conversation[:-1]
-    alike = Index([shortened(turn.text, LOOKED_AT) for turn in earlier]).scores(shortened(request.text, LOOKED_AT))
+    alike = SimilarityIndex([shortened(turn.text, COMPARED_CHARACTERS) for turn in earlier]).scores(
+        shortened(request.text, COMPARED_CHARACTERS)
+    )
     newest_first = _parts("history", (("", rendering.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
     for part, score in zip(reversed(list(newest_first)), alike, strict=True):
-        yield Part(part.item, part.text, part.priority + _ALIKE * score)
+        yield Part(part.item, part.text, part.priority + _SIMILARITY_BONUS * score)
 
 
-def _standing(request: Request, material: Material) -> Iterator[Part[_Piece]]:
+def _standing(request: Request, material: Material) -> Iterator[Part[_PromptPart]]:
     failed = request.goal.failed if isinstance(request.goal, Replan) else ()
     told = (("", rendering.standing(prior, material.items, failed=prior.task.id in failed)) for prior in request.prior)
     return _parts("standing", told)
 
 
-def _texts(found: FittedParts[_Piece], words: str) -> Mapping[str, str]:
+def _texts(found: FittedParts[_PromptPart], words: str) -> Mapping[str, str]:
     texts = {"request": words}
     for part in found.included:
         texts[part.item.kind] = texts.get(part.item.kind, "") + part.text
@@ -189,8 +197,8 @@ def _slots(texts: Mapping[str, str], limit: int) -> Mapping[str, str]:
     }
 
 
-def _notes(found: FittedParts[_Piece], *, whole: bool, inputs: set[str]) -> Iterator[Note]:
-    if not whole:
+def _notes(found: FittedParts[_PromptPart], *, is_complete: bool, inputs: set[str]) -> Iterator[Note]:
+    if not is_complete:
         yield Note(NoteKind.TRIMMED, "The request is longer than the planner can read: the middle of it was left out.")
     unseen = [part.item.name for part in found.omitted if part.item.kind == "material" and part.item.name in inputs]
     if unseen:
@@ -198,19 +206,19 @@ def _notes(found: FittedParts[_Piece], *, whole: bool, inputs: set[str]) -> Iter
         yield Note(NoteKind.TRIMMED, f"There are more files than the planner can look at: {unseen[0]}{more} left out.")
 
 
-def _within(written: Callable[[int], str], characters: int, room: int, tokens: Count) -> tuple[str, bool]:
-    """A text in as many characters as there is room for, and whether that is all of it."""
-    text, whole = written(characters), True
-    while (taken := tokens(text)) > room and characters > LONG:
-        characters = max(int(min(characters, len(text)) * max(room, 1) / taken * 0.95), LONG)
-        text, whole = written(characters), False
-    return text, whole
+def _fit_text(written: Callable[[int], str], characters: int, available: int, tokens: TokenCounter) -> tuple[str, bool]:
+    """Shortens a text to a token limit; returns whether it is complete."""
+    text, is_complete = written(characters), True
+    while (taken := tokens(text)) > available and characters > LONG:
+        characters = max(int(min(characters, len(text)) * max(available, 1) / taken * 0.95), LONG)
+        text, is_complete = written(characters), False
+    return text, is_complete
 
 
-def _defused(tokens: Count) -> Count:
-    """Counts a text as data, in which whatever may look like a delimiter is written out."""
+def _data_counter(tokens: TokenCounter) -> TokenCounter:
+    """Returns a counter for quoted data, in which delimiters are escaped."""
     return lambda text: tokens(_OPENING.sub("&lt;", text))
 
 
-def _taken(messages: Sequence[Message], tokens: Count) -> int:
+def _message_tokens(messages: Sequence[Message], tokens: TokenCounter) -> int:
     return sum(tokens(message.content) for message in messages)

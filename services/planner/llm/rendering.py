@@ -1,4 +1,4 @@
-"""Tasks, plans and turns as a prompt shows them: each on one line."""
+"""Renders tasks, plans and turns for a prompt, each on one line."""
 
 import json
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from services.planner.plan import Argument, File, Input, Json, Many, Parameter, 
 from services.planner.request import Prior, Turn
 
 DESCRIPTION_CHARACTERS, SUMMARY_CHARACTERS, TEXT_CHARACTERS = 160, 200, 200
-"""Most of a task's description, of what a task gave, and of a text given to one."""
+"""Limits of a task's description, of a result summary and of a text argument."""
 
 PARAMETERS, CHOICES, CHOICE_CHARACTERS = 6, 12, 40
-"""Most parameters of a task that are named, most values of one, and most of a value."""
+"""Limits of a task's parameters, of a parameter's choices and of the length of a choice."""
 
 
 def task(spec: Spec) -> str:
-    """A kind of task: what it does, what it takes and gives."""
+    """Renders a catalogue task: description, inputs, outputs and parameters."""
     takes = ", ".join(_port(port, optional="" if port.required else "?") for port in spec.inputs)
     gives = ", ".join(_port(port) for port in spec.outputs)
     told = ", ".join(map(_parameter, spec.parameters[:PARAMETERS]))
@@ -26,18 +26,18 @@ def task(spec: Spec) -> str:
 
 
 def demonstration(shown: Demonstration) -> str:
-    """A request and its answer."""
+    """Renders an example request and its plan."""
     files = "".join(f"\nThere is: <file{number}>: {name}" for number, name in enumerate(shown.files, start=1))
     return f"Request: {shown.request}{files}\nAnswer: {_json({'tasks': shown.tasks})}\n"
 
 
 def turn(said: Turn, characters: int) -> str:
-    """What was said earlier."""
+    """Renders an earlier turn."""
     return f"{'user' if said.by_user else 'assistant'}: {_one_line(shortened(said.text, characters))}"
 
 
 def standing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
-    """A task of the run that is planned already, and what came of it."""
+    """Renders an existing task of the run and its result."""
     written = prior.task
     names = {item.argument: item.name for item in items}
     args = {port: _argument(argument, names) for port, argument in written.arguments.items()}

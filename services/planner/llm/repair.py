@@ -1,4 +1,4 @@
-"""Tasks as a model means them, made valid one by one."""
+"""Repairs tasks written by an LLM incrementally, so that every emitted task is valid."""
 
 import json
 from collections import deque
@@ -7,37 +7,37 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.planner.llm.json_stream import RawTask
-from services.planner.llm.normalize import Shape, shaped, waits_for
-from services.planner.llm.plan_format import Fault, Sketch, Wrong, sketch
-from services.planner.llm.port_values import Scene
-from services.planner.llm.values import Names
+from services.planner.llm.normalize import NormalizedTask, normalize_task, waits_for
+from services.planner.llm.plan_format import Fault, ParsedTask, Problem, parse_task
+from services.planner.llm.port_values import RepairContext
+from services.planner.llm.values import InputNames
 from services.planner.plan import HARD_LIMIT, Catalogue, Task, Value
 from services.planner.plan_check import complaints, references
 
 
 class _State(Enum):
-    HELD = auto()
-    OUT = auto()
-    FAULTY = auto()
+    WAITING = auto()
+    EMITTED = auto()
+    INVALID = auto()
 
 
 @dataclass(slots=True, eq=False)
-class _Draft:
-    """One task as written, and what became of it."""
+class _PendingTask:
+    """A parsed task and its state."""
 
     wire_id: int
-    sketch: Sketch
+    parsed: ParsedTask
     pending: set[int]
-    """The ids it waits for."""
-    state: _State = _State.HELD
-    wrong: list[Wrong] = field(default_factory=list)
+    """Ids of the tasks it waits for."""
+    state: _State = _State.WAITING
+    problems: list[Problem] = field(default_factory=list)
 
 
-class Drafting:
-    """A plan that grows by what a model writes; whatever it lets out is valid, final and numbered after `prior`.
+class PlanRepairer:
+    """Builds a plan from task objects; emitted tasks are valid, final and numbered after `prior`.
 
-    The model may refer to a prior task by its id, unless it gave that id to a task of its own or the task is in
-    `failed` (or builds on one that is). A task that stands already is not let out again.
+    The LLM may refer to a prior task by id, unless it used that id for its own task or the prior task failed (is in
+    `failed`, or depends on one that is). A task equal to a prior one is not emitted again.
     """
 
     def __init__(
@@ -49,175 +49,180 @@ class Drafting:
         *,
         failed: Collection[int] = (),
     ) -> None:
-        self._scene = Scene(catalogue, inputs, Names(inputs))
+        self._context = RepairContext(catalogue, inputs, InputNames(inputs))
         self._limit = limit
-        self._following = max((task.id for task in prior), default=0) + 1
+        self._next_id = max((task.id for task in prior), default=0) + 1
         self._by_id = {task.id: task for task in prior}
-        self._same = list(_usable(prior, failed))
-        self._scene.groups.update({task.id: (task,) for task in self._same})
-        self._scene.standing.extend((task,) for task in self._same)
-        self._drafts: dict[int, _Draft] = {}
-        self._order: list[_Draft] = []
+        self._prior_tasks = list(_without_failed(prior, failed))
+        self._context.groups.update({task.id: (task,) for task in self._prior_tasks})
+        self._context.standing.extend((task,) for task in self._prior_tasks)
+        self._pending_by_id: dict[int, _PendingTask] = {}
+        self._order: list[_PendingTask] = []
         self._tasks: list[Task] = []
         self._closed = False
-        self._beyond: Fault | None = None
+        self._limit_fault: Fault | None = None
 
     @property
     def complaints(self) -> list[Fault]:
-        """What could not be mended so far, in the order it was written."""
-        faults = [fault for draft in self._order for fault in self._faults(draft)]
-        return [*faults, self._beyond] if self._beyond else faults
+        """Problems that could not be repaired so far, in the order of the tasks."""
+        faults = [fault for pending_task in self._order for fault in self._faults(pending_task)]
+        return [*faults, self._limit_fault] if self._limit_fault else faults
 
     @property
     def tasks(self) -> list[Task]:
-        """Everything let out so far, without what stood before."""
+        """All tasks emitted so far, without prior tasks."""
         return list(self._tasks)
 
     def add(self, raw: RawTask) -> list[Task]:
-        """The tasks that can be let out now: this one, those it became, and those that waited for it."""
+        """Adds a task object; returns the tasks that can be emitted now, including those that waited for it."""
         if len(self._order) >= HARD_LIMIT or len(self._tasks) >= self._limit:
             message = f"the plan has more than {min(self._limit, HARD_LIMIT)} tasks"
-            self._beyond = Fault(None, "", message, "leave out what is not asked for")
+            self._limit_fault = Fault(None, "", message, "leave out what is not asked for")
             return []
-        said = sketch(raw)
-        wire_id = max(self._drafts, default=-1) + 1 if said.wire_id is None else said.wire_id
-        if not self._welcome(wire_id, said):
+        parsed = parse_task(raw)
+        wire_id = max(self._pending_by_id, default=-1) + 1 if parsed.wire_id is None else parsed.wire_id
+        if not self._accepts(wire_id, parsed):
             return []
-        draft = _Draft(wire_id, said, waits_for(said, self._scene) - self._scene.groups.keys())
-        self._drafts[wire_id] = draft
-        self._order.append(draft)
-        return [] if draft.pending else self._let_out(draft)
+        pending_task = _PendingTask(wire_id, parsed, waits_for(parsed, self._context) - self._context.groups.keys())
+        self._pending_by_id[wire_id] = pending_task
+        self._order.append(pending_task)
+        return [] if pending_task.pending else self._emit_ready(pending_task)
 
     def close(self, *, cut: bool = False) -> list[Task]:
-        """What can be let out of the tasks that still wait; of a text that was cut, none: the rest may be coming."""
+        """Returns the waiting tasks that can be emitted; none if the text was truncated, as the rest may be missing."""
         self._closed = True
         out: list[Task] = []
-        while not cut and (draft := self._next_to_mend()):
-            out += self._let_out(draft)
+        while not cut and (pending_task := self._next_unresolved()):
+            out += self._emit_ready(pending_task)
         return out
 
-    # ------------------------------------------------------------ arrivals
+    # ------------------------------------------------------------ adding
 
-    def _welcome(self, wire_id: int, said: Sketch) -> bool:
-        """Whether a task is new, or takes the place of one that could not be let out."""
-        earlier = self._drafts.get(wire_id)
+    def _accepts(self, wire_id: int, parsed: ParsedTask) -> bool:
+        """Whether a task is new or replaces an invalid one."""
+        earlier = self._pending_by_id.get(wire_id)
         if earlier is None:
             self._forget_prior(wire_id)
             return True
-        if earlier.state is _State.FAULTY or (earlier.state is _State.HELD and self._closed):
+        if earlier.state is _State.INVALID or (earlier.state is _State.WAITING and self._closed):
             self._order.remove(earlier)
             return True
-        if self._closed and earlier.sketch.task == said.task:
-            return False  # it was let out, and stays as it is
-        return (earlier.sketch.task, earlier.sketch.given) != (said.task, said.given)
+        if self._closed and earlier.parsed.task == parsed.task:
+            return False  # an emitted task does not change
+        return (earlier.parsed.task, earlier.parsed.given) != (parsed.task, parsed.given)
 
     def _forget_prior(self, wire_id: int) -> None:
-        if wire_id not in {draft.wire_id for draft in self._order}:
-            self._scene.groups.pop(wire_id, None)
+        if wire_id not in {pending_task.wire_id for pending_task in self._order}:
+            self._context.groups.pop(wire_id, None)
 
-    # ------------------------------------------------------------ departures
+    # ------------------------------------------------------------ emitting
 
-    def _let_out(self, draft: _Draft) -> list[Task]:
+    def _emit_ready(self, pending_task: _PendingTask) -> list[Task]:
         out: list[Task] = []
-        queue = deque([draft])
+        queue = deque([pending_task])
         while queue:
-            draft = queue.popleft()
+            pending_task = queue.popleft()
             before = len(self._tasks)
-            if self._place(draft):
+            if self._try_emit(pending_task):
                 out += self._tasks[before:]
-                queue += self._released(draft.wire_id)
+                queue += self._unblocked(pending_task.wire_id)
         return out
 
-    def _released(self, wire_id: int) -> list[_Draft]:
-        waiting = [draft for draft in self._order if wire_id in draft.pending]
-        for draft in waiting:
-            draft.pending.discard(wire_id)
-        return [draft for draft in waiting if not draft.pending]
+    def _unblocked(self, wire_id: int) -> list[_PendingTask]:
+        waiting = [pending_task for pending_task in self._order if wire_id in pending_task.pending]
+        for pending_task in waiting:
+            pending_task.pending.discard(wire_id)
+        return [pending_task for pending_task in waiting if not pending_task.pending]
 
-    def _place(self, draft: _Draft) -> bool:
-        """Whether a task could be let out; if not, it is known why."""
-        shape = shaped(draft.sketch, self._scene)
-        wrong = shape if isinstance(shape, list) else self._numbered(draft, shape)
-        circle = sorted(draft.pending & self._drafts.keys())
-        if wrong and circle:
-            wrong = [Wrong(f"it waits for task {circle[0]}, which waits for it in turn", "break the circle")]
-        draft.wrong = wrong
-        draft.state = _State.FAULTY if wrong else _State.OUT
-        if not wrong:
-            draft.pending.clear()
-        return not wrong
+    def _try_emit(self, pending_task: _PendingTask) -> bool:
+        """Emits a task, or records its problems; returns whether it was emitted."""
+        shape = normalize_task(pending_task.parsed, self._context)
+        problems = shape if isinstance(shape, list) else self._add_to_plan(pending_task, shape)
+        cycle = sorted(pending_task.pending & self._pending_by_id.keys())
+        if problems and cycle:
+            problems = [Problem(f"it waits for task {cycle[0]}, which waits for it in turn", "break the circle")]
+        pending_task.problems = problems
+        pending_task.state = _State.INVALID if problems else _State.EMITTED
+        if not problems:
+            pending_task.pending.clear()
+        return not problems
 
-    def _numbered(self, draft: _Draft, shape: Shape) -> list[Wrong]:
-        """Adds the tasks of a shape to the plan, those that stand already apart; or says why it does not."""
+    def _add_to_plan(self, pending_task: _PendingTask, shape: NormalizedTask) -> list[Problem]:
+        """Adds the resulting tasks to the plan, except those that exist already; returns problems if it cannot."""
         group: list[Task] = []
         new: list[Task] = []
-        standing = list(self._same)
+        standing = list(self._prior_tasks)
         for arguments in shape.given:
-            task = Task(0, shape.spec.name, arguments, shape.parameters_json, source=draft.sketch.source)
-            same = next((other for other in standing if _alike(other, task)), None)
+            task = Task(0, shape.spec.name, arguments, shape.parameters_json, source=pending_task.parsed.source)
+            same = next((other for other in standing if _is_same_task(other, task)), None)
             if same:
                 standing.remove(same)
             else:
-                new.append(replace(task, id=self._following + len(new)))
+                new.append(replace(task, id=self._next_id + len(new)))
             group.append(same or new[-1])
         if len(self._tasks) + len(new) > self._limit:
-            return [Wrong(f"the plan has more than {self._limit} tasks", "leave out what is not asked for")]
-        if wrong := [fault for task in new for fault in self._gate(task)]:
-            return wrong
-        self._enter(draft.wire_id, group, new)
-        self._same = standing
+            return [Problem(f"the plan has more than {self._limit} tasks", "leave out what is not asked for")]
+        if problems := [fault for task in new for fault in self._check(task)]:
+            return problems
+        self._record(pending_task.wire_id, group, new)
+        self._prior_tasks = standing
         return []
 
-    def _gate(self, task: Task) -> list[Wrong]:
-        """The last word on a task, that of the check every plan must pass."""
+    def _check(self, task: Task) -> list[Problem]:
+        """Validates a task by the check that every plan must pass."""
         needed = sorted({reference.task_id for reference in references(task)})
         context = [self._by_id[task_id] for task_id in needed]
-        faults = complaints([*context, task], self._scene.catalogue, self._scene.inputs)
-        return [Wrong(fault.message, fault.remedy) for fault in faults if fault.task_id == task.id]
+        faults = complaints([*context, task], self._context.catalogue, self._context.inputs)
+        return [Problem(fault.message, fault.remedy) for fault in faults if fault.task_id == task.id]
 
-    def _enter(self, wire_id: int, group: Sequence[Task], new: Sequence[Task]) -> None:
+    def _record(self, wire_id: int, group: Sequence[Task], new: Sequence[Task]) -> None:
         self._tasks += new
-        self._following += len(new)
+        self._next_id += len(new)
         self._by_id.update({task.id: task for task in new})
-        self._scene.groups[wire_id] = group
+        self._context.groups[wire_id] = group
         if new:
-            self._scene.standing.append(group)
+            self._context.standing.append(group)
 
-    # ------------------------------------------------------------ what is left at the end
+    # ------------------------------------------------------------ end of the text
 
-    def _next_to_mend(self) -> _Draft | None:
-        held = [draft for draft in self._order if draft.state is _State.HELD]
-        lost = next((draft for draft in held if not draft.pending & self._drafts.keys()), None)
-        return lost or self._on_a_circle(held)
+    def _next_unresolved(self) -> _PendingTask | None:
+        held = [pending_task for pending_task in self._order if pending_task.state is _State.WAITING]
+        lost = next(
+            (pending_task for pending_task in held if not pending_task.pending & self._pending_by_id.keys()), None
+        )
+        return lost or self._next_in_cycle(held)
 
-    def _on_a_circle(self, held: Sequence[_Draft]) -> _Draft | None:
-        """The first of those that wait for each other and have not been tried."""
+    def _next_in_cycle(self, held: Sequence[_PendingTask]) -> _PendingTask | None:
+        """Returns the first waiting task of a dependency cycle."""
         seen: set[int] = set()
         for start in held:
-            path: dict[int, _Draft] = {}
-            draft: _Draft | None = start
-            while draft and draft.wire_id not in path and draft.wire_id not in seen:
-                path[draft.wire_id] = draft
-                draft = self._drafts.get(min(draft.pending, default=-1))
-            if draft and draft.wire_id in path:
-                circle = set(list(path)[list(path).index(draft.wire_id) :])
-                if untried := next((each for each in held if each.wire_id in circle), None):
+            path: dict[int, _PendingTask] = {}
+            pending_task: _PendingTask | None = start
+            while pending_task and pending_task.wire_id not in path and pending_task.wire_id not in seen:
+                path[pending_task.wire_id] = pending_task
+                pending_task = self._pending_by_id.get(min(pending_task.pending, default=-1))
+            if pending_task and pending_task.wire_id in path:
+                cycle = set(list(path)[list(path).index(pending_task.wire_id) :])
+                if untried := next((each for each in held if each.wire_id in cycle), None):
                     return untried
             seen |= path.keys()
         return None
 
-    def _faults(self, draft: _Draft) -> list[Fault]:
-        wrong = draft.wrong
-        if draft.state is _State.HELD and self._closed:
-            needed = min(draft.pending)
-            there = needed in self._drafts
-            message = f"it waits for task {needed}, which {'could not be planned' if there else 'is not there'}"
-            wrong = [Wrong(message, f"correct task {needed}" if there else "refer to one that is")]
-        return [Fault(draft.wire_id, draft.sketch.task, *each, draft.sketch.source) for each in wrong]
+    def _faults(self, pending_task: _PendingTask) -> list[Fault]:
+        problems = pending_task.problems
+        if pending_task.state is _State.WAITING and self._closed:
+            needed = min(pending_task.pending)
+            exists = needed in self._pending_by_id
+            message = f"it waits for task {needed}, which {'could not be planned' if exists else 'is not there'}"
+            problems = [Problem(message, f"correct task {needed}" if exists else "refer to one that is")]
+        return [
+            Fault(pending_task.wire_id, pending_task.parsed.task, *each, pending_task.parsed.source)
+            for each in problems
+        ]
 
 
-def _usable(prior: Sequence[Task], failed: Collection[int]) -> Iterator[Task]:
-    """The tasks that do not stand on one that failed."""
+def _without_failed(prior: Sequence[Task], failed: Collection[int]) -> Iterator[Task]:
+    """Yields the tasks that do not depend on a failed one."""
     lost = set(failed)
     for task in prior:
         if task.id in lost or any(reference.task_id in lost for reference in references(task)):
@@ -226,6 +231,6 @@ def _usable(prior: Sequence[Task], failed: Collection[int]) -> Iterator[Task]:
             yield task
 
 
-def _alike(standing: Task, task: Task) -> bool:
+def _is_same_task(standing: Task, task: Task) -> bool:
     same = (standing.task, standing.arguments) == (task.task, task.arguments)
     return same and json.loads(standing.parameters_json or "{}") == json.loads(task.parameters_json or "{}")

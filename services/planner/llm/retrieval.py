@@ -1,4 +1,4 @@
-"""What is about the same as a request: texts compared by their words and parts of words, rare ones weighing more."""
+"""Text similarity by words and character n-grams, weighted by inverse document frequency; ranking of tasks."""
 
 import math
 import re
@@ -9,24 +9,24 @@ from itertools import pairwise
 from services.planner.plan import Catalogue, Modality, Spec
 
 PART = 4
-"""Letters of the parts by which inflected words are alike."""
+"""Length of the character n-grams that match inflected words."""
 
 _WORDS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 _WHOLE, _PART = 2, 1
 
 _FITS, _USUAL = 0.05, 0.05
-"""What it counts that the files of a request fit a task, and that it is much used; words that match count up to 1."""
+"""Bonus of a task that fits the files, and of an often used task; text similarity is between 0 and 1."""
 
 _MUCH = 10
-"""Uses from which a task is much used."""
+"""Number of uses for the full bonus."""
 
 
-Likeness = Callable[[int, int], float]
+Similarity = Callable[[int, int], float]
 
 
-class Index:
-    """Texts to be compared with others."""
+class SimilarityIndex:
+    """TF-IDF index of texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         counted = [_features(text) for text in texts]
@@ -39,15 +39,15 @@ class Index:
                 self._where.setdefault(feature, []).append(position)
 
     def scores(self, text: str) -> list[float]:
-        """How much each text is like this one, 0 to 1."""
+        """Similarity of each text to the given one, 0 to 1."""
         found = [0.0] * len(self._vectors)
         for feature, weight in self._vector(_features(text)).items():
             for position in self._where.get(feature, ()):
                 found[position] += weight * self._vectors[position][feature]
         return found
 
-    def likeness(self, one: int, other: int) -> float:
-        """How much two of the texts are alike, 0 to 1."""
+    def similarity(self, one: int, other: int) -> float:
+        """Similarity of two indexed texts, 0 to 1."""
         theirs = self._vectors[other]
         return sum(weight * theirs.get(feature, 0.0) for feature, weight in self._vectors[one].items())
 
@@ -61,46 +61,48 @@ class Index:
         return {feature: weight / length for feature, weight in weighed.items()}
 
 
-def varied(scores: Mapping[int, float], likeness: Likeness, *, count: int, variety: float) -> list[int]:
-    """The best positions that are not all alike, best first.
+def diversify(scores: Mapping[int, float], similarity: Similarity, *, count: int, variety: float) -> list[int]:
+    """Selects positions by maximal marginal relevance, best first.
 
     Args:
-        scores: of the positions there are to choose from.
-        likeness: of two of them, 0 to 1.
-        count: how many are wanted.
-        variety: 0 takes the best scores, 1 the least alike.
+        scores: of the candidate positions.
+        similarity: of two positions, 0 to 1.
+        count: number to select.
+        variety: 0 selects the best scores, 1 the most varied.
     """
     best_score = max(scores.values(), default=0.0) or 1.0
     chosen: list[int] = []
-    nearest = dict.fromkeys(scores, 0.0)
-    while nearest and len(chosen) < count:
+    match_task = dict.fromkeys(scores, 0.0)
+    while match_task and len(chosen) < count:
         best = max(
-            nearest,
-            key=lambda position: (1 - variety) * scores[position] / best_score - variety * nearest[position],
+            match_task,
+            key=lambda position: (1 - variety) * scores[position] / best_score - variety * match_task[position],
         )
         chosen.append(best)
-        del nearest[best]
-        for position in nearest:
-            nearest[position] = max(nearest[position], likeness(best, position))
+        del match_task[best]
+        for position in match_task:
+            match_task[position] = max(match_task[position], similarity(best, position))
     return chosen
 
 
-class Shelf:
-    """The tasks of a catalogue, to be shown in the order in which a request is likely to need them."""
+class TaskRanking:
+    """Ranks the tasks of a catalogue by their relevance to a request."""
 
     def __init__(self, catalogue: Catalogue, used: Mapping[str, int] | None = None) -> None:
-        """Takes the tasks, and how often each is used, as far as that is known."""
+        """Indexes the catalogue; `used` counts known uses of tasks."""
         self._specs = tuple(catalogue.values())
         self._usual = {name: _USUAL * min(uses, _MUCH) / _MUCH for name, uses in (used or {}).items()}
-        self._index = Index([f"{spec.name} {spec.description} {' '.join(spec.examples)}" for spec in self._specs])
+        self._index = SimilarityIndex(
+            [f"{spec.name} {spec.description} {' '.join(spec.examples)}" for spec in self._specs]
+        )
 
     def ordered(self, words: str, given: Collection[Modality], sure: Collection[str] = ()) -> list[Spec]:
-        """All tasks: those of which one is sure, then by words and fit, each followed by what makes what it needs.
+        """Ranks all tasks: `sure` ones first, then by relevance, each followed by tasks that create its inputs.
 
         Args:
-            words: the request.
-            given: what its files are.
-            sure: names of tasks to be shown in any case.
+            words: text of the request.
+            given: modalities of its files.
+            sure: names of tasks that must come first.
         """
         likely = self._index.scores(words)
         rank = {
@@ -113,7 +115,7 @@ class Shelf:
         return list(dict.fromkeys(found for spec in ranked for found in (spec, *_needed(spec, there, makers))))
 
     def _makers(self, given: Collection[Modality], rank: Mapping[str, float]) -> Mapping[Modality, Spec]:
-        """Who best makes each modality: if possible of what there is."""
+        """Returns the best task that creates each modality, preferring tasks that can run with the given inputs."""
         by_worth = sorted(self._specs, key=lambda spec: (_possible(spec, given), rank[spec.name]))
         return {made.modality: spec for spec in by_worth for made in spec.outputs}
 

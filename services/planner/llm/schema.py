@@ -1,4 +1,4 @@
-"""What a plan looks like to an endpoint that holds its model to a JSON schema."""
+"""JSON schema of a plan, for endpoints that constrain answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ _NOTE = {"note": {"enum": ["unmapped", "clarify", "chat"]}, "text": _TEXT, "sour
 
 
 def plan_schema(names: Sequence[str]) -> Schema:
-    """A plan of tasks with these names."""
+    """Returns the schema of a plan with these task names."""
     task = {
         "task": {"enum": list(names)},
         "id": {"type": "integer"},

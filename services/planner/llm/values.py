@@ -1,4 +1,4 @@
-"""What a value that a model wrote stands for: an output, an input, words, data, or something a plan may not use."""
+"""Interprets values written by an LLM: references to outputs and inputs, literals, and forbidden references."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,52 +9,54 @@ from services.planner.plan import File, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
-    """An output of the task with this id, by the name of the output or of what it carries."""
+class OutputReference:
+    """An output of the task with this id, by output name or modality."""
 
     wire_id: int
     resource: str
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputReference:
     """An input of the run."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class MissingInput:
     """An input that the run does not have."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextLiteral:
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """A number, a truth value or an object."""
+class JsonLiteral:
+    """A number, boolean or object."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """A path or an address that is no input of the run."""
+class ExternalReference:
+    """A path or URL that is not an input of the run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
-    """Words around the name of an output or input: there is no way to hand that on."""
+class EmbeddedReference:
+    """A reference inside other text, which cannot be resolved."""
 
     name: str
 
 
-Meaning = Pointer | Given | Absent | Words | Data | Foreign | Mixed
+Interpretation = (
+    OutputReference | InputReference | MissingInput | TextLiteral | JsonLiteral | ExternalReference | EmbeddedReference
+)
 
 _SPACE = r"\s{0,4}"
 _RESOURCE = r"(?P<resource>[A-Za-z][\w ]{0,39}?)"
@@ -90,8 +92,8 @@ _FOREIGN = re.compile(
 _OWN = {"task_id", "task", "id", "from", "ref", "$ref", "step", "node", "output", "resource", "port", "name", "key"}
 
 
-class Names:
-    """The inputs of a run by all the names a model may give them."""
+class InputNames:
+    """Inputs of a run by the names an LLM may use for them."""
 
     def __init__(self, inputs: Mapping[str, Value]) -> None:
         self._exact = dict.fromkeys(inputs)
@@ -101,19 +103,19 @@ class Names:
                 self._loose.setdefault(_plain(alias), set()).add(name)
 
     def find(self, text: str) -> str | None:
-        """The input of this name, or of this file name; None if there is none, or are two."""
+        """Returns the input with this name or file name; None if there is none or more than one."""
         if text in self._exact:
             return text
         found = self._loose.get(_plain(text)) or self._loose.get(_plain(PurePosixPath(text).name)) or set()
         return next(iter(found)) if len(found) == 1 else None
 
     def mentioned(self, text: str) -> str | None:
-        """The first input that stands in brackets within the text."""
+        """Returns the first input named in angle brackets within the text."""
         return next((inner for inner in _BRACKETED.findall(text) if inner in self._exact), None)
 
 
-def meanings(value: object, names: Names) -> list[Meaning]:
-    """What a value stands for: none for nothing, several for a list of things."""
+def interpret(value: object, names: InputNames) -> list[Interpretation]:
+    """Interprets a value: nothing for an empty value, several results for a list."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -122,23 +124,23 @@ def meanings(value: object, names: Names) -> list[Meaning]:
         return [meaning for item in value for meaning in _item(item, names)]
     if isinstance(value, dict):
         return list(_object(value, names))
-    return [Data(value)]
+    return [JsonLiteral(value)]
 
 
-def foreign(value: object) -> bool:
-    """Whether a path or an address stands anywhere in a value."""
+def is_external_reference(value: object) -> bool:
+    """Whether a value contains a path or URL."""
     if isinstance(value, str):
         return bool(_FOREIGN.fullmatch(value.strip()))
     if isinstance(value, dict):
-        return any(map(foreign, value.values()))
-    return isinstance(value, list) and any(map(foreign, value))
+        return any(map(is_external_reference, value.values()))
+    return isinstance(value, list) and any(map(is_external_reference, value))
 
 
-def _item(item: object, names: Names) -> list[Meaning]:
-    return [Data(item)] if isinstance(item, list) else meanings(item, names)
+def _item(item: object, names: InputNames) -> list[Interpretation]:
+    return [JsonLiteral(item)] if isinstance(item, list) else interpret(item, names)
 
 
-def _text(text: str, names: Names) -> Iterator[Meaning]:
+def _text(text: str, names: InputNames) -> Iterator[Interpretation]:
     stripped = text.strip()
     if not stripped:
         return
@@ -148,58 +150,58 @@ def _text(text: str, names: Names) -> Iterator[Meaning]:
     if several := _several(stripped, names):
         yield from several
     elif mixed := _mixed(stripped, names):
-        yield Mixed(mixed)
+        yield EmbeddedReference(mixed)
     else:
-        yield Words(text)
+        yield TextLiteral(text)
 
 
-def _one(text: str, names: Names) -> Meaning | None:
+def _one(text: str, names: InputNames) -> Interpretation | None:
     bracketed = _BRACKETED.fullmatch(text)
     inner = bracketed.group(1) if bracketed else text
     if name := names.find(inner):
-        return Given(name)
+        return InputReference(name)
     for pattern in _POINTERS:
         if found := pattern.fullmatch(text):
             parts = found.groupdict()
-            return Pointer(int(parts["id"]), parts.get("output") or parts["resource"] or "")
+            return OutputReference(int(parts["id"]), parts.get("output") or parts["resource"] or "")
     if _FOREIGN.fullmatch(inner):
-        return Foreign()
-    return Absent(inner) if bracketed else None
+        return ExternalReference()
+    return MissingInput(inner) if bracketed else None
 
 
-def _several(text: str, names: Names) -> list[Meaning]:
+def _several(text: str, names: InputNames) -> list[Interpretation]:
     if len(text) > _LONGEST_LIST:
         return []
     parts = [_one(part, names) for part in _BETWEEN.split(text) if part]
-    several: list[Meaning] = [part for part in parts if isinstance(part, Pointer | Given)]
+    several: list[Interpretation] = [part for part in parts if isinstance(part, OutputReference | InputReference)]
     return several if len(several) == len(parts) else []
 
 
-def _mixed(text: str, names: Names) -> str | None:
+def _mixed(text: str, names: InputNames) -> str | None:
     found = _WITHIN.search(text)
     return found.group() if found else names.mentioned(text)
 
 
-def _object(value: Mapping[str, object], names: Names) -> Iterator[Meaning]:
+def _object(value: Mapping[str, object], names: InputNames) -> Iterator[Interpretation]:
     keys = {str(key).lower() for key in value}
     if keys <= {"text", "value"} or keys == {"input"}:
-        yield from meanings(next(iter(value.values()), None), names)
+        yield from interpret(next(iter(value.values()), None), names)
     elif keys <= _OWN and (pointer := _pointer(value)):
         yield pointer
     elif len(value) == 1 and next(iter(value.values())) is None:  # {{task_0.text}} without quotes
-        yield from meanings("{" + str(next(iter(value))) + "}", names)
+        yield from interpret("{" + str(next(iter(value))) + "}", names)
     elif keys == {""}:
-        yield from meanings(value[""], names)
+        yield from interpret(value[""], names)
     else:
-        yield Data(value)
+        yield JsonLiteral(value)
 
 
-def _pointer(value: Mapping[str, object]) -> Pointer | None:
+def _pointer(value: Mapping[str, object]) -> OutputReference | None:
     ids = [item for item in value.values() if isinstance(item, int) and not isinstance(item, bool)]
     resources = [item for item in value.values() if isinstance(item, str)]
     if len(ids) != 1 or len(resources) > 1 or ids[0] < 0:
         return None
-    return Pointer(ids[0], resources[0] if resources else "")
+    return OutputReference(ids[0], resources[0] if resources else "")
 
 
 def _plain(name: str) -> str:

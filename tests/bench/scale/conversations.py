@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common.channel import connect
 from services.llm.token_estimate import TokenEstimator
 from services.planner.catalog import standard_specs
-from services.planner.llm.prompt import Prompting
+from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.request import Request, Turn
 from tests.bench.curves import Curve, Measured, Point
 from tests.bench.load import TIMEOUT_SECONDS
@@ -124,5 +124,5 @@ def _prompt(turns: int) -> int:
     """Tokens of a planner's prompt if a client sends all turns."""
     history = tuple(Turn(by_user=number % 2 == 0, text=f"{number}: {TEXT}") for number in range(2 * turns - 1))
     estimate = TokenEstimator()
-    prompt = Prompting().planning(Request(history), standard_specs(), PROMPT_TOKENS, estimate.tokens)
+    prompt = PlanPromptBuilder().planning_prompt(Request(history), standard_specs(), PROMPT_TOKENS, estimate.tokens)
     return estimate.prompt(prompt.messages)
