@@ -1,4 +1,4 @@
-"""Opens the planner."""
+"""Entry point of the planner."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,11 +25,11 @@ SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
 
 @asynccontextmanager
 async def planner(settings: Settings) -> AsyncIterator[RunningServer]:
-    """Serves plans within the block."""
+    """Runs the planner's server for the block."""
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(connect(settings.selector))
         await stack.enter_async_context(monitor_peers({f"the selector at {settings.selector}": channel}))
-        catalog = await stack.enter_async_context(Catalog.following(channel))
+        catalog = await stack.enter_async_context(Catalog.watching(channel))
         llm = await _llm(settings, stack) if settings.llm.base_url else None
         process = PlanningProcess()
         stack.push_async_callback(process.close)
@@ -51,14 +51,14 @@ async def planner(settings: Settings) -> AsyncIterator[RunningServer]:
 
 @asynccontextmanager
 async def _readiness(catalog: Catalog, running: RunningServer) -> AsyncIterator[None]:
-    """Has it tell that there is something to plan with, once there is."""
+    """Reports the server ready once the catalogue is loaded, within the block."""
 
-    async def tell() -> None:
+    async def report_ready() -> None:
         await catalog.known.wait()
         await running.set_ready("readiness")
 
     await running.set_ready("readiness", ready=False)
-    task = asyncio.create_task(tell(), name="readiness")
+    task = asyncio.create_task(report_ready(), name="readiness")
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The kinds of task that can be planned now: learned from the selector, kept, and told of every change."""
+"""Catalogue of available tasks, loaded from the selector and updated by its stream of changes."""
 
 import asyncio
 import contextlib
@@ -19,38 +19,38 @@ from services.planner.plan import Catalogue, Modality, OfferedTasks, Parameter, 
 log = structlog.get_logger(__name__)
 
 FIRST_SECONDS = 5.0
-"""How long the first plan waits for a catalogue."""
+"""How long the first plan waits for the catalogue."""
 
 FRESH_SECONDS = 1.0
-"""How old the catalogue may be while nobody tells of changes."""
+"""Maximum age of the catalogue while the stream of changes is broken."""
 
 REFRESH_SECONDS = 1.0
-"""How long a plan waits for a newer catalogue when there is an old one."""
+"""How long a plan waits for a newer catalogue if there is an older one."""
 
 WATCH_SECONDS = 300.0
-"""How long one stream of changes is kept open."""
+"""Maximum duration of one stream of changes."""
 
 RETRY_SECONDS = 0.5
-"""How long until a broken stream of changes is opened again."""
+"""Pause before a broken stream of changes is reopened."""
 
 
 class Catalog:
-    """The selector's catalogue. While its stream of changes is open, asking costs nothing."""
+    """The selector's catalogue; while the stream of changes is open, reading it needs no call."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._selector = rpc.SelectorServiceStub(channel)
         self._revision = ""
         self._tasks: Catalogue | None = None
         self.known = asyncio.Event()
-        """Set once the selector has told what can be planned."""
+        """Set once the catalogue is loaded."""
         self._told = False
         self._confirmed = float("-inf")
         self._turn = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
-    async def following(cls, channel: grpc.aio.Channel) -> AsyncIterator["Catalog"]:
-        """A catalogue that follows the selector within the block."""
+    async def watching(cls, channel: grpc.aio.Channel) -> AsyncIterator["Catalog"]:
+        """Opens a catalogue that is updated within the block."""
         catalog = cls(channel)
         following = asyncio.create_task(supervise(catalog._follow, name="catalogue watch"), name="catalogue")
         try:
@@ -61,7 +61,7 @@ class Catalog:
                 await following
 
     async def tasks(self) -> Catalogue:
-        """What is offered now, at most about a second old while the selector answers.
+        """Returns the available tasks, at most about a second old while the selector is reachable.
 
         Raises:
             Unavailable: the selector has not answered yet.
@@ -96,7 +96,7 @@ class Catalog:
             failing = {task.spec.name: tuple(task.experts) for task in reply.failing}
             self._tasks = OfferedTasks((spec_from_pb(task.spec) for task in reply.tasks), failing)
             self.known.set()
-            log.info("catalogue", revision=reply.revision, tasks=len(self._tasks))
+            log.info("catalogue loaded", revision=reply.revision, tasks=len(self._tasks))
         self._revision = reply.revision
         self._confirmed = asyncio.get_running_loop().time()
 
@@ -106,7 +106,7 @@ class Catalog:
                 await self._watch()
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                    log.info("catalogue not followed", code=error.code().name)
+                    log.info("catalogue watch failed", code=error.code().name)
             finally:
                 self._told = False
             await asyncio.sleep(RETRY_SECONDS)
@@ -122,7 +122,7 @@ class Catalog:
 
 
 def standard_specs() -> Catalogue:
-    """The standard kinds of task, offered or not."""
+    """Returns the standard tasks, whether they are offered or not."""
     return {name: spec_from_pb(spec) for name, spec in standard_tasks().items()}
 
 

@@ -1,4 +1,4 @@
-"""What comes after tasks that stand: told once, numbered after them and linked to them."""
+"""Appends tasks to existing ones: removes duplicates, renumbers the others and links them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -6,64 +6,66 @@ from dataclasses import replace
 from services.planner.plan import Argument, Many, Reference, Single, Task, Text
 from services.planner.plan_check import references
 
-Alike = Callable[[Task, Task], bool]
+Equality = Callable[[Task, Task], bool]
 
 
-def same(standing: Task, task: Task) -> bool:
-    """Whether one does what the other does."""
-    return (standing.task, standing.arguments, standing.parameters_json) == (
+def is_equal(existing: Task, task: Task) -> bool:
+    """Whether two tasks are equal, apart from their ids."""
+    return (existing.task, existing.arguments, existing.parameters_json) == (
         task.task,
         task.arguments,
         task.parameters_json,
     )
 
 
-def alike(standing: Task, task: Task) -> bool:
-    """Whether one is likely to be meant by the other: the same work on the same things, whatever its words."""
-    return (standing.task, _things(standing)) == (task.task, _things(task))
+def is_similar(existing: Task, task: Task) -> bool:
+    """Whether two tasks run the same task on the same inputs; texts may differ."""
+    return (existing.task, _non_text_arguments(existing)) == (task.task, _non_text_arguments(task))
 
 
-class Following:
-    """Takes the tasks of one author and gives those that do not stand yet.
+class TaskDeduplicator:
+    """Receives tasks and returns those that do not exist yet, renumbered.
 
     Args:
-        standing: tasks that stand.
-        failed: ids of those among them that are not to be tried again.
-        alike: tells whether a task is one that stands.
+        existing: tasks of the run.
+        failed: ids of existing tasks that must not be repeated.
+        is_same: whether a new task duplicates an existing one.
     """
 
-    def __init__(self, standing: Sequence[Task] = (), failed: Collection[int] = (), *, alike: Alike = same) -> None:
-        self._standing = [task for task in standing if task.id not in failed]
-        self._failed = [task for task in standing if task.id in failed]
-        self._alike = alike
-        self._last = max((task.id for task in standing), default=0)
+    def __init__(
+        self, existing: Sequence[Task] = (), failed: Collection[int] = (), *, is_same: Equality = is_equal
+    ) -> None:
+        self._existing = [task for task in existing if task.id not in failed]
+        self._failed = [task for task in existing if task.id in failed]
+        self._is_same = is_same
+        self._last_id = max((task.id for task in existing), default=0)
         self._ids: dict[int, int] = {}
-        self._lost = set[int]()
+        self._dropped = set[int]()
 
-    def new(self, task: Task) -> Task | None:
-        """The task as it follows; None if it stands, failed before, or needs what failed."""
+    def add(self, task: Task) -> Task | None:
+        """Returns the renumbered task; None if it exists, failed before, or depends on a failed task."""
         arguments = {name: _renumbered(argument, self._ids) for name, argument in task.arguments.items()}
-        meant = replace(task, arguments=arguments)
-        if self._lost & {reference.task_id for reference in references(task)} or any(
-            same(failed, meant) for failed in self._failed
+        renumbered = replace(task, arguments=arguments)
+        if self._dropped & {reference.task_id for reference in references(task)} or any(
+            is_equal(failed, renumbered) for failed in self._failed
         ):
-            self._lost.add(task.id)
+            self._dropped.add(task.id)
             return None
-        if known := next((other for other in self._standing if self._alike(other, meant)), None):
-            self._standing.remove(known)
+        if known := next((other for other in self._existing if self._is_same(other, renumbered)), None):
+            self._existing.remove(known)
             self._ids[task.id] = known.id
             return None
-        self._last = self._ids[task.id] = max(task.id, self._last + 1)
-        return replace(meant, id=self._last)
+        self._last_id = self._ids[task.id] = max(task.id, self._last_id + 1)
+        return replace(renumbered, id=self._last_id)
 
 
-def beyond(tasks: Sequence[Task], prior: Sequence[Task], *, alike: Alike = same) -> list[Task]:
-    """The tasks that do not stand yet, numbered after and linked to those that do."""
-    following = Following(prior, alike=alike)
-    return [new for task in tasks if (new := following.new(task))]
+def new_tasks(tasks: Sequence[Task], prior: Sequence[Task], *, is_same: Equality = is_equal) -> list[Task]:
+    """Returns the tasks that do not exist yet, numbered after the existing ones and linked to them."""
+    deduplicator = TaskDeduplicator(prior, is_same=is_same)
+    return [added for task in tasks if (added := deduplicator.add(task))]
 
 
-def _things(task: Task) -> Mapping[str, Argument]:
+def _non_text_arguments(task: Task) -> Mapping[str, Argument]:
     return {port: argument for port, argument in task.arguments.items() if not isinstance(argument, Text)}
 
 

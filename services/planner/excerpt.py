@@ -1,7 +1,7 @@
-"""A long request shortened to what can say what is wanted; a plan of it gets the text that was left out back.
+"""Shortens long requests for analysis, and restores the omitted text in the arguments of the plan.
 
-Long quotations are content: their middles are left out first. What is still too long loses its own middle, because
-instructions stand at the beginning or at the end. One private-use character stands for each piece that was left out.
+The middles of long quotations, which are content, are omitted first, then the middle of the request, because
+instructions are at its beginning or end. A private-use character replaces each omitted piece.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,64 +12,67 @@ from services.planner.embedded.quotations import quotations
 from services.planner.plan import Argument, Draft, Many, Note, NoteKind, Text
 from services.planner.request import Request
 
-MOST_QUOTATIONS = 1_000
-"""Quotations that are looked at."""
+MAX_QUOTATIONS = 1_000
+"""Limit of quotations that are shortened."""
 
 QUOTED_CHARACTERS = 1_000
-"""Characters of one quotation that stay."""
+"""Characters kept of one quotation."""
 
 _PLACEHOLDERS = range(0xE100, 0xF000)
-"""Private-use characters; those up to U+E0FF are the planner's own marks."""
+"""Private-use characters; those up to U+E0FF have other uses in the planner."""
 
 _WORD_CHARACTERS = 60
-"""How far a cut moves back to stand between two words."""
+"""Maximum distance by which a cut moves back to a word boundary."""
 
 _ELLIPSIS = "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A request in fewer characters."""
+    """A shortened request."""
 
     request: Request
     omitted: Mapping[str, str]
-    """The pieces left out, by the character that stands for each."""
+    """Omitted pieces by their placeholder characters."""
     middle: str = ""
-    """The character that stands for the middle of the request itself; empty if nothing of that was left out."""
+    """Placeholder of the middle of the request; empty if the middle was not omitted."""
 
-    def explains(self, draft: Draft) -> bool:
-        """Whether nothing that was left out could say more of what is wanted.
+    def covers(self, draft: Draft) -> bool:
+        """Whether the omitted text is content, so that analysing it would not change the plan.
 
-        The middle of the request is content if a task of the plan takes it as a text.
+        The middle of the request is content if a task of the plan takes it as text.
         """
         if not self.middle:
             return True
         arguments = (argument for task in draft.tasks for argument in task.arguments.values())
         return any(self.middle in text for argument in arguments for text in _texts(argument))
 
-    def restored(self, draft: Draft) -> Draft:
-        """The plan with the left out text back in the arguments; elsewhere an ellipsis stands for it."""
+    def restore(self, draft: Draft) -> Draft:
+        """Restores the omitted text in the arguments; elsewhere an ellipsis replaces it."""
         if not self.omitted:
             return draft
-        whole = {ord(mark): text for mark, text in self.omitted.items()}
-        short = dict.fromkeys(whole, _ELLIPSIS)
+        omitted_text = {ord(mark): text for mark, text in self.omitted.items()}
+        placeholders = dict.fromkeys(omitted_text, _ELLIPSIS)
         tasks = tuple(
             replace(
                 task,
-                arguments={port: _translated(one, whole) for port, one in task.arguments.items()},
-                parameters_json=task.parameters_json.translate(short),
-                source=task.source.translate(short),
+                arguments={port: _translate(one, omitted_text) for port, one in task.arguments.items()},
+                parameters_json=task.parameters_json.translate(placeholders),
+                source=task.source.translate(placeholders),
             )
             for task in draft.tasks
         )
-        notes = [replace(one, text=one.text.translate(short), span=one.span.translate(short)) for one in draft.notes]
-        if not self.explains(draft):
-            notes.append(_unread(len(self.omitted[self.middle])))
+        notes = [
+            replace(one, text=one.text.translate(placeholders), span=one.span.translate(placeholders))
+            for one in draft.notes
+        ]
+        if not self.covers(draft):
+            notes.append(_truncation_note(len(self.omitted[self.middle])))
         return replace(draft, tasks=tasks, notes=tuple(notes))
 
 
 def excerpt(request: Request, characters: int) -> Excerpt:
-    """The request in about so many characters; all of it if it has no more."""
+    """Shortens a request to about so many characters; a shorter request is returned unchanged."""
     text = request.text
     if len(text) <= characters:
         return Excerpt(request, {})
@@ -90,18 +93,20 @@ def excerpt(request: Request, characters: int) -> Excerpt:
 
 def _with_short_quotations(text: str, free: Iterator[str], omitted: dict[str, str]) -> str:
     pieces: list[str] = []
-    at, half = 0, QUOTED_CHARACTERS // 2
-    for quotation in islice(quotations(text), MOST_QUOTATIONS):
+    position, half = 0, QUOTED_CHARACTERS // 2
+    for quotation in islice(quotations(text), MAX_QUOTATIONS):
         start, end = quotation.inner_start + half, quotation.inner_end - half
         if end > start and (mark := next(free, "")):
             omitted[mark] = text[start:end]
-            pieces += (text[at:start], mark)
-            at = end
-    return "".join((*pieces, text[at:]))
+            pieces += (text[position:start], mark)
+            position = end
+    return "".join((*pieces, text[position:]))
 
 
-def _between_words(text: str, at: int) -> int:
-    return next((place for place in range(at, max(at - _WORD_CHARACTERS, 0), -1) if text[place].isspace()), at)
+def _between_words(text: str, position: int) -> int:
+    return next(
+        (index for index in range(position, max(position - _WORD_CHARACTERS, 0), -1) if text[index].isspace()), position
+    )
 
 
 def _with_text(request: Request, text: str) -> Request:
@@ -115,13 +120,15 @@ def _texts(argument: Argument) -> Iterator[str]:
             yield one.text
 
 
-def _translated(argument: Argument, whole: Mapping[int, str]) -> Argument:
+def _translate(argument: Argument, omitted_text: Mapping[int, str]) -> Argument:
     if isinstance(argument, Many):
-        return Many(tuple(Text(one.text.translate(whole)) if isinstance(one, Text) else one for one in argument.items))
-    return Text(argument.text.translate(whole)) if isinstance(argument, Text) else argument
+        return Many(
+            tuple(Text(one.text.translate(omitted_text)) if isinstance(one, Text) else one for one in argument.items)
+        )
+    return Text(argument.text.translate(omitted_text)) if isinstance(argument, Text) else argument
 
 
-def _unread(characters: int) -> Note:
+def _truncation_note(characters: int) -> Note:
     text = (
         f"{characters} characters in the middle of the request were not searched for what to do: put long texts in"
         " quotation marks or send them as files, and ask for the rest in another request."

@@ -1,4 +1,4 @@
-"""What a plan is made of: kinds of task, tasks, what they are given, and remarks. Plain Python, no protobuf."""
+"""Plain types of plans: task specs, tasks, arguments and notes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from services.common.media_types import modality_names
 from services.llm.usage import Usage
 
 HARD_LIMIT = 1_000
-"""Most tasks in one plan."""
+"""Limit of tasks in one plan."""
 
 SPLIT_LIMIT = 32
-"""Most tasks that one task becomes when it is given several resources."""
+"""Limit of tasks that result from one task with several values for a single-value port."""
 
 
 class Modality(StrEnum):
-    """What a port carries; the names are the protos'."""
+    """Modality of a port; the names are those of the protobuf enum."""
 
     UNSPECIFIED = "anything"
     TEXT = "text"
@@ -26,7 +26,7 @@ class Modality(StrEnum):
     JSON = "JSON"
 
 
-# ---------------------------------------------------------------- what tasks are given
+# ---------------------------------------------------------------- arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Json:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An artifact: bytes in the store, known by their digest."""
+    """An artifact, identified by its digest."""
 
     sha256: str
     media_type: str
@@ -54,7 +54,7 @@ Value = Text | Json | File
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An output of an earlier task."""
+    """An output of another task."""
 
     task_id: int
     output: str
@@ -69,7 +69,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Unset:
-    """An argument without content: nothing at all, or a list within a list."""
+    """An argument without content, or a nested list."""
 
 
 Single = Value | Reference | Input | Unset
@@ -77,7 +77,7 @@ Single = Value | Reference | Input | Unset
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """Several arguments for a port that takes many."""
+    """Arguments of a port that takes a list."""
 
     items: tuple[Single, ...]
 
@@ -85,7 +85,7 @@ class Many:
 Argument = Single | Many
 
 
-# ---------------------------------------------------------------- kinds of task
+# ---------------------------------------------------------------- task specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A kind of task."""
+    """Specification of a task."""
 
     name: str
     description: str = ""
@@ -123,15 +123,15 @@ class Spec:
 
 
 Catalogue = Mapping[str, Spec]
-"""The kinds of task that can be planned now, by name."""
+"""Available tasks by name."""
 
 
 class OfferedTasks(dict[str, Spec]):
-    """A catalogue that also knows which kinds of task are offered and fail.
+    """A catalogue that also contains the offered tasks whose models all fail.
 
     Args:
-        specs: kinds of task that can be planned now.
-        failing: names of other kinds of task, with the experts that offer them and whose models have all failed.
+        specs: available tasks.
+        failing: names of the other offered tasks, with the experts that offer them.
     """
 
     def __init__(self, specs: Iterable[Spec], failing: Mapping[str, Sequence[str]]) -> None:
@@ -140,7 +140,7 @@ class OfferedTasks(dict[str, Spec]):
 
 
 def failing_experts(catalogue: Catalogue, task: str) -> Sequence[str]:
-    """The experts that offer a kind of task and whose models for it have all failed."""
+    """Returns the experts that offer a task whose models have all failed."""
     return catalogue.failing.get(task, ()) if isinstance(catalogue, OfferedTasks) else ()
 
 
@@ -159,7 +159,7 @@ class Task:
 
 
 class NoteKind(StrEnum):
-    """What kind of remark; the names are the protos'."""
+    """Kind of a note; the names are those of the protobuf enum."""
 
     UNMAPPED = "no task for these words"
     CLARIFY = "something must be said first"
@@ -180,18 +180,18 @@ class Decision:
     controller: str
     reason: str
     confidence: float = 0.0
-    """0 to 1; 0 is not estimated."""
+    """0 to 1; 0: not estimated."""
     llm_model: str = ""
-    """The LLM asked, if one was."""
+    """Name of the LLM that was called, if any."""
     fell_back_because: str = ""
     usage: Usage | None = None
     version: str = ""
-    """Of the prompt or the weights by which it was planned."""
+    """Version of the prompt or of the weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A whole plan as a controller without a stream gives it."""
+    """A complete plan of a controller that does not stream."""
 
     tasks: tuple[Task, ...]
     notes: tuple[Note, ...]
@@ -200,11 +200,11 @@ class Draft:
     """By task id what its words were read as, where that is known: it may be narrower than the kind of task."""
 
 
-# ---------------------------------------------------------------- what fits where
+# ---------------------------------------------------------------- modalities
 
 
 def modalities(value: Value) -> tuple[Modality, ...]:
-    """The ports a value fits, the most natural first; a PDF is taken wherever a picture is."""
+    """Returns the modalities a value fits, most natural first; a PDF fits every image port."""
     if isinstance(value, Text):
         return (Modality.TEXT,)
     if isinstance(value, Json):

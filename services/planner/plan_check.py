@@ -1,4 +1,4 @@
-"""What is wrong with a plan: every complaint at once, each with what to do about it."""
+"""Validates a plan; reports all faults at once, each with a remedy."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,16 +30,16 @@ from services.planner.plan import (
     modalities,
 )
 
-MOST_REFERENCES = 20_000
-"""Most references among the arguments of one plan."""
+MAX_REFERENCES = 20_000
+"""Limit of references to outputs in one plan."""
 
-MOST_NAMED = 8
-"""Most names a remedy lists."""
+MAX_LISTED_NAMES = 8
+"""Limit of names in a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What is wrong with one task; task_id 0 is the plan itself."""
+    """A fault of one task and its remedy; task_id 0 is the plan itself."""
 
     task_id: int
     message: str
@@ -51,8 +51,8 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
-    """What a task may refer to."""
+class _Context:
+    """Everything a task may refer to."""
 
     catalogue: Catalogue
     inputs: Mapping[str, Value]
@@ -62,30 +62,30 @@ class _Surroundings:
 
 
 def complaints(tasks: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Complaint]:
-    """Everything that keeps a plan from being run as it stands; empty for a valid plan."""
+    """Returns all faults of a plan; empty if it is valid."""
     if not tasks:
         return [Complaint(0, "the plan has no task", "give it at least one")]
     if len(tasks) > HARD_LIMIT:
         return [Complaint(0, f"the plan has {len(tasks)} tasks", f"keep to {HARD_LIMIT}")]
-    if (count := sum(1 for task in tasks for _ in references(task))) > MOST_REFERENCES:
-        return [Complaint(0, f"the plan has {count} references to outputs of tasks", f"keep to {MOST_REFERENCES}")]
+    if (count := sum(1 for task in tasks for _ in references(task))) > MAX_REFERENCES:
+        return [Complaint(0, f"the plan has {count} references to outputs of tasks", f"keep to {MAX_REFERENCES}")]
     by_id = {task.id: task for task in reversed(tasks)}
-    circular, before, found = _circular(by_id), set[int](), list[Complaint]()
+    circular, before, found = _in_cycles(by_id), set[int](), list[Complaint]()
     for task in tasks:
         found += _numbering(task, before)
-        found += _task(task, _Surroundings(catalogue, inputs, by_id, frozenset(before), circular))
+        found += _task(task, _Context(catalogue, inputs, by_id, frozenset(before), circular))
         before.add(task.id)
     return found
 
 
 def references(task: Task) -> Iterator[Reference]:
-    """The references among a task's arguments."""
+    """Yields the references among a task's arguments."""
     for argument in task.arguments.values():
         items = argument.items if isinstance(argument, Many) else (argument,)
         yield from (item for item in items if isinstance(item, Reference))
 
 
-def _circular(tasks: Mapping[int, Task]) -> Collection[int]:
+def _in_cycles(tasks: Mapping[int, Task]) -> Collection[int]:
     graph = {task.id: {reference.task_id for reference in references(task)} & tasks.keys() for task in tasks.values()}
     found: set[int] = set()
     while cycle := _cycle(graph):
@@ -113,25 +113,25 @@ def _numbering(task: Task, before: Collection[int]) -> Iterator[Complaint]:
         yield Complaint(task.id, "a revision is pinned without a model", "name the model it belongs to")
 
 
-def unoffered(name: str, catalogue: Catalogue) -> tuple[str, str]:
-    """Why a kind of task cannot be planned, and the remedy."""
+def unavailable_task(name: str, catalogue: Catalogue) -> tuple[str, str]:
+    """Returns why a task is not available, and the remedy."""
     if experts := failing_experts(catalogue, name):
         return f"the task {name} is offered by {', '.join(experts)}, but is failing at the moment", "try again soon"
-    remedy = f"use one that is: {listed(catalogue)}" if catalogue else "add an expert that offers it"
-    return f"nobody offers the task {name or '(unnamed)'}", remedy
+    remedy = f"use one that is: {list_names(catalogue)}" if catalogue else "add an expert that offers it"
+    return f"no expert offers the task {name or '(unnamed)'}", remedy
 
 
-def _task(task: Task, around: _Surroundings) -> Iterator[Complaint]:
-    spec = around.catalogue.get(task.task)
+def _task(task: Task, context: _Context) -> Iterator[Complaint]:
+    spec = context.catalogue.get(task.task)
     if spec is None:
-        yield Complaint(task.id, *unoffered(task.task, around.catalogue))
+        yield Complaint(task.id, *unavailable_task(task.task, context.catalogue))
         return
     ports = {port.name: port for port in spec.inputs}
     for name, argument in task.arguments.items():
         if name in ports:
-            yield from _argument(task, ports[name], argument, around)
+            yield from _argument(task, ports[name], argument, context)
         else:
-            yield Complaint(task.id, f"{spec.name} has no input port {name}", f"it has {listed(ports)}")
+            yield Complaint(task.id, f"{spec.name} has no input port {name}", f"it has {list_names(ports)}")
     for port in spec.inputs:
         if port.required and port.name not in task.arguments:
             remedy = f"give it a {port.modality}: a value, an input or an earlier task's output"
@@ -139,57 +139,57 @@ def _task(task: Task, around: _Surroundings) -> Iterator[Complaint]:
     yield from _parameters(task, spec)
 
 
-def _argument(task: Task, port: Port, argument: Argument, around: _Surroundings) -> Iterator[Complaint]:
+def _argument(task: Task, port: Port, argument: Argument, context: _Context) -> Iterator[Complaint]:
     if not isinstance(argument, Many):
-        yield from _single(task, port, argument, around)
+        yield from _single(task, port, argument, context)
         return
     if not port.many:
         yield Complaint(task.id, f"port {port.name} takes one {port.modality}, not a list", "split the task")
     elif not argument.items:
         yield Complaint(task.id, f"the list for port {port.name} is empty", f"give it at least one {port.modality}")
     for item in argument.items:
-        yield from _single(task, port, item, around)
+        yield from _single(task, port, item, context)
 
 
-def _single(task: Task, port: Port, argument: Single, around: _Surroundings) -> Iterator[Complaint]:
+def _single(task: Task, port: Port, argument: Single, context: _Context) -> Iterator[Complaint]:
     if isinstance(argument, Reference):
-        yield from _reference(task, port, argument, around)
+        yield from _reference(task, port, argument, context)
     elif isinstance(argument, Input):
-        if argument.name not in around.inputs:
-            remedy = f"the run has {listed(around.inputs)}" if around.inputs else "send it with the request"
+        if argument.name not in context.inputs:
+            remedy = f"the run has {list_names(context.inputs)}" if context.inputs else "send it with the request"
             yield Complaint(task.id, f"there is no input {argument.name or '(unnamed)'}", remedy)
         else:
-            yield from _value(task, port, around.inputs[argument.name], f"input {argument.name}")
+            yield from _value(task, port, context.inputs[argument.name], f"input {argument.name}")
     elif isinstance(argument, Unset):
         yield Complaint(task.id, f"port {port.name} is given nothing", f"give it a {port.modality}")
     else:
         yield from _value(task, port, argument, "what it is given")
 
 
-def _reference(task: Task, port: Port, reference: Reference, around: _Surroundings) -> Iterator[Complaint]:
-    wanted = reference.task_id
-    if wanted not in around.tasks:
+def _reference(task: Task, port: Port, reference: Reference, context: _Context) -> Iterator[Complaint]:
+    task_id = reference.task_id
+    if task_id not in context.tasks:
         yield Complaint(
-            task.id, f"port {port.name} refers to task {wanted}, which is not there", "refer to one that is"
+            task.id, f"port {port.name} refers to task {task_id}, which is not there", "refer to one that is"
         )
         return
-    if task.id in around.circular and wanted in around.circular:
-        yield Complaint(task.id, f"it waits for task {wanted}, which waits for it in turn", "break the circle")
+    if task.id in context.circular and task_id in context.circular:
+        yield Complaint(task.id, f"it waits for task {task_id}, which waits for it in turn", "break the circle")
         return
-    if wanted not in around.before:
-        yield Complaint(task.id, f"it refers to task {wanted}, which comes after it", "list the needed task first")
+    if task_id not in context.before:
+        yield Complaint(task.id, f"it refers to task {task_id}, which comes after it", "list the needed task first")
         return
-    source = around.catalogue.get(around.tasks[wanted].task)
-    if source is None:  # complained about where it stands
+    source = context.catalogue.get(context.tasks[task_id].task)
+    if source is None:  # reported for that task
         return
     output = source.output(reference.output)
     if output is None:
-        names = listed([port.name for port in source.outputs])
-        message = f"task {wanted} ({source.name}) has no output {reference.output or '(unnamed)'}"
+        names = list_names([port.name for port in source.outputs])
+        message = f"task {task_id} ({source.name}) has no output {reference.output or '(unnamed)'}"
         yield Complaint(task.id, message, f"it has {names}")
     elif output.modality is not port.modality:
         message = (
-            f"port {port.name} takes a {port.modality}, but {reference.output} of task {wanted} is {output.modality}"
+            f"port {port.name} takes a {port.modality}, but {reference.output} of task {task_id} is {output.modality}"
         )
         yield Complaint(task.id, message, f"refer to a {port.modality}, or put a task between that makes one")
     elif output.many and not port.many:
@@ -224,14 +224,14 @@ def _parameters(task: Task, spec: Spec) -> Iterator[Complaint]:
     known = {parameter.name: parameter for parameter in spec.parameters}
     for name, value in given.items():
         if name not in known:
-            remedy = f"it has {listed(known)}" if known else "it has none"
+            remedy = f"it has {list_names(known)}" if known else "it has none"
             yield Complaint(task.id, f"{spec.name} has no parameter {name}", remedy)
-        elif wrong := objection(known[name], value):
+        elif wrong := schema_violation(known[name], value):
             yield Complaint(task.id, f"parameter {name}: {wrong}", f"it must match {known[name].json_schema}")
 
 
-def objection(parameter: Parameter, value: object) -> str:
-    """Why a value is not one of the parameter's; empty if it is."""
+def schema_violation(parameter: Parameter, value: object) -> str:
+    """Returns why a value violates the parameter's schema; empty if it is valid."""
     validator = _validator(parameter.json_schema)
     if validator is None:
         return "its expert describes it by a schema that cannot be read"
@@ -249,12 +249,12 @@ def _validator(json_schema: str) -> Draft202012Validator | None:
         Draft202012Validator.check_schema(schema)
     except (ValueError, RecursionError, SchemaError):
         return None
-    # An empty registry: a schema comes from an expert and must not make this process fetch what it refers to.
+    # An empty registry: schemas come from experts, and this process must not fetch what they refer to.
     return Draft202012Validator(schema, registry=Registry())
 
 
-def listed(names: Collection[str]) -> str:
-    """Names for a remedy, not too many."""
+def list_names(names: Collection[str]) -> str:
+    """Lists names for a remedy, up to MAX_LISTED_NAMES."""
     shown = sorted(names)
-    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
-    return ", ".join(shown[:MOST_NAMED]) + more
+    more = f" and {len(shown) - MAX_LISTED_NAMES} more" if len(shown) > MAX_LISTED_NAMES else ""
+    return ", ".join(shown[:MAX_LISTED_NAMES]) + more

@@ -1,4 +1,4 @@
-"""The room's thinking: chooses who plans, and lets out only tasks that are valid."""
+"""Plans requests: chooses the LLM or the embedded planner, and emits only valid tasks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -9,33 +9,33 @@ import structlog
 
 from services.common.errors import InvalidRequest
 from services.planner.catalog import Catalog
-from services.planner.continuation import Following, alike, beyond
+from services.planner.continuation import TaskDeduplicator, is_similar, new_tasks
 from services.planner.embedded.planning import Embedded
 from services.planner.excerpt import excerpt
 from services.planner.llm.planner import LLMPlanError, LLMPlanner
 from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Note, NoteKind, Task, Value
 from services.planner.plan_check import complaints, references
-from services.planner.process import OverLimit, PlanningProcess
+from services.planner.process import PlanningLimitExceeded, PlanningProcess
 from services.planner.request import Check, Replan, Request
 
 log = structlog.get_logger(__name__)
 
 Step = Task | Note | Decision
-"""What a plan is told in; a Decision comes last."""
+"""Event of a plan; a Decision comes last."""
 
 Emit = Callable[[Step], Awaitable[None]]
 
 LONG = 4_000
-"""Characters of a request that are analysed within this process, in a quarter of a second at most."""
+"""Characters of a request that are analysed in this process, which takes a quarter of a second at most."""
 
-MOST_ANALYSED = 20_000
-"""Characters of a request that are analysed at all."""
+MAX_ANALYSED = 20_000
+"""Limit of characters of a request that are analysed."""
 
 FILE_CHARACTERS = 20
-"""How many characters more a file is worth: what is analysed is compared with every file."""
+"""Characters by which each file lowers the limit: the analysis compares the text with every file."""
 
-_IN_TURN = ThreadPoolExecutor(1, thread_name_prefix="planning")
-"""Plans are made without an LLM one after the other: side by side they only take the interpreter from each other."""
+_PLANNING_THREAD = ThreadPoolExecutor(1, thread_name_prefix="planning")
+"""Embedded plans run one after the other; in parallel they would only compete for the interpreter."""
 
 _TOO_LONG = Note(
     NoteKind.UNMAPPED,
@@ -45,17 +45,17 @@ _TOO_LONG = Note(
 )
 
 SURE = 0.7
-"""Least confidence with which the embedded planner adds to what an LLM began."""
+"""Minimum confidence for adding tasks of the embedded planner to those of an LLM."""
 
 
 class Planner:
-    """Plans requests. Whoever makes a plan, what leaves here is valid against the catalogue.
+    """Plans requests; every emitted task is valid against the catalogue.
 
     Args:
-        catalog: knows what can be planned.
-        embedded: plans without an LLM, and in place of one that fails.
-        llm: plans, if there is one.
-        process: plans without an LLM what is too long for this process; by default a fresh one.
+        catalog: provides the available tasks.
+        embedded: plans without an LLM, and when the LLM fails.
+        llm: plans if given.
+        process: plans long requests without an LLM; None: a new one.
     """
 
     def __init__(
@@ -74,106 +74,106 @@ class Planner:
         """Emits a plan step by step.
 
         Args:
-            request: what is asked.
-            emit: told every step.
-            seconds: an LLM may take, if that is limited.
+            request: to plan.
+            emit: receives every step.
+            seconds: time limit of the LLM; None: no limit.
 
         Raises:
-            InvalidRequest: EMPTY, there is nothing to plan; PLAN, the supplied plan has faults, all of them named.
-            Unavailable: it is not known yet what can be planned.
+            InvalidRequest: EMPTY: there is nothing to plan; PLAN: the supplied plan is invalid.
+            Unavailable: the catalogue is not loaded yet.
         """
         if not isinstance(request.goal, Check) and not request.text.strip():
             raise InvalidRequest(
-                "the request is empty", reason="EMPTY", remedy="say in a sentence what is to be done, or supply a plan"
+                "the request is empty", reason="EMPTY", remedy="describe in a sentence what to do, or supply a plan"
             )
         catalogue = await self._catalog.tasks()
         if isinstance(request.goal, Check):
-            await _all(await asyncio.to_thread(checked, request.goal.draft, catalogue, _inputs(request)), emit)
+            await _emit_all(await asyncio.to_thread(check_plan, request.goal.draft, catalogue, _inputs(request)), emit)
         elif self._llm and catalogue:
             await self._by_llm(self._llm, request, catalogue, emit=emit, seconds=seconds)
         else:
-            steps, decision = await self._without(request, catalogue)
-            await _all([*steps, decision], emit)
+            steps, decision = await self._plan_without_llm(request, catalogue)
+            await _emit_all([*steps, decision], emit)
 
     async def _by_llm(
         self, llm: LLMPlanner, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None
     ) -> None:
-        told = _Told(request, emit)
+        emitter = _StepEmitter(request, emit)
         try:
-            decision = await llm.plan(request, catalogue, told.tell, seconds=seconds)
+            decision = await llm.plan(request, catalogue, emitter.emit, seconds=seconds)
         except LLMPlanError as error:
-            because = str(error)
-            log.warning("planned without the LLM", because=because, tasks=len(told.tasks))
-            await emit(_fell_back(because, begun=bool(told.tasks)))
-            steps, decision = await self._without(request, catalogue, told.tasks)
-            await _all(steps, emit)
-            decision = replace(decision, llm_model=llm.model, fell_back_because=because, usage=error.usage)
+            reason = str(error)
+            log.warning("planned without the LLM", reason=reason, tasks=len(emitter.tasks))
+            await emit(_fell_back(reason, started=bool(emitter.tasks)))
+            steps, decision = await self._plan_without_llm(request, catalogue, emitter.tasks)
+            await _emit_all(steps, emit)
+            decision = replace(decision, llm_model=llm.model, fell_back_because=reason, usage=error.usage)
         else:
-            if isinstance(request.goal, Replan) and not told.tasks:
-                await emit(_no_other_way(request.goal))
+            if isinstance(request.goal, Replan) and not emitter.tasks:
+                await emit(_no_alternative(request.goal))
         await emit(decision)
 
-    async def _without(
-        self, request: Request, catalogue: Catalogue, begun: Sequence[Task] = ()
+    async def _plan_without_llm(
+        self, request: Request, catalogue: Catalogue, started: Sequence[Task] = ()
     ) -> tuple[list[Task | Note], Decision]:
-        """What is planned without an LLM, after the tasks that one has begun with."""
+        """Plans without an LLM; continues the tasks that an LLM has emitted before it failed."""
         if isinstance(request.goal, Replan):
-            notes: list[Task | Note] = [] if begun else [_no_other_way(request.goal)]
+            notes: list[Task | Note] = [] if started else [_no_alternative(request.goal)]
             return notes, Decision("embedded", "Rules know one way to each task.")
-        draft = await self._drafted(request, catalogue)
+        draft = await self._draft(request, catalogue)
         limit = request.limit or HARD_LIMIT
-        draft = await asyncio.to_thread(sound, draft, catalogue, _inputs(request), limit=limit)
-        if not begun:
-            return [*beyond(draft.tasks, request.standing), *draft.notes], draft.decision
+        draft = await asyncio.to_thread(keep_valid, draft, catalogue, _inputs(request), limit=limit)
+        if not started:
+            return [*new_tasks(draft.tasks, request.standing), *draft.notes], draft.decision
         sure = draft.tasks if draft.decision.confidence >= SURE else ()
-        further = beyond(sure, [*request.standing, *begun], alike=alike)
-        return list(further[: max(limit - len(begun), 0)]), draft.decision
+        more = new_tasks(sure, [*request.standing, *started], is_same=is_similar)
+        return list(more[: max(limit - len(started), 0)]), draft.decision
 
-    async def _drafted(self, request: Request, catalogue: Catalogue) -> Draft:
-        """A plan of what can say what is wanted: in this process if that is short, else within a limit in another."""
+    async def _draft(self, request: Request, catalogue: Catalogue) -> Draft:
+        """Drafts a plan: in this process if an excerpt is enough, else in the planning process, within its limit."""
         loop = asyncio.get_running_loop()
         characters = LONG - _files(request) * FILE_CHARACTERS
         if characters > 0:
-            draft = await loop.run_in_executor(_IN_TURN, self._planned_within, characters, request, catalogue)
+            draft = await loop.run_in_executor(_PLANNING_THREAD, self._plan_excerpt, characters, request, catalogue)
             if draft:
                 return draft
-        most = await asyncio.to_thread(excerpt, request, MOST_ANALYSED)
+        long_excerpt = await asyncio.to_thread(excerpt, request, MAX_ANALYSED)
         try:
-            return most.restored(await self._process.plan(most.request, catalogue))
-        except OverLimit:
+            return long_excerpt.restore(await self._process.plan(long_excerpt.request, catalogue))
+        except PlanningLimitExceeded:
             log.warning("planning stopped at its limit of processor time", characters=len(request.text))
             return Draft((), (_TOO_LONG,), Decision("embedded", "The request is too long to plan without an LLM."))
 
-    def _planned_within(self, characters: int, request: Request, catalogue: Catalogue) -> Draft | None:
-        """A plan of an excerpt of the request; None if more of it has to be analysed."""
+    def _plan_excerpt(self, characters: int, request: Request, catalogue: Catalogue) -> Draft | None:
+        """Plans an excerpt of the request; None if more of the request must be analysed."""
         short = excerpt(request, characters)
         draft = self._embedded.plan(short.request, catalogue)
-        return short.restored(draft) if short.explains(draft) else None
+        return short.restore(draft) if short.covers(draft) else None
 
 
 def _files(request: Request) -> int:
     return len(request.inputs) + sum(len(turn.attachments) for turn in request.conversation)
 
 
-class _Told:
-    """What has been told of a plan."""
+class _StepEmitter:
+    """Emits the steps of an LLM, without tasks that exist already."""
 
     def __init__(self, request: Request, emit: Emit) -> None:
         failed = request.goal.failed if isinstance(request.goal, Replan) else ()
-        self._following = Following(request.standing, failed)
+        self._deduplicator = TaskDeduplicator(request.standing, failed)
         self._emit = emit
         self.tasks: list[Task] = []
 
-    async def tell(self, step: Task | Note) -> None:
-        """Emits a remark, or a task that does not stand yet."""
+    async def emit(self, step: Task | Note) -> None:
+        """Emits a note, or a task that does not exist yet."""
         if isinstance(step, Note):
             await self._emit(step)
-        elif task := self._following.new(step):
+        elif task := self._deduplicator.add(step):
             self.tasks.append(task)
             await self._emit(task)
 
 
-async def _all(steps: Iterable[Step], emit: Emit) -> None:
+async def _emit_all(steps: Iterable[Step], emit: Emit) -> None:
     for step in steps:
         await emit(step)
 
@@ -182,42 +182,42 @@ def _inputs(request: Request) -> Mapping[str, Value]:
     return {named.name: named.value for named in request.inputs}
 
 
-def _fell_back(because: str, *, begun: bool) -> Note:
-    planned = "What the LLM had planned stands; the rest was" if begun else "This was"
-    return Note(NoteKind.FELL_BACK, f"{planned} planned without it: {because}.")
+def _fell_back(reason: str, *, started: bool) -> Note:
+    planned = "What the LLM had planned stands; the rest was" if started else "This was"
+    return Note(NoteKind.FELL_BACK, f"{planned} planned without it: {reason}.")
 
 
-def checked(draft: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Step]:
-    """A supplied plan as it is.
+def check_plan(draft: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Step]:
+    """Validates a supplied plan and returns its steps.
 
     Raises:
-        InvalidRequest: PLAN, with every complaint.
+        InvalidRequest: PLAN: the message lists all faults.
     """
     if found := complaints(draft, catalogue, inputs):
-        message = "the plan cannot be run as it stands: " + "; ".join(map(str, found))
-        raise InvalidRequest(message, reason="PLAN", remedy="correct what is named and send it again")
+        message = "the plan is invalid: " + "; ".join(map(str, found))
+        raise InvalidRequest(message, reason="PLAN", remedy="correct these faults and send the plan again")
     return [*draft, Decision("supplied", "The plan was supplied, and it is valid.", 1.0)]
 
 
-def sound(draft: Draft, catalogue: Catalogue, inputs: Mapping[str, Value], *, limit: int = HARD_LIMIT) -> Draft:
-    """The valid part of a draft, within the limit, with a note on what was left out."""
+def keep_valid(draft: Draft, catalogue: Catalogue, inputs: Mapping[str, Value], *, limit: int = HARD_LIMIT) -> Draft:
+    """Returns the valid part of a draft, within the limit, with notes about what was omitted."""
     tasks, notes = draft.tasks[:limit], list(draft.notes)
     if len(draft.tasks) > len(tasks):
         text = f"The request calls for {len(draft.tasks)} tasks; only the first {limit} are planned: split the request."
         notes.append(Note(NoteKind.UNMAPPED, text))
     faults = {fault.task_id: fault for fault in complaints(tasks, catalogue, inputs)} if tasks else {}
-    kept: dict[int, Task] = {}
+    valid: dict[int, Task] = {}
     for task in tasks:
         if task.id in faults:
             notes.append(
                 Note(NoteKind.UNMAPPED, f"“{task.source}” could not be planned: {faults[task.id]}.", task.source)
             )
-        elif all(reference.task_id in kept for reference in references(task)):
-            kept[task.id] = task
-    return Draft(tuple(kept.values()), tuple(notes), draft.decision)
+        elif all(reference.task_id in valid for reference in references(task)):
+            valid[task.id] = task
+    return Draft(tuple(valid.values()), tuple(notes), draft.decision)
 
 
-def _no_other_way(goal: Replan) -> Note:
+def _no_alternative(goal: Replan) -> Note:
     failed = ", ".join(map(str, goal.failed)) or "that failed"
     return Note(
         NoteKind.UNMAPPED,

@@ -24,27 +24,27 @@ from services.planner.request import Request
 log = structlog.get_logger(__name__)
 
 CPU_SECONDS = 1.5
-"""Processor time of one plan."""
+"""Limit of processor time of one plan."""
 
 WALL_SECONDS = 60.0
-"""Most time for one plan, with the start of the process, on a machine that has no processor time left for it."""
+"""Limit of wall time of one plan, including the start of the process, on an overloaded machine."""
 
 IDLE_SECONDS = 600.0
-"""After so long without a plan the process ends, which frees its memory; it starts again in about a second."""
+"""Idle time after which the process ends to free its memory; restarting takes about a second."""
 
 _LENGTH = struct.Struct("!Q")
 
 
-class OverLimit(Exception):
-    """A plan took more processor time than it may."""
+class PlanningLimitExceeded(Exception):
+    """A plan exceeded its limit of processor time."""
 
 
 class PlanningProcess:
-    """Plans requests in a process of its own, one after the other; it starts with the first of them.
+    """Plans requests in a separate process, one after the other; it starts with the first request.
 
     Args:
-        cpu_seconds: most processor time of one plan.
-        idle_seconds: after which it ends.
+        cpu_seconds: limit of processor time of one plan.
+        idle_seconds: idle time after which the process ends.
     """
 
     def __init__(self, *, cpu_seconds: float = CPU_SECONDS, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -58,11 +58,11 @@ class PlanningProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None if none runs."""
+        """Process id; None if it is not running."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def plan(self, request: Request, catalogue: Catalogue) -> Draft:
-        """A plan without an LLM.
+        """Plans a request without an LLM.
 
         Raises:
             OverLimit: it takes too long.
@@ -71,7 +71,7 @@ class PlanningProcess:
         async with self._turn:
             self._stop_timer()
             try:
-                draft = await self._planned(request, catalogue)
+                draft = await self._plan(request, catalogue)
             except BaseException:
                 await self._end()
                 raise
@@ -79,12 +79,12 @@ class PlanningProcess:
             return draft
 
     async def close(self) -> None:
-        """Ends the process, in the midst of a plan, too."""
+        """Ends the process, even during a plan."""
         self._stop_timer()
         await self._end()
 
-    async def _planned(self, request: Request, catalogue: Catalogue) -> Draft:
-        process = await self._started()
+    async def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
+        process = await self._start()
         reader, writer = process.stdout, process.stdin
         assert reader  # noqa: S101  # a pipe
         assert writer  # noqa: S101  # a pipe
@@ -97,11 +97,11 @@ class PlanningProcess:
                 (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
                 answer = await reader.readexactly(length)
         except TimeoutError as error:
-            raise OverLimit from error
+            raise PlanningLimitExceeded from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             status = await process.wait()
             if status == -signal.SIGPROF:
-                raise OverLimit from error
+                raise PlanningLimitExceeded from error
             log.error("planning process ended", status=status)  # noqa: TRY400  # its own output says why
             remedy = "send the request again; the log of the planner has the details"
             raise Unavailable(
@@ -110,7 +110,7 @@ class PlanningProcess:
         self._catalogue = catalogue
         return cast("Draft", pickle.loads(answer))  # noqa: S301  # written by our own process
 
-    async def _started(self) -> Process:
+    async def _start(self) -> Process:
         if self._process is None or self._process.returncode is not None:
             self._catalogue = None
             self._process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""What the planner is asked, in plain Python."""
+"""Plain types of a planning request."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from services.planner.plan import Task, Value
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A value under the name by which a plan may refer to it."""
+    """A value and its name in plans."""
 
     name: str
     value: Value
@@ -24,7 +24,7 @@ class Turn:
 
 
 class State(StrEnum):
-    """How far a task has come; the names are the protos'."""
+    """State of a task."""
 
     UNSPECIFIED = "unknown"
     PLANNED = "planned"
@@ -39,34 +39,34 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """A task that already stands, and what came of it."""
+    """An existing task of the run and its result."""
 
     task: Task
     state: State = State.PLANNED
     summary: str = ""
-    """What it gave, or the beginning of it."""
+    """Its result, possibly shortened."""
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A plan from nothing."""
+    """Plan a new request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """The rest of a plan whose stream broke."""
+    """Plan the rest after an interrupted stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Another way to what failed."""
+    """Plan an alternative to failed tasks."""
 
     failed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Only say what is wrong with this plan."""
+    """Only validate this plan."""
 
     draft: tuple[Task, ...]
 
@@ -76,22 +76,22 @@ Goal = New | Continue | Replan | Check
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A conversation whose last message is to be planned, and what there is to work with."""
+    """A conversation whose last message is to be planned, and the inputs of the run."""
 
     conversation: tuple[Turn, ...] = ()
     inputs: tuple[Named, ...] = ()
     prior: tuple[Prior, ...] = ()
     goal: Goal = New()
     limit: int = 0
-    """Most tasks wanted; 0 leaves it to the planner."""
+    """Maximum number of tasks; 0: no limit of the request."""
 
     @property
     def standing(self) -> tuple[Task, ...]:
-        """The tasks of the run that are planned already."""
+        """Existing tasks of the run."""
         return tuple(prior.task for prior in self.prior)
 
     @property
     def text(self) -> str:
-        """The user's last words."""
+        """Text of the last message if the user wrote it; empty otherwise."""
         last = self.conversation[-1] if self.conversation else None
         return last.text if last and last.by_user else ""

@@ -1,4 +1,4 @@
-"""Protobuf in, protobuf out."""
+"""gRPC servicer, and conversions between protobuf messages and the planner's types."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from services.planner.planner import Planner, Step
 from services.planner.request import Check, Continue, Goal, Named, New, Prior, Replan, Request, State, Turn
 
 LLM_SHARE = 0.8
-"""Part of the time until a call's deadline that an LLM may take: what remains is for a plan without it."""
+"""Share of the call's time for the LLM; the rest is reserved for planning without it."""
 
 
 class PlannerServicer(rpc.PlannerServiceServicer):
@@ -34,10 +34,10 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         self._planner = planner
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        turn = asyncio.Lock()
+        lock = asyncio.Lock()  # gRPC allows one write at a time
 
         async def emit(step: Step) -> None:
-            async with turn:
+            async with lock:
                 await context.write(event_to_pb(step))
 
         left = context.time_remaining()

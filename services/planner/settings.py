@@ -1,4 +1,4 @@
-"""What the planner can be told."""
+"""Settings of the planner."""
 
 from typing import Annotated
 
@@ -13,10 +13,10 @@ class Settings(BalancedSettings):
     model_config = SettingsConfigDict(env_prefix="PLANNER_")
 
     selector: Annotated[str, NonEmpty] = "dns:///selector:50051"
-    """Where the catalogue comes from: host:port or dns:///name:port."""
+    """Address of the selector, which provides the catalogue: host:port or dns:///name:port."""
     llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("planner"))
-    """Who plans; without an endpoint the embedded planner does."""
+    """LLM that plans; without an endpoint the embedded planner does."""
     demonstrations: int = Field(4, ge=0, le=32)
-    """Examples an LLM is shown with a request."""
+    """Number of example requests in the prompt of the LLM."""
     variety: float = Field(0.3, ge=0, le=1)
-    """0 shows the examples most like the request, 1 the least alike."""
+    """0 selects the examples most similar to the request, 1 the most varied."""

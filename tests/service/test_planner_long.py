@@ -14,7 +14,7 @@ from services.planner.catalog import Catalog
 from services.planner.embedded.planning import Embedded
 from services.planner.plan import Catalogue, Note, NoteKind, Task, Text
 from services.planner.planner import LONG, Planner, Step
-from services.planner.process import OverLimit, PlanningProcess
+from services.planner.process import PlanningLimitExceeded, PlanningProcess
 from tests.support.long_requests import LONG_REQUESTS
 from tests.support.plans import STANDARD, asked
 
@@ -96,7 +96,7 @@ async def test_plan_over_its_processor_time_is_declined_with_remedy() -> None:
 
 async def test_process_plans_again_after_one_was_over_its_time(planning_process: PlanningProcess) -> None:
     planning_process.cpu_seconds = 0.000_001
-    with pytest.raises(OverLimit):
+    with pytest.raises(PlanningLimitExceeded):
         await planning_process.plan(asked(UNCLEAR), STANDARD)
     planning_process.cpu_seconds = 60
     assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks

@@ -49,7 +49,7 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["Transcribe this recording", "-f", "silent.wav"], 1, "silent.wav contains no audio samples"),
         (["Read the text in photo.png"], 1, "photo.png is named but was not sent"),
         (["Make a video of a dancing cat"], 1, "which no expert here offers"),
-        (["--plan", "cake.json"], 2, "nobody offers the task cake-baking"),
+        (["--plan", "cake.json"], 2, "no expert offers the task cake-baking"),
         (["--plan", "loose.json"], 2, "port text refers to task 2, which is not there"),
         (["--plan", "deep.json"], 2, "deep.json is nested too deeply"),
         (["--plan", "pinned.json"], 1, "nobody/has-it"),

@@ -117,7 +117,7 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
     "a task nobody offers": (
         plan({"id": 1, "task": "cake-baking", "args": {}}),
         [],
-        Refused(BAD, "PLAN", "nobody offers the task cake-baking"),
+        Refused(BAD, "PLAN", "no expert offers the task cake-baking"),
     ),
     "a model nobody has": (
         plan(speech(model="nobody/has-it")),

@@ -46,9 +46,9 @@ def test_what_has_vanished_is_named_with_what_would_fit(local_stack: LocalStack,
         ({"model": "gone", "revision": "1a"}, ("image-to-text by gone@1a", "rapidocr")),
         (
             {"task": "video-to-text", "args": {"video": {"input": "film"}}},
-            ("nobody offers the task video-to-text", "image-to-text"),
+            ("no expert offers the task video-to-text", "image-to-text"),
         ),
-        ({"task": "dancing"}, ("nobody offers the task dancing", "image-to-text")),
+        ({"task": "dancing"}, ("no expert offers the task dancing", "image-to-text")),
     ):
         file = tmp_path / "plan.json"
         file.write_text(json.dumps([plan | gone]))

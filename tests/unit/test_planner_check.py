@@ -17,7 +17,7 @@ from services.planner.plan import (
     Unset,
     Value,
 )
-from services.planner.plan_check import MOST_REFERENCES, complaints, objection
+from services.planner.plan_check import MAX_REFERENCES, complaints, schema_violation
 from tests.support.plans import STANDARD, file
 
 INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("notes.txt")}
@@ -48,7 +48,7 @@ def test_a_valid_plan_has_nothing_wrong(tasks: tuple[Task, ...]) -> None:
     ("tasks", "says"),
     [
         ((), "the plan has no task"),
-        ((Task(1, "telepathy"),), "task 1: nobody offers the task telepathy"),
+        ((Task(1, "telepathy"),), "task 1: no expert offers the task telepathy"),
         ((Task(0, "image-to-text", {"image": Input("file1")}),), "0 is no task id"),
         ((OCR, OCR), "task 1: its id is given twice"),
         ((Task(2, "image-to-text", {"image": Input("file1")}), OCR), "task 1: its id is smaller"),
@@ -122,9 +122,9 @@ def test_a_plan_beyond_the_limit_is_refused_without_looking_at_its_tasks() -> No
 
 
 def test_plan_with_too_many_references_is_refused_without_following_them() -> None:
-    many = Many(tuple(Reference(1, "text") for _ in range(MOST_REFERENCES + 1)))
+    many = Many(tuple(Reference(1, "text") for _ in range(MAX_REFERENCES + 1)))
     (fault,) = of(Task(1, "summarization", {"text": many}))
-    assert fault == f"the plan has {MOST_REFERENCES + 1} references to outputs of tasks (keep to {MOST_REFERENCES})"
+    assert fault == f"the plan has {MAX_REFERENCES + 1} references to outputs of tasks (keep to {MAX_REFERENCES})"
 
 
 def test_structured_data_must_be_what_it_says() -> None:
@@ -144,5 +144,5 @@ def test_structured_data_must_be_what_it_says() -> None:
     ],
 )
 def test_a_parameter_is_checked_against_the_schema_of_its_expert(json_schema: str, value: object, says: str) -> None:
-    assert says in objection(Parameter("p", json_schema), value)
-    assert bool(says) is bool(objection(Parameter("p", json_schema), value))
+    assert says in schema_violation(Parameter("p", json_schema), value)
+    assert bool(says) is bool(schema_violation(Parameter("p", json_schema), value))

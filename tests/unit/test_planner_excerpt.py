@@ -37,17 +37,17 @@ def test_long_request_loses_its_middle() -> None:
 
 def test_left_out_middle_is_restored_in_arguments() -> None:
     found = shortened(f"Summarize: {CONTENT}")
-    restored = found.restored(draft_of(found.request.text.removeprefix("Summarize: ")))
-    assert texts_of(restored) == [CONTENT]
+    restore = found.restore(draft_of(found.request.text.removeprefix("Summarize: ")))
+    assert texts_of(restore) == [CONTENT]
 
 
 def test_left_out_middle_is_ellipsis_in_source_and_notes() -> None:
     found = shortened(CONTENT)
-    restored = found.restored(draft_of(found.request.text, note=found.request.text))
-    assert len(restored.tasks[0].source) <= CHARACTERS + 200
-    assert "…" in restored.tasks[0].source
-    assert "…" in restored.notes[0].text
-    assert found.middle not in restored.notes[0].span
+    restore = found.restore(draft_of(found.request.text, note=found.request.text))
+    assert len(restore.tasks[0].source) <= CHARACTERS + 200
+    assert "…" in restore.tasks[0].source
+    assert "…" in restore.notes[0].text
+    assert found.middle not in restore.notes[0].span
 
 
 def test_only_quotations_are_shortened_if_that_is_enough() -> None:
@@ -62,20 +62,20 @@ def test_each_quotation_is_restored() -> None:
     found = shortened(f'Compare "{CONTENT}" and “{other}”')
     short = found.request.text.removeprefix('Compare "').removesuffix("”").split('" and “')
     assert max(map(len, short)) == QUOTED_CHARACTERS + 1
-    assert texts_of(found.restored(draft_of(*short))) == [CONTENT, other]
+    assert texts_of(found.restore(draft_of(*short))) == [CONTENT, other]
 
 
 def test_quotation_within_left_out_middle_is_restored() -> None:
     text = f'Summarize: {CONTENT} "{CONTENT}" {CONTENT}'
     found = shortened(text)
-    assert texts_of(found.restored(draft_of(found.request.text))) == [text]
+    assert texts_of(found.restore(draft_of(found.request.text))) == [text]
 
 
 def test_middle_that_no_task_takes_is_not_explained_and_noted() -> None:
     found = shortened(CONTENT)
     draft = draft_of("another text")
-    assert not found.explains(draft)
-    assert "were not searched for what to do" in found.restored(draft).notes[-1].text
+    assert not found.covers(draft)
+    assert "were not searched for what to do" in found.restore(draft).notes[-1].text
 
 
 def test_placeholder_that_request_contains_is_not_used() -> None:

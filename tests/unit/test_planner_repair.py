@@ -239,7 +239,7 @@ def test_a_task_of_another_name_is_found_by_what_it_takes_if_only_one_does() -> 
     assert plan(task("speech-writing", 0, {"audio": "<file2>"}), catalogue=catalogue) == [
         "automatic-speech-recognition(audio=file2)"
     ]
-    assert "nobody offers the task mind-reading (use one that is: automatic-speech" in faults(
+    assert "no expert offers the task mind-reading (use one that is: automatic-speech" in faults(
         task("mind-reading", 0, {"audio": "<file2>"}), catalogue=catalogue
     )
 
@@ -443,7 +443,7 @@ def test_a_list_for_a_port_that_takes_many_stays_one_task() -> None:
 def test_nothing_leaves_that_the_check_of_every_plan_would_refuse() -> None:
     drafting = PlanRepairer({"one": Spec("another")}, {})
     assert drafting.add(RawTask(task("one", 0))) == []
-    assert "nobody offers the task another" in str(drafting.complaints[0])
+    assert "no expert offers the task another" in str(drafting.complaints[0])
 
 
 @pytest.mark.timeout(10)

@@ -8,7 +8,7 @@ from typing import Any
 from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.languages import TAGS
 from services.planner.plan import Parameter, Spec
-from services.planner.plan_check import objection
+from services.planner.plan_check import schema_violation
 
 _NUMBER_WORDS = {
     word: number
@@ -156,7 +156,7 @@ def parameters(spec: Spec, masked: str) -> dict[str, Any]:
     for parameter in spec.parameters:
         reading = READINGS.get(parameter.name)
         value = reading(masked) if reading else _by_name(parameter, masked)
-        if value is not None and not objection(parameter, value):
+        if value is not None and not schema_violation(parameter, value):
             found[parameter.name] = value
     return found
 

@@ -12,7 +12,7 @@ from services.planner.llm.port_values import RepairContext, infer_port_value, mi
 from services.planner.llm.task_split import split
 from services.planner.llm.values import EmbeddedReference, ExternalReference, OutputReference, interpret
 from services.planner.plan import Argument, Single, Spec
-from services.planner.plan_check import unoffered
+from services.planner.plan_check import unavailable_task
 
 Arguments = Mapping[str, Argument]
 
@@ -37,7 +37,7 @@ def normalize_task(parse_task: ParsedTask, context: RepairContext) -> Normalized
         if shares_a_word(parse_task.task, spec.name)
     ]
     fitting = [shape for shape in shapes if isinstance(shape, NormalizedTask)]
-    return fitting[0] if len(fitting) == 1 else [_unoffered(parse_task, context)]
+    return fitting[0] if len(fitting) == 1 else [_unavailable(parse_task, context)]
 
 
 def waits_for(parse_task: ParsedTask, context: RepairContext) -> set[int]:
@@ -99,5 +99,5 @@ def _ports(
     return given, [one for several in problems.values() for one in several]
 
 
-def _unoffered(parse_task: ParsedTask, context: RepairContext) -> Problem:
-    return Problem(*unoffered(parse_task.task, context.catalogue))
+def _unavailable(parse_task: ParsedTask, context: RepairContext) -> Problem:
+    return Problem(*unavailable_task(parse_task.task, context.catalogue))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from services.planner.llm.plan_format import Problem
 from services.planner.llm.values import InputNames, OutputReference, interpret, is_external_reference
 from services.planner.plan import Parameter, Spec
-from services.planner.plan_check import listed, objection
+from services.planner.plan_check import list_names, schema_violation
 
 MAX_NUMBER = 2**53
 """Larger integers lose precision in JSON."""
@@ -33,8 +33,8 @@ def convert_parameters(
 
 def unknown_argument(name: str, spec: Spec) -> Problem:
     """Returns the problem of an argument that the task does not have."""
-    ports = listed([port.name for port in spec.inputs])
-    parameters = listed([parameter.name for parameter in spec.parameters])
+    ports = list_names([port.name for port in spec.inputs])
+    parameters = list_names([parameter.name for parameter in spec.parameters])
     what = f"no input port or parameter {name[:60]}" if name else "no place for a value without a name"
     return Problem(f"{spec.name} has {what}", f"it has {ports}" + (f"; {parameters}" if parameters else ""))
 
@@ -45,9 +45,9 @@ def _fit(parameter: Parameter, value: object, names: InputNames) -> tuple[object
     if isinstance(value, str) and any(isinstance(item, OutputReference) for item in interpret(value, names)):
         return Problem(f"parameter {parameter.name} takes a value, not another task's output", "write the value itself")
     for form in _forms(value):
-        if _is_exact(form) and not objection(parameter, form):
+        if _is_exact(form) and not schema_violation(parameter, form):
             return (form,)
-    reason = objection(parameter, value) if _is_exact(value) else "it is too large a number"
+    reason = schema_violation(parameter, value) if _is_exact(value) else "it is too large a number"
     return Problem(f"parameter {parameter.name}: {reason}", f"it must match {parameter.json_schema}")
 
 

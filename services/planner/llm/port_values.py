@@ -31,7 +31,7 @@ from services.planner.plan import (
     Value,
     modalities,
 )
-from services.planner.plan_check import listed
+from services.planner.plan_check import list_names
 
 _SAID = {"question", "instruction"}
 """Ports for statements of the user; values are never inferred for them."""
@@ -140,7 +140,7 @@ def _output(port: Port, pointer: OutputReference, context: RepairContext) -> lis
     output = output_for(port, spec, pointer.resource) if spec else None
     if output:
         return [Reference(task.id, output) for task in group]
-    gives = listed({str(output.modality) for output in spec.outputs}) if spec else "nothing known"
+    gives = list_names({str(output.modality) for output in spec.outputs}) if spec else "nothing known"
     message = f"port {port.name} takes a {port.modality}, but task {pointer.wire_id} ({group[0].task}) gives {gives}"
     return Problem(message, f"refer to a {port.modality}, or put a task between that makes one")
 
@@ -168,7 +168,7 @@ def _literal(port: Port, item: TextLiteral | JsonLiteral) -> list[Single] | Prob
 def _rejected(
     port: Port, item: MissingInput | ExternalReference | EmbeddedReference, inputs: Mapping[str, Value]
 ) -> Problem:
-    there = f"the run has {listed(inputs)}" if inputs else "send it with the request"
+    there = f"the run has {list_names(inputs)}" if inputs else "send it with the request"
     if isinstance(item, MissingInput):
         return Problem(f"there is no input {item.name}", there)
     if isinstance(item, ExternalReference):

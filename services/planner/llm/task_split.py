@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from services.planner.llm.plan_format import Problem
 from services.planner.plan import SPLIT_LIMIT, Argument, Many, Single, Spec
-from services.planner.plan_check import listed
+from services.planner.plan_check import list_names
 
 
 def split(given: Mapping[str, Sequence[Single]], spec: Spec) -> list[dict[str, Argument]] | Problem:
@@ -16,7 +16,7 @@ def split(given: Mapping[str, Sequence[Single]], spec: Spec) -> list[dict[str, A
         return Problem(f"its ports are given different numbers of things: {counts}", "write one task for each")
     tasks = max(sizes.values(), default=1)
     if tasks > SPLIT_LIMIT:
-        message = f"port {listed(sizes)} is given {tasks} things, and one task becomes {SPLIT_LIMIT} at most"
+        message = f"port {list_names(sizes)} is given {tasks} things, and one task becomes {SPLIT_LIMIT} at most"
         return Problem(message, f"give it {SPLIT_LIMIT} or fewer")
     return [
         {name: Many(tuple(items)) if name in many else items[at % len(items)] for name, items in given.items()}
