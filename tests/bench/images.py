@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.rows import Row, gap
-from tests.containers.images import BASE, ROOT, Builder, of_tests
+from tests.containers.images import BASE, ROOT, Builder, image_for_tests
 from tests.containers.podman import Podman
 
 NAME, MOST_MB = "image.core_mb", 150
@@ -18,6 +18,8 @@ async def rows() -> list[Row]:
         return [gap(NAME, "MB", MOST_MB, "buildah or podman is not installed")]
     with TemporaryDirectory() as folder:
         builder, tag = Builder(Podman.in_folder(Path(folder)), Path(folder)), version("hugginggpt")
-        core = builder.build(of_tests(f"hugginggpt/core:{tag}"), ROOT / "docker" / "core.Dockerfile", VERSION=tag)
+        core = builder.build(
+            image_for_tests(f"hugginggpt/core:{tag}"), ROOT / "docker" / "core.Dockerfile", VERSION=tag
+        )
         added = builder.size(core) - builder.size(BASE)
     return [Row(NAME, round(added / 1e6, 1), "MB", MOST_MB, note="on disk, above Debian with Python")]

@@ -1,1 +1,1 @@
-"""What the Kubernetes manifests promise, as rules over what they render to."""
+"""Checks of the rendered Kubernetes manifests: rules, schemas, and network policies."""

@@ -1,4 +1,4 @@
-"""Rendered manifests, read."""
+"""Rendered manifests, parsed: documents, workloads and containers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _TEMPLATES = {
     "Job": ("spec", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-"""Where each kind of workload keeps its pods."""
+"""Path of the pod template by kind of workload."""
 
 EXPERT = "hugginggpt.dev/expert"
 GPU = "nvidia.com/gpu"
@@ -29,8 +29,8 @@ class Container:
 
     workload: "Workload"
     spec: Document
-    starts_first: bool
-    """It is an init container."""
+    is_init: bool
+    """True for an init container."""
 
     def __str__(self) -> str:
         return f"{self.workload}, container {self.spec['name']}"
@@ -45,15 +45,15 @@ class Container:
 
     @property
     def ports(self) -> dict[str, int]:
-        """By name; a port without one has its number as its name."""
+        """Port numbers by name; an unnamed port has its number as its name."""
         return {
-            port.get("name", str(port["containerPort"])): port["containerPort"] for port in listed(self.spec, "ports")
+            port.get("name", str(port["containerPort"])): port["containerPort"] for port in get_list(self.spec, "ports")
         }
 
     @property
     def mounts(self) -> dict[str, Document]:
-        """By path."""
-        return {mount["mountPath"]: mount for mount in listed(self.spec, "volumeMounts")}
+        """Volume mounts by path."""
+        return {mount["mountPath"]: mount for mount in get_list(self.spec, "volumeMounts")}
 
     @property
     def gpus(self) -> int:
@@ -62,7 +62,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Workload:
-    """Whatever makes pods."""
+    """A document that creates pods: Deployment, StatefulSet, DaemonSet, Job, CronJob or Pod."""
 
     document: Document
 
@@ -94,12 +94,12 @@ class Workload:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of its pods."""
+        """Labels of its pods."""
         return dict(self.template.get("metadata", {}).get("labels") or {})
 
     @property
-    def stays(self) -> bool:
-        """It runs until it is stopped."""
+    def is_long_running(self) -> bool:
+        """True unless it ends by itself, as a Job does."""
         return self.kind in {"Deployment", "StatefulSet", "DaemonSet"}
 
     @property
@@ -112,77 +112,79 @@ class Workload:
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
-        """All of them, those that start first included."""
-        first = [Container(self, spec, starts_first=True) for spec in listed(self.pod, "initContainers")]
-        return (*first, *(Container(self, spec, starts_first=False) for spec in listed(self.pod, "containers")))
+        """Init containers, then the others."""
+        first = [Container(self, spec, is_init=True) for spec in get_list(self.pod, "initContainers")]
+        return (*first, *(Container(self, spec, is_init=False) for spec in get_list(self.pod, "containers")))
 
     @property
-    def lasting(self) -> tuple[Container, ...]:
-        """Those that run as long as the pod."""
-        return tuple(container for container in self.containers if not container.starts_first)
+    def main_containers(self) -> tuple[Container, ...]:
+        """Containers that run as long as the pod, without init containers."""
+        return tuple(container for container in self.containers if not container.is_init)
 
     @property
     def volumes(self) -> dict[str, Document]:
-        """By name; those that a StatefulSet claims for each pod included."""
-        claimed = {claim["metadata"]["name"]: claim for claim in listed(self.spec, "volumeClaimTemplates")}
-        return {volume["name"]: volume for volume in listed(self.pod, "volumes")} | claimed
+        """Volumes by name, including the claim templates of a StatefulSet."""
+        claimed = {claim["metadata"]["name"]: claim for claim in get_list(self.spec, "volumeClaimTemplates")}
+        return {volume["name"]: volume for volume in get_list(self.pod, "volumes")} | claimed
 
     @property
-    def wants_gpu(self) -> bool:
+    def requests_gpu(self) -> bool:
         return any(container.gpus for container in self.containers)
 
 
 @dataclass(frozen=True)
-class House:
-    """All documents of one rendering."""
+class Manifests:
+    """All documents of one rendered overlay."""
 
     documents: tuple[Document, ...]
 
     @classmethod
-    def read(cls, text: str) -> "House":
-        """From YAML: thousands of lines, which only the loader in C reads at once."""
+    def read(cls, text: str) -> "Manifests":
+        """Parses YAML with the C loader: the pure Python loader takes seconds for an overlay."""
         return cls(tuple(document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document))
 
-    def of(self, *kinds: str) -> Iterator[Document]:
+    def of_kind(self, *kinds: str) -> Iterator[Document]:
         return (document for document in self.documents if document["kind"] in kinds)
 
-    def named(self, kind: str, name: str) -> Document | None:
-        return next((document for document in self.of(kind) if document["metadata"]["name"] == name), None)
+    def find(self, kind: str, name: str) -> Document | None:
+        return next((document for document in self.of_kind(kind) if document["metadata"]["name"] == name), None)
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
-        return tuple(Workload(document) for document in self.of(*_TEMPLATES))
+        return tuple(Workload(document) for document in self.of_kind(*_TEMPLATES))
 
     @property
-    def staying(self) -> tuple[Workload, ...]:
-        return tuple(workload for workload in self.workloads if workload.stays)
+    def long_running(self) -> tuple[Workload, ...]:
+        return tuple(workload for workload in self.workloads if workload.is_long_running)
 
     @property
     def containers(self) -> tuple[Container, ...]:
         return tuple(container for workload in self.workloads for container in workload.containers)
 
-    def selected(self, selector: Mapping[str, Any]) -> tuple[Workload, ...]:
-        """Workloads whose pods a selector means."""
+    def workloads_matching(self, selector: Mapping[str, Any]) -> tuple[Workload, ...]:
+        """Workloads whose pods a label selector matches."""
         return tuple(workload for workload in self.workloads if selects(selector, workload.labels))
 
 
-def listed(document: Mapping[str, Any], key: str) -> list[Document]:
-    """A list that may be absent or null."""
+def get_list(document: Mapping[str, Any], key: str) -> list[Document]:
+    """The list at a key; empty if it is absent or null."""
     return list(document.get(key) or [])
 
 
-def called(document: Document) -> str:
-    """What a document is called in complaints."""
+def display_name(document: Document) -> str:
+    """Kind and name of a document, for messages."""
     return f"{document['kind']}/{document['metadata']['name']}"
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector, written out, matches; an empty one matches everything."""
-    same = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return same and all(_holds(expression, labels) for expression in listed(selector, "matchExpressions"))
+    """Whether a label selector matches the labels; an empty selector matches everything."""
+    equal = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return equal and all(
+        _matches_expression(expression, labels) for expression in get_list(selector, "matchExpressions")
+    )
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _matches_expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     key, values = expression["key"], expression.get("values") or []
     match expression["operator"]:
         case "In":
@@ -193,4 +195,4 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
             return key in labels
         case "DoesNotExist":
             return key not in labels
-    raise ValueError(f"no operator of selectors: {expression['operator']}")
+    raise ValueError(f"unknown selector operator: {expression['operator']}")

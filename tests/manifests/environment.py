@@ -1,4 +1,4 @@
-"""What the program in a container is told, as its own settings read it."""
+"""Environment and settings of the programs in containers, as the programs themselves would read them."""
 
 import base64
 import os
@@ -22,12 +22,12 @@ from services.orchestrator.settings import Settings as Orchestrator
 from services.planner.settings import Settings as Planner
 from services.responder.settings import Settings as Responder
 from services.selector.settings import Settings as Selector
-from tests.manifests.deployment import Container, House, Workload, listed
+from tests.manifests.deployment import Container, Manifests, Workload, get_list
 
 DOCKER = Path(__file__).parents[2] / "docker"
 
-WITH_WEIGHTS = tuple(f"experts.{name}" for name in ("text", "vision", "audio", "video", "diffusion"))
-"""Programs whose models are fetched."""
+PROGRAMS_WITH_MODELS = tuple(f"experts.{name}" for name in ("text", "vision", "audio", "video", "diffusion"))
+"""Programs that load downloaded models."""
 
 PROGRAMS: dict[str, tuple[type[BaseSettings], ...]] = {
     "gateway": (Gateway,),
@@ -39,12 +39,12 @@ PROGRAMS: dict[str, tuple[type[BaseSettings], ...]] = {
     "experts.lite": (Expert,),
     "experts.remote": (Expert, RemoteSettings),
     "experts.served": (Expert, ServedSettings),
-    **dict.fromkeys(WITH_WEIGHTS, (Expert, SourceSettings)),
+    **dict.fromkeys(PROGRAMS_WITH_MODELS, (Expert, SourceSettings)),
 }
-"""Which settings each program reads."""
+"""Settings classes by program."""
 
-ROLES = {"services.planner", "services.selector", "services.responder", "experts.remote"}
-"""Who asks an LLM, under a name of its own or the common one."""
+LLM_PROGRAMS = {"services.planner", "services.selector", "services.responder", "experts.remote"}
+"""Programs that call an LLM; they read LLM settings with their own prefix or the common one."""
 
 LIBRARIES = re.compile(
     r"AWS_(ENDPOINT_URL|REGION|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|ALLOW_HTTP|VIRTUAL_HOSTED_STYLE_REQUEST)"
@@ -54,8 +54,11 @@ LIBRARIES = re.compile(
 )
 """Variables that libraries read."""
 
-_STAND_INS = {"url": "postgresql://hugginggpt@database.example/hugginggpt", "LLM_BASE_URL": "http://llm.example/v1"}
-"""What an operator would write into keys of Secrets that are not in the house."""
+_EXTERNAL_SECRETS = {
+    "url": "postgresql://hugginggpt@database.example/hugginggpt",
+    "LLM_BASE_URL": "http://llm.example/v1",
+}
+"""Example values by key for Secrets that the operator creates."""
 
 _FIELDS = {"status.podIP": "10.0.0.7", "status.hostIP": "10.0.0.1"}
 _REFERENCE = re.compile(r"\$\((\w+)\)")
@@ -63,49 +66,50 @@ _DOCKER_ENV = re.compile(r'([A-Z][A-Z0-9_]*)=("[^"]*"|\S+)')
 
 
 def module_of(container: Container) -> str:
-    """What it runs: the image's entry point is `python -m`."""
-    words = [str(word) for key in ("command", "args") for word in container.spec.get(key) or []]
-    return next((word for word in words if word not in {"python", "-m"}), "")
+    """Python module that a container runs; the image's entry point is `python -m`."""
+    arguments = [str(argument) for key in ("command", "args") for argument in container.spec.get(key) or []]
+    return next((argument for argument in arguments if argument not in {"python", "-m"}), "")
 
 
-def programs(house: House) -> Iterator[tuple[Container, str]]:
-    """Containers that run a program with settings, and which one."""
-    for container in house.containers:
+def programs(manifests: Manifests) -> Iterator[tuple[Container, str]]:
+    """Containers that run a known program, with its module."""
+    for container in manifests.containers:
         module = module_of(container)
         if container.is_ours and module in PROGRAMS:
             yield container, module
 
 
-def settings_of(house: House, container: Container) -> tuple[BaseSettings, ...]:
-    """What its program would read.
+def settings_of(manifests: Manifests, container: Container) -> tuple[BaseSettings, ...]:
+    """Reads the settings of a container's program from its environment.
 
     Raises:
-        ValueError: it would refuse to start; says why.
+        ValueError: The settings are invalid, so the program would not start.
     """
     module = module_of(container)
-    with _environment(told(house, container)):
+    with _environment(environment_of(manifests, container)):
         own = tuple(settings() for settings in PROGRAMS[module])
-        return (*own, LlmSettings.of(module.rpartition(".")[2])) if module in ROLES else own
+        return (*own, LlmSettings.of(module.rpartition(".")[2])) if module in LLM_PROGRAMS else own
 
 
-def drawn(house: House, workload: Workload, name: str) -> Iterator[Any]:
-    """A setting of the programs in a workload, where they have it."""
-    for container in workload.lasting:
+def setting_values(manifests: Manifests, workload: Workload, name: str) -> Iterator[Any]:
+    """Values of one setting in the programs of a workload that have it."""
+    for container in workload.main_containers:
         if container.is_ours and module_of(container) in PROGRAMS:
-            for settings in settings_of(house, container):
+            for settings in settings_of(manifests, container):
                 if hasattr(settings, name):
                     yield getattr(settings, name)
 
 
-def known_to(module: str) -> set[str]:
+def variables_of(module: str) -> set[str]:
     """Names of the variables that a program reads as settings."""
-    names = {name for settings in PROGRAMS[module] for name in _names(settings, settings.model_config["env_prefix"])}
-    if module in ROLES:
-        names |= _names(LlmSettings, "LLM_") | _names(LlmSettings, f"{module.rpartition('.')[2].upper()}_LLM_")
+    names = {name for each in PROGRAMS[module] for name in _variable_names(each, each.model_config["env_prefix"])}
+    if module in LLM_PROGRAMS:
+        own_prefix = f"{module.rpartition('.')[2].upper()}_LLM_"
+        names |= _variable_names(LlmSettings, "LLM_") | _variable_names(LlmSettings, own_prefix)
     return names
 
 
-def _names(settings: type[BaseSettings], prefix: str) -> set[str]:
+def _variable_names(settings: type[BaseSettings], prefix: str) -> set[str]:
     found: set[str] = set()
     for name, field in settings.model_fields.items():
         match field.validation_alias:
@@ -118,48 +122,53 @@ def _names(settings: type[BaseSettings], prefix: str) -> set[str]:
     return found
 
 
-def told(house: House, container: Container) -> dict[str, str]:
-    """Its whole environment: what the image sets, then ConfigMaps and Secrets, then its own variables."""
+def environment_of(manifests: Manifests, container: Container) -> dict[str, str]:
+    """Environment of a container: the image's variables, overridden by envFrom, overridden by env."""
     variables = dict(image_environment(container)) if container.is_ours else {}
-    for source in listed(container.spec, "envFrom"):
-        variables |= _whole(house, source)
-    for entry in listed(container.spec, "env"):
-        value = entry.get("value") if "value" in entry else _drawn(house, entry["name"], entry.get("valueFrom", {}))
+    for source in get_list(container.spec, "envFrom"):
+        variables |= _env_from(manifests, source)
+    for entry in get_list(container.spec, "env"):
+        source = entry.get("valueFrom", {})
+        value = entry.get("value") if "value" in entry else _value_from(manifests, entry["name"], source)
         if value is not None:
             variables[entry["name"]] = _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), value)
     return variables
 
 
-def _whole(house: House, source: Mapping[str, Any]) -> dict[str, str]:
+def _env_from(manifests: Manifests, source: Mapping[str, Any]) -> dict[str, str]:
     if "configMapRef" in source:
-        document = house.named("ConfigMap", source["configMapRef"]["name"]) or {}
+        document = manifests.find("ConfigMap", source["configMapRef"]["name"]) or {}
         found = dict(document.get("data") or {})
     else:
-        found = _secret(house, source["secretRef"]["name"])
+        found = _secret(manifests, source["secretRef"]["name"])
     return {f"{source.get('prefix', '')}{name}": value for name, value in found.items()}
 
 
-def _drawn(house: House, name: str, source: Mapping[str, Any]) -> str | None:
+def _value_from(manifests: Manifests, name: str, source: Mapping[str, Any]) -> str | None:
     if "fieldRef" in source:
         return _FIELDS.get(source["fieldRef"]["fieldPath"], name)
     if "configMapKeyRef" in source:
-        document = house.named("ConfigMap", source["configMapKeyRef"]["name"]) or {}
+        document = manifests.find("ConfigMap", source["configMapKeyRef"]["name"]) or {}
         return (document.get("data") or {}).get(source["configMapKeyRef"]["key"])
     if "secretKeyRef" in source:
-        wanted = source["secretKeyRef"]
-        kept = _secret(house, wanted["name"])
-        return kept.get(wanted["key"]) if kept or wanted.get("optional") else _STAND_INS.get(wanted["key"], "given")
+        reference = source["secretKeyRef"]
+        secret = _secret(manifests, reference["name"])
+        return (
+            secret.get(reference["key"])
+            if secret or reference.get("optional")
+            else _EXTERNAL_SECRETS.get(reference["key"], "given")
+        )
     return None
 
 
-def _secret(house: House, name: str) -> dict[str, str]:
-    document = house.named("Secret", name) or {}
-    written = {key: base64.b64decode(value).decode() for key, value in (document.get("data") or {}).items()}
-    return written | dict(document.get("stringData") or {})
+def _secret(manifests: Manifests, name: str) -> dict[str, str]:
+    document = manifests.find("Secret", name) or {}
+    decoded = {key: base64.b64decode(value).decode() for key, value in (document.get("data") or {}).items()}
+    return decoded | dict(document.get("stringData") or {})
 
 
 def image_environment(container: Container) -> Mapping[str, str]:
-    """What the image of a container sets."""
+    """Environment variables that a container's image sets."""
     core = "hugginggpt/core" in container.image
     return _dockerfile("core" if core else "expert")
 

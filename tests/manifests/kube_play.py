@@ -1,6 +1,6 @@
-"""Workloads of a rendering as pods of podman: `podman kube play`, which knows of Kubernetes what one node needs.
+"""Runs workloads of rendered manifests with `podman kube play`.
 
-It has no Services, so each pod bears their names on its network; nor probes by gRPC, so whoever plays asks for health.
+Podman has no Services, so each pod gets their names as network aliases; it has no gRPC probes, so tests query health.
 """
 
 import copy
@@ -15,51 +15,51 @@ import yaml
 
 from tests.containers.container import Container
 from tests.containers.engine import Network
-from tests.containers.images import of_tests
+from tests.containers.images import image_for_tests
 from tests.containers.podman import Podman
-from tests.manifests.deployment import Document, House, Workload
+from tests.manifests.deployment import Document, Manifests, Workload
 
 
 @dataclass(frozen=True)
 class Pod(Container):
-    """The one container of a pod; this machine reaches it at its own address."""
+    """The only container of a pod, reachable from this machine at the pod's address."""
 
     ip: str
 
     def address(self, port: int) -> str:
         return f"{self.ip}:{port}"
 
-    def held_to(self) -> Any:
-        """As podman inspect says."""
+    def inspect(self) -> Any:
+        """Output of `podman inspect`."""
         return json.loads(self.podman("inspect", self.id))[0]
 
 
 @contextmanager
-def played(podman: Podman, network: Network, house: House, folder: Path) -> Iterator[Mapping[str, Pod]]:
-    """The house's own workloads, by name; nothing of them is left in the end.
+def play(podman: Podman, network: Network, manifests: Manifests, folder: Path) -> Iterator[Mapping[str, Pod]]:
+    """Starts the project's own workloads, and removes them at exit. Yields pods by workload name.
 
     Args:
-        podman: who plays.
-        network: where everything that is not ours is already.
-        house: its Secrets and ConfigMaps are used as they are.
-        folder: for files.
+        podman: Runs the pods.
+        network: Contains the third-party services already.
+        manifests: Their Secrets and ConfigMaps are used unchanged.
+        folder: Receives the files for podman.
     """
     with ExitStack() as stack:
-        for secret in house.of("Secret"):
-            stack.enter_context(_kept(podman, secret, folder))
+        for secret in manifests.of_kind("Secret"):
+            stack.enter_context(_podman_secret(podman, secret, folder))
         yield {
-            workload.name: stack.enter_context(_played(podman, network, house, workload, folder))
-            for workload in house.staying
+            workload.name: stack.enter_context(_play_workload(podman, network, manifests, workload, folder))
+            for workload in manifests.long_running
             if workload.is_ours
         }
 
 
 @contextmanager
-def _kept(podman: Podman, secret: Document, folder: Path) -> Iterator[None]:
-    """Podman of Debian 12 takes the data of a Secret, without what is around it."""
+def _podman_secret(podman: Podman, secret: Document, folder: Path) -> Iterator[None]:
+    """Creates a Secret from its data only: podman of Debian 12 does not read the whole document."""
     name, file = secret["metadata"]["name"], folder / "secret.json"
     file.write_text(json.dumps(secret["data"]))
-    if name in podman("secret", "ls", "--format", "{{.Name}}").splitlines():  # left over by a run that was killed
+    if name in podman("secret", "ls", "--format", "{{.Name}}").splitlines():  # left by an aborted test run
         podman("secret", "rm", name)
     podman("secret", "create", name, str(file))
     try:
@@ -69,25 +69,27 @@ def _kept(podman: Podman, secret: Document, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _played(podman: Podman, network: Network, house: House, workload: Workload, folder: Path) -> Iterator[Pod]:
-    file, document = folder / f"{workload.name}.yaml", playable(workload)
-    file.write_text(yaml.safe_dump_all([*house.of("ConfigMap"), document]))
-    aliases = ",".join(f"alias={name}" for name in names_of(house, workload))
+def _play_workload(
+    podman: Podman, network: Network, manifests: Manifests, workload: Workload, folder: Path
+) -> Iterator[Pod]:
+    file, document = folder / f"{workload.name}.yaml", to_kube_play(workload)
+    file.write_text(yaml.safe_dump_all([*manifests.of_kind("ConfigMap"), document]))
+    aliases = ",".join(f"alias={name}" for name in service_names(manifests, workload))
     volumes = [volume["name"] for volume in document["spec"]["template"]["spec"]["volumes"]]
     with ExitStack() as stack:
         stack.callback(podman, "volume", "rm", "--force", *volumes)
         stack.callback(podman, "kube", "down", str(file))
-        told = podman("kube", "play", "--replace", f"--network={network.name}:{aliases}", str(file))
-        pod = _pod(podman, network, told.split()[-1])
+        output = podman("kube", "play", "--replace", f"--network={network.name}:{aliases}", str(file))
+        pod = _pod(podman, network, output.split()[-1])
         stack.callback(pod.kill)
         yield pod
 
 
-def playable(workload: Workload) -> Document:
-    """A workload as podman can run it beside others.
+def to_kube_play(workload: Workload) -> Document:
+    """Adapts a workload so that podman can run it next to others on one machine.
 
-    Ports of containers would be taken on the machine, volumes of one name be shared by all pods, and a pod's own
-    address is not known: its name on the network stands in. Images are those that tests have built.
+    Removes container ports, which would bind ports of the machine; makes volume names unique per pod; replaces
+    references to the pod's address by its network alias; and uses the images that tests have built.
     """
     document = copy.deepcopy(workload.document)
     pod = document["spec"]["template"]["spec"]
@@ -96,7 +98,7 @@ def playable(workload: Workload) -> Document:
         volume["name"] = names[volume["name"]]
     for container in pod["containers"]:
         container.pop("ports", None)
-        container["image"] = of_tests(container["image"])
+        container["image"] = image_for_tests(container["image"])
         for mount in container["volumeMounts"]:
             mount["name"] = names[mount["name"]]
         for entry in container.get("env", []):
@@ -106,10 +108,10 @@ def playable(workload: Workload) -> Document:
     return document
 
 
-def names_of(house: House, workload: Workload) -> list[str]:
-    """Of the Services that lead to it."""
-    services = ((service["metadata"]["name"], service["spec"]["selector"]) for service in house.of("Service"))
-    return [name for name, selector in services if workload in house.selected({"matchLabels": selector})]
+def service_names(manifests: Manifests, workload: Workload) -> list[str]:
+    """Names of the Services that select a workload."""
+    services = ((service["metadata"]["name"], service["spec"]["selector"]) for service in manifests.of_kind("Service"))
+    return [name for name, selector in services if workload in manifests.workloads_matching({"matchLabels": selector})]
 
 
 def _pod(podman: Podman, network: Network, container: str) -> Pod:

@@ -1,4 +1,4 @@
-"""Overlays as kubectl renders them."""
+"""Rendering of overlays and components with `kubectl kustomize`."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.manifests.deployment import House
+from tests.manifests.deployment import Manifests
 
 K8S = Path(__file__).parents[2] / "k8s"
 
@@ -20,42 +20,42 @@ _OVERLAY = {
 
 
 def overlays() -> list[str]:
-    """Their names."""
+    """Names of all overlays."""
     return sorted(path.parent.name for path in K8S.glob("overlays/*/kustomization.yaml"))
 
 
 def components() -> list[str]:
-    """Their paths below k8s/components."""
+    """Paths of all components below k8s/components."""
     folder = K8S / "components"
     return sorted(str(path.parent.relative_to(folder)) for path in folder.rglob("kustomization.yaml"))
 
 
 @cache
-def overlay(name: str) -> House:
-    return House.read(rendered(K8S / "overlays" / name))
+def render_overlay(name: str) -> Manifests:
+    return Manifests.read(render(K8S / "overlays" / name))
 
 
-def composed(components: Sequence[str], folder: Path) -> House:
-    """The base with components, as an overlay of its own would have them.
+def render_components(components: Sequence[str], folder: Path) -> Manifests:
+    """Renders the base with the given components, as an overlay.
 
     Args:
-        components: paths below k8s/components, in order.
-        folder: where a copy of the manifests is made.
+        components: Paths below k8s/components, in order.
+        folder: Receives a copy of the manifests.
     """
-    place = shutil.copytree(K8S, folder / "k8s") / "overlays" / "composed"
-    place.mkdir()
-    named = [f"../../components/{component}" for component in components]
-    (place / "kustomization.yaml").write_text(json.dumps(_OVERLAY | {"components": named}))
-    return House.read(rendered(place))
+    overlay = shutil.copytree(K8S, folder / "k8s") / "overlays" / "composed"
+    overlay.mkdir()
+    paths = [f"../../components/{component}" for component in components]
+    (overlay / "kustomization.yaml").write_text(json.dumps(_OVERLAY | {"components": paths}))
+    return Manifests.read(render(overlay))
 
 
-def rendered(folder: Path) -> str:
-    """What kubectl would apply, as YAML.
+def render(folder: Path) -> str:
+    """Returns what kubectl would apply, as YAML.
 
     Raises:
-        AssertionError: the folder does not render; says why.
+        AssertionError: The folder does not render, or kubectl prints a warning.
     """
-    told = subprocess.run(["kubectl", "kustomize", str(folder)], check=False, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert not told.stderr, f"kubectl warns: {told.stderr}"
-    return told.stdout
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, f"kubectl warns: {done.stderr}"
+    return done.stdout

@@ -1,4 +1,4 @@
-"""Documents against the schemas of Kubernetes, and of the extensions whose resources we use."""
+"""Validates documents against the schemas of Kubernetes and of the extensions whose resources the manifests use."""
 
 import json
 from collections.abc import Iterator
@@ -10,35 +10,35 @@ import kubernetes_validate
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.manifests.deployment import Document, House, called
+from tests.manifests.deployment import Document, Manifests, display_name
 
 VERSIONS = ("1.32", "1.34", "1.37")
-"""Of Kubernetes: the oldest that the manifests are for, the newest known here, and one between."""
+"""Kubernetes versions: the oldest supported, the newest with a published schema, and one between."""
 
-_WRITTEN = Path(__file__).parent / "extensions"
-"""By hand: what we use of a resource's spec, and nothing else of it."""
+_SCHEMAS = Path(__file__).parent / "extensions"
+"""Hand-written schemas: only the fields of a resource's spec that the manifests use."""
 
 
-def complaints(house: House, version: str) -> Iterator[str]:
-    """What a strict server of a version would refuse."""
-    for document in house.documents:
+def violations(manifests: Manifests, version: str) -> Iterator[str]:
+    """Errors that a strict API server of a version would report."""
+    for document in manifests.documents:
         try:
             kubernetes_validate.validate(document, version, strict=True)
         except kubernetes_validate.SchemaNotFoundError:
-            yield from _of_extensions(document)
+            yield from _extension_violations(document)
         except ValidationError as error:
-            yield f"{called(document)}: {_where(error)}: {error.message}"
+            yield f"{display_name(document)}: {_where(error)}: {error.message}"
 
 
-def _of_extensions(document: Document) -> Iterator[str]:
-    path = _WRITTEN / f"{document['kind'].lower()}-{document['apiVersion'].replace('/', '-')}.json"
+def _extension_violations(document: Document) -> Iterator[str]:
+    path = _SCHEMAS / f"{document['kind'].lower()}-{document['apiVersion'].replace('/', '-')}.json"
     if not path.exists():
-        yield f"{called(document)}: no schema is known of {document['apiVersion']} {document['kind']}"
+        yield f"{display_name(document)}: no schema for {document['apiVersion']} {document['kind']}"
         return
     if unknown := set(document) - {"apiVersion", "kind", "metadata", "spec"}:
-        yield f"{called(document)}: has {', '.join(sorted(unknown))} beside its spec"
+        yield f"{display_name(document)}: has {', '.join(sorted(unknown))} outside its spec"
     for error in _validator(path).iter_errors(document.get("spec")):
-        yield f"{called(document)}: spec.{_where(error)}: {error.message}"
+        yield f"{display_name(document)}: spec.{_where(error)}: {error.message}"
 
 
 @cache

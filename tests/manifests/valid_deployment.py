@@ -1,27 +1,27 @@
-"""A small house that no rule complains of, and the same with something spoilt."""
+"""Minimal valid manifests, and variants with one change that violates a rule."""
 
 import copy
 from typing import Any, Final
 
-from tests.manifests.deployment import House
+from tests.manifests.deployment import Manifests
 from tests.manifests.parts.documents import NAMESPACE, document
 from tests.manifests.parts.extensions import extensions
 from tests.manifests.parts.policies import policies
-from tests.manifests.parts.workloads import experts, served
+from tests.manifests.parts.workloads import experts, server
 
-GONE: Final = object()
-"""Spoils by taking away."""
+REMOVED: Final = object()
+"""Value for corrupted_manifests: removes the field."""
 
-_TOLD = {
-    "ARTIFACTS_URL": "s3://house/artifacts",
+_SETTINGS = {
+    "ARTIFACTS_URL": "s3://hugginggpt/artifacts",
     "LOG_FORMAT": "json",
     "CONNECTION_SECONDS": "60",
     "HF_HUB_OFFLINE": "1",
 }
 
 
-def sound() -> House:
-    return House(
+def valid_manifests() -> Manifests:
+    return Manifests(
         (
             document("v1", "Namespace", NAMESPACE, labels={"pod-security.kubernetes.io/enforce": "restricted"}),
             document("scheduling.k8s.io/v1", "PriorityClass", "serving", value=1000),
@@ -29,14 +29,14 @@ def sound() -> House:
                 "v1",
                 "ConfigMap",
                 "hugginggpt",
-                data=dict(_TOLD),
+                data=dict(_SETTINGS),
             ),
-            *served("gateway", "gateway", env={"GATEWAY_ORCHESTRATOR": "dns:///orchestrator:50051"}),
-            *served("orchestrator", "services.orchestrator", env={"ORCHESTRATOR_ADDRESS": "$(POD_IP):50051"}),
-            *served("planner", "services.planner"),
-            *served("selector", "services.selector", env={"SELECTOR_EXPERTS": "dns:///experts:50051"}),
-            *served("responder", "services.responder"),
-            *served("expert-text", "experts.text", env={"DRAIN_SECONDS": "300", "EXPERT_MAY_SLEEP": "true"}),
+            *server("gateway", "gateway", env={"GATEWAY_ORCHESTRATOR": "dns:///orchestrator:50051"}),
+            *server("orchestrator", "services.orchestrator", env={"ORCHESTRATOR_ADDRESS": "$(POD_IP):50051"}),
+            *server("planner", "services.planner"),
+            *server("selector", "services.selector", env={"SELECTOR_EXPERTS": "dns:///experts:50051"}),
+            *server("responder", "services.responder"),
+            *server("expert-text", "experts.text", env={"DRAIN_SECONDS": "300", "EXPERT_MAY_SLEEP": "true"}),
             experts(),
             document("v1", "PersistentVolumeClaim", "models", spec={"accessModes": ["ReadWriteMany"]}),
             *extensions(),
@@ -45,25 +45,25 @@ def sound() -> House:
     )
 
 
-def spoilt(name: str, path: str, value: Any) -> House:
-    """The sound house with one thing changed, or GONE.
+def corrupted_manifests(name: str, path: str, value: Any) -> Manifests:
+    """The valid manifests with one field changed or removed.
 
     Args:
-        name: of the document, as Deployment/planner.
-        path: of the thing in it, as spec.template.spec.containers.0.image; a slash before a dot is part of a name.
-        value: what stands there instead.
+        name: Kind and name of the document, as in Deployment/planner.
+        path: Path of the field, as in spec.template.spec.containers.0.image; `~` is a dot within a key.
+        value: New value, or REMOVED.
     """
-    documents = copy.deepcopy(list(sound().documents))
-    kind, _, called = name.partition("/")
-    document = next(d for d in documents if d["kind"] == kind and d["metadata"]["name"] == called)
-    *way, last = (int(part) if part.isdigit() else part.replace("~", ".") for part in path.split("."))
-    place: Any = document
-    for part in way:
-        place = place[part]
-    if value is GONE:
-        del place[last]
-    elif isinstance(place, list) and last == len(place):
-        place.append(value)
+    documents = copy.deepcopy(list(valid_manifests().documents))
+    kind, _, document_name = name.partition("/")
+    document = next(d for d in documents if d["kind"] == kind and d["metadata"]["name"] == document_name)
+    *parents, last = (int(part) if part.isdigit() else part.replace("~", ".") for part in path.split("."))
+    parent: Any = document
+    for part in parents:
+        parent = parent[part]
+    if value is REMOVED:
+        del parent[last]
+    elif isinstance(parent, list) and last == len(parent):
+        parent.append(value)
     else:
-        place[last] = value
-    return House(tuple(documents))
+        parent[last] = value
+    return Manifests(tuple(documents))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.manifests.environment import LIBRARIES, known_to
+from tests.manifests.environment import LIBRARIES, variables_of
 from tests.support.required_programs import require
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def sets_known_variables(compose: Compose) -> Iterator[str]:
     for name in compose["services"].keys() - THIRD_PARTY:
         service = compose["services"][name]
         module = "gateway" if name == "first-key" else service["command"][0]
-        unknown = service["environment"].keys() - known_to(module)
+        unknown = service["environment"].keys() - variables_of(module)
         yield from (f"{name} does not read {each}" for each in sorted(unknown) if not LIBRARIES.fullmatch(each))
 
 

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from tests.manifests.deployment import House
-from tests.manifests.rendering import K8S, components, overlays, rendered
+from tests.manifests.deployment import Manifests
+from tests.manifests.rendering import K8S, components, overlays, render
 from tests.manifests.rules import RULES
 
 pytestmark = pytest.mark.slow
@@ -28,30 +28,30 @@ patches:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of k8s/, to which tests add overlays."""
-    return Path(shutil.copytree(K8S, tmp_path_factory.mktemp("house") / "k8s"))
+    return Path(shutil.copytree(K8S, tmp_path_factory.mktemp("hugginggpt") / "k8s"))
 
 
 @pytest.fixture(scope="module")
-def mine(copy: Path) -> House:
+def mine(copy: Path) -> Manifests:
     """The overlay in the production guide, with its example of allowed models."""
     overlay, models, *_ = _BLOCK.findall(PAGE)
-    return _rendered(copy / "overlays" / "mine", dedent(overlay) + models)
+    return _render_overlay(copy / "overlays" / "mine", dedent(overlay) + models)
 
 
-def _rendered(folder: Path, overlay: str) -> House:
+def _render_overlay(folder: Path, overlay: str) -> Manifests:
     folder.mkdir()
     (folder / "kustomization.yaml").write_text(overlay, encoding="utf-8")
-    return House.read(rendered(folder))
+    return Manifests.read(render(folder))
 
 
 @pytest.mark.needs("kubectl")
 @pytest.mark.parametrize("rule", RULES)
-def test_example_overlay_keeps_the_rules(mine: House, rule: str) -> None:
+def test_example_overlay_keeps_the_rules(mine: Manifests, rule: str) -> None:
     assert list(RULES[rule](mine)) == []
 
 
 @pytest.mark.needs("kubectl")
-def test_example_overlay_applies_its_images_and_models(mine: House) -> None:
+def test_example_overlay_applies_its_images_and_models(mine: Manifests) -> None:
     assert "registry.example.org/hugginggpt/core:0.1.0" in {container.image for container in mine.containers}
     assert len([document for document in mine.documents if "EXPERT_ALLOWED" in str(document)]) == 2
 
@@ -59,15 +59,15 @@ def test_example_overlay_applies_its_images_and_models(mine: House) -> None:
 @pytest.mark.needs("kubectl")
 def test_example_without_runtime_class_removes_it(copy: Path) -> None:
     overlay, _, cloud, _ = _BLOCK.findall(PAGE)
-    house = _rendered(copy / "overlays" / "cloud", dedent(overlay) + cloud)
-    assert not [workload.name for workload in house.workloads if "runtimeClassName" in workload.pod]
+    manifests = _render_overlay(copy / "overlays" / "cloud", dedent(overlay) + cloud)
+    assert not [workload.name for workload in manifests.workloads if "runtimeClassName" in workload.pod]
 
 
 @pytest.mark.needs("kubectl")
 def test_example_restricts_model_download_to_the_mirror(copy: Path) -> None:
     *_, mirror = _BLOCK.findall(PAGE)
-    house = _rendered(copy / "overlays" / "mirror", MODEL_INIT + mirror)
-    (policy,) = (each for each in house.of("NetworkPolicy") if each["metadata"]["name"] == "model-download")
+    manifests = _render_overlay(copy / "overlays" / "mirror", MODEL_INIT + mirror)
+    (policy,) = (each for each in manifests.of_kind("NetworkPolicy") if each["metadata"]["name"] == "model-download")
     assert policy["spec"]["egress"][0]["to"] == [{"ipBlock": {"cidr": "10.1.4.0/24"}}]
 
 

@@ -1,11 +1,11 @@
 """The table of allowed calls in k8s/README.md agrees with the rules for the network policies."""
 
 from tests.manifests.rendering import K8S
-from tests.manifests.rules.network import ARROWS, COLLECTOR
+from tests.manifests.rules.network import ALLOWED_CALLS, COLLECTOR
 
 
 def test_readme_lists_the_allowed_calls() -> None:
-    assert _documented_calls() == ARROWS | {"all": {COLLECTOR}}
+    assert _documented_calls() == ALLOWED_CALLS | {"all": {COLLECTOR}}
 
 
 def _documented_calls() -> dict[str, set[str]]:

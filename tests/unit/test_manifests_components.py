@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.manifests import rendering, schemas
-from tests.manifests.deployment import House
+from tests.manifests.deployment import Manifests
 from tests.manifests.rules import RULES
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("kubectl")]
@@ -17,30 +17,30 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs("kubectl")]
 EXPERTS = ("text", "vision", "audio", "video", "diffusion")
 STORES = ("postgres", "s3")
 
-COMPOSED = {
+COMBINATIONS = {
     "without-gpus": (*EXPERTS, "model-init", "remote", "served", *STORES, "otel", "prometheus", "hpa", "ingress"),
-    "watched": ("text", "model-init", "text/keda", "keda", *STORES, "otel", "observability", "prometheus"),
+    "with-observability": ("text", "model-init", "text/keda", "keda", *STORES, "otel", "observability", "prometheus"),
     "gpus-and-cpus": (*EXPERTS, "gpu", "cpu-fallback", "model-init", *STORES, "tls", "gateway-api"),
     "weights-on-a-shared-volume": ("text", "text/prefetch", "model-prefetch", *STORES),
-    "scaled-from-none": ("text", "model-init", "text/keda", "keda", "managed-stores"),
+    "scale-to-zero": ("text", "model-init", "text/keda", "keda", "managed-stores"),
 }
 
 
 @cache
-def house(name: str) -> House:
+def manifests(name: str) -> Manifests:
     with TemporaryDirectory() as folder:
-        return rendering.composed(COMPOSED[name], Path(folder))
+        return rendering.render_components(COMBINATIONS[name], Path(folder))
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", COMPOSED)
-def test_a_composition_keeps_the_rules(name: str, rule: str) -> None:
-    assert list(RULES[rule](house(name))) == []
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_combination_keeps_the_rules(name: str, rule: str) -> None:
+    assert list(RULES[rule](manifests(name))) == []
 
 
-@pytest.mark.parametrize("name", COMPOSED)
-def test_a_composition_matches_the_schemas(name: str) -> None:
-    assert list(schemas.complaints(house(name), schemas.VERSIONS[0])) == []
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_combination_matches_the_schemas(name: str) -> None:
+    assert list(schemas.violations(manifests(name), schemas.VERSIONS[0])) == []
 
 
 def test_every_component_is_used() -> None:
@@ -48,15 +48,19 @@ def test_every_component_is_used() -> None:
 
 
 def _used() -> set[str]:
-    """Components of overlays and compositions, with those that they bring."""
-    named = set(chain(*COMPOSED.values(), *map(_components_of, rendering.K8S.glob("overlays/*/kustomization.yaml"))))
+    """Components of overlays and combinations, with the components that these include."""
+    named = set(
+        chain(*COMBINATIONS.values(), *map(_components_of, rendering.K8S.glob("overlays/*/kustomization.yaml")))
+    )
     folders = (rendering.K8S / "components" / each for each in named)
     return named.union(*(_components_of(folder / "kustomization.yaml") for folder in folders))
 
 
 def _components_of(path: Path) -> list[str]:
     """Paths below k8s/components that a kustomization names."""
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    named = [(path.parent / each).resolve() for key in ("components", "resources") for each in told.get(key) or []]
+    kustomization = yaml.safe_load(path.read_text(encoding="utf-8"))
+    named = [
+        (path.parent / each).resolve() for key in ("components", "resources") for each in kustomization.get(key) or []
+    ]
     folder = rendering.K8S / "components"
     return [str(each.relative_to(folder)) for each in named if each.is_dir() and each.is_relative_to(folder)]

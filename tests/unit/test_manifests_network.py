@@ -2,18 +2,18 @@
 
 import pytest
 
-from tests.manifests.deployment import Document, House, selects
+from tests.manifests.deployment import Document, Manifests, selects
 from tests.manifests.network import Edge, Network
 from tests.manifests.parts.documents import document
 from tests.manifests.rules.resources import amount
 
-CALL = Edge("caller", "called", 50051)
+CALL = Edge("caller", "callee", 50051)
 
 
-def _house(*specs: Document) -> House:
+def _manifests(*specs: Document) -> Manifests:
     """Two pods, and policies with these specs."""
     policies = [document("networking.k8s.io/v1", "NetworkPolicy", f"p{n}", spec=spec) for n, spec in enumerate(specs)]
-    return House((_pods("caller"), _pods("called"), *policies))
+    return Manifests((_pods("caller"), _pods("callee"), *policies))
 
 
 def _pods(name: str) -> Document:
@@ -23,7 +23,7 @@ def _pods(name: str) -> Document:
 
 
 ALL: Document = {"podSelector": {}}
-CALLED = {"podSelector": {"matchLabels": {"name": "called"}}}
+CALLED = {"podSelector": {"matchLabels": {"name": "callee"}}}
 CALLER = {"podSelector": {"matchLabels": {"name": "caller"}}}
 
 
@@ -45,20 +45,20 @@ CALLER = {"podSelector": {"matchLabels": {"name": "caller"}}}
     ],
 )
 def test_ingress_rule_allows_the_peers_and_ports_it_names(rule: Document, *, is_open: bool) -> None:
-    house = _house(CALLED | {"policyTypes": ["Ingress"], "ingress": [rule]})
-    assert (CALL in Network(house).edges()) == is_open
+    manifests = _manifests(CALLED | {"policyTypes": ["Ingress"], "ingress": [rule]})
+    assert (CALL in Network(manifests).edges()) == is_open
 
 
 def test_connection_needs_ingress_and_egress() -> None:
     opened = CALLED | {"policyTypes": ["Ingress"], "ingress": [{"from": [CALLER]}]}
     closed = CALLER | {"policyTypes": ["Egress"]}
-    assert CALL in Network(_house(opened)).edges()
-    assert CALL not in Network(_house(opened, closed)).edges()
+    assert CALL in Network(_manifests(opened)).edges()
+    assert CALL not in Network(_manifests(opened, closed)).edges()
 
 
 def test_pods_without_policy_are_not_isolated() -> None:
-    assert CALL in Network(_house()).edges()
-    assert Network(_house(ALL | {"policyTypes": ["Ingress", "Egress"]})).edges() == set()
+    assert CALL in Network(_manifests()).edges()
+    assert Network(_manifests(ALL | {"policyTypes": ["Ingress", "Egress"]})).edges() == set()
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Of what the sound house is made."""
+"""Documents of the valid manifests."""

@@ -1,4 +1,4 @@
-"""What all documents have."""
+"""Metadata that all documents have."""
 
 from typing import Any
 

@@ -1,14 +1,14 @@
-"""Scaling, doors, monitors and certificates of the sound house."""
+"""Scalers, routes, monitors and certificates of the valid manifests."""
 
 from tests.manifests.deployment import Document
 from tests.manifests.parts.documents import document
 
 
 def extensions() -> list[Document]:
-    return [_scaled("expert-text"), _gateway(), _route(), _monitor(), _certificate()]
+    return [_scaled_object("expert-text"), _gateway(), _route(), _monitor(), _certificate()]
 
 
-def _scaled(name: str) -> Document:
+def _scaled_object(name: str) -> Document:
     query = f'sum(expert_queue_depth{{expert="{name.removeprefix("expert-")}"}})'
     trigger = {"serverAddress": "http://prometheus.monitoring:9090", "query": query, "threshold": "5"}
     return document(
@@ -26,15 +26,15 @@ def _scaled(name: str) -> Document:
 
 
 def _gateway() -> Document:
-    listener = {"name": "http", "hostname": "house.example.org", "port": 443, "protocol": "HTTPS"}
+    listener = {"name": "http", "hostname": "hugginggpt.example.org", "port": 443, "protocol": "HTTPS"}
     spec = {"gatewayClassName": "external", "listeners": [listener]}
-    return document("gateway.networking.k8s.io/v1", "Gateway", "house", spec=spec)
+    return document("gateway.networking.k8s.io/v1", "Gateway", "hugginggpt", spec=spec)
 
 
 def _route() -> Document:
     spec = {
-        "parentRefs": [{"name": "house", "sectionName": "http"}],
-        "hostnames": ["house.example.org"],
+        "parentRefs": [{"name": "hugginggpt", "sectionName": "http"}],
+        "hostnames": ["hugginggpt.example.org"],
         "rules": [{"backendRefs": [{"name": "gateway", "port": 8080}]}],
     }
     return document("gateway.networking.k8s.io/v1", "HTTPRoute", "gateway", spec=spec)
@@ -43,13 +43,13 @@ def _route() -> Document:
 def _monitor() -> Document:
     selector = {"matchLabels": {"app.kubernetes.io/part-of": "hugginggpt"}}
     spec = {"selector": selector, "podMetricsEndpoints": [{"port": "metrics", "interval": "5s"}]}
-    return document("monitoring.coreos.com/v1", "PodMonitor", "house", spec=spec)
+    return document("monitoring.coreos.com/v1", "PodMonitor", "hugginggpt", spec=spec)
 
 
 def _certificate() -> Document:
     spec = {
         "secretName": "hugginggpt-tls",
         "dnsNames": ["hugginggpt"],
-        "issuerRef": {"name": "house", "kind": "Issuer"},
+        "issuerRef": {"name": "hugginggpt", "kind": "Issuer"},
     }
     return document("cert-manager.io/v1", "Certificate", "hugginggpt", spec=spec)

@@ -1,4 +1,4 @@
-"""Who may call whom in the sound house."""
+"""NetworkPolicies of the valid manifests."""
 
 from tests.manifests.deployment import Document
 from tests.manifests.parts.documents import document
@@ -8,20 +8,20 @@ PRIVATE = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "1
 
 def policies() -> list[Document]:
     both = ["Ingress", "Egress"]
-    everyone = {"ingress": [_metrics()], "egress": [_dns()], "policyTypes": both, "podSelector": {}}
-    doors = {"ports": [{"protocol": "TCP", "port": port} for port in (8080, 50051)]}
+    all_pods = {"ingress": [_metrics()], "egress": [_dns()], "policyTypes": both, "podSelector": {}}
+    endpoints = {"ports": [{"protocol": "TCP", "port": port} for port in (8080, 50051)]}
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": PRIVATE}}
-    abroad = {"to": [block], "ports": [{"protocol": "TCP", "port": 443}]}
+    external = {"to": [block], "ports": [{"protocol": "TCP", "port": 443}]}
     return [
         _policy("deny-all", {"podSelector": {}, "policyTypes": both}),
-        _policy("everyone", everyone),
-        _policy("gateway-is-called", {"podSelector": _is("gateway"), "ingress": [doors]}),
-        _calls("gateway", ["orchestrator", "selector"], abroad),
-        _calls("orchestrator", ["orchestrator", "planner", "selector", "responder", "expert-text"]),
-        _calls("planner", ["selector"]),
-        _calls("selector", ["expert-text"]),
-        _policy("proxy", _proxied()),
-        *(_called(name, callers) for name, callers in _CALLERS.items()),
+        _policy("all-pods", all_pods),
+        _policy("gateway-ingress", {"podSelector": _labels("gateway"), "ingress": [endpoints]}),
+        _egress_policy("gateway", ["orchestrator", "selector"], external),
+        _egress_policy("orchestrator", ["orchestrator", "planner", "selector", "responder", "expert-text"]),
+        _egress_policy("planner", ["selector"]),
+        _egress_policy("selector", ["expert-text"]),
+        _policy("proxy", _proxy_policy()),
+        *(_ingress_policy(name, callers) for name, callers in _CALLERS.items()),
     ]
 
 
@@ -34,24 +34,24 @@ _CALLERS = {
 }
 
 
-def _calls(name: str, others: list[str], *more: Document) -> Document:
-    opened = [{"to": _pods(others), "ports": [{"protocol": "TCP", "port": "grpc"}]}, *more]
-    return _policy(f"{name}-calls", {"podSelector": _is(name), "policyTypes": ["Egress"], "egress": opened})
+def _egress_policy(name: str, others: list[str], *more: Document) -> Document:
+    rules = [{"to": _pods(others), "ports": [{"protocol": "TCP", "port": "grpc"}]}, *more]
+    return _policy(f"{name}-egress", {"podSelector": _labels(name), "policyTypes": ["Egress"], "egress": rules})
 
 
-def _proxied() -> Document:
-    doors = {"to": _pods(["gateway"]), "ports": [{"port": port} for port in (8080, 50051)]}
+def _proxy_policy() -> Document:
+    endpoints = {"to": _pods(["gateway"]), "ports": [{"port": port} for port in (8080, 50051)]}
     return {
-        "podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "house"}},
+        "podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "hugginggpt"}},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{}],
-        "egress": [doors],
+        "egress": [endpoints],
     }
 
 
-def _called(name: str, callers: list[str]) -> Document:
-    opened = {"from": _pods(callers), "ports": [{"protocol": "TCP", "port": 50051}]}
-    return _policy(f"{name}-is-called", {"podSelector": _is(name), "policyTypes": ["Ingress"], "ingress": [opened]})
+def _ingress_policy(name: str, callers: list[str]) -> Document:
+    rule = {"from": _pods(callers), "ports": [{"protocol": "TCP", "port": 50051}]}
+    return _policy(f"{name}-ingress", {"podSelector": _labels(name), "policyTypes": ["Ingress"], "ingress": [rule]})
 
 
 def _policy(name: str, spec: Document) -> Document:
@@ -59,10 +59,10 @@ def _policy(name: str, spec: Document) -> Document:
 
 
 def _pods(names: list[str]) -> list[Document]:
-    return [{"podSelector": _is(name)} for name in names]
+    return [{"podSelector": _labels(name)} for name in names]
 
 
-def _is(name: str) -> Document:
+def _labels(name: str) -> Document:
     return {"matchLabels": {"app.kubernetes.io/name": name}}
 
 

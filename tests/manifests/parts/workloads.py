@@ -1,12 +1,12 @@
-"""Workloads with all that belongs to them."""
+"""Workloads of the valid manifests, each with ServiceAccount, Service and PodDisruptionBudget."""
 
 from tests.manifests.deployment import Document
 from tests.manifests.parts.documents import NAMESPACE, document
 from tests.manifests.rules.images import version
 
 
-def served(name: str, module: str, env: dict[str, str] | None = None) -> list[Document]:
-    """A workload with all that belongs to it."""
+def server(name: str, module: str, env: dict[str, str] | None = None) -> list[Document]:
+    """A Deployment with its ServiceAccount, Service and PodDisruptionBudget."""
     selector = {"app.kubernetes.io/name": name}
     ports = [50051, 8080] if name == "gateway" else [50051]
     return [
@@ -23,8 +23,8 @@ def served(name: str, module: str, env: dict[str, str] | None = None) -> list[Do
 
 
 def _service(name: str, selector: dict[str, str], ports: list[int]) -> Document:
-    listed = [{"name": f"port-{port}", "port": port} for port in ports]
-    return document("v1", "Service", name, spec={"clusterIP": "None", "selector": selector, "ports": listed})
+    service_ports = [{"name": f"port-{port}", "port": port} for port in ports]
+    return document("v1", "Service", name, spec={"clusterIP": "None", "selector": selector, "ports": service_ports})
 
 
 def experts() -> Document:
@@ -95,7 +95,7 @@ def _container(name: str, module: str, env: dict[str, str], *, gpu: bool) -> Doc
         "image": image,
         "args": [module],
         "envFrom": [{"configMapRef": {"name": "hugginggpt"}}, {"secretRef": {"name": "hugginggpt-store"}}],
-        "env": [*_own(env), *({"name": key, "value": value} for key, value in (env | _TLS).items())],
+        "env": [*_pod_ip_variable(env), *({"name": key, "value": value} for key, value in (env | _TLS).items())],
         "ports": [{"name": key, "containerPort": port} for key, port in ports.items()],
         "resources": {"requests": {"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "1Gi"}, "limits": limits},
         "volumeMounts": [{"name": key, "mountPath": path} for key, path in mounts.items()],
@@ -115,7 +115,7 @@ def _container(name: str, module: str, env: dict[str, str], *, gpu: bool) -> Doc
 _TLS = {"TLS_CERTIFICATE": "/tls/tls.crt", "TLS_KEY": "/tls/tls.key", "TLS_AUTHORITY": "/tls/ca.crt"}
 
 
-def _own(env: dict[str, str]) -> list[Document]:
-    """What a pod knows of itself, where that is spoken of."""
+def _pod_ip_variable(env: dict[str, str]) -> list[Document]:
+    """The variable POD_IP, if another variable refers to it."""
     used = any("$(POD_IP)" in value for value in env.values())
     return [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}] if used else []

@@ -1,4 +1,4 @@
-"""Images are named exactly, and run what they were built for."""
+"""Images have an exact version and contain the module that the container runs."""
 
 import re
 import tomllib
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.manifests.deployment import Container, House
+from tests.manifests.deployment import Container, Manifests
 from tests.manifests.environment import module_of
 
 _EXACT = re.compile(r".+(:v?\d+\.\d+(\.\d+)?[\w.-]*|@sha256:[0-9a-f]{64})")
@@ -18,28 +18,28 @@ def version() -> str:
     return str(tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"])
 
 
-def images_are_pinned(house: House) -> Iterator[str]:
-    for container in house.containers:
+def images_are_pinned(manifests: Manifests) -> Iterator[str]:
+    for container in manifests.containers:
         if not _EXACT.fullmatch(container.image):
-            yield f"{container}: the image {container.image} names no exact version"
-        if container.is_ours and not _is_this(container.image):
+            yield f"{container}: the image {container.image} has no exact version"
+        if container.is_ours and not _is_current_version(container.image):
             yield f"{container}: the image {container.image} is not of version {version()}"
         if container.spec.get("imagePullPolicy") == "Always":
-            yield f"{container}: an exact image need not be pulled again"
+            yield f"{container}: imagePullPolicy is Always for an exact version, which needs no repeated pull"
 
 
-def _is_this(image: str) -> bool:
+def _is_current_version(image: str) -> bool:
     tag = image.partition("@")[0].rpartition(":")[2]
     return tag in (version(), f"{version()}-cuda") or "@sha256:" in image
 
 
-def images_run_what_they_hold(house: House) -> Iterator[str]:
-    for container in house.containers:
-        if container.is_ours and (wrong := _foreign(container)):
+def images_contain_the_module(manifests: Manifests) -> Iterator[str]:
+    for container in manifests.containers:
+        if container.is_ours and (wrong := _missing_module(container)):
             yield f"{container}: the image {container.image} has no {wrong}"
 
 
-def _foreign(container: Container) -> str:
+def _missing_module(container: Container) -> str:
     name = container.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     module = module_of(container)
     if module == "services.common.probe":
@@ -49,9 +49,9 @@ def _foreign(container: Container) -> str:
     return "" if matches else module or "module to run"
 
 
-def gpus_have_their_images(house: House) -> Iterator[str]:
-    """Jobs apart: they fetch what those with a GPU will load."""
-    for workload in house.staying:
+def gpu_containers_use_cuda_images(manifests: Manifests) -> Iterator[str]:
+    """Jobs are exempt: they download models without a GPU."""
+    for workload in manifests.long_running:
         for container in workload.containers:
-            if container.is_ours and workload.wants_gpu != container.image.endswith("-cuda"):
-                yield f"{container}: runs {container.image} {'with' if workload.wants_gpu else 'without'} GPU"
+            if container.is_ours and workload.requests_gpu != container.image.endswith("-cuda"):
+                yield f"{container}: runs {container.image} {'with' if workload.requests_gpu else 'without'} GPU"

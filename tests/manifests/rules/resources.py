@@ -1,10 +1,10 @@
-"""Every container says what it needs, and what it may take at most."""
+"""Containers have requests and limits, and the volumes that they write to."""
 
 import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from tests.manifests.deployment import GPU, Container, House, listed
+from tests.manifests.deployment import GPU, Container, Manifests, get_list
 
 NEEDED = ("cpu", "memory", "ephemeral-storage")
 
@@ -15,15 +15,15 @@ _UNITS |= {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGT
 
 
 def amount(quantity: object) -> Decimal:
-    """A quantity of Kubernetes, as 500m, 2 or 1Gi."""
+    """Parses a Kubernetes quantity, such as 500m, 2 or 1Gi."""
     found = _QUANTITY.fullmatch(str(quantity))
     if not found:
-        raise ValueError(f"no quantity: {quantity}")
+        raise ValueError(f"invalid quantity: {quantity}")
     return Decimal(found[1]) * _UNITS[found[2] or ""]
 
 
-def resources_are_bounded(house: House) -> Iterator[str]:
-    for container in house.containers:
+def resources_are_bounded(manifests: Manifests) -> Iterator[str]:
+    for container in manifests.containers:
         resources = container.spec.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in NEEDED:
@@ -34,27 +34,27 @@ def resources_are_bounded(house: House) -> Iterator[str]:
             elif amount(requests.get(name, 0)) > amount(limits[name]):
                 yield f"{container}: requests more {name} than its limit"
         if requests.get(GPU, limits.get(GPU)) != limits.get(GPU):
-            yield f"{container}: its limit of GPUs is not what it requests"
+            yield f"{container}: the limit of GPUs differs from the request"
 
 
-def memory_volumes_are_bounded(house: House) -> Iterator[str]:
-    """What is written there is memory of the pod; on disk the limit of ephemeral-storage holds."""
-    for workload in house.workloads:
+def memory_volumes_are_bounded(manifests: Manifests) -> Iterator[str]:
+    """A volume in memory counts as memory of the pod; on disk, the limit of ephemeral-storage applies."""
+    for workload in manifests.workloads:
         for name, volume in workload.volumes.items():
-            given = volume.get("emptyDir") or {}
-            if given.get("medium") == "Memory" and "sizeLimit" not in given:
+            source = volume.get("emptyDir") or {}
+            if source.get("medium") == "Memory" and "sizeLimit" not in source:
                 yield f"{workload}: {name} is in memory and has no sizeLimit"
 
 
-def torch_has_shared_memory(house: House) -> Iterator[str]:
-    for workload in house.staying:
-        for container in workload.lasting:
+def torch_has_shared_memory(manifests: Manifests) -> Iterator[str]:
+    for workload in manifests.long_running:
+        for container in workload.main_containers:
             if container.image.partition(":")[0].endswith(TORCH):
                 yield from _shared_memory(container)
 
 
 TORCH = tuple(f"hugginggpt/expert-{name}" for name in ("text", "vision", "audio", "video", "diffusion"))
-"""Images in which torch is."""
+"""Images that contain torch."""
 
 
 def _shared_memory(container: Container) -> Iterator[str]:
@@ -64,16 +64,17 @@ def _shared_memory(container: Container) -> Iterator[str]:
         yield f"{container}: /dev/shm is no emptyDir in memory"
 
 
-def paths_written_are_volumes(house: House) -> Iterator[str]:
-    """The root file system is read-only."""
-    for container in house.containers:
+def written_paths_are_volumes(manifests: Manifests) -> Iterator[str]:
+    """The root file system is read-only, so /tmp and /data are volumes."""
+    for container in manifests.containers:
         for path in ("/tmp", "/data") if container.is_ours else ():
             if path not in container.mounts or container.mounts[path].get("readOnly"):
                 yield f"{container}: nothing writable is mounted at {path}"
 
 
-def mounts_have_volumes(house: House) -> Iterator[str]:
-    for workload in house.workloads:
-        mounted = {m["name"] for container in workload.containers for m in listed(container.spec, "volumeMounts")}
+def mounts_and_volumes_match(manifests: Manifests) -> Iterator[str]:
+    for workload in manifests.workloads:
+        mounted = {m["name"] for container in workload.containers for m in get_list(container.spec, "volumeMounts")}
         for name in sorted(mounted ^ set(workload.volumes)):
-            yield f"{workload}: {name} is {'mounted and no volume' if name in mounted else 'a volume nobody mounts'}"
+            problem = "mounted, but no volume" if name in mounted else "a volume that is not mounted"
+            yield f"{workload}: {name} is {problem}"

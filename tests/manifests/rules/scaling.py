@@ -1,46 +1,46 @@
-"""What scales experts asks for what orchestrators tell, and an expert that may go away says so."""
+"""Scalers query the orchestrators' metrics, and experts that scale to zero declare it."""
 
 import re
 from collections.abc import Iterator
 
-from tests.manifests.deployment import House, Workload, called
-from tests.manifests.environment import drawn
+from tests.manifests.deployment import Manifests, Workload, display_name
+from tests.manifests.environment import setting_values
 
 _DEMAND = re.compile(r'expert_queue_depth\{[^}]*expert="([\w-]+)"[^}]*\}')
 
 
-def sleepy_experts_say_so(house: House) -> Iterator[str]:
-    """An expert that is away for a while stays in the catalogue only if it said before that it may sleep."""
-    for workload in house.staying:
-        if workload.is_expert and not any(drawn(house, workload, "may_sleep")):
-            for reason in _absences(house, workload):
-                yield f"{workload}: may be away, since {reason}: set EXPERT_MAY_SLEEP"
+def dormant_experts_are_declared(manifests: Manifests) -> Iterator[str]:
+    """The catalogue keeps an unreachable expert only if it set EXPERT_MAY_SLEEP."""
+    for workload in manifests.long_running:
+        if workload.is_expert and not any(setting_values(manifests, workload, "may_sleep")):
+            for reason in _dormancy_reasons(manifests, workload):
+                yield f"{workload}: may be unreachable, since {reason}: set EXPERT_MAY_SLEEP"
 
 
-def _absences(house: House, workload: Workload) -> Iterator[str]:
-    """Why there may be no pod of it: it is scaled to none or to one, or rolls without a further one."""
-    for scaler in house.of("ScaledObject"):
+def _dormancy_reasons(manifests: Manifests, workload: Workload) -> Iterator[str]:
+    """Reasons why no pod may be available: a minimum below two replicas, or rollouts without surge."""
+    for scaler in manifests.of_kind("ScaledObject"):
         least = scaler["spec"].get("minReplicaCount", 0)
         if scaler["spec"]["scaleTargetRef"]["name"] == workload.name and least < 2:
-            yield f"{called(scaler)} has a minReplicaCount of {least}"
+            yield f"{display_name(scaler)} has a minReplicaCount of {least}"
     if workload.spec.get("strategy", {}).get("rollingUpdate", {}).get("maxSurge") == 0:
         yield "its maxSurge is 0"
 
 
-def experts_are_scaled_by_their_own_demand(house: House) -> Iterator[str]:
-    for scaler in house.of("ScaledObject"):
+def scalers_query_their_own_expert(manifests: Manifests) -> Iterator[str]:
+    for scaler in manifests.of_kind("ScaledObject"):
         name = scaler["spec"]["scaleTargetRef"]["name"]
         queries = [str(trigger["metadata"].get("query")) for trigger in scaler["spec"]["triggers"]]
-        asked = {expert for query in queries for expert in _DEMAND.findall(query)}
-        if asked != {name.removeprefix("expert-")}:
-            yield f"{called(scaler)}: asks for the demand of {', '.join(sorted(asked)) or 'nobody'}"
+        experts = {expert for query in queries for expert in _DEMAND.findall(query)}
+        if experts != {name.removeprefix("expert-")}:
+            yield f"{display_name(scaler)}: queries the demand of {', '.join(sorted(experts)) or 'no expert'}"
 
 
-def scalers_have_a_fallback(house: House) -> Iterator[str]:
-    """Without Prometheus the number of replicas stays above zero, and no replica that works is taken away."""
-    for scaler in house.of("ScaledObject"):
+def scalers_have_a_fallback(manifests: Manifests) -> Iterator[str]:
+    """Without Prometheus at least one replica remains, and no active replica is removed."""
+    for scaler in manifests.of_kind("ScaledObject"):
         fallback = scaler["spec"].get("fallback", {})
         if fallback.get("replicas", 0) < 1:
-            yield f"{called(scaler)}: has no fallback of a replica or more"
+            yield f"{display_name(scaler)}: has no fallback with at least one replica"
         if fallback.get("behavior") != "currentReplicasIfHigher":
-            yield f"{called(scaler)}: its fallback takes replicas away: behavior is {fallback.get('behavior')}"
+            yield f"{display_name(scaler)}: its fallback may remove replicas: behavior is {fallback.get('behavior')}"

@@ -1,4 +1,4 @@
-"""What manifests tell programs is what programs read, and leads to somewhere."""
+"""Environment variables are read by the programs, valid, and refer to addresses that exist."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,158 +6,161 @@ from typing import Any
 
 from pydantic_settings import BaseSettings
 
-from tests.manifests.deployment import Container, House, called, listed
+from tests.manifests.deployment import Container, Manifests, display_name, get_list
 from tests.manifests.environment import (
     LIBRARIES,
     PROGRAMS,
-    WITH_WEIGHTS,
-    drawn,
-    known_to,
+    PROGRAMS_WITH_MODELS,
+    environment_of,
     module_of,
     programs,
+    setting_values,
     settings_of,
-    told,
+    variables_of,
 )
 
-_DIALLED = re.compile(r"(?:dns:///)?([\w.-]+):(\d+)")
+_TARGET = re.compile(r"(?:dns:///)?([\w.-]+):(\d+)")
 _URL = re.compile(r"([a-z0-9+]+)://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?(?:[/?].*)?")
-_USUAL = {"http": 80, "https": 443, "postgresql": 5432}
-_NO_HOST = {"s3", "gs", "az", "file"}
-_REFERRED = re.compile(r"\$\((\w+)\)")
+_DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+_HOSTLESS_SCHEMES = {"s3", "gs", "az", "file"}
+_REFERENCE = re.compile(r"\$\((\w+)\)")
 
 
-def settings_are_read(house: House) -> Iterator[str]:
-    """A variable that nobody reads is a typing error."""
-    for container, module in programs(house):
-        entries = listed(container.spec, "env")
-        used = {name for entry in entries for name in _REFERRED.findall(str(entry.get("value")))}
+def variables_are_read(manifests: Manifests) -> Iterator[str]:
+    """A variable that the program does not read is a typing error."""
+    for container, module in programs(manifests):
+        entries = get_list(container.spec, "env")
+        used = {name for entry in entries for name in _REFERENCE.findall(str(entry.get("value")))}
         for name in (entry["name"] for entry in entries):
-            if name not in known_to(module) | used and not LIBRARIES.fullmatch(name):
+            if name not in variables_of(module) | used and not LIBRARIES.fullmatch(name):
                 yield f"{container}: {module} reads no {name}"
 
 
-def shared_settings_are_read(house: House) -> Iterator[str]:
-    """Of a ConfigMap that many are told, each key is somebody's."""
-    known = {name for module in PROGRAMS for name in known_to(module)}
-    told_whole = {source["configMapRef"]["name"] for c, _ in programs(house) for source in _maps(c)}
-    for config in house.of("ConfigMap"):
-        for name in config.get("data") or {} if config["metadata"]["name"] in told_whole else ():
+def shared_variables_are_read(manifests: Manifests) -> Iterator[str]:
+    """At least one program reads each key of a ConfigMap that containers import whole."""
+    known = {name for module in PROGRAMS for name in variables_of(module)}
+    shared_maps = {source["configMapRef"]["name"] for c, _ in programs(manifests) for source in _config_map_sources(c)}
+    for config in manifests.of_kind("ConfigMap"):
+        for name in config.get("data") or {} if config["metadata"]["name"] in shared_maps else ():
             if name not in known and not LIBRARIES.fullmatch(name):
-                yield f"{called(config)}: no program reads {name}"
+                yield f"{display_name(config)}: no program reads {name}"
 
 
-def _maps(container: Container) -> list[dict[str, Any]]:
-    return [source for source in listed(container.spec, "envFrom") if "configMapRef" in source]
+def _config_map_sources(container: Container) -> list[dict[str, Any]]:
+    return [source for source in get_list(container.spec, "envFrom") if "configMapRef" in source]
 
 
-def settings_are_valid(house: House) -> Iterator[str]:
-    for container, module in programs(house):
+def settings_are_valid(manifests: Manifests) -> Iterator[str]:
+    for container, module in programs(manifests):
         try:
-            settings_of(house, container)
+            settings_of(manifests, container)
         except ValueError as error:
-            yield f"{container}: {module} would refuse its settings: {error}"
+            yield f"{container}: {module} rejects its settings: {error}"
 
 
-def programs_are_known(house: House) -> Iterator[str]:
-    for workload in house.staying:
-        for container in workload.lasting:
+def modules_are_known(manifests: Manifests) -> Iterator[str]:
+    for workload in manifests.long_running:
+        for container in workload.main_containers:
             if container.is_ours and module_of(container) not in PROGRAMS:
-                yield f"{container}: runs {module_of(container) or 'nothing'}, which is no program of the house"
+                yield f"{container}: runs {module_of(container) or 'nothing'}, which is no known program"
 
 
-def ports_are_listened_on(house: House) -> Iterator[str]:
-    """Every port that a container has is one its program listens on, and the reverse."""
-    for container, _ in programs(house):
-        if container not in container.workload.lasting or not container.workload.stays:
+def container_ports_match_listeners(manifests: Manifests) -> Iterator[str]:
+    """A container declares exactly the ports that its program listens on."""
+    for container, _ in programs(manifests):
+        if container not in container.workload.main_containers or not container.workload.is_long_running:
             continue
-        values = _texts(settings_of(house, container)).items()
-        heard = {_port(value) for name, value in values if name.endswith("listen") and value}
-        for port in sorted(heard ^ set(container.ports.values())):
-            yield f"{container}: port {port} is {'not listed' if port in heard else 'not listened on'}"
+        values = _text_settings(settings_of(manifests, container)).items()
+        listening = {_port(value) for name, value in values if name.endswith("listen") and value}
+        for port in sorted(listening ^ set(container.ports.values())):
+            yield f"{container}: port {port} is {'not declared' if port in listening else 'not listened on'}"
 
 
-def strangers_can_be_heard(house: House) -> Iterator[str]:
-    """A program in a pod listens on all addresses: other pods and probes come from outside."""
-    for container, _ in programs(house):
-        for name, value in _texts(settings_of(house, container)).items():
+def servers_listen_on_all_addresses(manifests: Manifests) -> Iterator[str]:
+    """Other pods and probes connect to the pod's address, so programs listen on all addresses."""
+    for container, _ in programs(manifests):
+        for name, value in _text_settings(settings_of(manifests, container)).items():
             if name.endswith("listen") and value and not value.startswith("0.0.0.0:"):
                 yield f"{container}: {name} is {value}"
 
 
-def addresses_exist(house: House) -> Iterator[str]:
-    """Whatever a program is told to call is a Service here with that port, or lies elsewhere."""
-    for container, _ in programs(house):
-        texts = _texts(settings_of(house, container)) | told(house, container)
+def addresses_exist(manifests: Manifests) -> Iterator[str]:
+    """An address inside the namespace names a Service and one of its ports."""
+    for container, _ in programs(manifests):
+        texts = _text_settings(settings_of(manifests, container)) | environment_of(manifests, container)
         for name, value in texts.items():
-            for host, port in _called(name, value):
-                if wrong := _missing(house, host, port):
-                    yield f"{container}: {name} leads to {host}:{port}, and {wrong}"
+            for host, port in _targets(name, value):
+                if reason := _unresolved(manifests, host, port):
+                    yield f"{container}: {name} is {host}:{port}, but {reason}"
 
 
-def the_gateway_asks_for_keys(house: House) -> Iterator[str]:
-    for workload in house.staying:
-        for asked in drawn(house, workload, "authentication"):
-            if asked != "keys":
-                yield f"{workload}: lets everybody in: GATEWAY_AUTHENTICATION is {asked}"
+def gateway_requires_api_keys(manifests: Manifests) -> Iterator[str]:
+    for workload in manifests.long_running:
+        for mode in setting_values(manifests, workload, "authentication"):
+            if mode != "keys":
+                yield f"{workload}: accepts unauthenticated requests: GATEWAY_AUTHENTICATION is {mode}"
 
 
-def clients_look_anew(house: House) -> Iterator[str]:
-    """A connection that lasts for ever never finds replicas that are new."""
-    for workload in house.staying:
-        if not workload.is_expert and 0 in drawn(house, workload, "connection_seconds"):
-            yield f"{workload}: keeps connections for ever: set CONNECTION_SECONDS"
+def connections_are_renewed(manifests: Manifests) -> Iterator[str]:
+    """A connection without an age limit never reaches new replicas."""
+    for workload in manifests.long_running:
+        if not workload.is_expert and 0 in setting_values(manifests, workload, "connection_seconds"):
+            yield f"{workload}: connections have no age limit: set CONNECTION_SECONDS"
 
 
-def weights_are_there(house: House) -> Iterator[str]:
-    """At run time no expert asks the Hub: what it would fetch, a Job or an init container has fetched."""
-    for workload in house.staying:
-        for container in workload.lasting:
-            if module_of(container) in WITH_WEIGHTS and told(house, container).get("HF_HUB_OFFLINE") != "1":
-                yield f"{container}: would ask the Hub for weights: set HF_HUB_OFFLINE to 1"
+def experts_run_offline(manifests: Manifests) -> Iterator[str]:
+    """A Job or an init container downloads models; experts never query the Hub."""
+    for workload in manifests.long_running:
+        for container in workload.main_containers:
+            if (
+                module_of(container) in PROGRAMS_WITH_MODELS
+                and environment_of(manifests, container).get("HF_HUB_OFFLINE") != "1"
+            ):
+                yield f"{container}: would query the Hub for weights: set HF_HUB_OFFLINE to 1"
 
 
-def settings_are_ours(house: House) -> Iterator[str]:
-    """Kubernetes would put the addresses of all Services among the settings."""
-    for workload in house.workloads:
+def service_links_are_disabled(manifests: Manifests) -> Iterator[str]:
+    """Service links would add the addresses of all Services to the environment."""
+    for workload in manifests.workloads:
         if workload.pod.get("enableServiceLinks") is not False:
             yield f"{workload}: enableServiceLinks is not false"
 
 
-def orchestrators_reach_each_other(house: House) -> Iterator[str]:
-    """What a run is told goes to the replica that has it."""
-    for workload in house.staying:
-        for address in drawn(house, workload, "own_address"):
+def orchestrators_advertise_their_address(manifests: Manifests) -> Iterator[str]:
+    """Commands for a run are forwarded to the replica that owns it."""
+    for workload in manifests.long_running:
+        for address in setting_values(manifests, workload, "own_address"):
             if not address:
-                yield f"{workload}: no other replica could reach it: set ORCHESTRATOR_ADDRESS"
+                yield f"{workload}: other replicas cannot reach it: set ORCHESTRATOR_ADDRESS"
 
 
-def _texts(settings: tuple[BaseSettings, ...]) -> dict[str, str]:
-    found: Mapping[str, Any] = {name: value for each in settings for name, value in each}
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+def _text_settings(settings: tuple[BaseSettings, ...]) -> dict[str, str]:
+    values: Mapping[str, Any] = {name: value for each in settings for name, value in each}
+    return {name: value for name, value in values.items() if isinstance(value, str)}
 
 
-def _called(name: str, value: str) -> Iterator[tuple[str, int]]:
-    """Hosts and ports in a setting that names others; its own addresses do not."""
+def _targets(name: str, value: str) -> Iterator[tuple[str, int]]:
+    """Hosts and ports in a setting that refers to other programs, not in the program's own addresses."""
     if name.lower().endswith(("listen", "address")):
         return
     for part in value.split(","):
-        if dialled := _DIALLED.fullmatch(part.strip()):
-            yield dialled[1], int(dialled[2])
-        elif (url := _URL.fullmatch(part.strip())) and url[1] not in _NO_HOST:
-            yield url[2], int(url[3] or _USUAL.get(url[1], 0))
+        if target := _TARGET.fullmatch(part.strip()):
+            yield target[1], int(target[2])
+        elif (url := _URL.fullmatch(part.strip())) and url[1] not in _HOSTLESS_SCHEMES:
+            yield url[2], int(url[3] or _DEFAULT_PORTS.get(url[1], 0))
 
 
-def _missing(house: House, host: str, port: int) -> str:
-    """What is missing of an address inside the namespace; names with dots lie elsewhere, unless they end in ours."""
+def _unresolved(manifests: Manifests, host: str, port: int) -> str:
+    """Why an address inside the namespace does not resolve; empty if it does, or lies in another namespace."""
     name, _, rest = host.partition(".")
-    ours = {str(namespace["metadata"]["name"]) for namespace in house.of("Namespace")}
-    if rest and rest.removesuffix(".cluster.local").removesuffix(".svc") not in ours:
+    namespaces = {str(namespace["metadata"]["name"]) for namespace in manifests.of_kind("Namespace")}
+    if rest and rest.removesuffix(".cluster.local").removesuffix(".svc") not in namespaces:
         return ""
-    service = house.named("Service", name)
+    service = manifests.find("Service", name)
     if service is None:
         return "there is no such Service"
-    has = [each["port"] for each in service["spec"]["ports"]]
-    return "" if port in has else f"the Service has {has}"
+    ports = [each["port"] for each in service["spec"]["ports"]]
+    return "" if port in ports else f"the Service has {ports}"
 
 
 def _port(listen: str) -> int:
