@@ -1,6 +1,7 @@
-"""Real containers for tests: images built from the project's own files, networks, peers; whatever is made is removed.
+"""Containers for tests: images built from the project's Dockerfiles, networks, PostgreSQL and S3.
 
-Images stay for the next time: `podman images --filter label=hugginggpt.tests` lists them.
+Containers and networks are removed at the end of the session. Images stay as a cache: `podman images --filter
+label=hugginggpt.tests` lists them.
 """
 
 import pytest
@@ -9,6 +10,6 @@ CONTAINERS = [
     pytest.mark.containers,
     pytest.mark.slow,
     pytest.mark.needs("podman", "buildah", "runc", "mmdebstrap", "ip"),
-    pytest.mark.timeout(900),  # the first of them builds the images
+    pytest.mark.timeout(900),  # the first test builds the images
 ]
-"""What a module of such tests has for its pytestmark."""
+"""The pytestmark of a module with container tests."""

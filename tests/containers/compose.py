@@ -1,4 +1,4 @@
-"""docker/compose.yaml brought up by podman-compose, on ports of its own."""
+"""Starts docker/compose.yaml with podman-compose on free ports."""
 
 import subprocess
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ class Composition:
     """A project of podman-compose.
 
     Args:
-        http: host:port of its gateway.
-        grpc: likewise.
-        name: of the project, and the tag of its images.
+        http: host:port of the gateway's HTTP server.
+        grpc: host:port of the gateway's gRPC server.
+        name: Name of the project, and tag of its images.
     """
 
     podman: Podman
@@ -42,20 +42,22 @@ class Composition:
         self._compose("down", "--timeout", "20", *options)
 
     def containers(self) -> dict[str, Container]:
-        """Those that run, by service."""
+        """Running containers by service."""
         label = "io.podman.compose.service"
-        mine = f"label=io.podman.compose.project={self.name}"
-        told = self.podman("ps", "--filter", mine, "--format", f'{{{{index .Labels "{label}"}}}} {{{{.ID}}}}')
-        pairs = (line.split() for line in told.splitlines())
+        project_filter = f"label=io.podman.compose.project={self.name}"
+        output = self.podman(
+            "ps", "--filter", project_filter, "--format", f'{{{{index .Labels "{label}"}}}} {{{{.ID}}}}'
+        )
+        pairs = (line.split() for line in output.splitlines())
         return {service: Container(container, self.podman) for service, container in pairs}
 
     def is_healthy(self, service: str) -> bool:
-        """Whether its image's own health check says so; nobody runs that by the clock here."""
+        """Runs the image's health check once: podman without systemd does not schedule it."""
         found = self.containers().get(service)
         return found is not None and self._succeeds("podman", "healthcheck", "run", found.id)
 
-    def inside(self, service: str, *command: str) -> str:
-        """What a command prints that is run in a service, as the README has people do it."""
+    def execute(self, service: str, *command: str) -> str:
+        """Runs a command in a service's container, as the README shows, and returns its output."""
         return self._compose("exec", "-T", service, *command)
 
     def _succeeds(self, *command: str) -> bool:
@@ -64,19 +66,19 @@ class Composition:
 
     def _compose(self, *arguments: str) -> str:
         ports = (f"HTTP_PORT={self.http.rpartition(':')[2]}", f"GRPC_PORT={self.grpc.rpartition(':')[2]}")
-        told = ("env", f"TAG={self.name}", *ports, "podman-compose")
-        return self.podman.told(
-            *told, "--project-name", self.name, "--file", str(_FILE), *arguments, seconds=UP_SECONDS
+        program = ("env", f"TAG={self.name}", *ports, "podman-compose")
+        return self.podman.run(
+            *program, "--project-name", self.name, "--file", str(_FILE), *arguments, seconds=UP_SECONDS
         )
 
 
 @contextmanager
 def composition(podman: Podman, **images: str) -> Iterator[Composition]:
-    """A project; in the end nothing of it is left.
+    """Yields a project that is not started yet; removes its containers, volumes and tags at exit.
 
     Args:
-        podman: runs it.
-        images: by the names that the file has for them, with _ for -.
+        podman: Runs the project.
+        images: Image ids by the name in compose.yaml, with _ instead of -.
     """
     name = f"hugginggpt-{uuid4().hex[:12]}"
     tags = {f"{_REPOSITORY}/{image.replace('_', '-')}:{name}": built for image, built in images.items()}

@@ -1,4 +1,4 @@
-"""A container that runs, or ran."""
+"""A container started by podman."""
 
 import json
 import subprocess
@@ -17,21 +17,21 @@ _NO_PROXY = (("grpc.enable_http_proxy", 0),)
 
 @dataclass(frozen=True)
 class Container:
-    """Told what to do by podman."""
+    """A started container, controlled with podman commands."""
 
     id: str
     podman: Podman
 
     def address(self, port: int) -> str:
-        """host:port at which one of its published ports is reached from outside."""
+        """host:port of a published port on this machine."""
         return self.podman("port", self.id, str(port)).splitlines()[0]
 
-    def inside(self, *command: str) -> str:
-        """What a command prints that is run in it."""
+    def execute(self, *command: str) -> str:
+        """Runs a command in the container and returns its output."""
         return self.podman("exec", self.id, *command)
 
     def log(self) -> str:
-        """What it has written on standard output and error."""
+        """The container's standard output and error so far."""
         command = ["podman", "logs", self.id]
         done = subprocess.run(
             command,
@@ -43,20 +43,20 @@ class Container:
         )
         return done.stdout
 
-    def said(self, words: str, seconds: float = READY_SECONDS) -> str:
-        """The first line with these words, once it is written."""
-        with self.podman.following(self.id, seconds) as lines:
+    def wait_for_log(self, text: str, seconds: float = READY_SECONDS) -> str:
+        """Waits for a log line that contains a text, and returns the line."""
+        with self.podman.follow_log(self.id, seconds) as lines:
             for line in lines:
-                if words in line:
+                if text in line:
                     return line
-        raise AssertionError(f"it never said {words!r}: {self.log()[-4000:]}")
+        raise AssertionError(f"the container did not log {text!r}: {self.log()[-4000:]}")
 
     def state(self) -> Any:
-        """As podman inspect says."""
+        """The state that `podman inspect` reports."""
         return json.loads(self.podman("inspect", self.id))[0]["State"]
 
-    def ready(self, name: str = "readiness", seconds: float = READY_SECONDS) -> None:
-        """Waits until it serves, going by the health that it publishes."""
+    def wait_until_ready(self, name: str = "readiness", seconds: float = READY_SECONDS) -> None:
+        """Waits until the container's health service reports SERVING."""
         with grpc.insecure_channel(self.address(HEALTH_PORT), options=_NO_PROXY) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             request = health_pb2.HealthCheckRequest(service=name)
@@ -64,19 +64,19 @@ class Container:
             try:
                 next(reply for reply in watch if reply.status == health_pb2.HealthCheckResponse.SERVING)
             except (grpc.RpcError, StopIteration) as error:
-                raise AssertionError(f"it is not ready: {self.log()[-4000:]}") from error
+                raise AssertionError(f"the container is not ready: {self.log()[-4000:]}") from error
             watch.cancel()
 
     def stop(self, seconds: int) -> None:
-        """As a cluster does: SIGTERM, and so many seconds until SIGKILL."""
+        """Sends SIGTERM, and SIGKILL after the given seconds, as Kubernetes does."""
         self.podman("stop", "--time", str(seconds), self.id, seconds=seconds + 30)
 
     def kill(self) -> None:
-        """Without a word."""
+        """Sends SIGKILL."""
         self.podman("kill", "--signal", "KILL", self.id)
 
     def start(self) -> None:
-        """Again, with what it had."""
+        """Restarts the container with its files."""
         self.podman("start", self.id)
 
     def remove(self) -> None:

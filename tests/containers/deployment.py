@@ -1,4 +1,4 @@
-"""The house as containers on one network, its runs in PostgreSQL and its files in S3."""
+"""All services as containers on one network, with runs in PostgreSQL and artifacts in S3."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from tests.system.conftest import eventually
 
 HTTP_PORT = 8080
 LEASE_SECONDS = 3
-LEARNT_SECONDS = 10.0
-"""What is promised of an expert that stands: after so long it is planned and chosen."""
+DISCOVERY_SECONDS = 10.0
+"""Documented limit after which a new expert is planned and selected."""
 
-_OURS = {
+_SETTINGS = {
     "SELECTOR_EXPERTS": "dns:///experts:50051",
     "ORCHESTRATOR_LEASE_SECONDS": str(LEASE_SECONDS),
     "HEALTH_LISTEN": f"0.0.0.0:{HEALTH_PORT}",
@@ -24,11 +24,11 @@ _OURS = {
 
 @dataclass(frozen=True)
 class Starter:
-    """Starts programs of the house on a network.
+    """Starts HuggingGPT's programs on a network.
 
     Args:
-        core: the image of the light services.
-        settings: what all of them are told.
+        core: Image of gateway and services.
+        settings: Environment variables of all programs.
     """
 
     engine: Engine
@@ -37,17 +37,17 @@ class Starter:
     settings: Mapping[str, str]
 
     def service(self, name: str, module: str, *aliases: str, ports: Sequence[int] = (), **settings: str) -> Container:
-        """A light service, found by its name and by its aliases."""
+        """Starts a service; it has its name and the aliases on the network."""
         return self._start(self.core, module, aliases=(name, *aliases), ports=ports, settings=settings)
 
     def expert(self, image: str, *module: str, volumes: Sequence[str] = (), **settings: str) -> Container:
-        """An expert of which nobody is told.
+        """Starts an expert, which the services discover by themselves.
 
         Args:
-            image: it runs in.
-            module: the command.
-            volumes: folders of this machine and where they are found inside, as podman takes them.
-            settings: its own.
+            image: Image of the expert.
+            module: Command line after the entry point.
+            volumes: Values of podman's --volume.
+            settings: Environment variables of this expert.
         """
         return self._start(image, *module, aliases=("experts",), volumes=volumes, settings=settings)
 
@@ -73,37 +73,37 @@ class Starter:
 
 
 @dataclass(frozen=True)
-class House:
-    """What stands, and how more of it is started."""
+class Deployment:
+    """Running containers of one deployment, and a starter for more."""
 
-    start: Starter
+    starter: Starter
     peers: Peers
     gateway: Container
     orchestrators: Mapping[str, Container]
-    """By the addresses at which each alone is reached."""
+    """Orchestrators by their own address."""
     key: str
 
     @property
     def url(self) -> str:
         return f"http://{self.gateway.address(HTTP_PORT)}"
 
-    def offers(self, task: str, revision: str = "") -> None:
-        """Waits until a kind of task can be planned, for as long as a new expert may take to be known.
+    def wait_for_task(self, task: str, revision: str = "") -> None:
+        """Waits up to DISCOVERY_SECONDS until a task is offered.
 
         Args:
-            task: its name.
-            revision: of a model that does it; "": any.
+            task: Name of the task.
+            revision: Revision that one of its models must have; "" for any.
         """
         with HuggingGPT(self.url, api_key=self.key) as client:
 
-            def offered() -> bool:
+            def is_offered() -> bool:
                 return any(revision in ("", getattr(model, "revision", "")) for model in client.models(task))
 
-            eventually(offered, LEARNT_SECONDS)
+            eventually(is_offered, DISCOVERY_SECONDS)
 
     def owner(self, run_id: str) -> Container:
-        """The orchestrator that drives a run."""
-        address = self.peers.asked(f"SELECT owner_address FROM runs.runs WHERE id = '{run_id}'")
+        """The orchestrator that owns a run."""
+        address = self.peers.query(f"SELECT owner_address FROM runs.runs WHERE id = '{run_id}'")
         return self.orchestrators[address]
 
     def client(self) -> AsyncHuggingGPT:
@@ -111,21 +111,21 @@ class House:
 
 
 @contextmanager
-def standing(engine: Engine, network: Network, core: str, peers: Peers) -> Iterator[House]:
-    """The light services, two orchestrators and a gateway with a key; no expert yet."""
-    start = Starter(engine, network, core, {**peers.environment, **_OURS})
-    orchestrators = {f"{name}:50051": _orchestrator(start, name) for name in ("orchestrator-1", "orchestrator-2")}
-    others = [start.service(name, f"services.{name}") for name in ("planner", "selector", "responder")]
-    gateway = start.service("gateway", "gateway", ports=[HTTP_PORT])
-    everybody = (*orchestrators.values(), *others, gateway)
+def start_services(engine: Engine, network: Network, core: str, peers: Peers) -> Iterator[Deployment]:
+    """Starts all services, two orchestrators and a gateway with an API key, but no expert; removes them at exit."""
+    starter = Starter(engine, network, core, {**peers.environment, **_SETTINGS})
+    orchestrators = {f"{name}:50051": _orchestrator(starter, name) for name in ("orchestrator-1", "orchestrator-2")}
+    others = [starter.service(name, f"services.{name}") for name in ("planner", "selector", "responder")]
+    gateway = starter.service("gateway", "gateway", ports=[HTTP_PORT])
+    containers = (*orchestrators.values(), *others, gateway)
     try:
-        for each in everybody:
-            each.ready()
-        yield House(start, peers, gateway, orchestrators, key=gateway.inside("hugginggpt", "keys", "create"))
+        for each in containers:
+            each.wait_until_ready()
+        yield Deployment(starter, peers, gateway, orchestrators, key=gateway.execute("hugginggpt", "keys", "create"))
     finally:
-        for each in everybody:
+        for each in containers:
             each.remove()
 
 
-def _orchestrator(start: Starter, name: str) -> Container:
-    return start.service(name, "services.orchestrator", "orchestrator", ORCHESTRATOR_ADDRESS=f"{name}:50051")
+def _orchestrator(starter: Starter, name: str) -> Container:
+    return starter.service(name, "services.orchestrator", "orchestrator", ORCHESTRATOR_ADDRESS=f"{name}:50051")

@@ -1,4 +1,4 @@
-"""What runs containers: each bears a label, and goes in the end."""
+"""Starts containers and networks of a test session; a label identifies them for removal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from tests.containers.container import Container
 from tests.containers.podman import Podman
 
 LABEL = "hugginggpt.tests"
-"""On everything that tests make: which session it was."""
+"""Label of all containers, networks and images of tests; its value is the session."""
 
 _RESTRICTED = ("--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges")
 
 
 @dataclass(frozen=True)
 class Network:
-    """Where containers find each other by name."""
+    """A container network with name resolution."""
 
     name: str
 
@@ -42,29 +42,30 @@ class Engine:
         ports: Sequence[int] = (),
         options: Sequence[str] = (),
     ) -> Container:
-        """Starts a container as a cluster with strict rules would: nothing of the image can be written.
+        """Starts a container without capabilities and with a read-only root file system, as in Kubernetes.
 
         Args:
-            image: its name.
-            command: what follows its entry point.
-            network: where it is.
-            aliases: names by which others there find it; many may have the same.
-            environment: over the image's own.
-            ports: reached from outside.
-            options: of podman run.
+            image: Name of the image.
+            command: Arguments after the entry point.
+            network: Network of the container.
+            aliases: Names on the network; several containers may share one.
+            environment: Variables that override the image's.
+            ports: Ports to publish on 127.0.0.1.
+            options: Further options of `podman run`.
         """
-        named = ",".join(f"alias={alias}" for alias in aliases)
-        given = [f"--env={name}={value}" for name, value in (environment or {}).items()]
+        alias_options = ",".join(f"alias={alias}" for alias in aliases)
+        network_option = f"--network={network.name}{':' if alias_options else ''}{alias_options}"
+        variables = [f"--env={name}={value}" for name, value in (environment or {}).items()]
         published = [f"--publish=127.0.0.1::{port}" for port in ports]
-        made = self.podman(
-            *("run", "--detach", "--label", self.label, f"--network={network.name}{':' if named else ''}{named}"),
-            *(*_RESTRICTED, *given, *published, *options, image, *command),
+        container = self.podman(
+            *("run", "--detach", "--label", self.label, network_option),
+            *(*_RESTRICTED, *variables, *published, *options, image, *command),
         )
-        return Container(made, self.podman)
+        return Container(container, self.podman)
 
     @contextmanager
     def network(self) -> Iterator[Network]:
-        """A network of its own, with names; nobody on it outlives it."""
+        """Creates a network; removes it with all its containers at exit."""
         name = f"hugginggpt-{uuid4().hex[:12]}"
         self.podman("network", "create", "--label", self.label, name)
         try:
@@ -73,17 +74,17 @@ class Engine:
             self.podman("network", "rm", "--force", "--time", "0", name)
 
     def clear(self) -> None:
-        """Removes what this session has run."""
-        mine = f"label={self.label}"
-        if containers := self.podman("ps", "--all", "--quiet", "--filter", mine).split():
+        """Removes all containers and networks of this session."""
+        session_filter = f"label={self.label}"
+        if containers := self.podman("ps", "--all", "--quiet", "--filter", session_filter).split():
             self.podman("rm", "--force", "--volumes", "--time", "0", *containers)
-        if networks := self.podman("network", "ls", "--quiet", "--filter", mine).split():
+        if networks := self.podman("network", "ls", "--quiet", "--filter", session_filter).split():
             self.podman("network", "rm", "--force", *networks)
 
 
 @contextmanager
 def engine(podman: Podman) -> Iterator[Engine]:
-    """An engine; in the end nothing runs that it has started."""
+    """Yields an engine, and removes all its containers and networks at exit."""
     running = Engine(podman, uuid4().hex)
     try:
         yield running

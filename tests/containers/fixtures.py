@@ -1,16 +1,16 @@
-"""What tests with containers ask for; each is made once, when the first of them asks."""
+"""Session fixtures of container tests."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
 
-from tests.containers import deployment as houses
+from tests.containers import deployment as deployments
 from tests.containers import engine as engines
-from tests.containers import peers as beside
-from tests.containers.deployment import House
+from tests.containers import peers
+from tests.containers.deployment import Deployment
 from tests.containers.engine import Engine, Network
-from tests.containers.images import ROOT, Builder, of_tests
+from tests.containers.images import ROOT, Builder, image_for_tests
 from tests.containers.peers import Peers
 from tests.containers.podman import Podman
 
@@ -33,16 +33,16 @@ def builder(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Builder
 
 @pytest.fixture(scope="session")
 def engine(podman: Podman) -> Iterator[Engine]:
-    """Whatever it has started ends with the session."""
+    """Starts containers, and removes them at the end of the session."""
     with engines.engine(podman) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
 def core_image(builder: Builder) -> str:
-    """Gateway, light services and command line."""
+    """Image of gateway, services and command line."""
     file = ROOT / "docker" / "core.Dockerfile"
-    return builder.build(of_tests(f"hugginggpt/core:{VERSION}"), file, VERSION=VERSION)
+    return builder.build(image_for_tests(f"hugginggpt/core:{VERSION}"), file, VERSION=VERSION)
 
 
 @pytest.fixture(scope="session")
@@ -52,29 +52,31 @@ def lite_image(builder: Builder) -> str:
 
 @pytest.fixture(scope="session")
 def text_image(builder: Builder) -> str:
-    """The one expert with torch that tests build."""
+    """Image of an expert with torch."""
     return _expert(builder, "text", torch="cpu")
 
 
 def _expert(builder: Builder, name: str, *, torch: str) -> str:
     file, image = ROOT / "docker" / "expert.Dockerfile", f"hugginggpt/expert-{name}:{VERSION}"
-    return builder.build(of_tests(image), file, EXPERT=name, TORCH=torch, VERSION=VERSION)
+    return builder.build(image_for_tests(image), file, EXPERT=name, TORCH=torch, VERSION=VERSION)
 
 
 @pytest.fixture(scope="session")
-def house_network(engine: Engine) -> Iterator[Network]:
+def deployment_network(engine: Engine) -> Iterator[Network]:
     with engine.network() as network:
         yield network
 
 
 @pytest.fixture(scope="session")
-def house_peers(engine: Engine, builder: Builder, house_network: Network) -> Peers:
-    """PostgreSQL and S3 on the network of the house."""
-    return beside.start(engine, builder, house_network)
+def deployment_peers(engine: Engine, builder: Builder, deployment_network: Network) -> Peers:
+    """PostgreSQL and S3 on the network of container_deployment."""
+    return peers.start(engine, builder, deployment_network)
 
 
 @pytest.fixture(scope="session")
-def container_house(engine: Engine, house_network: Network, core_image: str, house_peers: Peers) -> Iterator[House]:
-    """The house without experts; tests leave it as they found it."""
-    with houses.standing(engine, house_network, core_image, house_peers) as house:
-        yield house
+def container_deployment(
+    engine: Engine, deployment_network: Network, core_image: str, deployment_peers: Peers
+) -> Iterator[Deployment]:
+    """All services without experts; tests remove the experts that they start."""
+    with deployments.start_services(engine, deployment_network, core_image, deployment_peers) as deployment:
+        yield deployment

@@ -1,4 +1,4 @@
-"""Images: a base in place of one that a registry would have, and what is built on it; built once, then found again."""
+"""Images for tests: a Debian base image and the project's images on it; layers are cached between sessions."""
 
 import subprocess
 import sys
@@ -13,10 +13,10 @@ from tests.containers.podman import Podman
 ROOT = Path(__file__).parents[2]
 
 REPOSITORY = "localhost/hugginggpt-tests"
-"""Of all images that tests build: those of `make images` have another, so nobody ships a test's for one of them."""
+"""Repository of all images that tests build; `make images` uses another, so no test image is shipped by mistake."""
 
 BASE = f"{REPOSITORY}/base:bookworm-1"
-"""Debian with Python 3.11, laid out as the official image is: `python` is there, and pip may install."""
+"""Debian with Python 3.11, laid out like the official image: `python` exists, and pip may install."""
 
 BUILD_SECONDS = 800.0
 
@@ -28,59 +28,59 @@ _DEBIAN = (
 )
 _APT_SOURCES = ("apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-"""Whom this machine believes: more than a fresh base may."""
+"""Certificate authorities that this machine trusts; a package mirror may need them."""
 _EMPTY = ("/mnt", "/srv", "/media")
-"""Folders that every Debian has: a volume leaves no trace there."""
+"""Folders that every Debian image contains, so mounting a volume there leaves no trace in the image."""
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds from files of the repository, with what pip is told on this machine."""
+    """Builds images from the repository's Dockerfiles, with the pip settings of this machine."""
 
     podman: Podman
     folder: Path
 
     def base(self) -> str:
-        """The base's name; it is made if it is not there."""
-        if not self._there(BASE):
+        """Returns the name of the base image, and creates it if it does not exist."""
+        if not self._exists(BASE):
             layer = str(self.folder / "base.tar")
-            mirror = debian_mirror(self.podman.told(*_APT_SOURCES))
-            self.podman.told(*_DEBIAN, layer, mirror, seconds=BUILD_SECONDS)
+            mirror = debian_mirror(self.podman.run(*_APT_SOURCES))
+            self.podman.run(*_DEBIAN, layer, mirror, seconds=BUILD_SECONDS)
             self.podman("import", "--change", f"LABEL {LABEL}=", layer, BASE)
             Path(layer).unlink()
         return BASE
 
     def build(self, name: str, file: Path, *, target: str = "", **arguments: str) -> str:
-        """Builds an image and gives its id: others may use the same name. What is cached is used.
+        """Builds an image, with cached layers, and returns its id, which is unambiguous if the name is reused.
 
         Args:
-            name: of the image.
-            file: a Dockerfile.
-            target: the stage to stop at; "" is the last.
-            arguments: of the build, beside the base.
+            name: Name of the image.
+            file: The Dockerfile.
+            target: The stage to build; "" for the last.
+            arguments: Build arguments in addition to BASE.
         """
-        given = {"BASE": self.base(), **arguments}
-        said = self.podman.told(
+        build_arguments = {"BASE": self.base(), **arguments}
+        output = self.podman.run(
             *("buildah", "bud", "--isolation", "chroot", "--layers", "--format", "docker", "--label", LABEL),
             *pip_options(pip_settings()),
-            *(f"--build-arg={key}={value}" for key, value in given.items()),
+            *(f"--build-arg={key}={value}" for key, value in build_arguments.items()),
             *((f"--target={target}",) if target else ()),
             *("--file", str(file), "--tag", name, str(ROOT)),
             seconds=BUILD_SECONDS,
         )
-        return said.splitlines()[-1]
+        return output.splitlines()[-1]
 
     def size(self, image: str) -> int:
-        """Bytes of all its layers."""
+        """Size of all layers in bytes."""
         return int(self.podman("image", "inspect", "--format", "{{.Size}}", image))
 
-    def _there(self, image: str) -> bool:
-        listed = self.podman("images", "--quiet", "--filter", f"reference={image}")
-        return bool(listed)
+    def _exists(self, image: str) -> bool:
+        ids = self.podman("images", "--quiet", "--filter", f"reference={image}")
+        return bool(ids)
 
 
-def of_tests(image: str) -> str:
-    """What an image of ours, named as `make images` does, is called where tests have built it."""
+def image_for_tests(image: str) -> str:
+    """Converts an image name of `make images` to the name of the image that tests have built."""
     return image.replace("hugginggpt/", f"{REPOSITORY}/", 1)
 
 
@@ -88,7 +88,7 @@ def debian_mirror(apt_sources: str) -> str:
     """Returns the address from which apt on this machine installs Debian 12.
 
     Args:
-        apt_sources: lines of release, component and address, as `_APT_SOURCES` prints them.
+        apt_sources: Lines of release, component and address, as `_APT_SOURCES` prints them.
 
     Raises:
         RuntimeError: apt has no such source.
@@ -101,27 +101,27 @@ def debian_mirror(apt_sources: str) -> str:
 
 
 def pip_settings() -> dict[str, str]:
-    """What pip is told here for all its commands, by files and by the environment."""
+    """Global pip settings of this machine, from files and environment variables; the latter take precedence."""
     listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
     pairs = (line.partition("=")[::2] for line in listed.stdout.splitlines())
-    told = sorted((name, literal_eval(value)) for name, value in pairs if name.startswith(("global.", ":env:.")))
-    files = {name.removeprefix("global."): value for name, value in told if name.startswith("global.")}
-    return files | {name.removeprefix(":env:."): value for name, value in told if name.startswith(":env:.")}
+    settings = sorted((name, literal_eval(value)) for name, value in pairs if name.startswith(("global.", ":env:.")))
+    files = {name.removeprefix("global."): value for name, value in settings if name.startswith("global.")}
+    return files | {name.removeprefix(":env:."): value for name, value in settings if name.startswith(":env:.")}
 
 
-def pip_options(told: Mapping[str, str]) -> Iterator[str]:
-    """Options by which a build's pip finds what this machine's pip does; nothing of it is in the image.
+def pip_options(settings: Mapping[str, str]) -> Iterator[str]:
+    """Build options with which pip uses this machine's package sources, without leaving them in the image.
 
     Args:
-        told: pip's settings here; of the places of packages, indices that are folders are left out.
+        settings: This machine's pip settings; indices with a file: URL are left out.
     """
-    yield f"--volume={told.get('cert', _CERTIFICATES)}:{_CERTIFICATES}:ro"
+    yield f"--volume={settings.get('cert', _CERTIFICATES)}:{_CERTIFICATES}:ro"
     yield f"--build-arg=PIP_CERT={_CERTIFICATES}"
-    folders = [word for word in told.get("find-links", "").split() if Path(word).is_dir()]
+    folders = [folder for folder in settings.get("find-links", "").split() if Path(folder).is_dir()]
     mounted = dict(zip(folders, _EMPTY, strict=False))
     yield from (f"--volume={outside}:{inside}:ro" for outside, inside in mounted.items())
     if mounted:
         yield f"--build-arg=PIP_FIND_LINKS={' '.join(mounted.values())}"
     for setting in ("index-url", "extra-index-url"):
-        if elsewhere := [word for word in told.get(setting, "").split() if not word.startswith("file:")]:
-            yield f"--build-arg=PIP_{setting.upper().replace('-', '_')}={' '.join(elsewhere)}"
+        if remote := [url for url in settings.get(setting, "").split() if not url.startswith("file:")]:
+            yield f"--build-arg=PIP_{setting.upper().replace('-', '_')}={' '.join(remote)}"

@@ -1,4 +1,4 @@
-"""Callers who ask a house for the same again and again."""
+"""Constant load: concurrent clients that repeat one run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ PLAN = [{"id": 1, "task": "summarization", "arguments": {"text": TEXT}}]
 
 
 class Load:
-    """Runs as they end."""
+    """Finished runs of concurrent clients."""
 
     def __init__(self, client: AsyncHuggingGPT) -> None:
         self.runs: list[Run] = []
@@ -20,28 +20,28 @@ class Load:
         self._ended = asyncio.Condition()
 
     async def call(self) -> None:
-        """One caller, for ever."""
+        """Starts one run after another until cancelled."""
         while True:
             run = await self._client.ask(plan=PLAN, bypass_memo=True, mode="results")
             async with self._ended:
                 self.runs.append(run)
                 self._ended.notify_all()
 
-    async def until(self, holds: Callable[[list[Run]], bool], seconds: float) -> None:
-        """Waits until something holds of the runs that have ended."""
+    async def wait_until(self, condition: Callable[[list[Run]], bool], seconds: float) -> None:
+        """Waits until the finished runs satisfy a condition."""
         async with asyncio.timeout(seconds), self._ended:
-            await self._ended.wait_for(lambda: holds(self.runs))
+            await self._ended.wait_for(lambda: condition(self.runs))
 
-    async def more(self, count: int, seconds: float = 60) -> list[Run]:
-        """The next runs that end, so many at least."""
+    async def next_runs(self, count: int, seconds: float = 60) -> list[Run]:
+        """Waits for at least `count` further runs to end, and returns them."""
         before = len(self.runs)
-        await self.until(lambda runs: len(runs) >= before + count, seconds)
+        await self.wait_until(lambda runs: len(runs) >= before + count, seconds)
         return self.runs[before:]
 
 
 @asynccontextmanager
 async def load(client: AsyncHuggingGPT) -> AsyncIterator[Load]:
-    """Callers that ask as long as the block lasts."""
+    """Runs CALLERS concurrent clients until the block exits."""
     running = Load(client)
     async with asyncio.TaskGroup() as callers:
         tasks = [callers.create_task(running.call()) for _ in range(CALLERS)]
@@ -51,5 +51,5 @@ async def load(client: AsyncHuggingGPT) -> AsyncIterator[Load]:
 
 
 def revisions(runs: list[Run]) -> set[str]:
-    """Of the models that have answered."""
+    """Revisions of the models that produced the results."""
     return {result.by.revision for run in runs for task in run.tasks if (result := task.result) and result.by}

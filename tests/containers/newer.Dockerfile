@@ -1,4 +1,4 @@
-# The expert lite with a newer revision of one of its models.
+# expert-lite with a newer revision of one model.
 ARG BASE
 FROM ${BASE}
 USER 0:0

@@ -1,4 +1,4 @@
-# What the house stands on elsewhere: a database and an S3 API, on the base that tests have.
+# PostgreSQL and an S3 API for container tests, on the test base image.
 ARG BASE
 
 FROM ${BASE} AS postgres

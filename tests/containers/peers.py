@@ -1,4 +1,4 @@
-"""PostgreSQL and an S3 API as containers, by the names that the manifests give them."""
+"""PostgreSQL and an S3 API as containers, named as in the manifests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from tests.support.s3 import FIRST_SECONDS
 BUCKET = "hugginggpt"
 S3_PORT = 8333
 DATABASE = f"postgresql://postgres:{PASSWORD}@postgres:5432/postgres"
-"""As the network sees it."""
+"""DSN within the container network."""
 
 _FILE = Path(__file__).with_name("peers.Dockerfile")
 
 
 @dataclass(frozen=True)
 class Peers:
-    """What the house finds on its network."""
+    """Third-party services on the container network."""
 
     postgres: Container
     s3: Container
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Settings by which services use them."""
+        """Settings with which HuggingGPT's services use them."""
         return {
             "ORCHESTRATOR_JOURNAL": DATABASE,
             "GATEWAY_DATABASE": DATABASE,
-            "GATEWAY_PRESIGN": "false",  # who asks is not on this network
+            "GATEWAY_PRESIGN": "false",  # clients are not on this network
             "ARTIFACTS_URL": f"s3://{BUCKET}/artifacts",
             "AWS_ENDPOINT_URL": f"http://s3:{S3_PORT}",
             "AWS_ALLOW_HTTP": "true",
@@ -43,13 +43,13 @@ class Peers:
             "AWS_SECRET_ACCESS_KEY": "test",
         }
 
-    def asked(self, query: str) -> str:
-        """What the database answers, without ornament."""
-        return self.postgres.inside("psql", "--tuples-only", "--no-align", f"--command={query}", DATABASE)
+    def query(self, statement: str) -> str:
+        """Runs an SQL statement and returns the rows as plain text."""
+        return self.postgres.execute("psql", "--tuples-only", "--no-align", f"--command={statement}", DATABASE)
 
 
 def start(engine: Engine, builder: Builder, network: Network) -> Peers:
-    """Both of them, once they answer; the bucket is there."""
+    """Starts both, waits until they accept connections, and creates the bucket."""
     postgres = engine.run(
         builder.build(f"{REPOSITORY}/postgres", _FILE, target="postgres", PASSWORD=PASSWORD),
         network=network,
@@ -62,7 +62,7 @@ def start(engine: Engine, builder: Builder, network: Network) -> Peers:
         aliases=["s3"],
         ports=[S3_PORT],
     )
-    postgres.said("ready to accept connections")
-    s3.said("Running on")
+    postgres.wait_for_log("ready to accept connections")
+    s3.wait_for_log("Running on")
     httpx.put(f"http://{s3.address(S3_PORT)}/{BUCKET}", timeout=FIRST_SECONDS, trust_env=False).raise_for_status()
     return Peers(postgres, s3)

@@ -1,4 +1,4 @@
-"""Podman's and buildah's commands, told how to work where limits cannot be raised."""
+"""Runs podman and buildah, configured for machines that do not allow raising resource limits."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ network_backend = "netavark"
 
 @dataclass(frozen=True)
 class Podman:
-    """What runs commands; its set-up is in a file of its own."""
+    """Runs commands with its own containers.conf."""
 
     conf: Path
 
@@ -35,32 +35,32 @@ class Podman:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For programs that run podman themselves."""
+        """Environment for programs that run podman themselves."""
         programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         return {**os.environ, "CONTAINERS_CONF": str(self.conf), "PATH": programs}
 
     def __call__(self, *arguments: str, seconds: float = SECONDS) -> str:
-        """What podman prints on standard output."""
-        return self.told("podman", *arguments, seconds=seconds)
+        """Runs podman and returns its standard output."""
+        return self.run("podman", *arguments, seconds=seconds)
 
-    def told(self, *command: str, seconds: float = SECONDS) -> str:
-        """What a command prints on standard output.
+    def run(self, *command: str, seconds: float = SECONDS) -> str:
+        """Runs a command and returns its standard output.
 
         Raises:
-            RuntimeError: it failed; its last words are told.
+            RuntimeError: The command failed; the message contains the end of its output.
         """
         try:
             done = subprocess.run(
                 command, env=self.environment, capture_output=True, text=True, check=True, timeout=seconds
             )
         except subprocess.CalledProcessError as error:
-            last = (error.stdout + error.stderr)[-6000:]
-            raise RuntimeError(f"{' '.join(command)} ended with {error.returncode}: {last}") from None
+            output_tail = (error.stdout + error.stderr)[-6000:]
+            raise RuntimeError(f"{' '.join(command)} ended with {error.returncode}: {output_tail}") from None
         return done.stdout.strip()
 
     @contextmanager
-    def following(self, container: str, seconds: float) -> Iterator[Iterator[str]]:
-        """The lines that a container has written and writes, for so long at most."""
+    def follow_log(self, container: str, seconds: float) -> Iterator[Iterator[str]]:
+        """Yields the lines of a container's log, existing and new, for at most `seconds`."""
         command = ["podman", "logs", "--follow", container]
         with subprocess.Popen(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

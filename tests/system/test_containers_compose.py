@@ -1,4 +1,4 @@
-"""docker/compose.yaml, followed as its README says: one command, a first key, an answer."""
+"""docker/compose.yaml, used as its README shows: start, read the first API key, send a request."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -21,7 +21,7 @@ HEALTHY_SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def composed(podman: Podman, core_image: str, lite_image: str) -> Iterator[Composition]:
-    """The default profile, once its health checks pass."""
+    """The default profile, started and healthy."""
     with composition(podman, core=core_image, expert_lite=lite_image) as composed:
         composed.up()
         for service in SERVICES:
@@ -31,39 +31,39 @@ def composed(podman: Podman, core_image: str, lite_image: str) -> Iterator[Compo
 
 @pytest.fixture(scope="module")
 def key(composed: Composition) -> str:
-    return composed.inside("gateway", "cat", "/data/first-key")
+    return composed.execute("gateway", "cat", "/data/first-key")
 
 
-def test_it_answers_who_has_its_first_key(composed: Composition, key: str) -> None:
+def test_first_key_is_accepted(composed: Composition, key: str) -> None:
     with HuggingGPT(composed.url, api_key=key) as client:
         run = client.ask("Read the text in this image aloud", [SIGN])
     assert run.is_completed, run.failure
     assert [task.task["task"] for task in run.tasks] == ["image-to-text", "text-to-speech"]
 
 
-def test_it_answers_nobody_else(composed: Composition) -> None:
+def test_request_without_key_is_rejected(composed: Composition) -> None:
     assert httpx.get(f"{composed.url}/v1/tasks", trust_env=False).status_code == httpx.codes.UNAUTHORIZED
 
 
-def test_its_first_key_is_in_no_log(composed: Composition, key: str) -> None:
+def test_first_key_is_not_logged(composed: Composition, key: str) -> None:
     secret = key.rpartition("_")[2]
     assert [service for service, each in composed.containers().items() if secret in each.log()] == []
 
 
-def test_only_its_gateway_is_reached_and_from_this_machine_alone(composed: Composition, podman: Podman) -> None:
+def test_only_the_gateway_is_published_on_localhost(composed: Composition, podman: Podman) -> None:
     published = {service: podman("port", each.id) for service, each in composed.containers().items()}
-    doors = published.pop("gateway").splitlines()
-    assert sorted(door.partition(" -> ")[0] for door in doors) == ["50051/tcp", "8080/tcp"]
-    assert all(door.partition(" -> ")[2].startswith("127.0.0.1:") for door in doors)
+    addresses = published.pop("gateway").splitlines()
+    assert sorted(address.partition(" -> ")[0] for address in addresses) == ["50051/tcp", "8080/tcp"]
+    assert all(address.partition(" -> ")[2].startswith("127.0.0.1:") for address in addresses)
     assert set(published.values()) == {""}
 
 
-def test_what_it_knows_outlives_its_containers(composed: Composition, key: str) -> None:
+def test_runs_and_keys_survive_recreated_containers(composed: Composition, key: str) -> None:
     with HuggingGPT(composed.url, api_key=key) as client:
         before = client.ask("Is this text happy: I love it")
     composed.down()
     composed.up()
     eventually(lambda: composed.is_healthy("gateway"), HEALTHY_SECONDS)
-    assert composed.inside("gateway", "cat", "/data/first-key") == key
+    assert composed.execute("gateway", "cat", "/data/first-key") == key
     with HuggingGPT(composed.url, api_key=key) as client:
         assert client.get(before.run_id) == before

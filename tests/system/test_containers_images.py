@@ -1,4 +1,4 @@
-"""What is in the images, and what is not."""
+"""Contents, size and user of the built images."""
 
 import json
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from tests.containers.podman import Podman
 pytestmark = CONTAINERS
 
 CORE_BYTES = 150 * 2**20
-"""Above the base."""
+"""Maximum size of the core image above its base image."""
 
-Inside = Callable[..., str]
+RunInContainer = Callable[..., str]
 
 
 @pytest.fixture(params=["core", "lite", "text"])
@@ -26,8 +26,8 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def inside(podman: Podman, image: str) -> Inside:
-    """What a shell in a container of the image prints, with as few rights as in a cluster and no network."""
+def run_in_container(podman: Podman, image: str) -> RunInContainer:
+    """Runs a shell command in a container of the image, restricted as in Kubernetes and without network."""
 
     def run(command: str) -> str:
         strict = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--network=none")
@@ -36,35 +36,37 @@ def inside(podman: Podman, image: str) -> Inside:
     return run
 
 
-def inspected(podman: Podman, image: str) -> Any:
+def inspect_image(podman: Podman, image: str) -> Any:
     return json.loads(podman("image", "inspect", image))[0]
 
 
-def test_it_runs_as_nobody_in_particular_and_says_what_it_is(podman: Podman, image: str) -> None:
-    whole = inspected(podman, image)
-    told = whole["Config"]
-    assert told["User"] == "65532:65532"
-    assert told["Entrypoint"] == ["python", "-m"]
-    assert told["Labels"]["org.opencontainers.image.version"] == VERSION
-    assert told["Labels"]["org.opencontainers.image.licenses"]
-    assert whole["Healthcheck"]["Test"][:4] == ["CMD", "python", "-m", "services.common.probe"]
+def test_image_has_unprivileged_user_labels_and_health_check(podman: Podman, image: str) -> None:
+    image_data = inspect_image(podman, image)
+    config = image_data["Config"]
+    assert config["User"] == "65532:65532"
+    assert config["Entrypoint"] == ["python", "-m"]
+    assert config["Labels"]["org.opencontainers.image.version"] == VERSION
+    assert config["Labels"]["org.opencontainers.image.licenses"]
+    assert image_data["Healthcheck"]["Test"][:4] == ["CMD", "python", "-m", "services.common.probe"]
 
 
-def test_nothing_of_how_it_was_built_is_left(podman: Podman, image: str, inside: Inside) -> None:
-    assert [variable for variable in inspected(podman, image)["Config"]["Env"] if variable.startswith("PIP_")] == []
-    assert inside("ls -d /etc/pip.conf /source /opt/tools 2>/dev/null; ls -A /mnt /srv /tmp") == (
+def test_image_contains_no_build_tools_or_build_settings(
+    podman: Podman, image: str, run_in_container: RunInContainer
+) -> None:
+    assert [variable for variable in inspect_image(podman, image)["Config"]["Env"] if variable.startswith("PIP_")] == []
+    assert run_in_container("ls -d /etc/pip.conf /source /opt/tools 2>/dev/null; ls -A /mnt /srv /tmp") == (
         "/mnt:\n\n/srv:\n\n/tmp:"
     )
-    assert set(inside("ls /opt").split()) <= {"venv", "locks"}
-    assert inside("command -v gcc cc g++ ld make; true") == ""
-    assert inside("ls /opt/venv/bin /opt/venv/lib/python3.11/site-packages | grep -x pip; true") == ""
+    assert set(run_in_container("ls /opt").split()) <= {"venv", "locks"}
+    assert run_in_container("command -v gcc cc g++ ld make; true") == ""
+    assert run_in_container("ls /opt/venv/bin /opt/venv/lib/python3.11/site-packages | grep -x pip; true") == ""
 
 
-def test_none_of_it_can_be_written_by_its_user(inside: Inside) -> None:
-    assert inside("find /app /opt /usr /etc -writable -not -type l -print -quit 2>/dev/null; true") == ""
+def test_image_files_are_not_writable_by_its_user(run_in_container: RunInContainer) -> None:
+    assert run_in_container("find /app /opt /usr /etc -writable -not -type l -print -quit 2>/dev/null; true") == ""
 
 
-def test_core_is_light_and_knows_no_model(builder: Builder, podman: Podman, core_image: str) -> None:
+def test_core_image_is_small_and_contains_no_ml_library(builder: Builder, podman: Podman, core_image: str) -> None:
     assert builder.size(core_image) - builder.size(BASE) <= CORE_BYTES
     heavy = "torch|transformers|diffusers|onnxruntime|cv2|huggingface_hub|scipy|sklearn"
     listed = f"ls /opt/venv/lib/python3.11/site-packages | grep -xE '{heavy}'; ls /app | grep -xE 'experts|tests'; true"
@@ -72,7 +74,7 @@ def test_core_is_light_and_knows_no_model(builder: Builder, podman: Podman, core
 
 
 @pytest.mark.parametrize(("name", "task"), [("lite", "image-to-text"), ("text", next(iter(TEXT_TASKS)))])
-def test_an_expert_describes_itself_without_a_network(
+def test_expert_image_describes_itself_without_network(
     podman: Podman, request: pytest.FixtureRequest, name: str, task: str
 ) -> None:
     image = request.getfixturevalue(f"{name}_image")

@@ -1,4 +1,4 @@
-"""An expert's container is swapped for one of a newer version while the house is asked."""
+"""An expert's container is replaced by a newer version under load."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers import CONTAINERS
-from tests.containers.deployment import House
+from tests.containers.deployment import Deployment
 from tests.containers.images import REPOSITORY, Builder
 from tests.containers.load import load, revisions
 
@@ -21,20 +21,20 @@ def newer_image(builder: Builder, lite_image: str) -> str:
     return builder.build(f"{REPOSITORY}/expert-lite:newer", FILE, BASE=lite_image)
 
 
-async def test_no_run_fails_while_an_expert_is_swapped_for_a_newer_version(
-    container_house: House, lite_image: str, newer_image: str
+async def test_no_run_fails_while_an_expert_is_replaced(
+    container_deployment: Deployment, lite_image: str, newer_image: str
 ) -> None:
-    old = container_house.start.expert(lite_image, "experts.lite")
-    old.ready()
-    container_house.offers("summarization")
-    async with container_house.client() as client, load(client) as callers:
-        assert revisions(await callers.more(20)) == {"1"}
-        new = await asyncio.to_thread(container_house.start.expert, newer_image, "experts.lite")
-        await asyncio.to_thread(new.ready)
-        await asyncio.to_thread(container_house.offers, "summarization", "2")
+    old = container_deployment.starter.expert(lite_image, "experts.lite")
+    old.wait_until_ready()
+    container_deployment.wait_for_task("summarization")
+    async with container_deployment.client() as client, load(client) as callers:
+        assert revisions(await callers.next_runs(20)) == {"1"}
+        new = await asyncio.to_thread(container_deployment.starter.expert, newer_image, "experts.lite")
+        await asyncio.to_thread(new.wait_until_ready)
+        await asyncio.to_thread(container_deployment.wait_for_task, "summarization", "2")
         await asyncio.to_thread(old.stop, GRACE_SECONDS)
-        await callers.more(20)
-        assert revisions(await callers.more(50)) == {"2"}
+        await callers.next_runs(20)
+        assert revisions(await callers.next_runs(50)) == {"2"}
     assert [run.failure for run in callers.runs if not run.is_completed] == []
     old.remove()
     new.remove()
