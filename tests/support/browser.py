@@ -45,7 +45,8 @@ class Tab:
 
     def check(self) -> None:
         unexpected = [each for each in self.complaints if not any(part in each for part in self.expected)]
-        assert (unexpected, self.strangers) == ([], [])
+        assert unexpected == []
+        assert self.strangers == []
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -69,7 +69,8 @@ class GrpcDoor:
         ]
         assert again == events
         run = await self._stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
-        assert (run.state, run.failure) == (events[-1].run_ended.state, events[-1].run_ended.failure)
+        assert run.state == events[-1].run_ended.state
+        assert run.failure == events[-1].run_ended.failure
         shown: Run = encode(run)
         return shown
 
@@ -78,8 +79,10 @@ def problem(response: httpx.Response) -> Refusal:
     """What an HTTP error says; OpenAI's clients read the same."""
     body = response.json()
     assert response.headers["content-type"] == "application/problem+json"
-    assert (body["status"], body["instance"]) == (response.status_code, response.url.path)
-    assert (body["error"]["message"], body["error"]["code"]) == (body["detail"], body["code"])
+    assert body["status"] == response.status_code
+    assert body["instance"] == response.url.path
+    assert body["error"]["message"] == body["detail"]
+    assert body["error"]["code"] == body["code"]
     return Refusal(response.status_code, body["code"], body["detail"], body.get("remedy", ""))
 
 

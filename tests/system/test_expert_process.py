@@ -115,7 +115,8 @@ async def test_an_expert_describes_itself_without_being_started() -> None:
         output, _ = await process.communicate()
     described = json_format.Parse(output, pb.DescribeResponse())
     assert process.returncode == 0
-    assert (described.expert, [spec.name for spec in described.tasks]) == ("shouting", ["text-shouting"])
+    assert described.expert == "shouting"
+    assert [spec.name for spec in described.tasks] == ["text-shouting"]
     assert [card.state for card in described.models] == [MODEL_STATE_LOADABLE]
 
 
@@ -182,7 +183,8 @@ async def test_a_folder_from_anywhere_is_served(start: Start, tmp_path: Path, wo
     async with reached(process) as channel:
         assert await summary(channel, "live") == "evil"
         described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10)
-        assert (described.expert, [card.id for card in described.models]) == ("mine", ["mine"])
+        assert described.expert == "mine"
+        assert [card.id for card in described.models] == ["mine"]
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(20):
             assert await process.wait() == 0

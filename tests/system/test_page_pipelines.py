@@ -141,7 +141,8 @@ async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, local_sta
     run = page.url.split("run=")[1]
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
         spec = (await http.get(f"/v1/runs/{run}")).json()["spec"]
-    assert (spec["pipeline"], spec["inputs"]) == ({"name": "teller", "version": 1}, [{"name": "words", "text": WORDS}])
+    assert spec["pipeline"] == {"name": "teller", "version": 1}
+    assert spec["inputs"] == [{"name": "words", "text": WORDS}]
     await page.go_back()
     await page.set_input_files(
         "#parameter-1-files", {"name": "letter.txt", "mimeType": "text/plain", "buffer": WORDS.encode()}
@@ -218,7 +219,9 @@ async def test_a_pipeline_whose_every_word_is_hostile_stays_text(tab: Tab) -> No
 
 async def sound(page: Page) -> None:
     """Everything has a name, can be read, and fits."""
-    assert (await page.evaluate(UNNAMED), await page.evaluate(PALE), await page.evaluate(DOUBLED)) == ([], [], 0)
+    assert await page.evaluate(UNNAMED) == []
+    assert await page.evaluate(PALE) == []
+    assert await page.evaluate(DOUBLED) == 0
     levels = await page.evaluate(HEADINGS)
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in zip(levels[:1] + levels, levels, strict=False))

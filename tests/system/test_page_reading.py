@@ -88,9 +88,12 @@ async def test_everything_has_a_name_and_every_text_can_be_read(tab: Tab, colour
     wanted = str(colours == "dark").lower()
     if await page.get_by_label("Dark colours").get_attribute("aria-pressed") != wanted:
         await page.get_by_label("Dark colours").click()
-    assert (await page.evaluate(UNNAMED), await page.evaluate(PALE)) == ([], [])
+    assert await page.evaluate(UNNAMED) == []
+    assert await page.evaluate(PALE) == []
     await shown(page)
-    assert (await page.evaluate(UNNAMED), await page.evaluate(PALE), await page.evaluate(DOUBLED)) == ([], [], 0)
+    assert await page.evaluate(UNNAMED) == []
+    assert await page.evaluate(PALE) == []
+    assert await page.evaluate(DOUBLED) == 0
     levels = await page.evaluate(HEADINGS)
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in zip(levels[:1] + levels, levels, strict=False))

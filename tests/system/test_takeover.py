@@ -170,7 +170,8 @@ async def test_an_owner_that_was_paused_past_its_lease_writes_nothing_when_it_wa
     one.process.resume()
     await asyncio.to_thread(eventually, lambda: "run lost to another orchestrator" in one.process.log.read_text())
     second.set_result("of the second owner")
-    assert (await watched.end, await asked.end) == (grpc.StatusCode.OK, grpc.StatusCode.OK)
+    assert await watched.end == grpc.StatusCode.OK
+    assert await asked.end == grpc.StatusCode.OK
     whole(watched.events)
     assert asked.events == watched.events
     assert calls.firsts == 1
