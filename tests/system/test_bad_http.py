@@ -66,7 +66,7 @@ BODIES: dict[str, tuple[str, bytes, tuple[int, str, str]]] = {
 
 
 @pytest.mark.parametrize(("kind", "body", "expected"), BODIES.values(), ids=BODIES)
-async def test_a_body_that_cannot_be_one_is_refused(
+async def test_invalid_body_is_rejected(
     http: httpx.AsyncClient, kind: str, body: bytes, expected: tuple[int, str, str]
 ) -> None:
     headers = {"content-type": kind} if kind else {}
@@ -90,9 +90,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("method", "path", "status", "code"), PATHS, ids=lambda value: str(value)[:40])
-async def test_an_id_that_stands_for_nothing_is_refused(
-    http: httpx.AsyncClient, method: str, path: str, status: int, code: str
-) -> None:
+async def test_unknown_id_is_rejected(http: httpx.AsyncClient, method: str, path: str, status: int, code: str) -> None:
     check(problem(await http.request(method, path)), status, code)
 
 
@@ -145,7 +143,7 @@ CALLS: dict[str, tuple[str, Any, StatusCode, str]] = {
 
 
 @pytest.mark.parametrize(("method", "sent", "code", "reason"), CALLS.values(), ids=CALLS)
-async def test_a_call_that_cannot_be_answered_is_refused(
+async def test_invalid_grpc_call_is_rejected(
     channel: grpc.aio.Channel, method: str, sent: Any, code: StatusCode, reason: str
 ) -> None:
     call = getattr(GatewayServiceStub(channel), method)
@@ -162,14 +160,14 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize(("shape", "method", "sent", "reason"), MESSAGES.values(), ids=MESSAGES)
-async def test_a_message_that_cannot_be_read_is_refused(
+async def test_undecodable_message_is_rejected(
     channel: grpc.aio.Channel, shape: str, method: str, sent: Any, reason: str
 ) -> None:
     call = getattr(channel, shape)(f"/hugginggpt.v1.GatewayService/{method}", bytes, bytes)
     check(await refused(call(sent, timeout=10)), StatusCode.INVALID_ARGUMENT, reason)
 
 
-async def test_a_message_over_the_limit_is_refused(local_stack: LocalStack) -> None:
+async def test_message_over_the_size_limit_is_rejected(local_stack: LocalStack) -> None:
     sent = pb.CreateRunRequest(files=[pb.InlineFile(name="a.bin", content=bytes(MESSAGE_BYTES))])
     async with grpc.aio.insecure_channel(local_stack.grpc) as boundless:
         told = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
@@ -197,7 +195,9 @@ def check(told: Refusal, status: int | StatusCode, code: str, says: str = "") ->
 
 
 @pytest.mark.parametrize(("told", "megabytes"), [(True, 1), (False, 101)], ids=["its length told", "not told"])
-async def test_a_200_mb_form_is_refused_before_it_has_come(local_stack: LocalStack, told: bool, megabytes: int) -> None:
+async def test_oversized_form_is_rejected_before_it_is_complete(
+    local_stack: LocalStack, told: bool, megabytes: int
+) -> None:
     url = httpx.URL(local_stack.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     length = "content-length: 200000000" if told else "transfer-encoding: chunked"
@@ -222,7 +222,7 @@ def beginning(megabytes: int) -> Iterator[bytes]:
         yield bytes(MEGABYTE)
 
 
-async def test_the_house_is_well_after_all_of_it(
+async def test_services_are_ready_after_bad_input(
     local_stack: LocalStack, http: httpx.AsyncClient, before: frozenset[int]
 ) -> None:
     assert (await http.get("/readyz")).status_code == 200

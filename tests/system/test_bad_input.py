@@ -55,7 +55,7 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--plan", "pinned.json"], 1, "nobody/has-it"),
     ],
 )
-def test_what_cannot_be_done_says_what_is_wrong(
+def test_failed_request_reports_cause_and_remedy(
     local_stack: LocalStack, bad: Path, arguments: list[str], status: int, said: str
 ) -> None:
     told = local_stack.run_cli("ask", *arguments, "--out", str(bad / "out"), "--json")
@@ -68,6 +68,6 @@ def test_what_cannot_be_done_says_what_is_wrong(
     assert not list((bad / "out").glob("*"))
 
 
-def test_the_house_is_well_after_all_of_it(local_stack: LocalStack) -> None:
+def test_services_are_ready_after_bad_input(local_stack: LocalStack) -> None:
     assert local_stack.ask("Read the text in this image", DATA / "sign.png")["status"] == "completed"
     assert '"unexpected error"' not in local_stack.log.read_text()

@@ -209,7 +209,7 @@ def before(local_stack: LocalStack) -> frozenset[int]:
 
 
 @pytest.mark.parametrize(("spec", "files", "expected"), CASES.values(), ids=CASES)
-async def test_both_doors_say_what_is_wrong(
+async def test_http_and_grpc_report_the_same_error(
     door: Door, spec: Spec, files: Sequence[str], expected: Refused | Ended
 ) -> None:
     told = await door.ask(spec, {name: FILES[name] for name in files})
@@ -237,7 +237,7 @@ def check_end(run: Run, expected: Ended) -> None:
     assert bool(expected.done) == ("How it was done" in run["answer"])
 
 
-async def test_the_house_is_well_after_all_of_it(
+async def test_services_are_ready_after_bad_input(
     local_stack: LocalStack, http: httpx.AsyncClient, door: Door, before: frozenset[int]
 ) -> None:
     assert (await http.get("/readyz")).status_code == 200

@@ -50,7 +50,7 @@ class Expert:
         return {"text": Value(text=f"short {number}")}
 
 
-async def test_whoever_is_left_ends_the_batch(
+async def test_batch_of_killed_orchestrator_is_completed_by_the_other(
     peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
     expert = Expert(peers)
@@ -62,7 +62,7 @@ async def test_whoever_is_left_ends_the_batch(
         await _ended_whole(OrchestratorClient(other.stub), batch.batch_id, expert)
 
 
-async def test_all_that_were_killed_go_on_once_they_are_back(
+async def test_batch_resumes_after_the_only_orchestrator_restarts(
     peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
     expert = Expert(peers)
@@ -74,7 +74,7 @@ async def test_all_that_were_killed_go_on_once_they_are_back(
         await _ended_whole(OrchestratorClient(only.stub), batch.batch_id, expert)
 
 
-async def test_an_owner_that_was_paused_past_its_lease_begins_nothing_when_it_wakes_up(
+async def test_batch_owner_paused_past_its_lease_starts_no_items(
     peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
     expert = Expert(peers)

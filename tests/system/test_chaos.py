@@ -14,7 +14,7 @@ RUNS = 40
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))
-async def test_runs_come_to_the_right_end_whatever_is_killed(backend: str, tmp_path: Path) -> None:
+async def test_runs_end_correctly_during_fault_campaign(backend: str, tmp_path: Path) -> None:
     async with BACKENDS[backend](tmp_path) as store:
         outcome = await Campaign(SEED, RUNS, backend, store, tmp_path).run()
     assert outcome.complaints == []

@@ -31,7 +31,7 @@ def well_begun(local_stack: LocalStack) -> bool:
     return bool(the_batch(local_stack).get("counts", {}).get("completed", 0) >= ITEMS // 8)
 
 
-def test_killed_with_its_house_a_batch_is_gone_on_with(tmp_path: Path) -> None:
+def test_batch_resumes_after_command_and_services_were_killed(tmp_path: Path) -> None:
     """Some items lack their text; the command and all of the house are killed."""
     notes, killed, undisturbed = (str(tmp_path / name) for name in ("notes.csv", "killed", "undisturbed"))
     said = (f"{number},{'' if number % 17 == 0 else f'Note {number} is good.'}\n" for number in range(1, ITEMS + 1))

@@ -81,9 +81,7 @@ def said(url: str, folder: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
-def test_error_of_the_gateway_speaks_of_commands(
-    local_stack: LocalStack, folder: Path, arguments: tuple[str, ...]
-) -> None:
+def test_gateway_error_remedy_names_commands(local_stack: LocalStack, folder: Path, arguments: tuple[str, ...]) -> None:
     result = said(local_stack.url, folder, *arguments)
     assert result.exit_code != 0
     assert "error: " in result.stderr or "Usage: " in result.stderr
@@ -91,13 +89,13 @@ def test_error_of_the_gateway_speaks_of_commands(
 
 
 @pytest.mark.parametrize("arguments", UNREACHABLE, ids=" ".join)
-def test_error_without_a_gateway_speaks_of_commands(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_connection_error_remedy_names_commands(folder: Path, arguments: tuple[str, ...]) -> None:
     result = said(NOWHERE, folder, *arguments)
     assert result.exit_code != 0
     assert not HTTP.search(result.output)
 
 
-def test_every_command_that_calls_a_gateway_is_tried() -> None:
+def test_cases_cover_every_command_that_calls_a_gateway() -> None:
     commands = frozenset(get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
     assert {arguments[0] for arguments in UNREACHABLE} == commands - WITHOUT_GATEWAY
 

@@ -17,7 +17,7 @@ SIGN = ROOT / "tests" / "data" / "sign.png"
 INVOICE = ROOT / "tests" / "data" / "invoice.png"
 
 
-def test_what_the_readme_shows_is_so(local_stack: LocalStack, tmp_path: Path) -> None:
+def test_readme_example_prints_the_documented_output(local_stack: LocalStack, tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(from gateway\.client .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     data = tmp_path / "tests"
     data.symlink_to(ROOT / "tests")
@@ -35,7 +35,7 @@ def test_what_the_readme_shows_is_so(local_stack: LocalStack, tmp_path: Path) ->
     assert "speech.wav" in {file.name for file in (tmp_path / "out").iterdir()}
 
 
-def test_a_program_that_waits_asks_goes_on_and_asks_again(local_stack: LocalStack, tmp_path: Path) -> None:
+def test_sync_client_asks_reruns_and_continues_a_conversation(local_stack: LocalStack, tmp_path: Path) -> None:
     with HuggingGPT(local_stack.url) as client:
         run = client.ask("Read the text in this image aloud", [SIGN], policy="local")
         assert run.is_completed, run.failure
@@ -51,7 +51,7 @@ def test_a_program_that_waits_asks_goes_on_and_asks_again(local_stack: LocalStac
         assert {model.id for model in client.models("text-to-speech")} == {"espeak-ng"}
 
 
-async def test_a_program_on_asyncio_looks_at_a_plan_before_it_runs(local_stack: LocalStack) -> None:
+async def test_async_client_approves_part_of_a_plan(local_stack: LocalStack) -> None:
     async with AsyncHuggingGPT(local_stack.url) as client:
         waiting = await client.ask("Read the text in this image aloud", [SIGN], mode="approve")
         assert waiting.is_waiting
@@ -67,9 +67,7 @@ async def test_a_program_on_asyncio_looks_at_a_plan_before_it_runs(local_stack: 
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["as planned", "another plan"])
-def test_a_plan_is_looked_at_and_let_run_from_the_shell(
-    local_stack: LocalStack, tmp_path: Path, *, whole: bool
-) -> None:
+def test_command_line_reviews_and_approves_a_plan(local_stack: LocalStack, tmp_path: Path, *, whole: bool) -> None:
     out = ("--out", str(tmp_path / "out"), "--json")
     asked = local_stack.run_cli(
         "ask", "Read the text in this image aloud", "--file", str(SIGN), "--review", "--fresh", *out
@@ -90,7 +88,7 @@ def test_a_plan_is_looked_at_and_let_run_from_the_shell(
     assert local_stack.run_cli("get", told["run_id"], "--out", str(tmp_path / "more")).status == (0 if whole else 1)
 
 
-def test_what_a_house_of_its_own_was_asked_last_is_continued(local_stack: LocalStack) -> None:
+def test_continue_option_uses_the_last_conversation(local_stack: LocalStack) -> None:
     first = local_stack.ask("What is the total on this invoice?", INVOICE)
     said = local_stack.run_cli(
         "ask", "--continue", "And when is it due?", "--json", "--out", str(local_stack.home / "out")

@@ -24,9 +24,7 @@ def texts(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_models_are_told_side_by_side_with_scores_that_a_routing_table_takes(
-    local_stack: LocalStack, texts: Path, tmp_path: Path
-) -> None:
+def test_compare_reports_answers_and_saves_scores(local_stack: LocalStack, texts: Path, tmp_path: Path) -> None:
     files, scores = str(texts / "*.txt"), tmp_path / "scores.yaml"
     asked = ("compare", "text-classification", "--models", f"{MOOD},{TONGUE}", "--files", files)
     said = local_stack.run_cli(*asked, "--labels", str(texts / "right.csv"), "--save-scores", str(scores), "--json")
@@ -56,14 +54,14 @@ def test_models_are_told_side_by_side_with_scores_that_a_routing_table_takes(
     assert kept["tasks"] == {"text-classification": {MOOD: 1.0, TONGUE: 0.0}}
 
 
-def test_a_table_for_people_has_a_column_for_each_model(local_stack: LocalStack) -> None:
+def test_compare_prints_a_column_per_model(local_stack: LocalStack) -> None:
     models = "opencv/people,opencv/haar-frontalface"
     said = local_stack.run_cli("compare", "object-detection", "-m", models, "-f", str(DATA / "face.jpg"))
     assert said.status == 0, said.err
     assert all(part in said.out for part in ("opencv/people", "face.jpg", "answered", "1 of 1", "median"))
 
 
-def test_a_second_input_is_the_same_for_all(local_stack: LocalStack) -> None:
+def test_compare_sets_a_further_input_for_all_models(local_stack: LocalStack) -> None:
     asked = ("compare", "document-question-answering", "-m", "rapidocr", "-f", str(DATA / "invoice.png"), "--json")
     labels = local_stack.home / "total.csv"
     labels.write_text(f"file,label\n{DATA / 'invoice.png'},249.50\n")
@@ -92,7 +90,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("asked", "says"), WRONG.values(), ids=WRONG)
-def test_what_is_asked_wrongly_is_said_before_anything_runs(
+def test_invalid_compare_options_are_rejected_before_any_run(
     local_stack: LocalStack, texts: Path, asked: tuple[str, ...], says: str
 ) -> None:
     said = local_stack.run_cli("compare", *asked, "--files", str(texts / "good.txt"))
@@ -100,7 +98,7 @@ def test_what_is_asked_wrongly_is_said_before_anything_runs(
     assert says in said.err, said.err
 
 
-def test_the_better_model_is_preferred_and_a_forbidden_one_is_refused(texts: Path, tmp_path: Path) -> None:
+def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -> None:
     (tmp_path / "scores.yaml").write_text(
         f"format: hugginggpt/scores/1\ntasks: {{text-classification: {{{TONGUE}: 1.0, {MOOD}: 0.0}}}}\n"
     )
@@ -129,7 +127,7 @@ def test_the_better_model_is_preferred_and_a_forbidden_one_is_refused(texts: Pat
         assert "forbidden for object-detection by this house's routing table" in refused.out + refused.err
 
 
-def test_a_house_with_a_table_that_is_wrong_says_where(tmp_path: Path) -> None:
+def test_invalid_routing_table_error_names_the_line(tmp_path: Path) -> None:
     table = tmp_path / "routes.yaml"
     table.write_text("format: hugginggpt/routes/1\ntasks:\n  image-to-text: {modle: rapidocr}\n")
     said = r"routes\.yaml, line 3: tasks\.image-to-text\.modle"

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return whole
 
 
-def test_a_new_modality_is_one_folder_that_is_served_planned_and_asked(local_stack: LocalStack, folder: Path) -> None:
+def test_readme_expert_with_new_modality_is_planned_and_called(local_stack: LocalStack, folder: Path) -> None:
     def offered() -> bool:
         return TASK in local_stack.run_cli("tasks").out
 
@@ -52,7 +52,7 @@ def test_a_new_modality_is_one_folder_that_is_served_planned_and_asked(local_sta
         assert not offered()
 
 
-def test_its_entry_is_three_lines(folder: Path) -> None:
+def test_readme_expert_entry_point_has_three_lines(folder: Path) -> None:
     told = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder.parent), str(ROOT)))}
     command = [sys.executable, "-m", NAME, "--describe"]
     said = subprocess.run(command, env=told, capture_output=True, check=True, timeout=60)

@@ -138,7 +138,7 @@ async def watched(peers: ScriptedPeers, peer_addresses: dict[str, str], folder: 
             yield prometheus
 
 
-async def test_every_query_asks_for_what_there_is_and_dashboards_are_not_empty(
+async def test_dashboard_queries_are_valid_and_return_data(
     peers: ScriptedPeers, peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
     async with watched(peers, peer_addresses, tmp_path) as prometheus:

@@ -40,7 +40,7 @@ def demo(local_stack: LocalStack, tmp_path: Path) -> "subprocess.CompletedProces
 
 @pytest.mark.needs("make")
 @pytest.mark.timeout(300)  # twenty pictures are read, on a machine that may be busy
-async def test_the_demo_ends_with_twenty_signs_of_which_one_is_broken(
+async def test_demo_batch_reports_its_one_broken_image(
     demo: "subprocess.CompletedProcess[str]", tmp_path: Path, http: httpx.AsyncClient
 ) -> None:
     assert demo.returncode == 0, demo.stderr

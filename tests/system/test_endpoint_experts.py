@@ -27,7 +27,9 @@ def unconfigured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["experts.remote", "experts.served"])
-async def test_unconfigured_it_starts_all_the_same_and_ends_when_told(start: Start, package: str) -> None:  # a fixture
+async def test_endpoint_expert_starts_without_configuration_and_stops_on_signal(
+    start: Start, package: str
+) -> None:  # a fixture
     process = await start(package)
     async with reached(process) as channel:
         described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10, wait_for_ready=True)
@@ -39,7 +41,7 @@ async def test_unconfigured_it_starts_all_the_same_and_ends_when_told(start: Sta
 
 
 @pytest.mark.parametrize("package", ["experts.remote", "experts.served"])
-async def test_it_describes_itself_and_prints_nothing_else(package: str) -> None:
+async def test_endpoint_expert_describe_prints_only_json(package: str) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", package, "--describe", stdout=PIPE, stderr=PIPE
     )

@@ -85,7 +85,7 @@ async def reached(process: Process) -> AsyncIterator[grpc.aio.Channel]:
 
 
 @pytest.mark.parametrize("package", ["tests.support.shouting", "experts.lite"])
-async def test_an_expert_gets_ready_says_so_and_ends_when_told(start: Start, package: str) -> None:
+async def test_expert_becomes_ready_and_stops_on_signal(start: Start, package: str) -> None:
     process = await start(package)
     async with reached(process) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -99,7 +99,7 @@ async def test_an_expert_gets_ready_says_so_and_ends_when_told(start: Start, pac
             assert await process.wait() == 0
 
 
-async def test_an_expert_may_bring_a_task_nobody_knew(start: Start) -> None:
+async def test_expert_may_offer_a_new_task(start: Start) -> None:
     async with reached(await start("tests.support.shouting")) as channel:
         request = pb.InferRequest(
             task="text-shouting", inputs={"text": Value(text="hear me")}, parameters_json='{"marks":2}'
@@ -108,7 +108,7 @@ async def test_an_expert_may_bring_a_task_nobody_knew(start: Start) -> None:
         assert reply.outputs["text"].text == "HEAR ME!!"
 
 
-async def test_an_expert_describes_itself_without_being_started() -> None:
+async def test_describe_option_prints_description_without_serving() -> None:
     command = (sys.executable, "-m", "tests.support.shouting", "--describe")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     async with asyncio.timeout(30):
@@ -120,7 +120,7 @@ async def test_an_expert_describes_itself_without_being_started() -> None:
     assert [card.state for card in described.models] == [MODEL_STATE_LOADABLE]
 
 
-async def test_an_expert_stuck_in_a_model_ends_when_told_and_without_teardown(start: Start, tmp_path: Path) -> None:
+async def test_expert_with_blocked_model_stops_on_signal(start: Start, tmp_path: Path) -> None:
     write_expert(
         tmp_path / "stuck",
         models=[{"id": "m", "task": "summarization"}],
@@ -143,7 +143,7 @@ TASKS = {"summarization": stuck}
     assert b"teardown" not in said
 
 
-async def test_an_expert_whose_parts_contradict_each_other_says_which_and_ends(start: Start, tmp_path: Path) -> None:
+async def test_inconsistent_expert_reports_the_error_and_exits(start: Start, tmp_path: Path) -> None:
     write_expert(tmp_path / "broken", models=[{"id": "m", "task": "text-singing"}], tasks="TASKS = {}")
     process = await start("broken")
     entry = await logged(process, "cannot run")
@@ -177,7 +177,7 @@ async def summary(channel: grpc.aio.Channel, text: str) -> str:
 
 
 @pytest.mark.parametrize("workers", ["thread", "process"])
-async def test_a_folder_from_anywhere_is_served(start: Start, tmp_path: Path, workers: str) -> None:
+async def test_expert_folder_outside_the_project_is_served(start: Start, tmp_path: Path, workers: str) -> None:
     folder = write_own(tmp_path / "elsewhere" / "mine")
     process = await start("experts.host", str(folder), EXPERT_WORKERS=workers, PYTHONPATH="")
     async with reached(process) as channel:
@@ -198,7 +198,7 @@ async def test_a_folder_from_anywhere_is_served(start: Start, tmp_path: Path, wo
         ("json", True, "another module"),
     ],
 )
-async def test_a_folder_that_cannot_be_served_says_why(
+async def test_invalid_expert_folder_reports_the_error(
     start: Start, tmp_path: Path, name: str, parts: bool, says: str
 ) -> None:
     folder = tmp_path / "elsewhere" / name
@@ -212,7 +212,7 @@ async def test_a_folder_that_cannot_be_served_says_why(
     assert says in said.decode()
 
 
-async def test_only_models_that_are_allowed_are_served(start: Start) -> None:
+async def test_only_allowed_models_are_served(start: Start) -> None:
     process = await start("tests.support.shouting", EXPERT_ALLOWED="other")
     entry = await logged(process, "cannot run")
     assert "allowed" in entry["error"]
@@ -220,7 +220,7 @@ async def test_only_models_that_are_allowed_are_served(start: Start) -> None:
     assert await process.wait() == 1
 
 
-async def test_a_call_under_way_is_finished_before_the_process_ends(start: Start, tmp_path: Path) -> None:
+async def test_active_call_finishes_before_the_process_stops(start: Start, tmp_path: Path) -> None:
     tasks = """
 import sys, threading
 from experts.host.handler import single

@@ -38,7 +38,7 @@ def planned(services: LocalStack) -> list[str]:
     return [task["task"] for task in json.loads(said.out)["plan"]]
 
 
-def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: LocalStack) -> None:
+def test_forgotten_expert_is_not_called(services: LocalStack) -> None:
     with run_expert(services.home, "tests.support.shouting") as address:
         added = json.loads(services.run_cli("experts", "add", address, "--json").out)["name"]
         eventually(lambda: offered(services))
@@ -51,7 +51,7 @@ def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: Lo
         assert list((services.home / "experts").iterdir()) == []
 
 
-def test_dormant_expert_is_not_planned_once_it_is_forgotten(
+def test_forgotten_dormant_expert_is_not_planned(
     services: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EXPERT_MAY_SLEEP", "true")
@@ -64,14 +64,14 @@ def test_dormant_expert_is_not_planned_once_it_is_forgotten(
     assert listed(services) == {"lite": False}
 
 
-def test_expert_that_up_started_is_not_forgotten_while_it_answers(services: LocalStack) -> None:
+def test_expert_started_by_up_cannot_be_forgotten_while_it_answers(services: LocalStack) -> None:
     said = services.run_cli("experts", "forget", "lite")
     assert said.status == 1
     assert "expert lite is awake" in said.err
     assert "--experts" in said.err
 
 
-def test_unknown_expert_is_refused_with_the_command_that_lists_them(services: LocalStack) -> None:
+def test_unknown_expert_error_names_the_list_command(services: LocalStack) -> None:
     said = services.run_cli("experts", "forget", "nobody")
     assert said.status == 1
     assert "hugginggpt experts" in said.err

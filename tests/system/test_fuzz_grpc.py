@@ -35,7 +35,9 @@ EXPECTED = frozenset(
 
 @pytest.mark.parametrize("broken", [False, True], ids=["valid", "mutated"])
 @pytest.mark.parametrize("method", tuple(SERVICE.methods), ids=lambda method: method.name)
-async def test_no_message_breaks_a_method(local_stack: LocalStack, method: MethodDescriptor, broken: bool) -> None:
+async def test_fuzzed_messages_end_with_expected_status_codes(
+    local_stack: LocalStack, method: MethodDescriptor, broken: bool
+) -> None:
     random = Random(f"{method.name} {broken}")  # the same every time
     seen = Counter[StatusCode]()
     async with grpc.aio.insecure_channel(local_stack.grpc) as channel:

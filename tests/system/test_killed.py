@@ -26,7 +26,9 @@ REQUEST = "Read the text in each of these images aloud"
 
 
 @pytest.mark.parametrize("name", ["light", "orchestrator-1"])
-async def test_a_run_survives_whoever_is_killed(local_stack: LocalStack, http: httpx.AsyncClient, name: str) -> None:
+async def test_run_and_stream_survive_a_killed_process(
+    local_stack: LocalStack, http: httpx.AsyncClient, name: str
+) -> None:
     files: list[tuple[str, Any]] = [("file", (f"{n}.png", (DATA / "sign.png").read_bytes())) for n in range(3)]
     spec = json.dumps({"request": REQUEST, "bypass_memo": True})
     run_id = (await http.post("/v1/runs", files=[("spec", (None, spec)), *files])).json()["run_id"]
@@ -78,9 +80,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("orchestrators", [1, 2])
-async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_eyes_of_its_watcher(
-    tmp_path: Path, orchestrators: int
-) -> None:
+async def test_open_stream_continues_after_its_orchestrator_is_killed(tmp_path: Path, orchestrators: int) -> None:
     slow = Slow()
     async with slow.expert.serving() as address:
         (tmp_path / "experts").mkdir()

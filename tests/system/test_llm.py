@@ -99,7 +99,7 @@ def is_plan(body: Any) -> bool:
     return bool(body.get("response_format", {}).get("json_schema", {}).get("name") == "plan")
 
 
-async def test_an_llm_plans_and_answers_and_says_so(tmp_path: Path) -> None:
+async def test_llm_plans_and_answers(tmp_path: Path) -> None:
     prices = json.dumps({"scripted": {"input": 1, "output": 1}})
     async with (
         ScriptedLLM.serving(Plausible()) as llm,
@@ -122,7 +122,7 @@ async def test_an_llm_plans_and_answers_and_says_so(tmp_path: Path) -> None:
     assert "answer written by the LLM scripted\n" in said.err
 
 
-async def test_what_may_not_leave_the_house_is_not_sent_to_an_llm_outside(tmp_path: Path) -> None:
+async def test_local_policy_sends_nothing_to_an_external_llm(tmp_path: Path) -> None:
     async with ScriptedLLM.serving(Plausible()) as llm, lived_in(tmp_path, llm.base_url) as local_stack:
         told, said = await ask(local_stack, "--policy", "local")
         assert llm.requests == []
@@ -136,7 +136,7 @@ async def test_what_may_not_leave_the_house_is_not_sent_to_an_llm_outside(tmp_pa
     assert [task["task"] for task in told["plan"]] == [task["task"] for task in allowed["plan"]] == TASKS
 
 
-async def test_an_llm_that_is_down_from_the_start_is_done_without_and_named(tmp_path: Path) -> None:
+async def test_unreachable_llm_falls_back_and_is_reported(tmp_path: Path) -> None:
     async with lived_in(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as local_stack:
         told, said = await ask(local_stack)
     assert [task["task"] for task in told["plan"]] == TASKS
@@ -147,7 +147,7 @@ async def test_an_llm_that_is_down_from_the_start_is_done_without_and_named(tmp_
     assert "so happy" in said.out
 
 
-async def test_an_llm_that_dies_while_it_plans_is_done_without(tmp_path: Path) -> None:
+async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
     def one_task(body: Any) -> Turn:
         whole = Plausible()(body)
         return Stalls(whole.text[: whole.text.index("}, {") + len("}, {")]) if is_plan(body) else whole
@@ -176,7 +176,7 @@ async def test_an_llm_that_dies_while_it_plans_is_done_without(tmp_path: Path) -
     assert "so happy" in answer(events)
 
 
-async def test_an_llm_that_dies_between_plan_and_answer_is_done_without(tmp_path: Path) -> None:
+async def test_llm_failure_between_plan_and_answer_falls_back(tmp_path: Path) -> None:
     async with (
         ScriptedLLM.serving(Plausible()) as llm,
         lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
@@ -197,7 +197,7 @@ async def test_an_llm_that_dies_between_plan_and_answer_is_done_without(tmp_path
     assert "so happy" in answer(events)
 
 
-async def test_an_llm_that_dies_while_it_answers_is_finished_for(tmp_path: Path) -> None:
+async def test_llm_failure_during_answer_is_completed_by_template(tmp_path: Path) -> None:
     def half(body: Any) -> Turn:
         return Plausible()(body) if is_plan(body) else Stalls("The sign says")
 
@@ -217,7 +217,7 @@ async def test_an_llm_that_dies_while_it_answers_is_finished_for(tmp_path: Path)
     assert "so happy" in answer(events)
 
 
-def test_without_an_llm_the_embedded_controllers_decide(local_stack: LocalStack) -> None:
+def test_embedded_controllers_are_used_without_llm(local_stack: LocalStack) -> None:
     told = local_stack.ask(REQUEST, SIGN)
     decisions = told["decisions"]
     assert decisions["plan"]["controller"] == "embedded"
@@ -227,7 +227,7 @@ def test_without_an_llm_the_embedded_controllers_decide(local_stack: LocalStack)
     assert told["usage"]["input_tokens"] == 0
 
 
-def test_an_endpoint_without_a_model_is_a_clear_error(tmp_path: Path) -> None:
+def test_llm_url_without_model_is_a_configuration_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "services.local", *ANY_PORTS]
     settings = environment(tmp_path, LLM_BASE_URL="http://127.0.0.1:9/v1", LOG_FORMAT="json")
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=30, check=False)

@@ -24,7 +24,7 @@ async def routes(http: httpx.AsyncClient) -> list[tuple[str, str]]:
         ("origin", "null", 403, "ORIGIN"),
     ],
 )
-async def test_another_site_reaches_nothing(
+async def test_requests_of_other_hosts_and_origins_are_rejected(
     http: httpx.AsyncClient, header: str, value: str, status: int, code: str
 ) -> None:
     known = await routes(http)
@@ -37,7 +37,7 @@ async def test_another_site_reaches_nothing(
     assert (await http.get("/v1/runs?page_size=1")).json()["data"] == before
 
 
-async def test_its_own_pages_and_programs_are_served(local_stack: LocalStack, http: httpx.AsyncClient) -> None:
+async def test_requests_of_own_hosts_and_origins_are_accepted(local_stack: LocalStack, http: httpx.AsyncClient) -> None:
     port = httpx.URL(local_stack.url).port
     for name in ("localhost", "127.0.0.1", "[::1]"):
         own = f"{name}:{port}"

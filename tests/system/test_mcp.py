@@ -28,7 +28,7 @@ async def uploaded(agent: Client) -> str:
     return str(sent.json()["id"])
 
 
-async def test_an_agent_plans_and_then_runs_what_it_has_uploaded(local_stack: LocalStack) -> None:
+async def test_agent_plans_and_runs_with_an_uploaded_file(local_stack: LocalStack) -> None:
     told = list[str]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -56,7 +56,7 @@ async def test_mcp_starts_local_services_where_no_gateway_runs(tmp_path: Path) -
     assert "ask" in names
 
 
-async def test_all_complaints_about_a_plan_come_at_once(local_stack: LocalStack) -> None:
+async def test_invalid_plan_reports_all_errors_at_once(local_stack: LocalStack) -> None:
     plan = [
         {"id": 1, "task": "juggling", "arguments": {"text": "x"}},
         {"id": 2, "task": "summarization", "arguments": {"text": {"task_id": 9, "output": "text"}}},
@@ -68,7 +68,7 @@ async def test_all_complaints_about_a_plan_come_at_once(local_stack: LocalStack)
     assert "refers to task 9, which is not there" in words(wrong)
 
 
-async def test_a_single_task_gives_what_it_found(local_stack: LocalStack) -> None:
+async def test_single_task_tool_returns_its_outputs(local_stack: LocalStack) -> None:
     async with opened_client(urlsplit(local_stack.url).port or 0, mode="legacy") as agent:
         arguments = {"image": await uploaded(agent)}
         done = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": arguments})
@@ -76,9 +76,7 @@ async def test_a_single_task_gives_what_it_found(local_stack: LocalStack) -> Non
     assert done.structured_content["tasks"][0]["outputs"]["details"]["pages"][0]["source"] == "ocr"
 
 
-async def test_the_command_reads_a_picture_of_the_clients_and_saves_what_it_says(
-    local_stack: LocalStack, tmp_path: Path
-) -> None:
+async def test_bridge_uploads_local_files_and_saves_results(local_stack: LocalStack, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     shutil.copy(SIGN, project)

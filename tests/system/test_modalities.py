@@ -75,7 +75,7 @@ def blue(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_task_is_listed_with_the_expert_that_has_it(whole: LocalStack) -> None:
+def test_every_task_is_listed_with_its_expert(whole: LocalStack) -> None:
     lines = [line.split() for line in whole.run_cli("tasks").out.splitlines() if not line.startswith(" ")]
     listed = {line[0]: {word.strip(",") for word in line[line.index("→") :]} for line in lines}
     assert set(listed) == {task for names in TASKS.values() for task in names.split()}
@@ -83,7 +83,7 @@ def test_every_task_is_listed_with_the_expert_that_has_it(whole: LocalStack) -> 
     assert "lite" in listed["image-to-text"]
 
 
-def test_a_request_goes_through_three_modalities(whole: LocalStack, models: Path, blue: Path) -> None:
+def test_request_over_three_modalities_completes(whole: LocalStack, models: Path, blue: Path) -> None:
     request = "Describe this picture, translate the description into German and read it aloud"
     told = whole.ask(request, blue, seconds=100)  # each expert imports torch first
     done: dict[str, Any] = {result["task"]: result for result in told["results"]}
@@ -106,7 +106,7 @@ def test_a_request_goes_through_three_modalities(whole: LocalStack, models: Path
     assert samples == pytest.approx(spoken(models / SPEAKER, "guten morgen ."), abs=1e-4)
 
 
-def test_where_no_hub_is_a_model_that_is_not_here_is_named_with_what_would_help(whole: LocalStack) -> None:
+def test_missing_model_without_hub_reports_a_remedy(whole: LocalStack) -> None:
     told = whole.ask('Is "the match ended two to one" about sports or politics?')
     (result,) = told["results"]
     assert told["status"] == "failed"

@@ -23,9 +23,7 @@ async def client(local_stack: LocalStack) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-async def test_a_picture_is_read_aloud_in_a_chat_and_the_chat_goes_on(
-    client: AsyncOpenAI, http: httpx.AsyncClient
-) -> None:
+async def test_chat_completion_reads_an_image_aloud_and_continues(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
     asked: Any = {"role": "user", "content": [{"type": "text", "text": "Read the text in this image aloud"}, PICTURE]}
     stream = await client.chat.completions.create(model="hugginggpt", messages=[asked], stream=True)
     deltas = [chunk.choices[0].delta async for chunk in stream]
@@ -50,7 +48,7 @@ class Mood(BaseModel):
     confidence: float
 
 
-async def test_a_schema_is_filled_from_what_a_model_found(client: AsyncOpenAI) -> None:
+async def test_structured_output_contains_model_results(client: AsyncOpenAI) -> None:
     response = await client.responses.parse(
         model="hugginggpt", input="What is the sentiment of “We won, and I am so happy!”?", text_format=Mood
     )
@@ -59,7 +57,7 @@ async def test_a_schema_is_filled_from_what_a_model_found(client: AsyncOpenAI) -
     assert 0 < response.output_parsed.confidence <= 1
 
 
-async def test_the_background_is_followed_by_whoever_comes_back(client: AsyncOpenAI) -> None:
+async def test_background_response_can_be_streamed_later(client: AsyncOpenAI) -> None:
     content: Any = [
         {"type": "input_text", "text": "Read the text in this image aloud"},
         {"type": "input_image", "image_url": PICTURE["image_url"]["url"]},  # type: ignore[index]  # as above
@@ -78,7 +76,7 @@ async def test_the_background_is_followed_by_whoever_comes_back(client: AsyncOpe
     assert "speech.wav" in seen[-1].response.output_text or "/v1/artifacts/" in seen[-1].response.output_text
 
 
-async def test_what_nobody_can_do_is_said_in_words(client: AsyncOpenAI) -> None:
+async def test_unsupported_request_is_answered_with_text(client: AsyncOpenAI) -> None:
     completion = await client.chat.completions.create(
         model="hugginggpt", messages=[{"role": "user", "content": "Fold my laundry"}]
     )

@@ -57,7 +57,7 @@ def held(local_stack: LocalStack) -> Iterator[None]:
         os.kill(expert, signal.SIGCONT)
 
 
-async def test_a_request_with_a_file_becomes_a_plan_an_answer_and_a_recording(tab: Tab) -> None:
+async def test_request_with_file_shows_plan_answer_and_audio(tab: Tab) -> None:
     page = await tab.open()
     await page.set_input_files("#pick-files", SIGN)
     await expect(page.get_by_label("Files to send")).to_contain_text("sign.png")
@@ -75,7 +75,7 @@ async def test_a_request_with_a_file_becomes_a_plan_an_answer_and_a_recording(ta
     await tab.picture("light", full_page=True)
 
 
-async def test_a_task_tells_its_model_why_it_was_chosen_and_what_went_in_and_out(tab: Tab) -> None:
+async def test_task_details_show_model_reason_inputs_and_outputs(tab: Tab) -> None:
     page = await tab.open()
     await page.get_by_role("button", name="Read the text in this image").click()
     await ended(page)
@@ -90,7 +90,7 @@ async def test_a_task_tells_its_model_why_it_was_chosen_and_what_went_in_and_out
     await expect(page.locator("#task-1 .stage rect.frame")).to_have_count(3)
 
 
-async def test_files_are_dropped_and_pasted(tab: Tab) -> None:
+async def test_files_can_be_dropped_and_pasted(tab: Tab) -> None:
     page = await tab.open()
     for kind, name in (("drop", "dropped.txt"), ("paste", "pasted.txt")):
         await page.evaluate(
@@ -109,7 +109,7 @@ async def test_files_are_dropped_and_pasted(tab: Tab) -> None:
     await expect(page.get_by_label("Files to send").locator("li")).to_have_count(1)
 
 
-async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, local_stack: LocalStack) -> None:
+async def test_reload_and_link_reopen_a_run(tab: Tab, local_stack: LocalStack) -> None:
     page = await tab.open()
     await page.get_by_role("button", name="Does this sound happy?").click()
     await ended(page)
@@ -127,7 +127,7 @@ async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, local_stack: LocalStac
     await expect(page.get_by_label("Your request")).to_be_visible()
 
 
-async def test_a_running_task_is_seen_and_stopped(tab: Tab, local_stack: LocalStack) -> None:
+async def test_running_task_is_shown_and_can_be_cancelled(tab: Tab, local_stack: LocalStack) -> None:
     await tab.page.add_init_script("const now = Date.now; Date.now = () => now() + 3_600_000;")  # a clock that is wrong
     page = await tab.open()
     with held(local_stack):
@@ -141,7 +141,7 @@ async def test_a_running_task_is_seen_and_stopped(tab: Tab, local_stack: LocalSt
     await expect(page.get_by_role("button", name="Ask again")).to_be_visible()
 
 
-async def test_a_plan_waits_until_it_is_approved(tab: Tab) -> None:
+async def test_plan_waits_for_approval(tab: Tab) -> None:
     page = await tab.open()
     await page.get_by_text("Options").click()
     await page.get_by_label("Review the plan first").check()
@@ -152,7 +152,7 @@ async def test_a_plan_waits_until_it_is_approved(tab: Tab) -> None:
     await ended(page)
 
 
-async def test_what_could_not_be_done_is_told_once_with_what_helps(tab: Tab) -> None:
+async def test_failure_is_shown_once_with_its_remedy(tab: Tab) -> None:
     page = await tab.open()
     await asked(page, "Draw a cat on a bicycle and tell me whether this sounds happy: “We won.”", fresh=False)
     await ended(page, "incomplete")
@@ -162,7 +162,7 @@ async def test_what_could_not_be_done_is_told_once_with_what_helps(tab: Tab) -> 
     await expect(page.locator(".notes")).to_be_hidden()
 
 
-async def test_a_follow_up_and_the_same_request_again(tab: Tab) -> None:
+async def test_follow_up_and_rerun(tab: Tab) -> None:
     page = await tab.open()
     await page.get_by_role("button", name="Does this sound happy?").click()
     await ended(page)
@@ -180,7 +180,7 @@ async def test_a_follow_up_and_the_same_request_again(tab: Tab) -> None:
     await expect(page.locator(".prose")).to_contain_text("3 June 1843")
 
 
-async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, local_stack: LocalStack) -> None:
+async def test_broken_stream_resumes_after_the_last_event(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("ERR_",)
     asked_for: list[str | None] = []
 
@@ -203,7 +203,7 @@ async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, 
     await expect(page.locator(".lost")).to_be_hidden()
 
 
-async def test_what_is_refused_is_told_with_what_helps(tab: Tab, local_stack: LocalStack) -> None:
+async def test_rejected_request_shows_its_remedy(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("Failed to load resource",)
     page = await tab.open()
     await page.set_input_files(
@@ -221,7 +221,7 @@ async def test_what_is_refused_is_told_with_what_helps(tab: Tab, local_stack: Lo
     await expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()
 
 
-async def test_the_page_is_fetched_once_and_never_kept_too_long(local_stack: LocalStack) -> None:
+async def test_page_is_revalidated_and_its_assets_are_cached(local_stack: LocalStack) -> None:
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
         page = await http.get("/")
         policy = page.headers["content-security-policy"]

@@ -60,7 +60,7 @@ async def saved(page: Page, words: str, folder: Path) -> Path:
     return folder / words
 
 
-async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, local_stack: LocalStack, tmp_path: Path) -> None:
+async def test_two_bad_files_fail_two_items_of_a_batch(tab: Tab, local_stack: LocalStack, tmp_path: Path) -> None:
     tab.expected = ("400",)
     broken, letter = picture("broken.png", b"\x89PNG\r\n\x1a\n no picture"), picture("letter.png", b"%PDF-1.4\n%%EOF")
     page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
@@ -91,7 +91,7 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, local_stack
     await ended(page)
 
 
-async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, local_stack: LocalStack) -> None:
+async def test_batch_can_be_followed_cancelled_and_resumed(tab: Tab, local_stack: LocalStack) -> None:
     with held(local_stack):
         page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(30)), fresh=True)
         await page.evaluate("""() => {
@@ -121,7 +121,7 @@ async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, local_stac
     assert said.endswith("The batch has ended: completed.")
 
 
-async def test_failed_items_run_again(tab: Tab, local_stack: LocalStack) -> None:
+async def test_failed_items_can_be_retried(tab: Tab, local_stack: LocalStack) -> None:
     page = await begun(tab, local_stack, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     async with page.expect_response(re.compile("/resume$")) as resumed:
@@ -131,7 +131,7 @@ async def test_failed_items_run_again(tab: Tab, local_stack: LocalStack) -> None
     await expect(page.locator(".states li")).to_have_text(["1 completed", "1 failed"])
 
 
-async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
+async def test_broken_batch_stream_resumes(tab: Tab) -> None:
     def stands(state: str, done: int) -> dict[str, Any]:
         counts = {"total": 10_000, "completed": 9_993 + done, "failed": 1, "waiting": 6 - done}
         told = {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
@@ -163,7 +163,7 @@ async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
     assert told == []
 
 
-async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, local_stack: LocalStack) -> None:
+async def test_plan_of_an_unnamed_batch_can_be_saved(tab: Tab, local_stack: LocalStack) -> None:
     item = {"inputs": [{"name": "sign", "text": "Read me."}]}
     plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "sign"}}}]
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
@@ -177,7 +177,7 @@ async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, local_stack:
     await expect(page.locator(".takes dt").first).to_have_text("sign")
 
 
-async def test_a_long_batch_is_read_in_pages(tab: Tab, local_stack: LocalStack) -> None:
+async def test_items_of_a_long_batch_are_paged(tab: Tab, local_stack: LocalStack) -> None:
     files = [note(f"{n}.txt", f"It is {n}.") for n in range(120)]
     plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "words"}}}]
     await kept(local_stack, "moods", plan=plan)
@@ -198,13 +198,13 @@ async def test_a_long_batch_is_read_in_pages(tab: Tab, local_stack: LocalStack) 
     await expect(items.first).to_contain_text("50.txt")
 
 
-async def test_a_batch_that_is_not_there_is_told(tab: Tab) -> None:
+async def test_unknown_batch_is_reported(tab: Tab) -> None:
     tab.expected = ("404",)
     page = await tab.open("/?batch=nowhere")
     await expect(page.get_by_role("heading", level=1)).to_have_text("There is no such batch")
 
 
-async def test_a_batch_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
+async def test_batch_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None:
     failure = {"reason": HOSTILE, "message": HOSTILE, "remedy": HOSTILE}
     outputs = {HOSTILE: HOSTILE, "__proto__": {"artifact": {"sha256": f"../{IMG}", "name": HOSTILE}}, "a": [HOSTILE]}
     item = {"index": 1, "name": HOSTILE, "state": HOSTILE, "run_id": HOSTILE, "outputs": outputs}
@@ -245,7 +245,7 @@ async def test_a_batch_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_batches_are_for_everybody(browser: Browser, local_stack: LocalStack, colours: Any, width: int) -> None:
+async def test_batch_pages_are_accessible(browser: Browser, local_stack: LocalStack, colours: Any, width: int) -> None:
     context = await browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce"
     )

@@ -44,7 +44,7 @@ async def kept(local_stack: LocalStack, name: str, **saved: Any) -> None:
         assert reply.is_success, reply.text
 
 
-async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
+async def test_plan_of_a_run_can_be_saved_drawn_and_listed(tab: Tab) -> None:
     page = await tab.open()
     await page.set_input_files("#pick-files", SIGN)
     await asked(page, DEMO, fresh=False)
@@ -74,7 +74,7 @@ async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text(DEMO)
 
 
-async def test_models_are_pinned_as_a_version_of_its_own(tab: Tab) -> None:
+async def test_pinning_models_creates_a_version(tab: Tab) -> None:
     page = await tab.open()
     await page.get_by_role("button", name="Summarize this letter").click()
     await ended(page)
@@ -95,7 +95,7 @@ async def test_models_are_pinned_as_a_version_of_its_own(tab: Tab) -> None:
     await expect(page.locator(".graph .task").first).to_contain_text("any model")
 
 
-async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, local_stack: LocalStack) -> None:
+async def test_save_error_is_shown_in_the_dialog(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("400",)
     told = local_stack.ask("Does this sound happy? “We won.”")
     page = await tab.open(f"/?run={told['run_id']}")
@@ -112,7 +112,7 @@ async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, local_stack: 
     await expect(page.locator("dialog")).to_have_count(0)
 
 
-async def test_one_file_is_a_run_without_planning(tab: Tab, local_stack: LocalStack) -> None:
+async def test_one_file_starts_a_run_without_planning(tab: Tab, local_stack: LocalStack) -> None:
     plan = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
     await kept(local_stack, "reader", plan=plan, description="Reads signs.")
     page = await tab.open("/?pipeline=reader")
@@ -131,7 +131,7 @@ async def test_one_file_is_a_run_without_planning(tab: Tab, local_stack: LocalSt
     await expect(page).to_have_url(f"{tab.url}/?pipeline=reader&version=1")
 
 
-async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, local_stack: LocalStack) -> None:
+async def test_text_starts_a_run_and_text_files_replace_it(tab: Tab, local_stack: LocalStack) -> None:
     await kept(local_stack, "teller", plan=SUMMARIZE)
     page = await tab.open("/?pipeline=teller")
     await page.get_by_label("words", exact=True).fill(WORDS)
@@ -153,7 +153,7 @@ async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, local_sta
     await ended(page)
 
 
-async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Tab, local_stack: LocalStack) -> None:
+async def test_unequal_file_counts_per_parameter_are_rejected(tab: Tab, local_stack: LocalStack) -> None:
     await kept(local_stack, "pairs", plan=PAIRS)
     page = await tab.open("/?pipeline=pairs")
     await page.set_input_files("#parameter-1-files", [SIGN] * 3)
@@ -164,7 +164,7 @@ async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Ta
     await expect(page.get_by_role("list", name="Files for other").locator("li")).to_have_count(1)
 
 
-async def test_files_are_dropped_on_their_parameters(tab: Tab, local_stack: LocalStack) -> None:
+async def test_files_can_be_dropped_on_parameters(tab: Tab, local_stack: LocalStack) -> None:
     await kept(local_stack, "pairs", plan=PAIRS, policy="local")
     page = await tab.open("/?pipeline=pairs")
     await expect(page.get_by_text("Its data never leaves this deployment.")).to_be_visible()
@@ -181,13 +181,13 @@ async def test_files_are_dropped_on_their_parameters(tab: Tab, local_stack: Loca
     await expect(page.get_by_role("list", name="Files for other")).to_contain_text("dropped.txt")
 
 
-async def test_a_pipeline_that_is_not_there_is_told(tab: Tab) -> None:
+async def test_unknown_pipeline_is_reported(tab: Tab) -> None:
     tab.expected = ("404",)
     page = await tab.open("/?pipeline=nowhere")
     await expect(page.get_by_role("heading", level=1)).to_have_text("There is no such pipeline")
 
 
-async def test_a_pipeline_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
+async def test_pipeline_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None:
     task = {"id": 1, "task": HOSTILE, "source": HOSTILE, "pinned_model": HOSTILE, "pinned_revision": HOSTILE}
     port = {"name": HOSTILE, "modality": HOSTILE, "description": HOSTILE, "required": True}
     told = {
@@ -231,7 +231,9 @@ async def sound(page: Page) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_pipelines_are_for_everybody(browser: Browser, local_stack: LocalStack, colours: Any, width: int) -> None:
+async def test_pipeline_pages_are_accessible(
+    browser: Browser, local_stack: LocalStack, colours: Any, width: int
+) -> None:
     await kept(local_stack, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
     context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
     tab = await watched(context, local_stack.url)

@@ -83,7 +83,7 @@ HEADINGS = """() => {
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-async def test_everything_has_a_name_and_every_text_can_be_read(tab: Tab, colours: str) -> None:
+async def test_controls_have_names_and_text_has_contrast(tab: Tab, colours: str) -> None:
     page = await tab.open()
     wanted = str(colours == "dark").lower()
     if await page.get_by_label("Dark colours").get_attribute("aria-pressed") != wanted:
@@ -102,7 +102,7 @@ async def test_everything_has_a_name_and_every_text_can_be_read(tab: Tab, colour
     await expect(page.get_by_label("Dark colours")).to_have_attribute("aria-pressed", wanted)
 
 
-async def test_the_keyboard_is_enough(tab: Tab) -> None:
+async def test_page_works_with_keyboard_only(tab: Tab) -> None:
     page = await tab.open()
     await expect(page.get_by_label("Your request")).to_be_focused()
     await page.keyboard.type(f"{HAPPY} “We won on 3 June.” Find the dates in it, too")
@@ -124,7 +124,7 @@ async def test_the_keyboard_is_enough(tab: Tab) -> None:
     await expect(page.locator("#task-2")).not_to_have_attribute("open", "")
 
 
-async def test_progress_is_said_aloud(tab: Tab) -> None:
+async def test_progress_is_announced_to_screen_readers(tab: Tab) -> None:
     page = await tab.open()
     said = page.locator("#live")
     await page.evaluate("""() => {
@@ -139,13 +139,13 @@ async def test_progress_is_said_aloud(tab: Tab) -> None:
     assert end == "The run has ended: completed."
 
 
-async def test_nothing_moves_where_that_is_not_wanted(tab: Tab) -> None:
+async def test_reduced_motion_disables_animations(tab: Tab) -> None:
     page = await tab.open()
     await shown(page)
     assert await page.evaluate("document.getAnimations().length") == 0
 
 
-async def test_it_fits_a_phone(browser: Browser, local_stack: LocalStack) -> None:
+async def test_page_fits_a_phone(browser: Browser, local_stack: LocalStack) -> None:
     context = await browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     tab = await watched(context, local_stack.url)
     page = await tab.open()
@@ -162,7 +162,9 @@ async def test_it_fits_a_phone(browser: Browser, local_stack: LocalStack) -> Non
     tab.check()
 
 
-async def test_a_house_with_keys_is_seen_with_one(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_page_requires_a_key_if_authentication_is_on(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     home = tmp_path_factory.mktemp("locked")
     with start_local_stack(home, GATEWAY_AUTHENTICATION="keys") as locked:
         key = json.loads(run_cli(home, "keys", "create", "--name", "page", "--tenant", "acme", "--json").out)["key"]

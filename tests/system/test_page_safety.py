@@ -61,7 +61,7 @@ async def inert(page: Page) -> None:
     assert not [name for name in await page.evaluate(attributes) if name.startswith("on")]
 
 
-async def test_a_hostile_request_file_name_and_result_stay_text(tab: Tab, local_stack: LocalStack) -> None:
+async def test_markup_in_request_file_name_and_result_is_shown_as_text(tab: Tab, local_stack: LocalStack) -> None:
     text = f"Ada paid £120 to {IMG} on 3 June 1843. {HOSTILE}"
     plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "file1"}}}]
     spec = {"request": f"Summarize {HOSTILE}", "plan": plan}
@@ -110,7 +110,7 @@ def told(run: str) -> list[dict[str, Any]]:
     return [{"run_id": run, "sequence": at, "time": f"2030-01-01T00:00:{at:02}Z", **event} for at, event in numbered]
 
 
-async def test_a_run_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
+async def test_run_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None:
     tab.expected = ("Failed to load resource",)
     frames = "".join(f"id: {event['sequence']}\ndata: {json.dumps(event)}\n\n" for event in told("run_x"))
     await tab.page.route(
@@ -154,7 +154,7 @@ CASES = {
 }
 
 
-async def test_markdown_becomes_elements(tab: Tab) -> None:
+async def test_markdown_is_rendered_as_elements(tab: Tab) -> None:
     page = await tab.open()
     assert {text: await page.evaluate(RENDERED, text) for text in CASES} == CASES
 
@@ -176,7 +176,7 @@ TIMED = f"""async text => {{
 PIECES = ("[", "*a ", "`", "> ", "- ", "![](", "|", "**", "\\", "<", "(", "__a", "~~", "#")
 
 
-async def test_no_text_takes_long_to_render(tab: Tab) -> None:
+async def test_pathological_markdown_renders_quickly(tab: Tab) -> None:
     page = await tab.open()
     took = {piece: await page.evaluate(TIMED, piece * (100_000 // len(piece))) for piece in PIECES}
     assert {piece: milliseconds for piece, milliseconds in took.items() if milliseconds > 3000} == {}

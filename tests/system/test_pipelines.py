@@ -20,7 +20,7 @@ def told(local_stack: LocalStack, *arguments: str) -> Any:
     return json.loads(said.out)
 
 
-def test_a_sentence_becomes_a_pipeline_one_can_keep(local_stack: LocalStack, tmp_path: Path) -> None:
+def test_request_can_be_saved_as_a_pipeline(local_stack: LocalStack, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "out"))
     asked = told(
         local_stack, "ask", "Read the text in this image aloud", "--file", str(SIGN), "--save", "voiced-sign", *out
@@ -40,7 +40,7 @@ def test_a_sentence_becomes_a_pipeline_one_can_keep(local_stack: LocalStack, tmp
     assert [each["outputs"] for each in again["results"]] == [each["outputs"] for each in asked["results"]]
 
 
-def test_what_has_vanished_is_named_with_what_would_fit(local_stack: LocalStack, tmp_path: Path) -> None:
+def test_unavailable_model_error_names_alternatives(local_stack: LocalStack, tmp_path: Path) -> None:
     plan = {"id": 1, "task": "image-to-text", "args": {"image": {"input": "photo"}}}
     for gone, words in (
         ({"model": "gone", "revision": "1a"}, ("image-to-text by gone@1a", "rapidocr")),
@@ -58,7 +58,7 @@ def test_what_has_vanished_is_named_with_what_would_fit(local_stack: LocalStack,
         assert "takes a picture" not in said.err
 
 
-def test_a_program_runs_what_it_has_kept_on_many_files(local_stack: LocalStack, tmp_path: Path) -> None:
+def test_client_runs_a_stored_pipeline_on_many_files(local_stack: LocalStack, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(SIGN.read_bytes()[:200])
     with HuggingGPT(local_stack.url) as client:
         run = client.ask("Read the text in this image", [SIGN])

@@ -36,15 +36,15 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_nothing_is_sent_by_a_house_that_nobody_asks(lived: list[Any]) -> None:
+def test_idle_services_send_nothing(lived: list[Any]) -> None:
     assert lived[0] == {"told": "it stands", "seen": []}
 
 
-def test_under_the_policy_local_nothing_at_all_is_sent(lived: list[Any]) -> None:
+def test_local_policy_sends_nothing(lived: list[Any]) -> None:
     assert lived[1]["seen"] == []
 
 
-def test_what_the_house_can_do_it_does_and_says_who_planned_it(lived: list[Any]) -> None:
+def test_local_policy_falls_back_to_the_embedded_planner(lived: list[Any]) -> None:
     planned = lived[1]["told"]["planned"]
     assert planned["state"] == "completed"
     assert "so happy" in planned["answer"]
@@ -54,7 +54,7 @@ def test_what_the_house_can_do_it_does_and_says_who_planned_it(lived: list[Any])
 
 
 @pytest.mark.parametrize("which", ["remote", "served"])
-def test_what_only_others_can_do_fails_and_says_why(lived: list[Any], which: str) -> None:
+def test_local_policy_fails_tasks_of_external_experts(lived: list[Any], which: str) -> None:
     run = lived[1]["told"][which]
     assert run["state"] == "failed"
     assert run["failure"]["reason"] == "POLICY"
@@ -62,14 +62,14 @@ def test_what_only_others_can_do_fails_and_says_why(lived: list[Any], which: str
     assert "an expert of your own" in run["failure"]["remedy"]
 
 
-def test_a_url_outside_is_not_asked_and_why_is_said(lived: list[Any]) -> None:
+def test_local_policy_rejects_external_urls(lived: list[Any]) -> None:
     refused = lived[1]["told"]["url"]
     assert refused["status"] == 403
     assert refused["code"] == "POLICY"
     assert "upload the file" in refused["remedy"]
 
 
-def test_a_pipeline_that_stays_in_does_so_whoever_runs_it(lived: list[Any]) -> None:
+def test_policy_of_a_pipeline_applies_to_its_runs_and_batches(lived: list[Any]) -> None:
     told = lived[1]["told"]
     assert told["run"]["state"] == "completed"
     assert told["batch"]["state"] == "completed"
@@ -77,20 +77,20 @@ def test_a_pipeline_that_stays_in_does_so_whoever_runs_it(lived: list[Any]) -> N
     assert told["batch"]["pipeline"]["policy"] == "local"
 
 
-def test_a_batch_that_stays_in_is_planned_inside(lived: list[Any]) -> None:
+def test_local_batch_is_planned_by_the_embedded_planner(lived: list[Any]) -> None:
     words = lived[1]["told"]["words"]
     assert words["state"] == "completed"
     assert words["counts"]["completed"] == 2
 
 
-def test_a_batch_that_only_others_can_do_is_not_begun_and_why_is_said(lived: list[Any]) -> None:
+def test_local_batch_of_external_tasks_is_rejected(lived: list[Any]) -> None:
     refused = lived[1]["told"]["outside"]
     assert refused["status"] == 409
     assert refused["code"] == "POLICY"
     assert "an expert of your own" in refused["remedy"]
 
 
-def test_a_url_for_a_pipeline_that_stays_in_is_not_asked(lived: list[Any]) -> None:
+def test_local_pipeline_rejects_external_urls(lived: list[Any]) -> None:
     told = lived[1]["told"]
     assert told["link"]["status"] == 403
     assert told["link"]["code"] == "POLICY"
@@ -98,7 +98,7 @@ def test_a_url_for_a_pipeline_that_stays_in_is_not_asked(lived: list[Any]) -> No
     assert told["links"]["counts"]["failed"] == 1
 
 
-def test_ends_of_runs_and_batches_are_told_to_nobody_outside(lived: list[Any]) -> None:
+def test_local_policy_withholds_webhook_deliveries(lived: list[Any]) -> None:
     told = lived[1]["told"]["told"]
     assert {delivery["state"] for delivery in told} == {"withheld"}
     assert ["batch_id" in delivery for delivery in told].count(True) == 3
@@ -106,7 +106,7 @@ def test_ends_of_runs_and_batches_are_told_to_nobody_outside(lived: list[Any]) -
     assert {"hooks.test is an external host" in delivery["outcome"] for delivery in told} == {True}
 
 
-def test_under_the_policy_open_the_same_requests_go_to_all_of_them(lived: list[Any]) -> None:
+def test_open_policy_sends_the_same_requests_outside(lived: list[Any]) -> None:
     seen = lived[2]["seen"]
     assert {f"connection to {OUTSIDE}:8000", f"connection to {ANYWHERE}:443", f"connection to {ANYWHERE}:80"} <= {*seen}
     assert {"name router.huggingface.co", "name a.test", "name hooks.test"} <= {*seen}

@@ -19,7 +19,7 @@ def fetched(address: str) -> str:
         return str(reply.read().decode())
 
 
-def test_runs_are_kept_in_postgresql_and_counted(tmp_path: Path, postgres: str) -> None:
+def test_runs_are_stored_in_postgresql_and_counted(tmp_path: Path, postgres: str) -> None:
     first = free_address("127.0.0.1:0", option="metrics")
     host, _, port = first.rpartition(":")
     settings = {"ORCHESTRATOR_JOURNAL": postgres, "METRICS_LISTEN": first}

@@ -14,7 +14,7 @@ SIGN = ROOT / "tests" / "data" / "sign.png"
 DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 
 
-def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(local_stack: LocalStack) -> None:
+def test_record_of_a_run_is_verified_by_replay(local_stack: LocalStack) -> None:
     told = local_stack.ask(DEMO, SIGN)
     said = local_stack.run_cli("record", told["run_id"], "--json")
     record = json.loads(said.out)
@@ -43,7 +43,7 @@ def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(loca
     assert not any(task["reused"] for task in again["tasks"])
 
 
-def test_a_run_tells_what_took_how_long(local_stack: LocalStack) -> None:
+def test_record_shows_durations(local_stack: LocalStack) -> None:
     told = local_stack.ask(DEMO, SIGN, fresh=True)
     found = json.loads(local_stack.run_cli("trace", told["run_id"], "--json").out)
     spans = found["spans"]
@@ -60,7 +60,7 @@ def test_a_run_tells_what_took_how_long(local_stack: LocalStack) -> None:
     assert all(task["task"] in shown.out for task in told["plan"])
 
 
-def test_an_expert_that_answers_otherwise_is_named(local_stack: LocalStack, tmp_path: Path) -> None:
+def test_replay_names_an_expert_with_different_outputs(local_stack: LocalStack, tmp_path: Path) -> None:
     def offered() -> bool:
         return "letter-counting" in local_stack.run_cli("tasks").out
 

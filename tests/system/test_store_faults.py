@@ -88,7 +88,7 @@ def shore(standing_shore: Shore) -> Iterator[Shore]:
     standing_shore.way.open()
 
 
-def test_a_large_file_goes_in_by_parts_and_results_come_from_the_store(shore: Shore) -> None:
+def test_large_file_is_uploaded_in_parts(shore: Shore) -> None:
     before = leftovers(shore.bucket)
     accepted = shore.ask(LARGE)
     assert accepted.status_code == 202, accepted.text
@@ -100,14 +100,14 @@ def test_a_large_file_goes_in_by_parts_and_results_come_from_the_store(shore: Sh
     assert leftovers(shore.bucket) <= before
 
 
-def test_a_slow_store_only_takes_time(shore: Shore) -> None:
+def test_slow_store_causes_no_retries(shore: Shore) -> None:
     shore.way.delay = 0.5
     run = shore.ended(shore.ask().json()["run_id"])
     assert shore.spoken(run)
     assert not [task for task in run["tasks"] if task["result"]["attempt"] > 1]
 
 
-def test_an_upload_that_breaks_once_is_whole(shore: Shore) -> None:
+def test_broken_upload_is_retried(shore: Shore) -> None:
     before = leftovers(shore.bucket)
     shore.way.breaks(after=3_000_000)
     accepted = shore.ask(LARGE)
@@ -117,7 +117,7 @@ def test_an_upload_that_breaks_once_is_whole(shore: Shore) -> None:
     assert leftovers(shore.bucket) <= before
 
 
-def test_a_store_that_vanishes_while_a_file_comes_in_is_told_and_leaves_nothing_half(shore: Shore) -> None:
+def test_store_failure_during_upload_is_reported_and_leaves_no_partial_file(shore: Shore) -> None:
     other = LARGE + b"another"
     before, runs = shore.bucket.keys(), shore.http.get("/v1/runs").json()
     shore.way.breaks(after=3_000_000, closes=True)
@@ -130,7 +130,7 @@ def test_a_store_that_vanishes_while_a_file_comes_in_is_told_and_leaves_nothing_
     assert shore.ended(shore.ask(other).json()["run_id"])["state"] == "completed"
 
 
-def test_without_its_store_the_house_takes_no_files_and_gives_none_out(shore: Shore) -> None:
+def test_uploads_and_downloads_fail_while_the_store_is_unavailable(shore: Shore) -> None:
     run = shore.ended(shore.ask().json()["run_id"])
     sha256 = run["tasks"][1]["result"]["outputs"]["audio"]["artifact"]["sha256"]
     shore.way.close()
@@ -169,7 +169,7 @@ def approve(shore: Shore, run_id: str) -> None:
     shore.http.post(f"/v1/runs/{run_id}/approve", json={}).raise_for_status()
 
 
-def test_a_run_waits_for_a_store_that_comes_back(shore: Shore) -> None:
+def test_run_retries_until_the_store_is_available(shore: Shore) -> None:
     run_id = waiting(shore)
     shore.way.close()
     approve(shore, run_id)
@@ -183,7 +183,7 @@ def test_a_run_waits_for_a_store_that_comes_back(shore: Shore) -> None:
     assert run["tasks"][0]["result"]["attempt"] > 1
 
 
-def test_a_run_whose_store_stays_away_ends_and_says_why(shore: Shore) -> None:
+def test_run_fails_with_cause_if_the_store_stays_unavailable(shore: Shore) -> None:
     run_id = waiting(shore, budget={"wall_time": 6})
     shore.way.close()
     approve(shore, run_id)
@@ -194,7 +194,7 @@ def test_a_run_whose_store_stays_away_ends_and_says_why(shore: Shore) -> None:
     assert run["state"] == "failed"
 
 
-def test_a_run_that_a_silent_store_holds_up_is_cancelled_at_once(shore: Shore) -> None:
+def test_run_blocked_by_a_silent_store_can_be_cancelled(shore: Shore) -> None:
     run_id = waiting(shore)
     shore.way.delay = SILENT_SECONDS
     approve(shore, run_id)
@@ -206,7 +206,7 @@ def test_a_run_that_a_silent_store_holds_up_is_cancelled_at_once(shore: Shore) -
     assert time.monotonic() - began < SILENT_SECONDS
 
 
-def test_a_result_that_breaks_off_on_its_way_into_the_store_is_whole(shore: Shore) -> None:
+def test_broken_upload_of_a_result_is_retried(shore: Shore) -> None:
     run_id = waiting(shore)
     shore.way.breaks(after=BREAKING_BYTES)
     approve(shore, run_id)
@@ -215,7 +215,7 @@ def test_a_result_that_breaks_off_on_its_way_into_the_store_is_whole(shore: Shor
     assert shore.spoken(run)
 
 
-def test_changed_bytes_are_never_taken_for_the_file(shore: Shore) -> None:
+def test_corrupted_artifact_is_detected(shore: Shore) -> None:
     run_id = waiting(shore)
     run = shore.http.get(f"/v1/runs/{run_id}").json()
     sha256 = run["spec"]["inputs"][0]["artifact"]["sha256"]
@@ -227,7 +227,7 @@ def test_changed_bytes_are_never_taken_for_the_file(shore: Shore) -> None:
     assert failure["port"] == "image"
 
 
-def test_a_bucket_that_is_removed_is_told_until_it_is_there_again(shore: Shore) -> None:
+def test_missing_bucket_is_reported_until_it_exists_again(shore: Shore) -> None:
     shore.bucket.drop()
     refused = shore.ask()
     assert refused.status_code == 503

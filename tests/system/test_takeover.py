@@ -154,9 +154,7 @@ def whole(events: list[RunEvent]) -> None:
     assert ends == ["first", "of the second owner"]
 
 
-async def test_an_owner_that_was_paused_past_its_lease_writes_nothing_when_it_wakes_up(
-    standing: Standing, calls: Calls, journal: str
-) -> None:
+async def test_run_owner_paused_past_its_lease_writes_nothing(standing: Standing, calls: Calls, journal: str) -> None:
     """It holds the answer of the call it was paused in, and would tell it."""
     one, other = await standing(1.0)
     asked = ask(one)
@@ -184,7 +182,7 @@ async def test_an_owner_that_was_paused_past_its_lease_writes_nothing_when_it_wa
 
 
 @pytest.mark.parametrize("on_disconnect", [ON_DISCONNECT_UNSPECIFIED, ON_DISCONNECT_CANCEL])
-async def test_stop_hands_runs_over_before_the_lease_ends_and_cancels_none(
+async def test_stopped_orchestrator_releases_its_runs_and_cancels_none(
     standing: Standing, calls: Calls, on_disconnect: "OnDisconnect.ValueType"
 ) -> None:
     one, other = await standing(LONG_LEASE_SECONDS)
@@ -204,9 +202,7 @@ async def test_stop_hands_runs_over_before_the_lease_ends_and_cancels_none(
     assert list(one.process.errors()) == []
 
 
-async def test_one_that_is_stopped_while_it_starts_has_closed_what_it_opened(
-    peer_addresses: dict[str, str], tmp_path: Path
-) -> None:
+async def test_stop_during_start_closes_all_connections(peer_addresses: dict[str, str], tmp_path: Path) -> None:
     """The journal it is given accepts connections and says nothing."""
     connected = asyncio.Event()
 
@@ -225,7 +221,7 @@ async def test_one_that_is_stopped_while_it_starts_has_closed_what_it_opened(
             assert list(one.process.errors()) == []
 
 
-async def test_an_owner_that_is_killed_is_followed_by_another(standing: Standing, calls: Calls) -> None:
+async def test_run_of_killed_orchestrator_is_taken_over(standing: Standing, calls: Calls) -> None:
     one, other = await standing(2.0)
     asked = ask(one)
     await calls.next()

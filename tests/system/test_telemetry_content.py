@@ -35,7 +35,7 @@ async def collected() -> AsyncIterator[Collected]:
         yield collected
 
 
-async def test_no_content_is_in_spans_metrics_and_logs(collected: Collected, tmp_path: Path) -> None:
+async def test_spans_metrics_and_logs_contain_no_content(collected: Collected, tmp_path: Path) -> None:
     async with asyncio.timeout(180), ScriptedLLM.serving(Plausible()) as llm:
         told = {"LLM_INTERNAL": "true", **collected.settings}
         async with lived_in(tmp_path, llm.base_url, **told) as local_stack:

@@ -16,7 +16,7 @@ def _of(certificate: Certificate, prefix: str, key: str) -> dict[str, str]:
     return {f"{prefix}_CERTIFICATE": str(certificate.chain), key: str(certificate.key)}
 
 
-def test_a_house_stands_and_answers_by_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_answer_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, inside = Authority(tmp_path / "world"), Authority(tmp_path / "inside")
     settings = {
         **_of(world.certificate("gateway", "127.0.0.1"), "GATEWAY", "GATEWAY_CERTIFICATE_KEY"),

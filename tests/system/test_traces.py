@@ -59,7 +59,7 @@ async def asked(url: str) -> None:
     assert answer.json()["state"] == "completed", answer.text
 
 
-async def test_a_run_is_one_trace_from_its_client_s_to_the_batches_of_the_experts(tmp_path: Path) -> None:
+async def test_run_is_one_trace_from_client_to_expert_batches(tmp_path: Path) -> None:
     async with asyncio.timeout(120), collecting() as collected:
         local_stack = start_local_stack(tmp_path, **collected.settings)
         with_it = await asyncio.to_thread(local_stack.__enter__)
