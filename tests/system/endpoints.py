@@ -1,4 +1,4 @@
-"""The two ways into the house, asked alike: what they are told back has one form."""
+"""Clients of the gateway's HTTP and gRPC APIs with one interface and one form of errors."""
 
 import json
 from collections.abc import Mapping
@@ -26,19 +26,21 @@ Run = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Refusal:
+    """Error of a rejected request."""
+
     status: int | StatusCode
     code: str
     detail: str
     remedy: str
 
 
-class Door(Protocol):
-    """A way in."""
+class Endpoint(Protocol):
+    """One API of the gateway."""
 
     async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run: ...
 
 
-class HttpDoor:
+class HttpEndpoint:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
@@ -52,7 +54,7 @@ class HttpDoor:
         return response.json() if response.is_success else problem(response)
 
 
-class GrpcDoor:
+class GrpcEndpoint:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub: Any = GatewayServiceStub(channel)
 
@@ -76,7 +78,7 @@ class GrpcDoor:
 
 
 def problem(response: httpx.Response) -> Refusal:
-    """What an HTTP error says; OpenAI's clients read the same."""
+    """Parses an HTTP problem; the member for OpenAI's clients has the same content."""
     body = response.json()
     assert response.headers["content-type"] == "application/problem+json"
     assert body["status"] == response.status_code
@@ -87,5 +89,5 @@ def problem(response: httpx.Response) -> Refusal:
 
 
 def refusal(error: grpc.aio.AioRpcError) -> Refusal:
-    told = from_rpc(error)
-    return Refusal(told.code, told.reason, told.message, told.remedy)
+    decoded = from_rpc(error)
+    return Refusal(decoded.code, decoded.reason, decoded.message, decoded.remedy)

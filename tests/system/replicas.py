@@ -1,4 +1,4 @@
-"""Replicas of the orchestrator over one journal: processes that a test may kill, stop or pause; the cast is its own."""
+"""Orchestrator processes that share one journal and that a test may kill, stop or pause; their peers are scripted."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # this name exists for type checkers only
 
 @dataclass(frozen=True)
 class Replica:
-    """One of them, and a way to ask it."""
+    """An orchestrator process and a stub connected to it."""
 
     process: ManagedProcess
     stub: "OrchestratorServiceAsyncStub"
@@ -33,18 +33,18 @@ async def replicas(
     count: int = 2,
     ready: bool = True,
 ) -> AsyncIterator[Sequence[Replica]]:
-    """Starts replicas; what is left of them is killed when the block exits.
+    """Starts replicas, and kills those that still run at exit.
 
     Args:
-        folder: for their logs and what else they keep.
-        journal: a path or URL.
-        peer_addresses: of planner, selector and responder.
-        lease_seconds: the journal's.
-        count: how many.
-        ready: wait until they serve.
+        folder: Receives their logs and files.
+        journal: Path of a SQLite file, or a PostgreSQL URL.
+        peer_addresses: Addresses of planner, selector and responder.
+        lease_seconds: Lease of a run.
+        count: Number of replicas.
+        ready: Wait until they serve.
     """
-    told = {f"ORCHESTRATOR_{name.upper()}": peer_addresses[name] for name in ("planner", "selector", "responder")}
-    told |= {
+    common = {f"ORCHESTRATOR_{name.upper()}": peer_addresses[name] for name in ("planner", "selector", "responder")}
+    common |= {
         "ORCHESTRATOR_JOURNAL": journal,
         "ORCHESTRATOR_LEASE_SECONDS": str(lease_seconds),
         "HUGGINGGPT_HOME": str(folder),
@@ -52,12 +52,12 @@ async def replicas(
     }
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports())
-        standing = []
+        started = []
         for number in range(1, count + 1):
-            own = ports.reserve()
-            settings = {**told, "ORCHESTRATOR_LISTEN": own}
-            process = ManagedProcess(f"orchestrator-{number}", "services.orchestrator", own, settings, folder)
+            address = ports.reserve()
+            settings = {**common, "ORCHESTRATOR_LISTEN": address}
+            process = ManagedProcess(f"orchestrator-{number}", "services.orchestrator", address, settings, folder)
             stack.push_async_callback(process.kill)
             await process.start(ready=ready)
-            standing.append(Replica(process, OrchestratorServiceStub(await stack.enter_async_context(dial(own)))))
-        yield standing
+            started.append(Replica(process, OrchestratorServiceStub(await stack.enter_async_context(dial(address)))))
+        yield started

@@ -1,4 +1,4 @@
-"""What is wrong before it is a request: bodies, messages and ids that cannot be, and far too many bytes."""
+"""Rejected HTTP and gRPC input: malformed bodies and messages, unknown ids, and oversized uploads."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ FORM = "multipart/form-data; boundary=X"
 
 @pytest.fixture(scope="module", autouse=True)
 def before(local_stack: LocalStack) -> frozenset[int]:
-    """Who lived before the first of these tests."""
+    """Process ids of the services before the first test."""
     return local_stack.child_pids()
 
 
@@ -147,8 +147,8 @@ async def test_invalid_grpc_call_is_rejected(
     channel: grpc.aio.Channel, method: str, sent: Any, code: StatusCode, reason: str
 ) -> None:
     call = getattr(GatewayServiceStub(channel), method)
-    told = await refused(call(iter(sent) if isinstance(sent, list) else sent, timeout=10))
-    check(told, code, reason)
+    rejected = await refused(call(iter(sent) if isinstance(sent, list) else sent, timeout=10))
+    check(rejected, code, reason)
 
 
 MESSAGES = {
@@ -170,9 +170,9 @@ async def test_undecodable_message_is_rejected(
 async def test_message_over_the_size_limit_is_rejected(local_stack: LocalStack) -> None:
     sent = pb.CreateRunRequest(files=[pb.InlineFile(name="a.bin", content=bytes(MESSAGE_BYTES))])
     async with grpc.aio.insecure_channel(local_stack.grpc) as boundless:
-        told = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
-    assert told.status is StatusCode.RESOURCE_EXHAUSTED
-    assert f"vs. {MESSAGE_BYTES}" in told.detail
+        rejected = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
+    assert rejected.status is StatusCode.RESOURCE_EXHAUSTED
+    assert f"vs. {MESSAGE_BYTES}" in rejected.detail
 
 
 async def refused(call: Any) -> Refusal:
@@ -187,24 +187,24 @@ async def refused(call: Any) -> Refusal:
     raise AssertionError("the call was answered")
 
 
-def check(told: Refusal, status: int | StatusCode, code: str, says: str = "") -> None:
-    assert told.status == status, told
-    assert told.code == code, told
-    assert says in told.detail
-    assert told.remedy
+def check(rejected: Refusal, status: int | StatusCode, code: str, message: str = "") -> None:
+    assert rejected.status == status, rejected
+    assert rejected.code == code, rejected
+    assert message in rejected.detail
+    assert rejected.remedy
 
 
-@pytest.mark.parametrize(("told", "megabytes"), [(True, 1), (False, 101)], ids=["its length told", "not told"])
+@pytest.mark.parametrize(("has_length", "megabytes"), [(True, 1), (False, 101)], ids=["content-length", "chunked"])
 async def test_oversized_form_is_rejected_before_it_is_complete(
-    local_stack: LocalStack, told: bool, megabytes: int
+    local_stack: LocalStack, has_length: bool, megabytes: int
 ) -> None:
     url = httpx.URL(local_stack.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    length = "content-length: 200000000" if told else "transfer-encoding: chunked"
+    length = "content-length: 200000000" if has_length else "transfer-encoding: chunked"
     head = f"POST /v1/runs HTTP/1.1\r\nhost: {url.netloc.decode()}\r\ncontent-type: {FORM}\r\n{length}\r\n\r\n"
     writer.write(head.encode())
     for piece in beginning(megabytes):
-        writer.write(piece if told else b"%x\r\n%s\r\n" % (len(piece), piece))
+        writer.write(piece if has_length else b"%x\r\n%s\r\n" % (len(piece), piece))
         await writer.drain()
     async with asyncio.timeout(20):
         answer = await reader.readuntil(b"}}")
@@ -216,7 +216,7 @@ async def test_oversized_form_is_rejected_before_it_is_complete(
 
 
 def beginning(megabytes: int) -> Iterator[bytes]:
-    """Of a form with a file in it."""
+    """The first bytes of a form with a file of the given size."""
     yield b'--X\r\nContent-Disposition: form-data; name="file"; filename="a.bin"\r\n\r\n'
     for _ in range(megabytes):
         yield bytes(MEGABYTE)

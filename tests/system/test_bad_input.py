@@ -1,4 +1,4 @@
-"""What people send by mistake, or on purpose: a clear error each time, and a house that is well after it."""
+"""Bad requests at the command line: each reports its cause and a remedy, and the services stay ready."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of files that are not what they should be."""
+    """A folder with corrupted and mislabelled files."""
     folder = tmp_path_factory.mktemp("bad")
     for name, content in spoilt().items():
         (folder / name).write_bytes(content)
@@ -35,7 +35,7 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (["Read the text in this image", "-f", "torn.png"], 1, "cannot decode torn.png: the image data is corrupted"),
         (["Read the text in this image", "-f", "bomb.png"], 1, "bomb.png has too many pixels"),
@@ -56,14 +56,14 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_failed_request_reports_cause_and_remedy(
-    local_stack: LocalStack, bad: Path, arguments: list[str], status: int, said: str
+    local_stack: LocalStack, bad: Path, arguments: list[str], status: int, message: str
 ) -> None:
-    told = local_stack.run_cli("ask", *arguments, "--out", str(bad / "out"), "--json")
-    assert told.status == status, told.err
-    assert said in told.err
-    assert "  " in told.err.splitlines()[1], "there is a remedy"
+    result = local_stack.run_cli("ask", *arguments, "--out", str(bad / "out"), "--json")
+    assert result.status == status, result.err
+    assert message in result.err
+    assert "  " in result.err.splitlines()[1], "there is a remedy"
     if status == 1:
-        assert json.loads(told.out)["status"] in ("failed", "incomplete")
+        assert json.loads(result.out)["status"] in ("failed", "incomplete")
     assert httpx.get(f"{local_stack.url}/readyz", timeout=10).is_success
     assert not list((bad / "out").glob("*"))
 

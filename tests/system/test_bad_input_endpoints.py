@@ -1,4 +1,4 @@
-"""Bad input at both doors of the whole house: the same answer over HTTP and gRPC, and a house that is well after it."""
+"""Bad input over HTTP and gRPC: both APIs report the same error, and the services stay ready."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from grpc import StatusCode
 
 from tests.support.corrupted_files import DATA, spoilt
 from tests.system.conftest import LocalStack
-from tests.system.endpoints import Door, GrpcDoor, HttpDoor, Refusal, Run, Spec
+from tests.system.endpoints import Endpoint, GrpcEndpoint, HttpEndpoint, Refusal, Run, Spec
 
 pytestmark = pytest.mark.slow
 
@@ -21,20 +21,20 @@ FILES = {"sign.png": (DATA / "sign.png").read_bytes(), **spoilt()}
 
 @dataclass(frozen=True)
 class Refused:
-    """Before a run was made of it; one status is HTTP's, one gRPC's."""
+    """Expected error before a run exists; `status` contains the HTTP and the gRPC status."""
 
     status: tuple[int, StatusCode]
     code: str
-    says: str
+    message: str
 
 
 @dataclass(frozen=True)
 class Ended:
-    """As a run, with some of its tasks done."""
+    """Expected end of a run, and the number of its completed tasks."""
 
     state: str
     code: str
-    says: str
+    message: str
     done: int = 0
 
 
@@ -198,38 +198,38 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
 
 
 @pytest.fixture(params=["http", "grpc"])
-def door(request: pytest.FixtureRequest, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> Door:
-    return HttpDoor(http) if request.param == "http" else GrpcDoor(channel)
+def endpoint(request: pytest.FixtureRequest, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> Endpoint:
+    return HttpEndpoint(http) if request.param == "http" else GrpcEndpoint(channel)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def before(local_stack: LocalStack) -> frozenset[int]:
-    """Who lived before the first of these tests."""
+    """Process ids of the services before the first test."""
     return local_stack.child_pids()
 
 
 @pytest.mark.parametrize(("spec", "files", "expected"), CASES.values(), ids=CASES)
 async def test_http_and_grpc_report_the_same_error(
-    door: Door, spec: Spec, files: Sequence[str], expected: Refused | Ended
+    endpoint: Endpoint, spec: Spec, files: Sequence[str], expected: Refused | Ended
 ) -> None:
-    told = await door.ask(spec, {name: FILES[name] for name in files})
+    outcome = await endpoint.ask(spec, {name: FILES[name] for name in files})
     if isinstance(expected, Refused):
-        assert isinstance(told, Refusal), told
-        assert told.status in expected.status
-        assert told.code == expected.code
-        assert expected.says in told.detail
-        assert told.remedy
+        assert isinstance(outcome, Refusal), outcome
+        assert outcome.status in expected.status
+        assert outcome.code == expected.code
+        assert expected.message in outcome.detail
+        assert outcome.remedy
     else:
-        assert not isinstance(told, Refusal), told
-        check_end(told, expected)
+        assert not isinstance(outcome, Refusal), outcome
+        check_end(outcome, expected)
 
 
 def check_end(run: Run, expected: Ended) -> None:
-    """It says why, and its answer shows as done only what was done."""
+    """The run reports the cause, and its answer lists only completed tasks as done."""
     assert run["state"] == expected.state
     assert run["failure"]["reason"] == expected.code
-    assert expected.says in run["failure"]["message"]
-    assert expected.says in run["answer"]
+    assert expected.message in run["failure"]["message"]
+    assert expected.message in run["answer"]
     assert run["failure"]["remedy"]
     done = [task for task in run["tasks"] if task["state"] in {"succeeded", "reused"}]
     assert len(done) == expected.done
@@ -238,12 +238,12 @@ def check_end(run: Run, expected: Ended) -> None:
 
 
 async def test_services_are_ready_after_bad_input(
-    local_stack: LocalStack, http: httpx.AsyncClient, door: Door, before: frozenset[int]
+    local_stack: LocalStack, http: httpx.AsyncClient, endpoint: Endpoint, before: frozenset[int]
 ) -> None:
     assert (await http.get("/readyz")).status_code == 200
-    told = await door.ask(READ, {"sign.png": FILES["sign.png"]})
-    assert not isinstance(told, Refusal)
-    assert told["state"] == "completed"
-    assert "We are so happy" in told["answer"]
+    outcome = await endpoint.ask(READ, {"sign.png": FILES["sign.png"]})
+    assert not isinstance(outcome, Refusal)
+    assert outcome["state"] == "completed"
+    assert "We are so happy" in outcome["answer"]
     assert local_stack.child_pids() == before
     assert '"unexpected error"' not in local_stack.log.read_text()

@@ -1,4 +1,4 @@
-"""Orchestrators that are killed or paused in the middle of a batch: it ends as an undisturbed one does."""
+"""A batch completes with the usual results if its orchestrator is killed or paused."""
 
 import asyncio
 from collections import Counter
@@ -33,18 +33,18 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 class Expert:
-    """Counts its calls, and every seventeenth note is beyond it."""
+    """Counts its calls, and fails for every seventeenth note."""
 
     def __init__(self, peers: ScriptedPeers) -> None:
         self.calls: Counter[int] = Counter()
-        self.half = asyncio.Event()
+        self.half_done = asyncio.Event()
         peers.infer["model"] = self._infer
 
     async def _infer(self, request: InferRequest) -> dict[str, Value]:
         number = int(request.inputs["text"].text.split()[1])
         self.calls[number] += 1
         if self.calls.total() == 100:
-            self.half.set()
+            self.half_done.set()
         if number % 17 == 0:
             raise InvalidRequest("it is broken", port="text")
         return {"text": Value(text=f"short {number}")}
@@ -54,12 +54,12 @@ async def test_batch_of_killed_orchestrator_is_completed_by_the_other(
     peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
     expert = Expert(peers)
-    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0) as standing:
-        batch = await OrchestratorClient(standing[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
-        await expert.half.wait()
-        owner, other = _owner_first(standing)
+    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0) as started:
+        batch = await OrchestratorClient(started[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+        await expert.half_done.wait()
+        owner, other = _owner_first(started)
         await owner.process.kill()
-        await _ended_whole(OrchestratorClient(other.stub), batch.batch_id, expert)
+        await _assert_results(OrchestratorClient(other.stub), batch.batch_id, expert)
 
 
 async def test_batch_resumes_after_the_only_orchestrator_restarts(
@@ -68,47 +68,47 @@ async def test_batch_resumes_after_the_only_orchestrator_restarts(
     expert = Expert(peers)
     async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0, count=1) as (only,):
         batch = await OrchestratorClient(only.stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
-        await expert.half.wait()
+        await expert.half_done.wait()
         await only.process.kill()
         await only.process.start()
-        await _ended_whole(OrchestratorClient(only.stub), batch.batch_id, expert)
+        await _assert_results(OrchestratorClient(only.stub), batch.batch_id, expert)
 
 
 async def test_batch_owner_paused_past_its_lease_starts_no_items(
     peer_addresses: dict[str, str], peers: ScriptedPeers, journal: str, tmp_path: Path
 ) -> None:
     expert = Expert(peers)
-    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0) as standing:
-        batch = await OrchestratorClient(standing[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
-        await expert.half.wait()
-        owner, other = _owner_first(standing)
+    async with replicas(tmp_path, journal, peer_addresses, lease_seconds=2.0) as started:
+        batch = await OrchestratorClient(started[0].stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+        await expert.half_done.wait()
+        owner, other = _owner_first(started)
         await pause(owner, journal)
-        await _ended_whole(OrchestratorClient(other.stub), batch.batch_id, expert)
+        await _assert_results(OrchestratorClient(other.stub), batch.batch_id, expert)
         owner.process.resume()
         await asyncio.to_thread(eventually, lambda: _was_lost(owner.process.log.read_text()))
-        await _ended_whole(OrchestratorClient(owner.stub), batch.batch_id, expert)
+        await _assert_results(OrchestratorClient(owner.stub), batch.batch_id, expert)
 
 
-def _owner_first(standing: Sequence[Replica]) -> Sequence[Replica]:
-    """Whoever was quicker has the batch: it need not be the one that was asked for it."""
-    return sorted(standing, key=lambda replica: "batch claimed" not in replica.process.log.read_text())
+def _owner_first(started: Sequence[Replica]) -> Sequence[Replica]:
+    """Replicas, the batch's owner first; it may be another than the one that accepted the batch."""
+    return sorted(started, key=lambda replica: "batch claimed" not in replica.process.log.read_text())
 
 
 def _was_lost(log: str) -> bool:
     return "batch lost to another orchestrator" in log or "batch let go" in log
 
 
-async def _ended_whole(asking: OrchestratorClient, batch_id: str, expert: Expert) -> None:
-    """Every item has ended as it would have, and only what was under way was done again."""
-    batch = await asking.ended(batch_id)
+async def _assert_results(client: OrchestratorClient, batch_id: str, expert: Expert) -> None:
+    """Every item has its usual result, and only items that were active were repeated."""
+    batch = await client.ended(batch_id)
     assert state(batch) == "INCOMPLETE"
     assert batch.counts.completed == 189
     assert batch.counts.failed == 11
-    for item in await asking.items(batch_id):
+    for item in await client.items(batch_id):
         if item.index % 17:
             assert item.outputs["text"].text == f"short {item.index}"
         else:
             assert item.failure.message == "it is broken"
-    again = [number for number, count in expert.calls.items() if count > 1]
-    assert len(again) <= AT_ONCE
+    repeated = [number for number, count in expert.calls.items() if count > 1]
+    assert len(repeated) <= AT_ONCE
     assert len(expert.calls) == 200

@@ -1,4 +1,4 @@
-"""The fault campaign, in short; `make chaos` is the whole of it."""
+"""A short fault campaign; `make chaos` runs the complete one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Everything is killed in the middle of a batch: hugginggpt resume ends it with the lines of an undisturbed one."""
+"""`hugginggpt resume` completes a batch with the usual results after the command and the services were killed."""
 
 import json
 import subprocess
@@ -22,20 +22,20 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "results.jsonl").read_text("utf-8").splitlines()]
 
 
-def the_batch(local_stack: LocalStack) -> Any:
+def current_batch(local_stack: LocalStack) -> Any:
     (batch,) = httpx.get(f"{local_stack.url}/v1/batches", trust_env=False).raise_for_status().json()["data"] or [{}]
     return batch
 
 
-def well_begun(local_stack: LocalStack) -> bool:
-    return bool(the_batch(local_stack).get("counts", {}).get("completed", 0) >= ITEMS // 8)
+def has_progress(local_stack: LocalStack) -> bool:
+    return bool(current_batch(local_stack).get("counts", {}).get("completed", 0) >= ITEMS // 8)
 
 
 def test_batch_resumes_after_command_and_services_were_killed(tmp_path: Path) -> None:
-    """Some items lack their text; the command and all of the house are killed."""
+    """Some items lack their text; the command and all services are killed."""
     notes, killed, undisturbed = (str(tmp_path / name) for name in ("notes.csv", "killed", "undisturbed"))
-    said = (f"{number},{'' if number % 17 == 0 else f'Note {number} is good.'}\n" for number in range(1, ITEMS + 1))
-    Path(notes).write_text("name,text\n" + "".join(said), "utf-8")
+    rows = (f"{number},{'' if number % 17 == 0 else f'Note {number} is good.'}\n" for number in range(1, ITEMS + 1))
+    Path(notes).write_text("name,text\n" + "".join(rows), "utf-8")
     home = tmp_path / "home"
     with start_local_stack(home, **SETTINGS) as local_stack:
         kept = httpx.put(f"{local_stack.url}/v1/pipelines/mood", json={"plan": PLAN}, trust_env=False)
@@ -45,9 +45,9 @@ def test_batch_resumes_after_command_and_services_were_killed(tmp_path: Path) ->
             env=environment(home, HUGGINGGPT_URL=local_stack.url),
             stderr=subprocess.DEVNULL,
         ) as process:
-            eventually(lambda: well_begun(local_stack))
+            eventually(lambda: has_progress(local_stack))
             process.kill()
-        batch = the_batch(local_stack)
+        batch = current_batch(local_stack)
         kill(local_stack.process.pid)
         assert batch["counts"]["waiting"] > 0
     with start_local_stack(home, **SETTINGS) as local_stack:

@@ -55,7 +55,7 @@ WRONG: Sequence[tuple[str, ...]] = (
 )
 
 WITHOUT_GATEWAY = frozenset({"check-expert", "keys", "up", "webhooks"})
-"""Commands that call no gateway."""
+"""Commands that do not call a gateway."""
 
 UNREACHABLE: Sequence[tuple[str, ...]] = (
     ("doctor",),

@@ -1,4 +1,4 @@
-"""The Python client and the commands that stand on it, with a real house."""
+"""The Python client and the command line with a local stack."""
 
 import json
 import re
@@ -66,33 +66,37 @@ async def test_async_client_approves_part_of_a_plan(local_stack: LocalStack) -> 
         await client.delete(run.run_id)
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["as planned", "another plan"])
-def test_command_line_reviews_and_approves_a_plan(local_stack: LocalStack, tmp_path: Path, *, whole: bool) -> None:
+@pytest.mark.parametrize("is_unchanged", [True, False], ids=["as planned", "another plan"])
+def test_command_line_reviews_and_approves_a_plan(
+    local_stack: LocalStack, tmp_path: Path, *, is_unchanged: bool
+) -> None:
     out = ("--out", str(tmp_path / "out"), "--json")
-    asked = local_stack.run_cli(
+    reviewed = local_stack.run_cli(
         "ask", "Read the text in this image aloud", "--file", str(SIGN), "--review", "--fresh", *out
     )
-    told = json.loads(asked.out)
-    assert asked.status == 0
-    assert told["status"] == "awaiting_approval"
-    assert told["results"] == []
-    assert f"hugginggpt approve {told['run_id']}" in asked.err
+    output = json.loads(reviewed.out)
+    assert reviewed.status == 0
+    assert output["status"] == "awaiting_approval"
+    assert output["results"] == []
+    assert f"hugginggpt approve {output['run_id']}" in reviewed.err
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(told["plan"][:1]))
-    approved = local_stack.run_cli("approve", told["run_id"], *(() if whole else ("--plan", str(plan))), *out)
+    plan.write_text(json.dumps(output["plan"][:1]))
+    approved = local_stack.run_cli("approve", output["run_id"], *(() if is_unchanged else ("--plan", str(plan))), *out)
     assert approved.out, approved.err
     ended = json.loads(approved.out)
     assert approved.status == 0, approved.err
-    assert len(ended["results"]) == (2 if whole else 1), approved.err
-    assert [Path(saved["path"]).suffix for saved in ended["artifacts"]] == ([".wav"] if whole else [])
-    assert local_stack.run_cli("get", told["run_id"], "--out", str(tmp_path / "more")).status == (0 if whole else 1)
+    assert len(ended["results"]) == (2 if is_unchanged else 1), approved.err
+    assert [Path(saved["path"]).suffix for saved in ended["artifacts"]] == ([".wav"] if is_unchanged else [])
+    assert local_stack.run_cli("get", output["run_id"], "--out", str(tmp_path / "more")).status == (
+        0 if is_unchanged else 1
+    )
 
 
 def test_continue_option_uses_the_last_conversation(local_stack: LocalStack) -> None:
     first = local_stack.ask("What is the total on this invoice?", INVOICE)
-    said = local_stack.run_cli(
+    continued = local_stack.run_cli(
         "ask", "--continue", "And when is it due?", "--json", "--out", str(local_stack.home / "out")
     )
     with HuggingGPT(local_stack.url) as client:
-        second = client.get(json.loads(said.out)["run_id"])
+        second = client.get(json.loads(continued.out)["run_id"])
     assert second.conversation_id == first["run_id"]

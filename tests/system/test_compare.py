@@ -1,4 +1,4 @@
-"""Models are compared, and what is found decides which one a house prefers."""
+"""`hugginggpt compare`, and routing tables that use its scores."""
 
 import json
 from pathlib import Path
@@ -20,17 +20,19 @@ TEXTS = {"good.txt": "I love it, it is wonderful.", "bad.txt": "A terrible, sad 
 def texts(tmp_path: Path) -> Path:
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text, "utf-8")
-    (tmp_path / "right.csv").write_text("file,label\ngood.txt,positive\nbad.txt,negative\n", "utf-8")
+    (tmp_path / "labels.csv").write_text("file,label\ngood.txt,positive\nbad.txt,negative\n", "utf-8")
     return tmp_path
 
 
 def test_compare_reports_answers_and_saves_scores(local_stack: LocalStack, texts: Path, tmp_path: Path) -> None:
     files, scores = str(texts / "*.txt"), tmp_path / "scores.yaml"
-    asked = ("compare", "text-classification", "--models", f"{MOOD},{TONGUE}", "--files", files)
-    said = local_stack.run_cli(*asked, "--labels", str(texts / "right.csv"), "--save-scores", str(scores), "--json")
-    told = json.loads(said.out)
-    assert said.status == 1, said.err  # the sentiment of German is not known
-    by_file = {Path(each["file"]).name: each for each in told["files"]}
+    arguments = ("compare", "text-classification", "--models", f"{MOOD},{TONGUE}", "--files", files)
+    result = local_stack.run_cli(
+        *arguments, "--labels", str(texts / "labels.csv"), "--save-scores", str(scores), "--json"
+    )
+    report = json.loads(result.out)
+    assert result.status == 1, result.err  # the sentiment of German is not known
+    by_file = {Path(each["file"]).name: each for each in report["files"]}
     assert list(by_file) == sorted(TEXTS)
     assert [result["answer"] for result in by_file["good.txt"]["results"]] == ["positive", "English (en)"]
     assert by_file["good.txt"]["label"] == "positive"
@@ -38,64 +40,64 @@ def test_compare_reports_answers_and_saves_scores(local_stack: LocalStack, texts
     failed, worked = by_file["zug.txt"]["results"]
     assert "English" in failed["error"]
     assert worked["answer"] == "German (de)"
-    mood, tongue = told["models"]
+    mood, tongue = report["models"]
     assert mood["score"]["files"] == 2
     assert mood["score"]["share"] == 1
     assert tongue["score"]["share"] == 0
     assert mood["answered"] == 2
     assert mood["failed"] == 1
     assert mood["median_seconds"] > 0
-    (between,) = told["agreement"]
+    (between,) = report["agreement"]
     assert between["files"] == 2
     assert between["same"] == 0
     run = local_stack.run_cli("record", worked["run_id"], "--json")
     assert json.loads(run.out)["tasks"][0]["model"]["model_id"] == TONGUE
-    kept = yaml.safe_load(scores.read_text("utf-8"))
-    assert kept["tasks"] == {"text-classification": {MOOD: 1.0, TONGUE: 0.0}}
+    saved = yaml.safe_load(scores.read_text("utf-8"))
+    assert saved["tasks"] == {"text-classification": {MOOD: 1.0, TONGUE: 0.0}}
 
 
 def test_compare_prints_a_column_per_model(local_stack: LocalStack) -> None:
     models = "opencv/people,opencv/haar-frontalface"
-    said = local_stack.run_cli("compare", "object-detection", "-m", models, "-f", str(DATA / "face.jpg"))
-    assert said.status == 0, said.err
-    assert all(part in said.out for part in ("opencv/people", "face.jpg", "answered", "1 of 1", "median"))
+    result = local_stack.run_cli("compare", "object-detection", "-m", models, "-f", str(DATA / "face.jpg"))
+    assert result.status == 0, result.err
+    assert all(part in result.out for part in ("opencv/people", "face.jpg", "answered", "1 of 1", "median"))
 
 
 def test_compare_sets_a_further_input_for_all_models(local_stack: LocalStack) -> None:
-    asked = ("compare", "document-question-answering", "-m", "rapidocr", "-f", str(DATA / "invoice.png"), "--json")
+    arguments = ("compare", "document-question-answering", "-m", "rapidocr", "-f", str(DATA / "invoice.png"), "--json")
     labels = local_stack.home / "total.csv"
     labels.write_text(f"file,label\n{DATA / 'invoice.png'},249.50\n")
-    said = local_stack.run_cli(*asked, "--labels", str(labels), "--set", "question=What is the total?")
-    (answered,) = json.loads(said.out)["files"]
-    assert said.status == 0, said.err
+    result = local_stack.run_cli(*arguments, "--labels", str(labels), "--set", "question=What is the total?")
+    (answered,) = json.loads(result.out)["files"]
+    assert result.status == 0, result.err
     assert answered["results"][0]["answer"]
 
 
 WRONG = {
-    "a task nobody offers": (("text-classificatio", "-m", "a,b"), "use text-classification"),
-    "a task like no other": (("nosuch", "-m", "a,b"), "see hugginggpt tasks"),
+    "an unknown task": (("text-classificatio", "-m", "a,b"), "use text-classification"),
+    "a task without similar name": (("nosuch", "-m", "a,b"), "see hugginggpt tasks"),
     "a model of another task": (("object-detection", "-m", "nosuch,a"), "use opencv/haar-frontalface or opencv/people"),
-    "a model nobody offers": (("text-classification", "-m", "vaderSentimen,py3langid"), "use vaderSentiment"),
-    "a commit that is not there": (("text-classification", "-m", f"{MOOD}@9,{TONGUE}"), "has no revision 9"),
+    "an unknown model": (("text-classification", "-m", "vaderSentimen,py3langid"), "use vaderSentiment"),
+    "an unknown revision": (("text-classification", "-m", f"{MOOD}@9,{TONGUE}"), "has no revision 9"),
     "one model without labels": (("text-classification", "-m", MOOD), "or give --labels"),
     "no model": (("text-classification", "-m", ","), "hugginggpt models"),
     "a model twice": (("text-classification", "-m", f"{MOOD},{MOOD}"), "given twice"),
     "an input that is missing": (("document-question-answering", "-m", "rapidocr,rapidocr@"), "add --set question="),
     "two texts": (("question-answering", "-m", "a,b"), "set all inputs but one"),
-    "a setting of nothing": (("text-classification", "-m", f"{MOOD},{TONGUE}", "--set", "topk=1"), "use top_k"),
-    "a setting without a value": (("text-classification", "-m", f"{MOOD},{TONGUE}", "--set", "top_k"), "NAME=VALUE"),
+    "an unknown parameter": (("text-classification", "-m", f"{MOOD},{TONGUE}", "--set", "topk=1"), "use top_k"),
+    "a parameter without a value": (("text-classification", "-m", f"{MOOD},{TONGUE}", "--set", "top_k"), "NAME=VALUE"),
     "scores without labels": (("text-classification", "-m", "a,b", "--save-scores", "s.yaml"), "give --labels"),
-    "labels that are not there": (("text-classification", "-m", "a,b", "--labels", "gone.csv"), "cannot read gone"),
+    "a missing labels file": (("text-classification", "-m", "a,b", "--labels", "gone.csv"), "cannot read gone"),
 }
 
 
-@pytest.mark.parametrize(("asked", "says"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
 def test_invalid_compare_options_are_rejected_before_any_run(
-    local_stack: LocalStack, texts: Path, asked: tuple[str, ...], says: str
+    local_stack: LocalStack, texts: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    said = local_stack.run_cli("compare", *asked, "--files", str(texts / "good.txt"))
-    assert said.status == 2, said.err
-    assert says in said.err, said.err
+    result = local_stack.run_cli("compare", *arguments, "--files", str(texts / "good.txt"))
+    assert result.status == 2, result.err
+    assert message in result.err, result.err
 
 
 def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -> None:
@@ -116,9 +118,9 @@ def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -
         assert "score 1.00" in listed.out
         assert "forbidden" in listed.out
         assert "no expert offers rapidorc for image-to-text now; there is rapidocr" in listed.out
-        told = json.loads(local_stack.run_cli("models", "--json").out)
-        assert told["selection_policy"] == "rank"
-        assert [route["task"] for route in told["routes"]] == sorted(["image-to-text", TASK, "object-detection"])
+        models = json.loads(local_stack.run_cli("models", "--json").out)
+        assert models["selection_policy"] == "rank"
+        assert [route["task"] for route in models["routes"]] == sorted(["image-to-text", TASK, "object-detection"])
         assert "routing table" in local_stack.run_cli("doctor").out
         face = [{"id": 1, "task": "object-detection", "arguments": {"image": {"input": "file1"}}}]
         plan.write_text(json.dumps([{**face[0], "pinned_model": "opencv/haar-frontalface"}]))
@@ -130,6 +132,6 @@ def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -
 def test_invalid_routing_table_error_names_the_line(tmp_path: Path) -> None:
     table = tmp_path / "routes.yaml"
     table.write_text("format: hugginggpt/routes/1\ntasks:\n  image-to-text: {modle: rapidocr}\n")
-    said = r"routes\.yaml, line 3: tasks\.image-to-text\.modle"
-    with pytest.raises(AssertionError, match=said), start_local_stack(tmp_path / "home", SELECTOR_ROUTES=str(table)):
+    message = r"routes\.yaml, line 3: tasks\.image-to-text\.modle"
+    with pytest.raises(AssertionError, match=message), start_local_stack(tmp_path / "home", SELECTOR_ROUTES=str(table)):
         pass

@@ -1,4 +1,4 @@
-"""The expert that README shows how to write: written as it says, served from anywhere, planned and asked."""
+"""The example expert of the README: created as described, served from any folder, planned and called."""
 
 import json
 import os
@@ -20,7 +20,7 @@ NAME, TASK, MODEL = "colours", "colour-naming", "nearest-colour"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files whose names stand before their texts in README."""
+    """Files of the example in the README, by name."""
     section = README.read_text(encoding="utf-8").partition("## Adding an expert\n")[2].partition("\n## ")[0]
     files = re.findall(rf"^`{NAME}/(\S+)`.*?^```\w+\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert [name for name, _ in files] == ["tasks.py", "models.json", "tasks.json"]

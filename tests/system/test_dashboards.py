@@ -1,4 +1,4 @@
-"""Dashboards, alerts and scalers ask for what there is: a real Prometheus reads a real house, and answers them."""
+"""Queries of dashboards, alerts and scalers return data from a Prometheus that scrapes running services."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ FOREIGN: Known = {
     "otelcol_exporter_send_failed_spans": set(),
     "otelcol_exporter_enqueue_failed_spans": set(),
 }
-"""What Prometheus and the collector tell of themselves."""
+"""Metrics of Prometheus and the collector themselves."""
 
 QUIET = {
     "overview: Firing alerts",
@@ -44,11 +44,11 @@ QUIET = {
     "experts: Waiting and running calls",
     "cost: Failed calls per minute, by reason",
 }
-"""Panels that are empty where nothing is wrong, or nothing happens any more."""
+"""Panels that are empty without errors or without current traffic."""
 
 
 def neighbours(count: int) -> int:
-    """The first of so many free ports in a row, below those that the system gives to whoever asks for any."""
+    """The first of several consecutive free ports, below the range of ephemeral ports."""
     while True:
         first = secrets.randbelow(10_000) + 20_000
         with ExitStack() as stack, suppress(OSError):
@@ -59,7 +59,7 @@ def neighbours(count: int) -> int:
 
 @asynccontextmanager
 async def busy(home: Path, base_url: str, first: str) -> AsyncIterator[LocalStack]:
-    """A house with an LLM, prices and little room for models; its processes tell their metrics from a port on."""
+    """Starts a local stack with an LLM, prices and little memory for models; metrics ports start at `first`."""
     prices = {"LLM_PRICES": '{"scripted": {"input": 9, "output": 9}}', "ORCHESTRATOR_PRICES": '{"cpu": 0.01}'}
     llm = {"LLM_RETRY_SECONDS": "0.01", "LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_INTERNAL": "true"}
     local_stack = start_local_stack(home, METRICS_LISTEN=first, EXPERT_MEMORY_BYTES="1", **llm, **prices)
@@ -78,7 +78,7 @@ async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
 async def failing(
     start: Start, peers: ScriptedPeers, peer_addresses: dict[str, str], folder: Path
 ) -> AsyncIterator[str]:
-    """An orchestrator whose one model fails until it is left alone; gives where its metrics are."""
+    """Runs an orchestrator whose only model fails until its circuit opens; yields the address of its metrics."""
     peers.plan(task(1), END)
     peers.infer["model"] = broken
     settings = {**process_settings(peer_addresses, folder / "failing.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
@@ -104,7 +104,7 @@ async def rare(start: Start) -> str:
 
 
 class Moody:
-    """An LLM that is down when a test says so."""
+    """An LLM that a test can make unavailable."""
 
     down = False
 
@@ -120,7 +120,7 @@ async def asked(local_stack: LocalStack) -> None:
 
 @asynccontextmanager
 async def watched(peers: ScriptedPeers, peer_addresses: dict[str, str], folder: Path) -> AsyncIterator[Prometheus]:
-    """What has read a house before and after something was asked of it."""
+    """A Prometheus that has scraped the services before and after requests."""
     first = neighbours(3)
     async with (
         ScriptedLLM.serving(moody := Moody()) as llm,

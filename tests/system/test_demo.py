@@ -1,4 +1,4 @@
-"""What `make demo` does, at a house that stands already: a request, its plan kept, and that run over twenty signs."""
+"""The commands of `make demo` at a running local stack: a request, its saved plan, and a batch over twenty images."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ MOODS = {"florist.png": "positive", "theatre.png": "positive", "road.png": "nega
 
 @pytest.fixture
 def demo(local_stack: LocalStack, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
-    """The commands of the Makefile, in a folder of their own."""
+    """Runs the commands of the Makefile's target in a separate folder."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     python = f"PY={shlex.quote(sys.executable)}"
     told = ["make", "--dry-run", "--assume-old=.venv/.laptop", "--directory", str(ROOT), "demo", python]
@@ -39,7 +39,7 @@ def demo(local_stack: LocalStack, tmp_path: Path) -> "subprocess.CompletedProces
 
 
 @pytest.mark.needs("make")
-@pytest.mark.timeout(300)  # twenty pictures are read, on a machine that may be busy
+@pytest.mark.timeout(300)  # reads twenty images, on a machine that may be busy
 async def test_demo_batch_reports_its_one_broken_image(
     demo: "subprocess.CompletedProcess[str]", tmp_path: Path, http: httpx.AsyncClient
 ) -> None:
@@ -66,6 +66,6 @@ async def test_demo_batch_reports_its_one_broken_image(
 
 
 def told(line: dict[str, Any]) -> Any:
-    """What is said of the mood of a sign."""
+    """The sentiment reported for a sign."""
     (mood,) = (value for name, value in line["outputs"].items() if name.endswith(".text"))
     return mood

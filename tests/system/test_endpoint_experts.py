@@ -1,4 +1,4 @@
-"""The experts whose models run elsewhere, as processes of their own."""
+"""Experts for remote endpoints, as separate processes."""
 
 import asyncio
 import signal
@@ -27,9 +27,7 @@ def unconfigured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["experts.remote", "experts.served"])
-async def test_endpoint_expert_starts_without_configuration_and_stops_on_signal(
-    start: Start, package: str
-) -> None:  # a fixture
+async def test_endpoint_expert_starts_without_configuration_and_stops_on_signal(start: Start, package: str) -> None:
     process = await start(package)
     async with reached(process) as channel:
         described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10, wait_for_ready=True)
@@ -46,6 +44,6 @@ async def test_endpoint_expert_describe_prints_only_json(package: str) -> None:
         sys.executable, "-m", package, "--describe", stdout=PIPE, stderr=PIPE
     )
     async with asyncio.timeout(30):
-        output, said = await process.communicate()
+        output, errors = await process.communicate()
     assert json_format.Parse(output, pb.DescribeResponse()).expert == package.rpartition(".")[2]
-    assert b"HF_TOKEN" in said or b"EXPERT_SERVED" in said
+    assert b"HF_TOKEN" in errors or b"EXPERT_SERVED" in errors

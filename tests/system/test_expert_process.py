@@ -1,4 +1,4 @@
-"""Experts as processes of their own."""
+"""Experts as separate processes."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts modules of experts on free ports; kills those that a test leaves behind."""
+    """Starts expert modules on free ports; kills those that still run at the end of a test."""
     own = {
         "EXPERT_LISTEN": "127.0.0.1:0",
         "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
@@ -55,7 +55,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 def write_expert(folder: Path, *, models: list[dict[str, str]], tasks: str) -> None:
-    """Writes an expert."""
+    """Writes the files of an expert."""
     folder.mkdir(parents=True)
     (folder / "__main__.py").write_text(f"from experts.host.app import serve_expert\nserve_expert({folder.name!r})\n")
     (folder / "tasks.py").write_text(tasks)
@@ -63,7 +63,7 @@ def write_expert(folder: Path, *, models: list[dict[str, str]], tasks: str) -> N
 
 
 async def logged(process: Process, event: str) -> dict[str, Any]:
-    """The log entry of an event that has come or will come."""
+    """Waits for the log entry of an event."""
     said: list[bytes] = []
     assert process.stderr
     async with asyncio.timeout(30):
@@ -77,7 +77,7 @@ async def logged(process: Process, event: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def reached(process: Process) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to an expert that is ready."""
+    """Connects to an expert once it is ready."""
     async with AsyncExitStack() as stack:
         port = (await logged(process, "serving"))["port"]
         await logged(process, "ready")
@@ -164,7 +164,7 @@ TASKS = {"summarization": echo}
 
 
 def write_own(folder: Path) -> Path:
-    """An expert of one's own, with the code of its model beside it."""
+    """A folder with an expert and its model's code."""
     write_expert(folder, models=[{"id": "mine", "task": "summarization"}], tasks=ECHO)
     (folder / "engine.py").write_text("def speak(text):\n    return text[::-1]\n")
     return folder

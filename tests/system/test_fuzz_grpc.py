@@ -1,4 +1,4 @@
-"""Whatever is sent to a method of the gateway, it says what is wrong, and answers the next caller."""
+"""Fuzzed messages to the gateway's gRPC methods end with expected status codes, and the gateway keeps serving."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ EXPECTED = frozenset(
         *(StatusCode.PERMISSION_DENIED, StatusCode.CANCELLED),
     }
 )
-"""What a caller can do something about; CANCELLED is the test's own leaving."""
+"""Status codes that a caller can act on; the test itself causes CANCELLED."""
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["valid", "mutated"])
@@ -38,7 +38,7 @@ EXPECTED = frozenset(
 async def test_fuzzed_messages_end_with_expected_status_codes(
     local_stack: LocalStack, method: MethodDescriptor, broken: bool
 ) -> None:
-    random = Random(f"{method.name} {broken}")  # the same every time
+    random = Random(f"{method.name} {broken}")  # reproducible
     seen = Counter[StatusCode]()
     async with grpc.aio.insecure_channel(local_stack.grpc) as channel:
         for number in range(CALLS):
@@ -57,7 +57,7 @@ def _sent(method: MethodDescriptor, random: Random, *, broken: bool) -> bytes:
 
 
 async def _code(channel: grpc.aio.Channel, method: MethodDescriptor, sent: list[bytes]) -> tuple[StatusCode, str]:
-    """What a call ends with; a stream is left after a few messages."""
+    """Status of a call; a stream is cancelled after three messages."""
     shape = f"{'stream' if method.client_streaming else 'unary'}_{'stream' if method.server_streaming else 'unary'}"
     path = f"/{SERVICE.full_name}/{method.name}"
     call: Any = getattr(channel, shape)(path, bytes, bytes)(

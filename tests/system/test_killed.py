@@ -1,4 +1,4 @@
-"""What a run and its watcher see of a part of the house that is killed in the middle of it: nothing is lost."""
+"""Runs and their event streams lose nothing if a process is killed."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ async def test_run_and_stream_survive_a_killed_process(
 
 
 async def watch(http: httpx.AsyncClient, run_id: str, events: list[dict[str, Any]], alive: list[int]) -> None:
-    """Reads on after what was read; kills who is still alive once a task has started."""
+    """Continues reading after the last event; kills the given process once a task has started."""
     last = {"last-event-id": str(events[-1]["sequence"])} if events else {}
     async with http.stream("GET", f"/v1/runs/{run_id}/events", headers=last) as reply:
         async for line in reply.aiter_lines():
@@ -58,12 +58,12 @@ async def watch(http: httpx.AsyncClient, run_id: str, events: list[dict[str, Any
                     os.kill(alive.pop(), signal.SIGKILL)
 
 
-class Slow:
-    """An expert whose second task lasts as long as the test wants."""
+class SlowExpert:
+    """An expert whose second task blocks until the test releases it."""
 
     def __init__(self) -> None:
         self.called: asyncio.Queue[str] = asyncio.Queue()
-        self.go_on = asyncio.Event()
+        self.release = asyncio.Event()
         self.expert = FakeExpert("slow", [card("slow", "summarization")], answer=self._answer)
 
     async def until_called(self) -> None:
@@ -75,13 +75,13 @@ class Slow:
         text = request.inputs["text"].text
         self.called.put_nowait(text)
         if text == "one.":
-            await self.go_on.wait()
+            await self.release.wait()
         return {"text": Value(text=text + ".")}
 
 
 @pytest.mark.parametrize("orchestrators", [1, 2])
 async def test_open_stream_continues_after_its_orchestrator_is_killed(tmp_path: Path, orchestrators: int) -> None:
-    slow = Slow()
+    slow = SlowExpert()
     async with slow.expert.serving() as address:
         (tmp_path / "experts").mkdir()
         (tmp_path / "experts" / "slow.address").write_text(address + "\n", "utf-8")
@@ -93,10 +93,10 @@ async def test_open_stream_continues_after_its_orchestrator_is_killed(tmp_path: 
                 events: list[dict[str, Any]] = []
                 watching = asyncio.create_task(watch_to_the_end(http, run_id, events))
                 await slow.until_called()
-                await asyncio.to_thread(eventually, lambda: kept(events, "task_started", 2))
+                await asyncio.to_thread(eventually, lambda: has_event(events, "task_started", 2))
                 os.kill(owner(local_stack, run_id), signal.SIGKILL)
                 await slow.until_called()
-                slow.go_on.set()
+                slow.release.set()
                 async with asyncio.timeout(SECONDS):
                     streams = await watching
     assert streams == 1
@@ -104,17 +104,17 @@ async def test_open_stream_continues_after_its_orchestrator_is_killed(tmp_path: 
     assert [event["task_id"] for event in events if "task_ended" in event] == [1, 2, 3]
     assert sum("taken_over" in event for event in events) == 1
     assert events[-1]["run_ended"]["state"] == "completed"
-    asked = Counter(request.inputs["text"].text for request in slow.expert.asked)
-    assert asked == {"one": 1, "one.": 2, "one..": 1}
+    calls = Counter(request.inputs["text"].text for request in slow.expert.asked)
+    assert calls == {"one": 1, "one.": 2, "one..": 1}
 
 
-def kept(events: list[dict[str, Any]], kind: str, task_id: int) -> bool:
-    """Whether an event has been seen: it is kept then, and all before it."""
+def has_event(events: list[dict[str, Any]], kind: str, task_id: int) -> bool:
+    """Whether an event was received; it and all earlier events are stored then."""
     return any(kind in event and event["task_id"] == task_id for event in events)
 
 
 async def slow_run(http: httpx.AsyncClient) -> str:
-    """The id of a run of three tasks, one after the other."""
+    """Starts a run of three consecutive tasks and returns its id."""
     texts: list[Any] = ["one", {"task_id": 1, "output": "text"}, {"task_id": 2, "output": "text"}]
     plan = [{"id": number, "task": "summarization", "args": {"text": text}} for number, text in enumerate(texts, 1)]
     reply = await http.post("/v1/runs", json={"plan": plan, "mode": "results"})
@@ -123,7 +123,7 @@ async def slow_run(http: httpx.AsyncClient) -> str:
 
 
 async def watch_to_the_end(http: httpx.AsyncClient, run_id: str, events: list[dict[str, Any]]) -> int:
-    """Reads a run's events; gives how many streams that took."""
+    """Reads a run's events to the end and returns the number of streams needed."""
     streams = 0
     while not (events and "run_ended" in events[-1]):
         streams += 1
@@ -132,7 +132,7 @@ async def watch_to_the_end(http: httpx.AsyncClient, run_id: str, events: list[di
 
 
 def owner(local_stack: LocalStack, run_id: str) -> int:
-    """The process that drives a run."""
+    """Process id of a run's owner."""
     with closing(sqlite3.connect(f"file:{local_stack.home / 'journal.sqlite'}?mode=ro", uri=True)) as journal:
         (name,) = journal.execute("SELECT owner FROM runs WHERE id = ?", (run_id,)).fetchone()
     return int(name.rsplit("-", 2)[1])

@@ -1,4 +1,4 @@
-"""The house with an LLM, with one that fails in the middle, and without: the server speaks real HTTP from a script."""
+"""The services with an LLM, with a failing LLM, and without one; the LLM is a scripted HTTP server."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ KINDS = (
 
 @asynccontextmanager
 async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[LocalStack]:
-    """A house whose LLM is at the address."""
+    """Starts a local stack that uses the LLM at the address."""
     told = {"LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_RETRY_SECONDS": "0.01", **settings}
     local_stack = start_local_stack(home, **told)
     there = await asyncio.to_thread(local_stack.__enter__)
@@ -52,7 +52,7 @@ async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[
 
 
 async def ask(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResult]:
-    """What ask --json prints, and what ask says to a person."""
+    """Output of `ask --json`, and of `ask` for people."""
     files = ["--file", str(SIGN), "--out", str(local_stack.home / "out")]
     said = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options)
     told = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options, "--json")
@@ -62,7 +62,7 @@ async def ask(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResul
 
 
 async def watched(local_stack: LocalStack, happens: Callable[[str], Any]) -> list[Any]:
-    """Events of a run over HTTP; each one's kind is told as it comes."""
+    """Reads the events of a run over HTTP, and reports the kind of each."""
     events = []
     async with (
         httpx.AsyncClient(base_url=local_stack.url, timeout=60, trust_env=False) as http,
@@ -89,7 +89,7 @@ def answer(events: list[Any]) -> str:
 
 
 def decided(events: list[Any]) -> tuple[Any, Any]:
-    """Who planned, and who answered."""
+    """Decisions of the planner and the responder."""
     (plan,) = of(events, "plan_completed")
     (told,) = [chunk["decision"] for chunk in of(events, "answer_chunk") if "decision" in chunk]
     return plan["decision"], told

@@ -1,4 +1,4 @@
-"""The house is open only to its own machine: what another site's page sends reaches no route of it."""
+"""A gateway without authentication serves only its own machine: requests of other sites reach no route."""
 
 import httpx
 import pytest
@@ -7,10 +7,12 @@ from tests.system.conftest import LocalStack
 
 
 async def routes(http: httpx.AsyncClient) -> list[tuple[str, str]]:
-    """Every method and path it describes, its own pages, and one that is not there."""
+    """Every described method and path, the documentation pages, and an unknown path."""
     described = (await http.get("/openapi.json")).json()["paths"]
     known = [
-        (method.upper(), path.replace("{", "").replace("}", "")) for path, ways in described.items() for method in ways
+        (method.upper(), path.replace("{", "").replace("}", ""))
+        for path, methods in described.items()
+        for method in methods
     ]
     return [*known, ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/nowhere")]
 

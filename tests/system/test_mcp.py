@@ -1,4 +1,4 @@
-"""An agent at the whole house: over HTTP, and by the command that it starts itself."""
+"""MCP clients: over HTTP, and with the command that a client starts."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ ALOUD = "Read the text in this image aloud"
 
 
 async def uploaded(agent: Client) -> str:
-    """The id of a file sent where the agent was given leave to."""
+    """Uploads a file with the agent's upload token and returns its id."""
     leave = (await agent.call_tool("upload", {"name": "sign.png"})).structured_content
     async with httpx.AsyncClient(trust_env=False) as sending:
         sent = await sending.put(leave["url"], content=SIGN.read_bytes())

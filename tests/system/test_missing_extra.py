@@ -31,7 +31,7 @@ sys.meta_path.insert(0, Blocked)
 
 @pytest.fixture
 def without(tmp_path: Path) -> Any:
-    """Environment of processes for which modules are not installed."""
+    """Environment in which modules appear not to be installed."""
     folder = tmp_path / "blocking"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(BLOCKING)

@@ -1,4 +1,4 @@
-"""The house with an expert for each modality: real processes, tiny weights under the names on their cards."""
+"""A local stack with one expert per modality: separate processes with tiny weights under the real model names."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.slow
 
 EXPERTS = ("lite", "text", "vision", "audio", "video", "diffusion")
 NOBODY = "http://127.0.0.1:9"
-"""Where no hub is."""
+"""Address without a Hub."""
 CAPTIONS = {"blue": "good morning .", "red": "thank you ."}
 CAPTIONER, TRANSLATOR, SPEAKER = "Salesforce/blip-image-captioning-base", "facebook/m2m100_418M", "facebook/mms-tts-deu"
 ZERO_SHOT = "MoritzLaurer/deberta-v3-base-zeroshot-v2.0-c"
-"""Is not built."""
+"""A model without local weights."""
 BUILT: dict[str, Callable[[Path], None]] = {
     CAPTIONER: partial(captioner, captions=CAPTIONS),
     TRANSLATOR: many_translator,
@@ -46,13 +46,13 @@ TASKS = {
     "diffusion": "text-to-image image-to-image inpainting image-super-resolution "
     + " ".join(f"{name}-control {name}-text-to-image" for name in MAPS),
 }
-"""By the expert that has them, all that the house set out to offer."""
+"""All tasks by expert, as configured."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    torch.set_num_threads(1)  # more cost more than they bring on models so small
+    torch.set_num_threads(1)  # more threads slow down such small models
     for name, build in BUILT.items():
         (folder / name).mkdir(parents=True)
         build(folder / name)

@@ -1,4 +1,4 @@
-"""OpenAI's own client before the whole house."""
+"""OpenAI's client library with a local stack."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""The page at /, in a real Chromium on a real house: asked, watched, reopened, stopped."""
+"""The web page in Chromium with a local stack: request, progress, reopening, cancellation."""
 
 import os
 import re
@@ -21,7 +21,7 @@ LENGTH = """async player => {
     await new Promise(done => { player.onloadedmetadata = done; player.load() });
     return player.duration;
 }"""
-"""Of a recording, once the browser has read it."""
+"""Duration of an audio element, once the browser has loaded it."""
 DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 
 
@@ -48,7 +48,7 @@ async def ended(page: Page, state: str = "completed") -> None:
 
 @contextmanager
 def held(local_stack: LocalStack) -> Iterator[None]:
-    """The expert stands still, so that whatever it is asked stays running."""
+    """Pauses the expert's process, so that its calls stay active."""
     expert = local_stack.expert_pid("lite")
     os.kill(expert, signal.SIGSTOP)
     try:
@@ -128,7 +128,9 @@ async def test_reload_and_link_reopen_a_run(tab: Tab, local_stack: LocalStack) -
 
 
 async def test_running_task_is_shown_and_can_be_cancelled(tab: Tab, local_stack: LocalStack) -> None:
-    await tab.page.add_init_script("const now = Date.now; Date.now = () => now() + 3_600_000;")  # a clock that is wrong
+    await tab.page.add_init_script(
+        "const now = Date.now; Date.now = () => now() + 3_600_000;"
+    )  # the browser's clock is an hour ahead
     page = await tab.open()
     with held(local_stack):
         await page.set_input_files("#pick-files", SIGN)

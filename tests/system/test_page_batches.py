@@ -1,4 +1,4 @@
-"""Batches on the page: begun with many files, followed, stopped, gone on with, and their results saved."""
+"""Batches on the web page: start with many files, progress, cancel, resume, and saved results."""
 
 import asyncio
 import csv
@@ -42,7 +42,7 @@ def note(name: str, words: str) -> FilePayload:
 
 
 async def begun(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: bool = False) -> Page:
-    """A batch over the files, on its page."""
+    """Starts a batch over the files and opens its page."""
     await kept(local_stack, "signs", plan=READ, description="Reads signs.")
     page = await tab.open("/?pipeline=signs")
     await page.set_input_files("#parameter-1-files", list(files))
@@ -53,7 +53,7 @@ async def begun(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: b
 
 
 async def saved(page: Page, words: str, folder: Path) -> Path:
-    """Results as the page saves them."""
+    """Results as the page downloads them."""
     async with page.expect_download() as saving:
         await page.get_by_role("group", name="Save the results").get_by_role("link", name=words).click()
     await (await saving.value).save_as(folder / words)

@@ -1,4 +1,4 @@
-"""Pipelines on the page: a plan is kept, drawn, listed, and run on what one gives it."""
+"""Pipelines on the web page: save a plan, draw it, list it, and run it on files and text."""
 
 import json
 import re
@@ -218,7 +218,7 @@ async def test_pipeline_with_markup_in_every_field_is_shown_as_text(tab: Tab) ->
 
 
 async def sound(page: Page) -> None:
-    """Everything has a name, can be read, and fits."""
+    """Checks names of controls, text contrast, and unique ids."""
     assert await page.evaluate(UNNAMED) == []
     assert await page.evaluate(PALE) == []
     assert await page.evaluate(DOUBLED) == 0

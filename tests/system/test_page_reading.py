@@ -1,4 +1,4 @@
-"""The page for everybody: by keyboard alone, by screen reader, on a phone, in the dark, with a key."""
+"""Accessibility of the web page: keyboard, screen reader, phone, dark colours, and access with a key."""
 
 import json
 import re
@@ -26,7 +26,7 @@ async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
 
 
 async def shown(page: Page) -> None:
-    """A run with a picture, done, and a task of it opened."""
+    """A completed run with an image, with one task's details open."""
     await page.get_by_role("button", name="How many people").click()
     await expect(page.locator(".state .badge")).to_have_text("completed", timeout=60_000)
     await page.locator("#task-1 summary").first.click()
@@ -42,7 +42,7 @@ UNNAMED = """() => {
     const blind = [...document.querySelectorAll("img:not([alt])")];
     return [...silent, ...blind].map(element => element.outerHTML.slice(0, 200));
 }"""
-"""What a screen reader could not name."""
+"""Controls without an accessible name."""
 
 PALE = """() => {
     const brush = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
@@ -70,7 +70,7 @@ PALE = """() => {
         .filter(element => speaks(element) && element.checkVisibility() && contrast(element) < 4.5)
         .map(element => `${contrast(element).toFixed(2)} ${element.outerHTML.slice(0, 120)}`);
 }"""
-"""Text that stands out from what is behind it less than 4.5 to 1 (WCAG AA)."""
+"""Text with a contrast below 4.5 to 1 (WCAG AA)."""
 
 DOUBLED = """() => {
     const ids = [...document.querySelectorAll("[id]")].map(({ id }) => id);

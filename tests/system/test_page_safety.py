@@ -1,4 +1,4 @@
-"""What a model, a file's name or a request says stays text: no markup, no script, no address but the house's own."""
+"""Content of models, file names and requests is shown as text: no markup, no script, no foreign address."""
 
 import json
 from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
 
 
 async def inert(page: Page) -> None:
-    """Nothing on the page is or leads to anything that was not put there by it."""
+    """Checks that the page contains no foreign elements, scripts or addresses."""
     assert await page.evaluate("[...document.querySelectorAll('iframe, main script, object, embed, base')].length") == 0
     links = "[...document.querySelectorAll('[href], [src]')].map(each => each.href?.baseVal ?? each.href ?? each.src)"
     for address in await page.evaluate(links):
@@ -79,7 +79,7 @@ async def test_markup_in_request_file_name_and_result_is_shown_as_text(tab: Tab,
 
 
 def told(run: str) -> list[dict[str, Any]]:
-    """Events whose every word is hostile."""
+    """Events with markup in every field."""
     artifact = {"sha256": f"../../{SHA}", "media_type": f"image/png{IMG}", "size_bytes": 1, "name": f"{IMG}.png"}
     by = {"model_id": HOSTILE, "revision": HOSTILE, "expert": HOSTILE, "role": HOSTILE, "reason": HOSTILE, "score": 1}
     failure = {"reason": HOSTILE, "message": HOSTILE, "remedy": HOSTILE}

@@ -1,4 +1,4 @@
-"""Plans kept under names, in a real house: what was planned once runs on other files, and comes back from a file."""
+"""Pipelines in a local stack: a saved plan runs on other files, and can be exported and imported."""
 
 import json
 from pathlib import Path

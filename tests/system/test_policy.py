@@ -1,4 +1,4 @@
-"""No byte leaves the house under the data policy local, as seen by whoever sits at its only cable."""
+"""Under the data policy local nothing is sent outside, as observed on the only network interface."""
 
 import json
 import subprocess
@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs("ip"), pytest.mark.timeout(SEC
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What the house told, and what was seen of it outside: once it stood, under the policy local, and then open."""
+def observations(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Results, and the traffic observed outside: after start, under the policy local, and under the policy open."""
     home = tmp_path_factory.mktemp("walls")
     done = subprocess.run(
         behind("tests.support.network_namespace.outside", str(home)),
@@ -36,16 +36,16 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_idle_services_send_nothing(lived: list[Any]) -> None:
-    assert lived[0] == {"told": "it stands", "seen": []}
+def test_idle_services_send_nothing(observations: list[Any]) -> None:
+    assert observations[0] == {"told": "it stands", "seen": []}
 
 
-def test_local_policy_sends_nothing(lived: list[Any]) -> None:
-    assert lived[1]["seen"] == []
+def test_local_policy_sends_nothing(observations: list[Any]) -> None:
+    assert observations[1]["seen"] == []
 
 
-def test_local_policy_falls_back_to_the_embedded_planner(lived: list[Any]) -> None:
-    planned = lived[1]["told"]["planned"]
+def test_local_policy_falls_back_to_the_embedded_planner(observations: list[Any]) -> None:
+    planned = observations[1]["told"]["planned"]
     assert planned["state"] == "completed"
     assert "so happy" in planned["answer"]
     (note,) = planned["notes"]
@@ -53,66 +53,66 @@ def test_local_policy_falls_back_to_the_embedded_planner(lived: list[Any]) -> No
     assert "does not allow the external LLM outside" in note["text"]
 
 
-@pytest.mark.parametrize("which", ["remote", "served"])
-def test_local_policy_fails_tasks_of_external_experts(lived: list[Any], which: str) -> None:
-    run = lived[1]["told"][which]
+@pytest.mark.parametrize("expert", ["remote", "served"])
+def test_local_policy_fails_tasks_of_external_experts(observations: list[Any], expert: str) -> None:
+    run = observations[1]["told"][expert]
     assert run["state"] == "failed"
     assert run["failure"]["reason"] == "POLICY"
     assert "offered only outside the house, and the data policy is local" in run["answer"]
     assert "an expert of your own" in run["failure"]["remedy"]
 
 
-def test_local_policy_rejects_external_urls(lived: list[Any]) -> None:
-    refused = lived[1]["told"]["url"]
+def test_local_policy_rejects_external_urls(observations: list[Any]) -> None:
+    refused = observations[1]["told"]["url"]
     assert refused["status"] == 403
     assert refused["code"] == "POLICY"
     assert "upload the file" in refused["remedy"]
 
 
-def test_policy_of_a_pipeline_applies_to_its_runs_and_batches(lived: list[Any]) -> None:
-    told = lived[1]["told"]
+def test_policy_of_a_pipeline_applies_to_its_runs_and_batches(observations: list[Any]) -> None:
+    told = observations[1]["told"]
     assert told["run"]["state"] == "completed"
     assert told["batch"]["state"] == "completed"
     assert told["batch"]["counts"]["completed"] == 2
     assert told["batch"]["pipeline"]["policy"] == "local"
 
 
-def test_local_batch_is_planned_by_the_embedded_planner(lived: list[Any]) -> None:
-    words = lived[1]["told"]["words"]
+def test_local_batch_is_planned_by_the_embedded_planner(observations: list[Any]) -> None:
+    words = observations[1]["told"]["words"]
     assert words["state"] == "completed"
     assert words["counts"]["completed"] == 2
 
 
-def test_local_batch_of_external_tasks_is_rejected(lived: list[Any]) -> None:
-    refused = lived[1]["told"]["outside"]
+def test_local_batch_of_external_tasks_is_rejected(observations: list[Any]) -> None:
+    refused = observations[1]["told"]["outside"]
     assert refused["status"] == 409
     assert refused["code"] == "POLICY"
     assert "an expert of your own" in refused["remedy"]
 
 
-def test_local_pipeline_rejects_external_urls(lived: list[Any]) -> None:
-    told = lived[1]["told"]
+def test_local_pipeline_rejects_external_urls(observations: list[Any]) -> None:
+    told = observations[1]["told"]
     assert told["link"]["status"] == 403
     assert told["link"]["code"] == "POLICY"
     assert told["links"]["counts"]["completed"] == 2
     assert told["links"]["counts"]["failed"] == 1
 
 
-def test_local_policy_withholds_webhook_deliveries(lived: list[Any]) -> None:
-    told = lived[1]["told"]["told"]
+def test_local_policy_withholds_webhook_deliveries(observations: list[Any]) -> None:
+    told = observations[1]["told"]["told"]
     assert {delivery["state"] for delivery in told} == {"withheld"}
     assert ["batch_id" in delivery for delivery in told].count(True) == 3
     assert ["run_id" in delivery for delivery in told].count(True) == 4
     assert {"hooks.test is an external host" in delivery["outcome"] for delivery in told} == {True}
 
 
-def test_open_policy_sends_the_same_requests_outside(lived: list[Any]) -> None:
-    seen = lived[2]["seen"]
+def test_open_policy_sends_the_same_requests_outside(observations: list[Any]) -> None:
+    seen = observations[2]["seen"]
     assert {f"connection to {OUTSIDE}:8000", f"connection to {ANYWHERE}:443", f"connection to {ANYWHERE}:80"} <= {*seen}
     assert {"name router.huggingface.co", "name a.test", "name hooks.test"} <= {*seen}
     assert "name mobile.events.data.microsoft.com" not in seen
-    runs = {which: lived[2]["told"][which] for which in ("planned", "remote", "served")}
-    reasons = {which: run.get("failure", {}).get("reason") for which, run in runs.items()}
+    runs = {expert: observations[2]["told"][expert] for expert in ("planned", "remote", "served")}
+    reasons = {expert: run.get("failure", {}).get("reason") for expert, run in runs.items()}
     assert reasons["planned"] is None
     assert None not in (reasons["remote"], reasons["served"]), "the listener answers nothing"
     assert "POLICY" not in reasons.values()

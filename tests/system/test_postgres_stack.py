@@ -1,4 +1,4 @@
-"""The house with its runs in PostgreSQL, two orchestrators, and metrics to fetch."""
+"""A local stack with runs in PostgreSQL, two orchestrators, and metrics endpoints."""
 
 import json
 import urllib.request
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 CHILDREN = ("light", "orchestrator-1", "orchestrator-2")
 
 
-def fetched(address: str) -> str:
+def read_metrics(address: str) -> str:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
         return str(reply.read().decode())
 
@@ -24,10 +24,10 @@ def test_runs_are_stored_in_postgresql_and_counted(tmp_path: Path, postgres: str
     host, _, port = first.rpartition(":")
     settings = {"ORCHESTRATOR_JOURNAL": postgres, "METRICS_LISTEN": first}
     with start_local_stack(tmp_path / "home", "--experts", "lite", "--orchestrators", "2", **settings) as local_stack:
-        said = local_stack.run_cli("ask", "Is this text happy: I love it", "--json", "--fresh")
-        assert json.loads(said.out)["status"] == "completed", said.err
-        orchestrators = "".join(fetched(f"{host}:{int(port) + place}") for place in (1, 2))
-        assert "process_resident_memory_bytes" in fetched(first)
+        result = local_stack.run_cli("ask", "Is this text happy: I love it", "--json", "--fresh")
+        assert json.loads(result.out)["status"] == "completed", result.err
+        orchestrators = "".join(read_metrics(f"{host}:{int(port) + offset}") for offset in (1, 2))
+        assert "process_resident_memory_bytes" in read_metrics(first)
     assert 'runs_ended_total{reason="",state="RUN_STATE_COMPLETED"} 1.0' in orchestrators
     assert 'expert_queue_depth{expert="lite"} 0.0' in orchestrators
     assert "journal_write_duration_seconds_bucket" in orchestrators

@@ -1,4 +1,4 @@
-"""What the house did is on record, and it does the same again; an expert that does not is named."""
+"""Records of runs: content, durations, and verification by replay."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Two orchestrators over one journal: a run is never driven by both, and never left alone."""
+"""Two orchestrators with one journal: a run always has exactly one active owner."""
 
 import asyncio
 import sqlite3
@@ -39,11 +39,11 @@ LONG_LEASE_SECONDS = 600.0
 
 
 class Calls:
-    """The expert's calls of the second task, each held until the test answers it."""
+    """Calls of the second task, each blocked until the test answers it."""
 
     def __init__(self, peers: ScriptedPeers) -> None:
         self.arrived: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
-        self.firsts = 0
+        self.first_task_calls = 0
         peers.plan(task(1), task(2, text=ref(1)), END)
         peers.infer["model"] = self._infer
 
@@ -53,7 +53,7 @@ class Calls:
 
     async def _infer(self, request: InferRequest) -> dict[str, Value]:
         if request.inputs["text"].text == "hello":
-            self.firsts += 1
+            self.first_task_calls += 1
             return {"text": Value(text="first")}
         answer = asyncio.get_running_loop().create_future()
         self.arrived.put_nowait(answer)
@@ -74,12 +74,12 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             yield await stack.enter_async_context(servers.fresh(request.getfixturevalue("postgres")))
 
 
-Standing = Callable[[float], Coroutine[Any, Any, tuple[Replica, Replica]]]
+StartReplicas = Callable[[float], Coroutine[Any, Any, tuple[Replica, Replica]]]
 
 
 @pytest.fixture
-async def standing(peer_addresses: dict[str, str], journal: str, tmp_path: Path) -> AsyncIterator[Standing]:
-    """Starts two replicas with a lease."""
+async def start_replicas(peer_addresses: dict[str, str], journal: str, tmp_path: Path) -> AsyncIterator[StartReplicas]:
+    """Starts two replicas with the given lease in seconds."""
     async with AsyncExitStack() as stack:
 
         async def start(lease_seconds: float) -> tuple[Replica, Replica]:
@@ -90,39 +90,39 @@ async def standing(peer_addresses: dict[str, str], journal: str, tmp_path: Path)
         yield start
 
 
-class Following:
-    """A stream of a run, read to its end beside the test."""
+class EventReader:
+    """Reads a run's event stream to its end in the background."""
 
     def __init__(self, stream: Any) -> None:
         self.events: list[RunEvent] = []
-        self.slow: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """The run's id, once it is kept that its second task has started."""
+        self.second_started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """The run's id, once the start of its second task is stored."""
         self.end = asyncio.create_task(self._read(stream))
 
     async def _read(self, stream: Any) -> grpc.StatusCode:
         try:
             async for event in stream:
                 self.events.append(event)
-                if event.HasField("task_started") and event.task_id == 2 and not self.slow.done():
-                    self.slow.set_result(event.run_id)
+                if event.HasField("task_started") and event.task_id == 2 and not self.second_started.done():
+                    self.second_started.set_result(event.run_id)
         except grpc.aio.AioRpcError as error:
             return error.code()
         return grpc.StatusCode.OK
 
 
-def ask(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> Following:
+def ask(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> EventReader:
     request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=on_disconnect))
-    return Following(replica.stub.CreateRun(request, timeout=SECONDS, metadata=call_context.metadata()))
+    return EventReader(replica.stub.CreateRun(request, timeout=SECONDS, metadata=call_context.metadata()))
 
 
-def watch(replica: Replica, run_id: str) -> Following:
-    return Following(
+def watch(replica: Replica, run_id: str) -> EventReader:
+    return EventReader(
         replica.stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
     )
 
 
 async def pause(replica: Replica, journal: str) -> None:
-    """Pauses an owner between two of its transactions: in one, it would keep everybody from a SQLite file."""
+    """Pauses an owner outside of transactions: within one it would lock the SQLite file."""
     replica.process.pause()
     while "://" not in journal and not await asyncio.to_thread(_is_free, journal):
         replica.process.resume()
@@ -142,11 +142,11 @@ async def until_taken_over(stub: "OrchestratorServiceAsyncStub", run_id: str) ->
     async for event in stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata()):
         if event.HasField("taken_over"):
             return event
-    raise AssertionError("the run ended where it began")
+    raise AssertionError("the run ended without a takeover")
 
 
-def whole(events: list[RunEvent]) -> None:
-    """The run is complete, its second task is what the second owner made of it, and nothing was done twice."""
+def assert_complete(events: list[RunEvent]) -> None:
+    """The run is complete, its second task has the result of the second owner, and no task ended twice."""
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert events[-1].run_ended.state == RUN_STATE_COMPLETED
     assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
@@ -154,12 +154,14 @@ def whole(events: list[RunEvent]) -> None:
     assert ends == ["first", "of the second owner"]
 
 
-async def test_run_owner_paused_past_its_lease_writes_nothing(standing: Standing, calls: Calls, journal: str) -> None:
-    """It holds the answer of the call it was paused in, and would tell it."""
-    one, other = await standing(1.0)
+async def test_run_owner_paused_past_its_lease_writes_nothing(
+    start_replicas: StartReplicas, calls: Calls, journal: str
+) -> None:
+    """The paused owner holds the answer of an active call and would write it."""
+    one, other = await start_replicas(1.0)
     asked = ask(one)
     first = await calls.next()
-    run_id = await asked.slow
+    run_id = await asked.second_started
     watched = watch(other, run_id)
     await pause(one, journal)
     await until_taken_over(other.stub, run_id)
@@ -170,40 +172,40 @@ async def test_run_owner_paused_past_its_lease_writes_nothing(standing: Standing
     second.set_result("of the second owner")
     assert await watched.end == grpc.StatusCode.OK
     assert await asked.end == grpc.StatusCode.OK
-    whole(watched.events)
+    assert_complete(watched.events)
     assert asked.events == watched.events
-    assert calls.firsts == 1
-    kept = [
+    assert calls.first_task_calls == 1
+    stored = [
         await replica.stub.GetRun(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
         for replica in (one, other)
     ]
-    assert kept[0] == kept[1]
-    assert kept[0].last_sequence == len(watched.events)
+    assert stored[0] == stored[1]
+    assert stored[0].last_sequence == len(watched.events)
 
 
 @pytest.mark.parametrize("on_disconnect", [ON_DISCONNECT_UNSPECIFIED, ON_DISCONNECT_CANCEL])
 async def test_stopped_orchestrator_releases_its_runs_and_cancels_none(
-    standing: Standing, calls: Calls, on_disconnect: "OnDisconnect.ValueType"
+    start_replicas: StartReplicas, calls: Calls, on_disconnect: "OnDisconnect.ValueType"
 ) -> None:
-    one, other = await standing(LONG_LEASE_SECONDS)
+    one, other = await start_replicas(LONG_LEASE_SECONDS)
     asked = ask(one, on_disconnect)
     await calls.next()
-    run_id = await asked.slow
+    run_id = await asked.second_started
     watched = watch(other, run_id)
     stopping = asyncio.create_task(one.process.stop())
     await until_taken_over(other.stub, run_id)
     (await calls.next()).set_result("of the second owner")
     assert await asked.end == grpc.StatusCode.UNAVAILABLE
     assert await watched.end == grpc.StatusCode.OK
-    whole(watched.events)
+    assert_complete(watched.events)
     assert asked.events == watched.events[: len(asked.events)]
-    assert calls.firsts == 1
+    assert calls.first_task_calls == 1
     await stopping
     assert list(one.process.errors()) == []
 
 
 async def test_stop_during_start_closes_all_connections(peer_addresses: dict[str, str], tmp_path: Path) -> None:
-    """The journal it is given accepts connections and says nothing."""
+    """The journal's server accepts connections and never answers."""
     connected = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -221,15 +223,15 @@ async def test_stop_during_start_closes_all_connections(peer_addresses: dict[str
             assert list(one.process.errors()) == []
 
 
-async def test_run_of_killed_orchestrator_is_taken_over(standing: Standing, calls: Calls) -> None:
-    one, other = await standing(2.0)
+async def test_run_of_killed_orchestrator_is_taken_over(start_replicas: StartReplicas, calls: Calls) -> None:
+    one, other = await start_replicas(2.0)
     asked = ask(one)
     await calls.next()
-    run_id = await asked.slow
+    run_id = await asked.second_started
     await one.process.kill()
     await until_taken_over(other.stub, run_id)
     (await calls.next()).set_result("of the second owner")
     watched = watch(other, run_id)
     assert await watched.end == grpc.StatusCode.OK
-    whole(watched.events)
-    assert calls.firsts == 1
+    assert_complete(watched.events)
+    assert calls.first_task_calls == 1

@@ -1,4 +1,4 @@
-"""What a house tells of its work: no words of what it was asked, given, told by an LLM or made."""
+"""Telemetry contains no content of requests, inputs, LLM messages or results."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 SIGN = (ROOT / "tests" / "data" / "sign.png").read_bytes()
 ASKED, NAMED, READ, WRITTEN = "zebulon", "quixotic", "wonderful", "Here is what came of it"
-"""Words of requests, of names, of what is read in a picture, and of what the LLM writes."""
+"""Text from requests, file names, images and LLM answers."""
 
 REQUEST = f"Read the text in this image for {ASKED} aloud and tell me whether it sounds happy"
 WANTED = {"POST /v1/runs", "POST /v1/chat/completions", "tools/call ask", "run_batch rapidocr", "chat scripted"}
@@ -88,7 +88,7 @@ async def _asked_by_an_agent(local_stack: LocalStack) -> None:
 
 
 async def _refused(local_stack: LocalStack) -> None:
-    """What is wrong with a request is told to whoever sent it, and to nobody else."""
+    """Errors about a request's content are returned to the caller only."""
     async with httpx.AsyncClient(base_url=local_stack.url, timeout=60, trust_env=False) as client:
         for body in ({"request": REQUEST, NAMED: ASKED}, {"request": REQUEST, "inputs": [{"url": f"http://{ASKED}/"}]}):
             assert (await client.post("/v1/runs", json=body)).is_client_error
@@ -96,6 +96,6 @@ async def _refused(local_stack: LocalStack) -> None:
 
 
 def _spoken(llm: ScriptedLLM) -> set[str]:
-    """Which of the words the LLM was told."""
+    """Which of the texts were sent to the LLM."""
     prompts = json.dumps(llm.requests).lower()
     return {word for word in (ASKED, NAMED, READ) if word in prompts}

@@ -1,4 +1,4 @@
-"""A house with certificates stands, its own processes by one authority and its doors by another."""
+"""A local stack with TLS: one authority for the services, another for the gateway's public ports."""
 
 import os
 from pathlib import Path
@@ -17,16 +17,16 @@ def _of(certificate: Certificate, prefix: str, key: str) -> dict[str, str]:
 
 
 def test_services_answer_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, inside = Authority(tmp_path / "world"), Authority(tmp_path / "inside")
+    public, internal = Authority(tmp_path / "public"), Authority(tmp_path / "internal")
     settings = {
-        **_of(world.certificate("gateway", "127.0.0.1"), "GATEWAY", "GATEWAY_CERTIFICATE_KEY"),
-        **_of(inside.identity("everyone").certificate, "TLS", "TLS_KEY"),
-        "TLS_AUTHORITY": str(inside.file),
+        **_of(public.certificate("gateway", "127.0.0.1"), "GATEWAY", "GATEWAY_CERTIFICATE_KEY"),
+        **_of(internal.identity("everyone").certificate, "TLS", "TLS_KEY"),
+        "TLS_AUTHORITY": str(internal.file),
     }
     with start_local_stack(tmp_path / "home", **settings) as local_stack:
         assert local_stack.url.startswith("https://")
-        unsure = local_stack.run_cli("tasks")
-        assert "no TLS connection" in unsure.err
-        assert "SSL_CERT_FILE" in unsure.err
-        monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(world.file))
+        untrusted = local_stack.run_cli("tasks")
+        assert "no TLS connection" in untrusted.err
+        assert "SSL_CERT_FILE" in untrusted.err
+        monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(public.file))
         assert local_stack.ask("Read aloud: hello")["status"] == "completed"
