@@ -1,4 +1,4 @@
-"""Stand-ins for what tests cannot have; each is a server or a client of the real thing."""
+"""Fakes of external systems; each is a real server or client with scripted behaviour."""
 
 from tests.fakes.llm import Cuts, Fails, Garbage, Says, ScriptedLLM, Stalls, Turn
 from tests.fakes.services import (

@@ -1,4 +1,4 @@
-"""What a server may do wrong with an answer, so that it is an answer no more."""
+"""Faulty HTTP responses: truncated, endless, wrongly encoded or redirected."""
 
 import gzip
 import json
@@ -9,12 +9,12 @@ from typing import Any
 from tests.fakes.web import Answer, Reset
 
 LIMIT = 1024 * 1024
-"""What the experts of these tests read at most."""
+"""Response limit of the experts under test, in bytes."""
 _CHUNK = b" " * 65_536
 
 
 async def endless() -> AsyncIterator[bytes]:
-    """More than anybody may read: were it read whole, the test would never end."""
+    """An endless body: a client without a limit would never finish reading."""
     yield b"["
     while True:
         yield _CHUNK
@@ -27,15 +27,15 @@ async def broken_off() -> AsyncIterator[bytes]:
 
 @cache
 def bomb() -> bytes:
-    """A few kilobytes that become many megabytes."""
+    """A compressed body of a few kilobytes that expands to many megabytes."""
     return gzip.compress(b"[" + b" " * (100 * LIMIT) + b"]", mtime=0)
 
 
 def answers(elsewhere: str) -> Mapping[str, tuple[Answer, str]]:
-    """By fault the answer, and the status it is to become.
+    """Responses by fault, each with the status that the expert must report.
 
     Args:
-        elsewhere: an address that nobody may be sent to.
+        elsewhere: An address to which no redirect may be followed.
     """
     page: dict[str, Any] = {"media_type": "text/html"}
     moved = {"Location": elsewhere}
@@ -64,6 +64,6 @@ NAMES = tuple(answers(""))
 
 
 def compressed(answer: Any) -> Answer:
-    """An honest answer that is compressed though nobody asked for that."""
+    """A valid response, compressed although the client does not accept that."""
     content = gzip.compress(json.dumps(answer).encode(), mtime=0)
     return Answer(content, headers={"Content-Encoding": "gzip"}, media_type="application/json")

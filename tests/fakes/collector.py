@@ -1,4 +1,4 @@
-"""Collectors of telemetry: one that takes all, and those that do not."""
+"""OTLP collectors: one that accepts everything, one that never answers, and an unused address."""
 
 import asyncio
 import socket
@@ -27,27 +27,27 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 Named = asyncio.Queue[tuple[str, str]]
-"""Services, and names of what they sent."""
+"""Pairs of a service and the name of a span or metric."""
 
 OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "10", "OTEL_METRIC_EXPORT_INTERVAL": "50"}
-"""Settings by which telemetry is sent many times a second."""
+"""Settings that export telemetry many times a second."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What has arrived."""
+    """Received telemetry."""
 
     endpoint: str
     spans: Named = field(default_factory=asyncio.Queue)
     metrics: Named = field(default_factory=asyncio.Queue)
     whole: list[tuple[str, Span]] = field(default_factory=list)
-    """Services, and their spans."""
+    """Pairs of a service and a span."""
     sent: list[bytes] = field(default_factory=list)
-    """All of it, as it came."""
+    """Export requests in the order of arrival."""
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """By which a process sends here, and does so often."""
+        """Settings with which a process exports to this collector at short intervals."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint, **OFTEN}
 
 
@@ -78,7 +78,7 @@ class _Metrics(MetricsServiceServicer):
 
 @asynccontextmanager
 async def collecting() -> AsyncIterator[Collected]:
-    """Takes spans and metrics by OTLP over gRPC."""
+    """Runs a collector for spans and metrics with OTLP over gRPC."""
     server = grpc.aio.server()
     collected = Collected(f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
     add_TraceServiceServicer_to_server(_Traces(collected), server)  # type: ignore[no-untyped-call]
@@ -92,14 +92,14 @@ async def collecting() -> AsyncIterator[Collected]:
 
 @contextmanager
 def silent() -> Iterator[str]:
-    """An endpoint that takes connections and never answers."""
+    """An endpoint that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 @contextmanager
 def refusing() -> Iterator[str]:
-    """An endpoint where nobody listens."""
+    """An endpoint without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""A Hub of models for tests: what huggingface_hub asks for, over real HTTP, with the refusals that the real one has."""
+"""A Hugging Face Hub for tests: the HTTP routes that huggingface_hub calls, with the real Hub's errors."""
 
 import json
 import threading
@@ -12,17 +12,17 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class Repository:
-    """One model."""
+    """One model repository."""
 
     files: Mapping[str, bytes]
-    """At the main branch."""
+    """Files of the main branch by path."""
     commit: str = "1" * 40
     offers: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
-    """Open pull requests: author to files."""
+    """Files of open pull requests by author."""
     gated: bool = False
     private: bool = False
     reader: str = "hf_reader"
-    """The token that may read it."""
+    """Token that may read the repository if it is gated or private."""
 
     def at(self, revision: str) -> tuple[str, Mapping[str, bytes]]:
         """The commit and files of a revision."""
@@ -35,14 +35,14 @@ class Repository:
 
 @dataclass
 class Hub:
-    """A running one."""
+    """A running Hub."""
 
     endpoint: str
     repositories: dict[str, Repository] = field(default_factory=dict)
     tokens: frozenset[str] = frozenset({"hf_reader", "hf_other"})
-    """Those that are valid."""
+    """Valid tokens."""
     asked: list[str] = field(default_factory=list)
-    """Paths, in order."""
+    """Requested paths in order."""
 
 
 @contextmanager

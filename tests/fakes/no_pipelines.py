@@ -1,4 +1,4 @@
-"""An orchestrator of which nobody asks for pipelines or batches."""
+"""Base of fake orchestrators without pipelines and batches."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +10,7 @@ from services.common.errors import Unimplemented
 
 
 class Unasked(rpc.OrchestratorServiceServicer):
-    """Refuses all that is about pipelines and batches; a fake that plays them overrides what it plays."""
+    """Rejects all calls for pipelines and batches; fakes override the methods that they support."""
 
     async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> pipeline_pb2.Pipeline:
         raise _nothing()

@@ -20,7 +20,7 @@ _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 @dataclass
 class Tensors:
-    """Its models by name; texts are lists of bytes, all else arrays."""
+    """Serves models by name; text tensors are lists of bytes, all others arrays."""
 
     models: dict[str, Compute] = field(default_factory=dict)
     address: str = ""
@@ -28,14 +28,14 @@ class Tensors:
     calls: list[str] = field(default_factory=list)
     fails: grpc.StatusCode | None = None
     holds: bool = False
-    """Calls are never answered."""
+    """Whether calls are never answered."""
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """A call that is held was cancelled."""
+    """Set when a blocked call is cancelled."""
     reply: bytes | None = None
-    """Goes back as it is, whatever was asked."""
+    """Raw response body for all calls."""
     raw: bool = True
-    """Tensors go back as bytes, else number by number."""
+    """Whether outputs are sent as raw bytes instead of typed contents."""
 
     async def infer(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         self.calls.append(request.model_name)

@@ -1,4 +1,4 @@
-"""The Hub and its Inference Providers, as far as the remote expert speaks to them."""
+"""The Hub and its Inference Providers: the routes that the remote expert calls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,12 +24,12 @@ MODELS: dict[str, tuple[str, str, str]] = {
     "acme/chat": ("text-generation", "novita", "conversational"),
     "acme/eyes": ("image-text-to-text", "together", "conversational"),
 }
-"""By id: the tag, and who runs it as what. Downloads fall in this order."""
+"""Models by id: pipeline tag and providers; in descending order of downloads."""
 
 
 @asynccontextmanager
 async def providers() -> AsyncIterator[Web]:
-    """Lists MODELS; what the models answer is up to the test, by `says("/models/acme/mood", …)`."""
+    """Lists MODELS; tests set the models' answers with `says("/models/acme/mood", …)`."""
     async with Web.serving() as web:
         web.answers["/api/models"] = _list
         yield web

@@ -1,4 +1,4 @@
-"""The rooms of the house, scripted."""
+"""Scripted services: experts, orchestrator and selector as real gRPC servers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,16 +30,16 @@ from services.common.server import serving
 from tests.fakes.no_pipelines import Unasked
 
 Answer = Callable[[expert_pb2.InferRequest], Awaitable[Mapping[str, Value]]]
-"""What a fake model does with a call; to make it slow, let it wait for an event of the test's."""
+"""Function that answers a call; a test delays it by awaiting an event."""
 
 
 async def echo(request: expert_pb2.InferRequest) -> Mapping[str, Value]:
-    """Gives back the text that came in."""
+    """Returns the input text."""
     return {"text": request.inputs["text"]}
 
 
 def card(model: str, task: str, description: str = "", **fields: Any) -> ModelCard:
-    """A model that runs inside the house and is loaded, unless the fields say otherwise."""
+    """Card of an internal, loaded model; `fields` override the defaults."""
     given: dict[str, Any] = {"revision": "1", "location": MODEL_LOCATION_INTERNAL, "state": MODEL_STATE_READY} | fields
     return ModelCard(id=model, task=task, description=description, **given)
 
@@ -48,12 +48,12 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
     """An expert whose models are plain functions.
 
     Args:
-        name: of the expert; replicas share it.
-        cards: its models.
-        specs: its kinds of task that are not standard, or disagree with the standard.
-        answer: what its models do.
-        may_sleep: it may be scaled to zero.
-        start_seconds: how long it took to start; 0 says nothing of it.
+        name: Name of the expert; replicas share it.
+        cards: Cards of its models.
+        specs: Tasks that are not standard, or that differ from the standard.
+        answer: Answers the calls of its models.
+        may_sleep: Whether it may be scaled to zero.
+        start_seconds: Reported start duration; 0 for none.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         self.load = expert_pb2.ExpertLoad(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
 
     def offer(self, cards: Iterable[ModelCard]) -> None:
-        """From now on it describes these models."""
+        """Replaces the described models."""
         self.cards = tuple(cards)
         self._changes += 1
 
@@ -106,11 +106,11 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         return expert_pb2.InferResponse(outputs=outputs, revision=request.revision)
 
     async def Progress(self, request: expert_pb2.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        """Follows nothing: its calls have no steps."""
+        """Sends no progress: calls have no steps."""
 
     @asynccontextmanager
     async def serving(self, listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
-        """Serves until the block exits; gives its address."""
+        """Serves until the block exits; yields the address."""
         register = partial(expert_pb2_grpc.add_ExpertServiceServicer_to_server, self)
         async with serving(register, expert_pb2.DESCRIPTOR.services_by_name["ExpertService"], listen=listen) as running:
             yield f"{listen.rpartition(':')[0]}:{running.port}"
@@ -126,11 +126,11 @@ ANSWERED = (
     RunEvent(answer_chunk=AnswerChunk(text="Done.")),
     RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)),
 )
-"""What happens to a run that goes well."""
+"""Events of a successful run."""
 
 
 class ScriptedRun:
-    """A run to which happens what the test tells it."""
+    """A run whose events the test sends."""
 
     def __init__(self, run_id: str, spec: RunSpec, who: Caller, conversation_id: str = "") -> None:
         self.run_id = run_id
@@ -139,12 +139,12 @@ class ScriptedRun:
         self.caller = who
         self.events: list[RunEvent] = []
         self.left = asyncio.Event()
-        """A stream of it was left before its end."""
+        """Set when a client leaves a stream before its end."""
         self._more = asyncio.Event()
         self.tell(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=self.conversation_id)))
 
     def tell(self, *events: RunEvent) -> None:
-        """Numbers events and sends them to whoever watches."""
+        """Numbers events and sends them to all watchers."""
         for event in events:
             numbered = RunEvent(run_id=self.run_id, sequence=len(self.events) + 1)
             numbered.time.GetCurrentTime()
@@ -185,12 +185,12 @@ class ScriptedRun:
 
 
 class ScriptedOrchestrator(Unasked):
-    """An orchestrator that keeps runs in memory and does nothing with them but what the script says.
+    """An orchestrator with runs in memory, whose events come from a script.
 
     Args:
-        script: what happens to every run once it is accepted; without run_ended it waits for the test to tell more.
-        refusal: raised instead of accepting.
-        breaks: numbers of events after which a stream is lost, once each.
+        script: Events of every accepted run; without run_ended the run waits for further events of the test.
+        refusal: Error raised instead of accepting a run.
+        breaks: Sequence numbers after which a stream breaks, once each.
     """
 
     def __init__(
@@ -201,12 +201,12 @@ class ScriptedOrchestrator(Unasked):
         self.breaks = set(breaks)
         self.runs: dict[str, ScriptedRun] = {}
         self.arrivals: asyncio.Queue[ScriptedRun] = asyncio.Queue()
-        """Runs in the order of their acceptance, for a test to wait for."""
+        """Accepted runs in order, as a queue for tests to wait on."""
         self.cancelled: list[str] = []
         self.approved: list[tuple[str, Plan]] = []
         self.callers: list[Caller] = []
         self.holds: dict[str, list[str]] = {}
-        """What is held, by its holder."""
+        """Artifact references by holder."""
         self.ended_batches: list[orchestrator_pb2.EndedBatch] = []
 
     async def CreateRun(self, request: orchestrator_pb2.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
@@ -291,12 +291,12 @@ class ScriptedOrchestrator(Unasked):
 
 
 class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
-    """A selector whose catalogue is what the test puts there.
+    """A selector with a catalogue set by the test.
 
     Args:
-        tasks: the kinds of task it offers.
-        cards: the models.
-        experts: who offers them.
+        tasks: Offered tasks.
+        cards: Cards of the models.
+        experts: Experts that offer them.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
         self.revision = "1"
         self.tasks = list(tasks)
         self.failing: list[task_pb2.CatalogTask] = []
-        """Kinds of task whose models have all failed."""
+        """Tasks whose models have all failed."""
         self.cards = list(cards)
         self.experts = list(experts)
         self.forgotten: list[str] = []

@@ -1,4 +1,4 @@
-"""RecordTracerProvider kept in memory."""
+"""Records spans in memory."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from services.common.rpc_telemetry import RecordTracerProvider
 
 
 class RecordedTraces(InMemorySpanExporter):
-    """Spans that have ended."""
+    """Finished spans."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class RecordedTraces(InMemorySpanExporter):
         return super().export(spans)
 
     async def ended(self, name: str, count: int) -> list[ReadableSpan]:
-        """So many of a name, once they have ended."""
+        """Waits for `count` finished spans of a name and returns them."""
         while len(those := [span for span in self.get_finished_spans() if span.name == name]) < count:
             self._more.clear()
             await self._more.wait()
@@ -33,7 +33,7 @@ class RecordedTraces(InMemorySpanExporter):
 
 @contextmanager
 def record_traces() -> Iterator[RecordedTraces]:
-    """RecordTracerProvider are on within the block: what is opened there sends its spans here."""
+    """Records the spans of tracers used within the block."""
     kept, traces, before = RecordedTraces(), RecordTracerProvider(), trace._TRACER_PROVIDER
     traces.add_span_processor(SimpleSpanProcessor(kept))
     trace._TRACER_PROVIDER = traces

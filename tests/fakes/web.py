@@ -1,4 +1,4 @@
-"""A server on loopback whose answers each test gives, by path; it remembers what it was sent."""
+"""HTTP server on loopback with responses by path that tests set; records requests."""
 
 import asyncio
 import json
@@ -13,24 +13,24 @@ from tests.fakes.llm.http import Request
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back."""
+    """A response."""
 
     body: Any = None
-    """Bytes as they are, at once or as they come; anything else as JSON."""
+    """Bytes or an iterator of bytes are sent unchanged; other values as JSON."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     media_type: str = "application/octet-stream"
 
 
 class Reset(Exception):
-    """Raised among the bytes of an answer: the connection is gone."""
+    """Raised by a body iterator to close the connection."""
 
 
 Respond = Callable[[Request], Answer | Awaitable[Answer]]
 
 
 class Web:
-    """Answers by the first part of a path that is known; what is not gets 404. Connections last."""
+    """Answers with the first response whose path is part of the request's path, or 404; keeps connections alive."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Respond] = {}
@@ -39,7 +39,7 @@ class Web:
         self.connections = 0
         self.arrived: asyncio.Queue[Request] = asyncio.Queue()
         self.left: asyncio.Queue[Request] = asyncio.Queue()
-        """Those whose client went before it was answered."""
+        """Requests whose client disconnected before the response."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -58,7 +58,7 @@ class Web:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
-        """From now on nobody is there."""
+        """Stops listening and closes all connections."""
         if self._server:
             self._server.close()
         for task in self._tasks:
@@ -66,11 +66,11 @@ class Web:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def says(self, path: str, body: Any = None, **how: Any) -> None:
-        """Always the same answer."""
+        """Answers every request for a path with the same response."""
         self.answers[path] = lambda _: Answer(body, **how)
 
     def bodies(self, path: str) -> list[Any]:
-        """The JSON that was sent to a path."""
+        """JSON bodies of the requests for a path."""
         return [json.loads(request.body) for request in self.requests if path in request.path]
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,7 +87,7 @@ class Web:
                 coming = asyncio.create_task(http.received(reader))
                 await self._take(request, writer, coming)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # a client may leave
+            pass  # a client may disconnect
         except Reset:
             writer.transport.abort()
         finally:
@@ -95,7 +95,7 @@ class Web:
             writer.close()
 
     async def _take(self, request: Request, writer: asyncio.StreamWriter, coming: asyncio.Task[Request]) -> None:
-        """Answers, unless the client leaves: no other request of its comes meanwhile."""
+        """Answers, or cancels when the client disconnects; a client sends one request at a time."""
         self.requests.append(request)
         self.arrived.put_nowait(request)
         answering = asyncio.create_task(self._tell(writer, request))

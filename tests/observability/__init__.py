@@ -1,1 +1,1 @@
-"""What is asked of Prometheus by dashboards, alerts and scalers."""
+"""Checks the Prometheus queries of dashboards, alerts and scalers."""

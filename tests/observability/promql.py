@@ -1,4 +1,4 @@
-"""What a query of PromQL names: metrics, and labels of each."""
+"""Parses PromQL queries for metrics and their labels."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ Known = Mapping[str, set[str]]
 
 
 def metrics(text: str) -> dict[str, set[str]]:
-    """Those that a query names, with the labels by which it selects them."""
+    """Metrics of a query, with the labels of their selectors."""
     found: dict[str, set[str]] = {}
     for name, selector in _NAMED.findall(_RANGE.sub("", _GROUPING.sub("", _STRING.sub('""', text)))):
         if name.lower() not in _WORDS:
@@ -24,13 +24,13 @@ def metrics(text: str) -> dict[str, set[str]]:
 
 
 def grouped(text: str) -> set[str]:
-    """Labels by which it puts series together."""
+    """Labels that a query aggregates by."""
     named = _GROUPING.findall(_STRING.sub('""', text))
     return {label.strip() for labels in named for label in labels.split(",") if label.strip()}
 
 
 def complaints(text: str, known: Known) -> Iterator[str]:
-    """Metrics that a query names and nobody has, and labels that they do not have."""
+    """Reports metrics of a query that do not exist, and labels that they do not have."""
     named = metrics(text)
     for name, labels in named.items():
         if name not in known:

@@ -1,4 +1,4 @@
-"""Every query that stands in a file: of dashboards, alert rules and scalers."""
+"""Reads all queries of dashboards, alert rules and scalers from their files."""
 
 import json
 import re
@@ -19,14 +19,14 @@ _SCALER = re.compile(r"^ *query: (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Query:
-    """One of PromQL, without variables, and where it stands."""
+    """A PromQL query without variables, and its location."""
 
     place: str
     text: str
 
 
 def dashboards() -> dict[str, Any]:
-    """By the names of their files."""
+    """Dashboards by file name."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("dashboards/*.json"))}
 
 
@@ -42,7 +42,7 @@ def of_dashboards() -> Iterator[Query]:
 
 
 def rules() -> list[dict[str, Any]]:
-    """Of alerts."""
+    """Queries of alert rules."""
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 

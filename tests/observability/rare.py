@@ -1,4 +1,4 @@
-"""A process that counts what a test's machine and a quiet house never see: a GPU at work, a run taken over."""
+"""A process that exports metrics which tests cannot produce otherwise, such as GPU use and run takeovers."""
 
 import asyncio
 from collections.abc import Mapping

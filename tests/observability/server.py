@@ -1,4 +1,4 @@
-"""A real Prometheus, which reads processes of a test once a second."""
+"""Runs Prometheus, which scrapes the processes of a test once a second."""
 
 import asyncio
 import json
@@ -18,25 +18,25 @@ from tests.observability.promql import Known
 
 @dataclass(frozen=True)
 class Prometheus:
-    """One that has read all of its targets often enough for a rate."""
+    """A Prometheus server that has scraped its targets often enough to compute rates."""
 
     http: httpx.AsyncClient
     targets: int
 
     async def ask(self, query: str) -> list[Any]:
-        """What a query gives now."""
+        """Result of an instant query."""
         told = await self._got("query", query=query)
         return list(told["result"])
 
     async def known(self) -> Known:
-        """All series there are."""
+        """Label names by metric."""
         found: dict[str, set[str]] = {}
         for series in await self._got("series", **{"match[]": '{__name__!=""}'}):
             found.setdefault(series["__name__"], set()).update(series.keys() - {"__name__"})
         return found
 
     async def read_all(self) -> None:
-        """Waits until every target has been read twice from now on."""
+        """Waits until every target has been scraped twice."""
         since = time.time()
         async with asyncio.timeout(60):
             while True:
@@ -59,11 +59,11 @@ class Prometheus:
 
 @asynccontextmanager
 async def reading(targets: Sequence[str], folder: Path) -> AsyncIterator[Prometheus]:
-    """Runs one within the block.
+    """Runs Prometheus until the block exits.
 
     Args:
-        targets: host:port of processes, all of which answer.
-        folder: for what it keeps.
+        targets: host:port of running processes.
+        folder: Receives its data.
     """
     jobs = [{"job_name": "hugginggpt", "static_configs": [{"targets": [*targets]}]}]
     config = folder / "prometheus.json"

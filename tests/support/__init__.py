@@ -1,1 +1,1 @@
-"""What tests share: fixtures, fakes and programs. Each module is named for what it provides."""
+"""Shared test fixtures, fakes and programs; each module is named for what it provides."""

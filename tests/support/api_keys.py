@@ -28,8 +28,8 @@ class KeyedGateway:
     """A gateway that requires API keys.
 
     Args:
-        doors: to the gateway.
-        database: the gateway's, over a connection of the test's own.
+        doors: Clients of the gateway.
+        database: Separate connection to the gateway's database.
     """
 
     def __init__(self, gateway: GatewayUnderTest, database: Database) -> None:

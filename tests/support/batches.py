@@ -1,4 +1,4 @@
-"""Pipelines and batches of an orchestrator, in few words."""
+"""Builders and a client for pipelines and batches of an orchestrator."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ SECONDS = 60
 
 
 def given(name: str) -> task_pb2.Argument:
-    """An argument that is a named input."""
+    """A task argument that refers to a named input."""
     return task_pb2.Argument(input=task_pb2.InputRef(name=name))
 
 
@@ -61,7 +61,7 @@ SOURCES = {"plan", "pipeline", "request", "run_id"}
 
 
 class OrchestratorClient:
-    """An orchestrator, asked on behalf of a tenant."""
+    """Client of an orchestrator that calls on behalf of a tenant."""
 
     def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **who: Any) -> None:
         self.stub = stub
@@ -81,16 +81,16 @@ class OrchestratorClient:
         return await self.stub.GetBatch(gateway_pb2.GetBatchRequest(batch_id=batch_id), **self.call_options)
 
     async def watch(self, batch_id: str) -> AsyncIterator[batch_pb2.Batch]:
-        """The batch whenever it has changed, to its end."""
+        """Yields the batch after each change until it ends."""
         async for batch in self.stub.WatchBatch(gateway_pb2.WatchBatchRequest(batch_id=batch_id), **self.call_options):
             yield batch
 
     async def ended(self, batch_id: str) -> batch_pb2.Batch:
-        """The batch once it is over."""
+        """Waits for a batch to end and returns it."""
         return [batch async for batch in self.watch(batch_id)][-1]
 
     async def waiting_for(self, batch_id: str) -> str:
-        """Why the batch begins no new item, once it does not."""
+        """Waits until the batch starts no new items and returns the reason."""
         async for batch in self.watch(batch_id):
             if batch.waiting_for:
                 return str(batch.waiting_for)

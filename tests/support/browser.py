@@ -1,4 +1,4 @@
-"""A real Chromium, and what its pages must never do: complain, or talk to anybody but their own server."""
+"""Chromium for tests; its pages must log no error and call no other server than their own."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page
 
 PICTURES = Path(__file__).parents[1] / "output"
-"""Where screenshots are left to be looked at."""
+"""Folder for screenshots."""
 
 SECONDS = 30.0
 
@@ -24,16 +24,16 @@ CHROMIUM = pytest.mark.needs("chromium")
 
 @dataclass
 class Tab:
-    """A page under watch."""
+    """A browser page whose errors and requests are recorded."""
 
     page: "Page"
     url: str
     complaints: list[str] = field(default_factory=list)
-    """Errors in its console, refusals by its policy included, and exceptions nobody caught."""
+    """Console errors, including violations of the content security policy, and uncaught exceptions."""
     strangers: list[str] = field(default_factory=list)
-    """Addresses of other servers that were asked for."""
+    """Requested addresses of other servers."""
     expected: tuple[str, ...] = ()
-    """Parts of complaints that the test provokes."""
+    """Parts of error messages that the test expects."""
 
     async def open(self, path: str = "/") -> "Page":
         await self.page.goto(self.url + path)
@@ -52,7 +52,7 @@ class Tab:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator["Browser"]:
     """Debian's chromium; it has no sandbox for root."""
-    from playwright.async_api import async_playwright  # noqa: PLC0415  # most tests have no use for it
+    from playwright.async_api import async_playwright  # noqa: PLC0415  # most tests do not need it
 
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
@@ -64,7 +64,7 @@ async def browser() -> AsyncIterator["Browser"]:
 
 
 async def watched(context: "BrowserContext", url: str) -> Tab:
-    """A page of the server at the address."""
+    """Opens a page of the server at the address."""
     page = await context.new_page()
     page.set_default_timeout(SECONDS * 1000)
     tab = Tab(page, url)

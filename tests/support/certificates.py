@@ -1,4 +1,4 @@
-"""Certificates as a house has them, made by an authority of the test's own."""
+"""Certificates for services, signed by a test authority."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ NAME = "hugginggpt"
 
 
 class Authority:
-    """Signs certificates, and keeps them as files."""
+    """Signs certificates and stores them as files."""
 
     def __init__(self, folder: Path) -> None:
         self._ca = trustme.CA()
@@ -21,7 +21,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.file)
 
     def certificate(self, owner: str, *names: str, days: float = 1) -> Certificate:
-        """A certificate for an owner; with negative days one that has run out."""
+        """A certificate for a service name; negative days make an expired one."""
         until = datetime.now(UTC) + timedelta(days=days)
         issued = self._ca.issue_cert(owner, *names, not_before=until - timedelta(days=2), not_after=until)
         chain, key = self._folder / f"{owner}.pem", self._folder / f"{owner}.key"

@@ -1,8 +1,8 @@
-"""Time for those who are given a clock."""
+"""A clock that tests control."""
 
 
 class Clock:
-    """Time as the test sets it."""
+    """A clock whose time the test sets."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""Files that are not what they should be."""
+"""Corrupted and mislabelled files."""
 
 import io
 import struct
@@ -13,7 +13,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 @cache
 def spoilt() -> dict[str, bytes]:
-    """Their contents by name."""
+    """Contents by file name."""
     return {
         "torn.png": (DATA / "sign.png").read_bytes()[:4000],
         "torn.pdf": (DATA / "letter.pdf").read_bytes()[:300],
@@ -28,7 +28,7 @@ def spoilt() -> dict[str, bytes]:
 
 
 def _bomb() -> Iterator[bytes]:
-    """A picture that says it has 3.6 thousand million pixels."""
+    """An image whose header claims 3.6 billion pixels."""
     yield b"\x89PNG\r\n\x1a\n"
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
     for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(1_000_000))), (b"IEND", b"")):

@@ -1,4 +1,4 @@
-"""A model that does to its process what native code can do."""
+"""A model that crashes, blocks or corrupts its process, as native code can."""
 
 import ctypes
 import os
@@ -14,11 +14,11 @@ from services.common import call_context
 from services.common.errors import InvalidRequest
 
 HARD_SECONDS = 0.3
-"""How long it computes at the word "hard"."""
+"""Seconds of computation for the word "hard"."""
 
 
 class Crashing:
-    """Says in which process it is, and for whom it works; on some words it dies, fails or hangs."""
+    """Returns its process id and caller; certain words make it crash, fail or block."""
 
     batching = Batching(items=4)
     revision = "c0ffee"
@@ -65,7 +65,7 @@ def _suffer(word: str, call: Call) -> None:
 
 
 def _crash() -> None:
-    ctypes.string_at(0)  # reads where nothing is
+    ctypes.string_at(0)  # reads an invalid address
 
 
 def crashing(model_id: str, device: str) -> Handler:
@@ -88,7 +88,7 @@ def refusing(model_id: str, device: str) -> Handler:
 
 
 class Asking:
-    """Runs elsewhere, as far as the host knows."""
+    """A model that the host considers remote."""
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         return str(inputs["text"])

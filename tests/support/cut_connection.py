@@ -1,4 +1,4 @@
-"""A wire between a client and a server that is cut again and again."""
+"""A proxy that repeatedly cuts the connections between a client and a server."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ _ID = re.compile(rb"\nid: \d+\n.*?\n\n", re.DOTALL)
 
 @dataclass
 class Wire:
-    """Where clients connect."""
+    """Address for clients."""
 
     url: str
     cuts: int = 0
@@ -19,17 +19,17 @@ class Wire:
 
 
 Due = Callable[[bytes], int | None]
-"""Given what has come from the server over a connection, after how many bytes it is cut; None: not yet."""
+"""Returns the number of bytes after which to cut a connection, given the bytes from the server so far; None to wait."""
 
 
 def after_an_event(seen: bytes) -> int | None:
-    """Cuts once an event of a stream has come whole."""
+    """Cuts after the first complete event of a stream."""
     found = _ID.search(seen)
     return found.end() if found else None
 
 
 def within_an_event(seen: bytes) -> int | None:
-    """Cuts in the middle of the second event of a stream."""
+    """Cuts within the second event of a stream."""
     found = list(_ID.finditer(seen))
     return found[1].end() - 10 if len(found) > 1 else None
 
@@ -40,22 +40,22 @@ def after_bytes(count: int) -> Due:
 
 @asynccontextmanager
 async def cutting(port: int, due: Due, *, times: int = 1_000_000) -> AsyncIterator[Wire]:
-    """Opens a wire to a port of this machine.
+    """Opens a proxy to a port of this machine.
 
     Args:
-        port: the server's.
-        due: when a connection is cut.
-        times: how often at most.
+        port: Port of the server.
+        due: Decides when to cut a connection.
+        times: Maximum number of cuts.
     """
     wire = Wire("")
 
     async def up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """What a client sends; the server is told its own address, by which it would refuse others."""
+        """A client's request with the server's own address in the Host header, since the server rejects others."""
         ours, theirs = wire.url.removeprefix("http://").encode(), f"127.0.0.1:{port}".encode()
         while data := await reader.read(65536):
             writer.write(data.replace(b"Host: " + ours, b"Host: " + theirs))
             await writer.drain()
-        writer.close()  # the client has left
+        writer.close()  # the client disconnected
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         wire.connections += 1

@@ -1,4 +1,4 @@
-"""Asking experts as a run does, without the rest of it."""
+"""Expert calls as a run makes them, without a run."""
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ SPEC = standard_tasks()["summarization"]
 
 
 def candidate(*addresses: str | Endpoint, model: str = "model", expert: str = "fake", **fields: Any) -> Candidate:
-    """A model inside the house, at addresses."""
+    """A candidate with an internal model at the given addresses."""
     endpoints = [Endpoint(address=each) if isinstance(each, str) else each for each in addresses]
     given: dict[str, Any] = {"location": MODEL_LOCATION_INTERNAL} | fields
     return Candidate(model_id=model, expert=expert, endpoints=endpoints, **given)
@@ -33,7 +33,7 @@ def candidate(*addresses: str | Endpoint, model: str = "model", expert: str = "f
 
 @dataclass
 class Asked:
-    """What came of a task, and what was told on the way."""
+    """Result of a task, and the events during its execution."""
 
     result: TaskResult = field(default_factory=TaskResult)
     events: list[RunEvent] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Asked:
 
     @property
     def failures(self) -> list[tuple[str, str]]:
-        """Status code and what followed, of every attempt that failed but the last."""
+        """Status code and next step of every failed attempt but the last."""
         failed = [event.attempt_failed for event in self.events if event.HasField("attempt_failed")]
         return [(each.failure.code, NextStep.Name(each.next).removeprefix("NEXT_STEP_").lower()) for each in failed]
 
@@ -54,13 +54,13 @@ async def nobody_new() -> Sequence[Candidate]:
 
 
 class Asker:
-    """A run that asks experts.
+    """A run that calls experts.
 
     Args:
-        attempts: how it asks.
-        run: its name.
-        seconds: time it has; None: as much as it takes.
-        who: other fields of its Caller.
+        attempts: Executes the calls.
+        run: Id of the run.
+        seconds: Time limit; None for none.
+        who: Further fields of its Caller.
     """
 
     def __init__(self, attempts: ExpertClient, run: str = "run", *, seconds: float | None = None, **who: Any) -> None:
@@ -77,13 +77,13 @@ class Asker:
         again: Callable[[], Awaitable[Sequence[Candidate]]] = nobody_new,
         asked: Asked | None = None,
     ) -> Asked:
-        """Asks for one task's result.
+        """Executes one task.
 
         Args:
-            candidates: best first.
-            text: the input.
-            again: what the selector says when asked anew.
-            asked: where events are put as they come.
+            candidates: Candidates, best first.
+            text: Input text.
+            again: Candidates that the selector returns when it is queried again.
+            asked: Receives events as they occur.
         """
         asked = asked or Asked()
         request = InferRequest(task=SPEC.name, inputs={"text": Value(text=text)})
@@ -95,7 +95,7 @@ class Asker:
 
 @asynccontextmanager
 async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[ExpertClient]:
-    """Attempts with limits that are in nobody's way; the selector's address only matters where experts sleep."""
+    """Attempts with limits that never apply; the selector's address is used for dormant experts only."""
     given: dict[str, Any] = {"attempt_seconds": 5.0, "overload_seconds": 60.0, "prices": Prices({})}
     given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
     async with connect(selector) as channel, ExpertClient(SelectorServiceStub(channel), **given) as attempts:

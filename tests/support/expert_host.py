@@ -1,4 +1,4 @@
-"""A running host for tests, whose models do what the test says."""
+"""A running expert host with models that tests control."""
 
 import asyncio
 import threading
@@ -64,7 +64,7 @@ Function = Callable[[Inputs, Parameters], Outputs]
 
 @dataclass(frozen=True)
 class Host:
-    """A running host, and the ways to talk to it."""
+    """A running host and its clients."""
 
     channel: grpc.aio.Channel
     store: ArtifactStore
@@ -84,7 +84,7 @@ class Host:
         timeout: float = 10,
         **fields: Any,
     ) -> Any:
-        """A call under way: awaitable, cancellable, with trailing metadata."""
+        """An active call: awaitable, cancellable, with trailing metadata."""
         values = {"text": Value(text=text)} | fields.pop("inputs", {})
         request = pb.InferRequest(**{"task": "saying", "inputs": values, **fields})
         with call_context.use_caller(Caller(tenant=tenant, priority=priority)):
@@ -104,12 +104,12 @@ class Host:
         return [(await stub.Check(request, timeout=10)).status for request in requests]
 
     def watch(self, name: str = "") -> Any:
-        """The health of a name as it changes: a stream, to be cancelled."""
+        """Stream of the health status of a service name; the caller cancels it."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
         return stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=60)
 
     async def until_waiting(self, count: int) -> None:
-        """So many calls have come and wait."""
+        """Waits until `count` calls are queued."""
         while (await self.describe()).load.waiting < count:
             pass
 
@@ -120,7 +120,7 @@ class Host:
 
 
 async def seen(watch: Any, status: int) -> None:
-    """Reads on until the status comes."""
+    """Waits for a health status."""
     while (await watch.read()).status != status:
         pass
 
@@ -130,7 +130,7 @@ Start = Callable[..., Awaitable[Host]]
 
 @asynccontextmanager
 async def hosts(folder: Path) -> AsyncIterator[Start]:
-    """Starts hosts of the models "m" and "other", whose loaders may be given; their store is the folder."""
+    """Starts hosts of the models "m" and "other" with given loaders; the folder is their artifact store."""
     async with AsyncExitStack() as stack:
 
         async def start(
@@ -163,7 +163,7 @@ def echo(model_id: str, device: str) -> Handler:
 
 
 def takes(size: int) -> Loader:
-    """A model that echoes, and says how many bytes it takes."""
+    """A model that returns its input and declares its memory in bytes."""
 
     @dataclass(frozen=True)
     class Sized(Single):
@@ -177,7 +177,7 @@ def does(function: Function) -> Loader:
 
 
 class Gate:
-    """A model whose calls wait inside until let through."""
+    """A model whose calls block until released."""
 
     def __init__(self) -> None:
         self.entered, self.release = threading.Event(), threading.Event()
@@ -207,7 +207,7 @@ class Gate:
 
 
 class Batches:
-    """A model that remembers its batches, and holds the first until let through; "poison" breaks any it is in."""
+    """A model that records its batches and blocks the first until released; the input "poison" fails its batch."""
 
     def __init__(self, batching: Batching | None = None) -> None:
         self.batching = batching or Batching()
@@ -237,7 +237,7 @@ class Batches:
         return {"text": raw}
 
     async def all_prepared(self, count: int) -> None:
-        """So many inputs have been read since this was asked last."""
+        """Waits until `count` further inputs have been prepared."""
         for _ in range(count):
             assert await asyncio.to_thread(self.prepared.acquire, timeout=5)
 

@@ -1,4 +1,4 @@
-"""Services as processes of their own, started where something is wrong, and heard."""
+"""Services as separate processes with invalid configuration, and their logs."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 60.0
-"""How long a process may take to say something, on a busy machine."""
+"""Seconds to wait for a log line, on a busy machine."""
 
 _ADDRESSES = {
     "PLANNER_LISTEN": "127.0.0.1:0",
@@ -33,15 +33,15 @@ _ADDRESSES = {
 
 @dataclass
 class Started:
-    """A process, and the lines of its log so far."""
+    """A process and its log entries."""
 
     process: Process
     log: list[dict[str, Any]] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
-    """Lines that are none of ours, such as a trace."""
+    """Lines that are not log entries, such as a traceback."""
 
     async def until(self, event: str, **facts: object) -> dict[str, Any]:
-        """The next line that tells of an event with these facts."""
+        """Waits for the next log entry of an event with these fields."""
         assert self.process.stderr
         async with asyncio.timeout(SECONDS):
             async for line in self.process.stderr:
@@ -51,7 +51,7 @@ class Started:
         raise AssertionError(f"it ended without {event}: {self.log} {self.other}")
 
     async def end(self) -> int:
-        """Its exit status, once it has ended by itself."""
+        """Waits for the process to end and returns its exit status."""
         assert self.process.stderr
         async with asyncio.timeout(SECONDS):
             async for line in self.process.stderr:
@@ -73,7 +73,7 @@ class Started:
 
 @asynccontextmanager
 async def started(home: Path, module: str, **environment: str) -> AsyncIterator[Started]:
-    """A service of its own home, that finds no other; killed in the end."""
+    """Starts a service with its own home folder and no peers; kills it at exit."""
     told = {**os.environ, **_ADDRESSES, "HUGGINGGPT_HOME": str(home), "LOG_FORMAT": "json", **environment}
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, stderr=PIPE, env=told)
     try:

@@ -1,4 +1,4 @@
-"""The one way to a server, in the test's hands: it may be slow, break while something is sent, or be closed."""
+"""A TCP proxy to a server that tests can delay, break or close."""
 
 import asyncio
 import threading
@@ -11,45 +11,45 @@ T = TypeVar("T")
 CHUNK_BYTES = 65_536
 
 
-class Strait:
-    """A way to a port of this machine; its methods may be called from any thread.
+class FaultyProxy:
+    """A TCP proxy to a port of this machine; its methods may be called from any thread.
 
     Args:
-        port: the server's.
-        loop: where it runs.
+        port: Port of the server.
+        loop: Event loop of the proxy.
     """
 
     def __init__(self, port: int, loop: asyncio.AbstractEventLoop) -> None:
         self._port, self._loop = port, loop
         self._listening: asyncio.Server | None = None
         self._own = 0
-        self._under_way: set[asyncio.StreamWriter] = set()
+        self._active: set[asyncio.StreamWriter] = set()
         self._breaks_after: int | None = None
         self._closes = False
         self.broken = threading.Event()
-        """It broke, as it was told to."""
+        """Set after a connection was broken by `breaks`."""
         self.delay = 0.0
-        """Seconds by which answers are late."""
+        """Delay of responses in seconds."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._own}"
 
     def open(self) -> None:
-        """Lets everybody through."""
+        """Accepts connections."""
         if not self._listening:
             self._run(self._open())
 
     def close(self) -> None:
-        """Nobody is let through any more; connections under way are reset."""
+        """Rejects new connections and resets active ones."""
         self._run(self._close())
 
     def breaks(self, after: int, *, closes: bool = False) -> None:
-        """The next connection over which so many bytes are sent is reset.
+        """Resets the next connection that sends more than a number of bytes.
 
         Args:
-            after: how many bytes.
-            closes: then nobody is let through any more.
+            after: Number of bytes.
+            closes: Whether to reject connections afterwards.
         """
         self.broken.clear()
         self._breaks_after, self._closes = after, closes
@@ -65,13 +65,13 @@ class Strait:
         if self._listening:
             self._listening.close()
             self._listening = None
-        for writer in self._under_way:
+        for writer in self._active:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
         ends = {writer, server_writer}
-        self._under_way |= ends
+        self._active |= ends
         try:
             both = [
                 asyncio.ensure_future(self._up(reader, server_writer)),
@@ -79,7 +79,7 @@ class Strait:
             ]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._under_way -= ends
+            self._active -= ends
             for each in both:
                 each.cancel()
             for end in ends:
@@ -111,12 +111,12 @@ class Strait:
 
 
 @contextmanager
-def strait(port: int) -> Iterator[Strait]:
-    """Opens a way to a port of this machine, on a thread of its own."""
+def faulty_proxy(port: int) -> Iterator[FaultyProxy]:
+    """Runs a proxy to a port of this machine on a separate thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    way = Strait(port, loop)
+    way = FaultyProxy(port, loop)
     try:
         way.open()
         yield way

@@ -1,4 +1,4 @@
-"""Messages nobody would send: of the right kind with odd contents, and bytes that were one once."""
+"""Random protobuf messages with unusual contents, and mutated encodings."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -25,14 +25,14 @@ _SCALARS: Mapping[int, Sequence[Any]] = {
 
 
 def message(kind: type[Message], random: Random) -> Message:
-    """A message of a kind, with some of its fields set to something."""
+    """A message of the given type with random fields set."""
     made = kind()
     _fill(made, random, 0)
     return made
 
 
 def mutated(content: bytes, random: Random) -> bytes:
-    """What is left of a message after some of its bytes were changed, lost, repeated or added."""
+    """Encoded message with some bytes changed, removed, repeated or added."""
     kept = bytearray(content or b"\x0a")
     for _ in range(random.randint(1, 4)):
         place = random.randrange(len(kept) + 1)

@@ -50,10 +50,10 @@ async def start_gateway(
     """Starts the gateway, its scripted services and its clients.
 
     Args:
-        folder: for artifacts and the database.
-        orchestrator: the scripted one; a new one by default.
-        selector: likewise.
-        settings: of the gateway, over the defaults of tests.
+        folder: Receives artifacts and the database.
+        orchestrator: Scripted orchestrator; a new one by default.
+        selector: Scripted selector; a new one by default.
+        settings: Gateway settings that override the defaults of tests.
     """
     orchestrator, selector = orchestrator or ScriptedOrchestrator(), selector or ScriptedSelector()
     async with AsyncExitStack() as stack:

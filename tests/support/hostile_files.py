@@ -1,4 +1,4 @@
-"""Small files whose decoding takes much time or memory, or whose headers lie; made when a test asks for one."""
+"""Small files whose decoding takes much time or memory, or whose headers are wrong; created on demand."""
 
 import io
 import struct
@@ -16,7 +16,7 @@ _CHUNK = 1 << 20
 
 @cache
 def path_pdf(unpacked: int, name: str) -> Media:
-    """A PDF of one page whose content stream unpacks to so many bytes of path operators."""
+    """A PDF of one page whose content stream expands to the given bytes of path operators."""
     packer = zlib.compressobj(9)
     operators = _PATH * (_CHUNK // len(_PATH))
     stream = b"".join(packer.compress(operators) for _ in range(max(1, unpacked // len(operators)))) + packer.flush()
@@ -43,7 +43,7 @@ def _pdf(objects: tuple[bytes, ...]) -> Iterator[bytes]:
 
 @cache
 def png_bomb(width: int, height: int, name: str) -> Media:
-    """A PNG of some hundred kilobytes at most whose header says how many pixels it has."""
+    """A PNG of at most some hundred kilobytes whose header declares the given number of pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
     packer = zlib.compressobj(9)
     rows = bytes(_CHUNK)
@@ -57,7 +57,7 @@ def png_bomb(width: int, height: int, name: str) -> Media:
 
 @cache
 def gif_bomb(side: int, name: str) -> Media:
-    """A GIF of less than 100 bytes whose screen has so many pixels on each side."""
+    """A GIF of less than 100 bytes whose screen has the given pixels on each side."""
     buffer = io.BytesIO()
     Image.new("P", (8, 8)).save(buffer, "GIF")
     content = bytearray(buffer.getvalue())
@@ -76,7 +76,7 @@ def lying_wav() -> Media:
 
 @cache
 def many_tracks_mp4(tracks: int = 1_000_000) -> Media:
-    """An MP4 with so many tracks, none of which has anything in it."""
+    """An MP4 with the given number of empty tracks."""
     moov = _box(b"mvhd", bytes(100)) + _box(b"trak", _box(b"mdia", b"")) * tracks
     content = _box(b"ftyp", b"isom\0\0\2\0isomiso2mp41") + _box(b"moov", moov)
     return Media(content, "video/mp4", "tracks.mp4")

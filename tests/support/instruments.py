@@ -1,4 +1,4 @@
-"""All that is measured, as the code declares it."""
+"""Metric instruments as the code declares them."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from protos.hugginggpt import semantic_conventions
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("gateway", "services", "experts")
+PACKAGES = ("gateway", "services", "experts")
 KINDS = {
     "create_histogram": "histogram",
     "create_counter": "counter",
@@ -16,35 +16,35 @@ KINDS = {
     "create_observable_gauge": "gauge",
 }
 UNITS = {"s": ("_seconds", "seconds"), "By": ("_bytes", "bytes"), "1": ("", "a share"), "{token}": ("", "tokens")}
-"""What names get behind them for Prometheus, and in words."""
+"""Suffixes of Prometheus names by unit, and the unit's name."""
 
 
 @dataclass(frozen=True)
 class Instrument:
-    """One of them."""
+    """A declared instrument."""
 
     name: str
-    """By OTLP."""
+    """Name in OTLP."""
     kind: str
     unit: str
     description: str
-    """What it says, and by which labels."""
+    """Description and labels."""
 
     @property
     def fetched(self) -> str:
-        """Its name for Prometheus."""
+        """Name in Prometheus."""
         unit, _ = UNITS[self.unit] if self.unit else ("", "")
         return self.name.replace(".", "_") + unit + ("_total" if self.kind == "counter" else "")
 
     @property
     def told(self) -> str:
-        """Its kind, and in what it counts."""
+        """Kind and unit."""
         return f"{self.kind}, {UNITS[self.unit][1]}" if self.unit else self.kind
 
 
 def instruments() -> list[Instrument]:
-    """By the rooms they are in, and their names."""
-    files = (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")))
+    """Instruments by package and name."""
+    files = (file for room in PACKAGES for file in sorted((ROOT / room).rglob("*.py")))
     return [found for file in files for found in sorted(_declared(file), key=lambda each: each.name)]
 
 
@@ -60,5 +60,5 @@ def _declared(file: Path) -> Iterator[Instrument]:
 
 
 def _text(node: ast.expr) -> str:
-    """A literal, or one of the conventions."""
+    """Value of a string literal or a constant of the semantic conventions."""
     return str(getattr(semantic_conventions, node.attr) if isinstance(node, ast.Attribute) else ast.literal_eval(node))

@@ -1,4 +1,4 @@
-"""Functions that tests run in worker processes; a worker imports them by name."""
+"""Functions that tests run in worker processes, which import them by name."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from experts.host.isolation import report_progress
 
 
 def in_place(function: Callable[..., Any], *arguments: Any, **_options: Any) -> Any:
-    """Stands for isolated() where a test changes what the function finds in this process."""
+    """Replaces isolated() in tests that patch this process."""
     return function(*arguments)
 
 
@@ -24,7 +24,7 @@ def process_id() -> int:
 
 
 def allocate(size: int) -> int:
-    """Allocates so many bytes and uses them."""
+    """Allocates and writes the given number of bytes."""
     blocks = []
     while size > 0:
         blocks.append(bytearray(os.urandom(1)) * (16 << 20))
@@ -33,23 +33,23 @@ def allocate(size: int) -> int:
 
 
 def allocate_native(size: int) -> int:
-    """Asks for so many bytes at once."""
+    """Allocates the given number of bytes at once."""
     return len(bytearray(size))
 
 
 def spin() -> None:
-    """Keeps a processor busy until it is stopped."""
+    """Uses the processor until the process is stopped."""
     while True:
         pass
 
 
 def sleep(seconds: float) -> None:
-    """Uses no processor time."""
+    """Waits without processor time."""
     time.sleep(seconds)
 
 
 def abort() -> None:
-    """Ends as native code does that finds itself broken."""
+    """Aborts the process, as native code does after an internal error."""
     os.abort()
 
 
@@ -66,7 +66,7 @@ def fail() -> None:
 
 
 class Unpicklable(Exception):
-    """An exception as some libraries have it."""
+    """An exception that cannot be pickled, as in some libraries."""
 
     def __reduce__(self) -> Any:
         raise TypeError("cannot be pickled")
@@ -89,7 +89,7 @@ _prepared: list[str] = []
 
 
 def keep(size: int) -> None:
-    """Leaves so many bytes allocated."""
+    """Keeps the given number of bytes allocated."""
     _kept.append(bytearray(b"x") * size)
 
 
@@ -102,25 +102,25 @@ def get_prepared() -> list[str]:
 
 
 def need_file(path: str) -> None:
-    """Fails unless there is such a file."""
+    """Fails unless the file exists."""
     Path(path).stat()
 
 
 def spin_until(path: str) -> bool:
-    """Keeps a processor busy until there is such a file."""
+    """Uses the processor until the file exists."""
     while not Path(path).exists():
         pass
     return True
 
 
 def wait_for(path: str) -> None:
-    """Waits until there is such a file."""
+    """Waits until the file exists."""
     while not Path(path).exists():
         time.sleep(0.001)
 
 
 def note(path: str, text: str) -> None:
-    """Adds a text to a file."""
+    """Appends a text to a file."""
     with Path(path).open("a", encoding="ascii") as file:
         file.write(text)
 

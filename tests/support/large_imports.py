@@ -1,6 +1,6 @@
-"""Does with large packages what programs do with them: python -m tests.support.large_imports PACKAGE,... MODULE ...
+"""Lists large packages that programs import: python -m tests.support.large_imports PACKAGE,... MODULE ...
 
-It loads the modules first, and in the end prints which others of the packages were needed.
+Imports the modules, runs typical work, and prints which modules of the packages were imported besides.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ def main(packages: list[str], modules: list[str]) -> None:
     for name in modules:
         import_module(name)
     before = _of(packages)
-    with redirect_stdout(sys.stderr):  # what is logged
+    with redirect_stdout(sys.stderr):  # log lines
         _plan()
         asyncio.run(_ask())
         asyncio.run(_watch())
@@ -21,13 +21,13 @@ def main(packages: list[str], modules: list[str]) -> None:
 
 
 def _of(packages: list[str]) -> set[str]:
-    """Modules of these packages that have a file."""
+    """Imported modules of these packages that have a file."""
     found = {name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None)}
     return {name for name in found if name.partition(".")[0] in packages}
 
 
 def _plan() -> None:
-    from tests.support.plans import STANDARD, asked, planned  # noqa: PLC0415  # what it loads is what is looked for
+    from tests.support.plans import STANDARD, asked, planned  # noqa: PLC0415  # its imports are measured
 
     draft = planned(asked("Read sign.png aloud and tell me whether it sounds happy", ["sign.png"]), STANDARD)
     assert len(draft.tasks) > 1

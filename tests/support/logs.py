@@ -1,4 +1,4 @@
-"""What a process under test has logged."""
+"""Log entries of a process under test."""
 
 import json
 from asyncio.subprocess import Process
@@ -8,7 +8,7 @@ import pytest
 
 
 async def logged(process: Process, event: str) -> dict[str, Any]:
-    """The log entry of an event that has come or will come; whoever waits for it sets the bound."""
+    """Waits for the log entry of an event; the caller sets a timeout."""
     assert process.stderr
     async for line in process.stderr:
         entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}

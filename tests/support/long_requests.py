@@ -1,9 +1,9 @@
-"""Requests of a given length that are made of what is hard to read, by name."""
+"""Long requests of text that is difficult to parse, by name."""
 
 from collections.abc import Callable, Mapping
 
 Make = Callable[[int], str]
-"""The request in so many bytes."""
+"""A request of the given number of bytes."""
 
 _SENTENCES = "The museum opened on 3 May 2024. Who wrote this letter? Translate it into German; then summarize it. "
 

@@ -1,4 +1,4 @@
-"""The package's own client of the Model Context Protocol, before a gateway."""
+"""Clients of a gateway's MCP endpoint, from the official MCP package."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,12 +10,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
 MODES = ("legacy", "2026-07-28")
-"""With the handshake of 2025-11-25, and without any."""
+"""Protocol versions: with the handshake of 2025-11-25, and without handshake."""
 
 
 @asynccontextmanager
 async def opened_client(port: int, *, headers: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Client]:
-    """A client of the gateway at a port."""
+    """Connects a client to the gateway at a port."""
     async with httpx2.AsyncClient(headers=dict(headers or {}), timeout=30, trust_env=False) as http:
         transport = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
         async with Client(transport, **more) as client:
@@ -23,5 +23,5 @@ async def opened_client(port: int, *, headers: Mapping[str, str] | None = None, 
 
 
 def words(result: CallToolResult) -> str:
-    """The texts of a result."""
+    """Text contents of a tool result."""
     return "\n".join(block.text for block in result.content if block.type == "text")

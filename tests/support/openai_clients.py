@@ -1,4 +1,4 @@
-"""OpenAI's own clients before a real gateway, with a scripted orchestrator behind it."""
+"""OpenAI's client library connected to a gateway with a scripted orchestrator."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from tests.support.gateway import GatewayUnderTest, start_gateway
 
 
 class CancellableOrchestrator(ScriptedOrchestrator):
-    """Its runs end when they are told to."""
+    """An orchestrator whose runs end when cancelled."""
 
     def __init__(self, script: Sequence[RunEvent], breaks: Iterable[int] = ()) -> None:
         super().__init__(script, breaks=breaks)
@@ -38,7 +38,7 @@ class CancellableOrchestrator(ScriptedOrchestrator):
 
 @dataclass(frozen=True)
 class OpenAIGateway:
-    """A gateway and its clients."""
+    """A gateway and clients connected to it."""
 
     gateway: GatewayUnderTest
     client: AsyncOpenAI
@@ -46,7 +46,7 @@ class OpenAIGateway:
     orchestrator: CancellableOrchestrator
 
     def last(self) -> ScriptedRun:
-        """The run accepted last."""
+        """The last accepted run."""
         return list(self.orchestrator.runs.values())[-1]
 
 
@@ -54,7 +54,7 @@ class OpenAIGateway:
 async def start_openai_gateway(
     folder: Path, script: Sequence[RunEvent], *, breaks: Iterable[int] = (), settings: Mapping[str, Any] | None = None
 ) -> AsyncIterator[OpenAIGateway]:
-    """Opens all of it; every run goes as the script says."""
+    """Starts the gateway and its clients; every run has the scripted events."""
     orchestrator = CancellableOrchestrator(script, breaks)
     async with start_gateway(folder, orchestrator, settings=settings) as gateway:
         given: Any = {"base_url": f"http://127.0.0.1:{gateway.http_port}/v1", "api_key": "none", "max_retries": 0}
@@ -64,7 +64,7 @@ async def start_openai_gateway(
 
 
 def task_planned(number: int, kind: str, **arguments: Argument) -> RunEvent:
-    """It is planned."""
+    """Event of a planned task."""
     return RunEvent(task_id=number, task_planned=TaskPlanned(task=Task(id=number, task=kind, arguments=arguments)))
 
 
@@ -73,7 +73,7 @@ def task_started(number: int, model: str = "a/b") -> RunEvent:
 
 
 def task_succeeded(number: int, **outputs: Value) -> RunEvent:
-    """It gave these."""
+    """Event of a successful task with its outputs."""
     result = TaskResult(task_id=number, attempt=1, outputs=outputs)
     return RunEvent(task_id=number, task_ended=TaskEnded(state=TASK_STATE_SUCCEEDED, result=result))
 
@@ -83,7 +83,7 @@ def answer_chunk(text: str) -> RunEvent:
 
 
 def run_ended(**fields: Any) -> RunEvent:
-    """The run's end, a good one unless the fields say otherwise."""
+    """Event of the run's end; completed unless the fields override it."""
     given: dict[str, Any] = {"state": RUN_STATE_COMPLETED, "usage": Usage(input_tokens=7, output_tokens=5)} | fields
     return RunEvent(run_ended=RunEnded(**given))
 
@@ -104,4 +104,4 @@ EVENTS = (
     answer_chunk("good news."),
     run_ended(),
 )
-"""A run with two tasks and an answer in two pieces."""
+"""Events of a run with two tasks and an answer in two chunks."""

@@ -1,4 +1,4 @@
-"""The cast around an orchestrator: a scripted planner, selector, responder and expert, all real servers."""
+"""Scripted planner, selector, responder and expert for an orchestrator under test, as real gRPC servers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -71,7 +71,7 @@ async def echo(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value
 
 @dataclass
 class ScriptedPeers:
-    """What the peers of the orchestrator do; each test sets what it needs."""
+    """Scripted behaviour of the orchestrator's peers; tests set what they need."""
 
     plans: list[Callable[[planner_pb2.PlanRequest], AsyncIterator[planner_pb2.PlanEvent]]] = field(default_factory=list)
     infer: dict[str, Infer] = field(default_factory=lambda: {"model": echo})
@@ -82,18 +82,18 @@ class ScriptedPeers:
     answer: Callable[[], AsyncIterator[str]] | None = None
     select: Callable[[], Awaitable[None]] | None = None
     another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
-    """What the planner has in place of tasks that failed."""
+    """Tasks with which the planner replaces failed ones."""
     halfway: Callable[[], Awaitable[None]] | None = None
-    """Between the last of these tasks and their end."""
+    """Awaited between the last replacement task and the end of the plan."""
     given_up: list[list[int]] = field(default_factory=list)
-    """The failed tasks it was told of, each time."""
+    """Failed tasks of each replanning request."""
     vanished: set[str] = field(default_factory=set)
-    """Kinds of task that nobody offers any more."""
+    """Tasks that no expert offers any more."""
     selected: list[selector_pb2.SelectRequest] = field(default_factory=list)
     usage: usage_pb2.Usage | None = None
-    """Of every choice and every answer."""
+    """Usage that every selection and response reports."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """The catalogue is another one than it was when its watchers were last told."""
+    """Set to notify watchers of a changed catalogue."""
 
     def plan(self, *events: planner_pb2.PlanEvent) -> None:
         async def script(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -209,7 +209,7 @@ def candidate(model: str, address: str) -> model_pb2.Candidate:
 
 
 def process_settings(peer_addresses: Mapping[str, str], journal: Path) -> dict[str, str]:
-    """Settings of an orchestrator among its cast that is a process of its own."""
+    """Settings of an orchestrator process with scripted peers."""
     return {
         "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
         "ORCHESTRATOR_JOURNAL": str(journal),
@@ -218,8 +218,8 @@ def process_settings(peer_addresses: Mapping[str, str], journal: Path) -> dict[s
     }
 
 
-class connected:  # noqa: N801  # reads as a function
-    """A stub to a server that runs."""
+class connected:  # noqa: N801  # used like a function
+    """Connects a stub to a running server."""
 
     def __init__(self, running: RunningServer) -> None:
         self._channel = connect(f"127.0.0.1:{running.port}")

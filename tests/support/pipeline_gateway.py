@@ -53,13 +53,13 @@ class PipelineGateway:
         return await self.http.post("/v1/batches", content=lines(*documents), headers={**NDJSON, **headers})
 
     async def started(self, items: Sequence[Any], **spec: Any) -> str:
-        """The id of a batch that was begun."""
+        """Starts a batch and returns its id."""
         response = await self.start(items, **spec)
         assert response.status_code == 202, response.text
         return str(response.json()["batch_id"])
 
     async def ended(self, batch_id: str) -> dict[str, Any]:
-        """The batch once it is over."""
+        """Waits for a batch to end and returns it."""
         batch = {}
         async with self.http.stream("GET", f"/v1/batches/{batch_id}/events") as response:
             async for line in response.aiter_lines():
@@ -78,7 +78,7 @@ class PipelineGateway:
 async def start_pipeline_gateway(
     peers: ScriptedPeers, settings: Settings, folder: Path, **given: Any
 ) -> AsyncIterator[PipelineGateway]:
-    """Opens both; what is given are the gateway's settings."""
+    """Starts both; further arguments are the gateway's settings."""
     async with serve_orchestrator(settings) as running:
         own = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url, **given}
         async with start_gateway(folder, settings=own) as gateway:

@@ -1,4 +1,4 @@
-"""Requests and plans as tests write them down."""
+"""Builders for requests and plans in a short notation."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ LITE: Catalogue = {
         "audio-to-audio",
     )
 }
-"""What the lite expert offers."""
+"""Tasks that the lite expert offers."""
 
 _MEDIA_TYPES = {
     "png": "image/png",
@@ -62,28 +62,28 @@ _embedded = Embedded(STANDARD)
 
 
 def file(name: str) -> File:
-    """A file as the gateway makes it known."""
+    """An input file as the gateway describes it."""
     media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
     return File(sha256=name.encode().hex().ljust(64, "0"), media_type=media_type, size_bytes=1, name=name)
 
 
 def inputs(names: Iterable[str]) -> tuple[Named, ...]:
-    """Files sent with a request, under the names the gateway gives them."""
+    """Input files of a request, with the names that the gateway assigns."""
     return tuple(Named(f"file{number}", file(name)) for number, name in enumerate(names, start=1))
 
 
 def asked(words: str, names: Iterable[str] = (), *, earlier: Sequence[Turn] = ()) -> Request:
-    """A request with files, after earlier turns."""
+    """A planning request with files and earlier turns."""
     return Request((*earlier, Turn(by_user=True, text=words)), inputs(names))
 
 
 def planned(request: Request, catalogue: Catalogue = LITE) -> Draft:
-    """The plan of the planner without an LLM."""
+    """The plan of the embedded planner."""
     return _embedded.plan(request, catalogue)
 
 
 def written(tasks: Iterable[Task]) -> list[str]:
-    """Tasks in short: task(port=argument; parameter=value), a reference as 1.text."""
+    """Tasks in short notation: task(port=argument; parameter=value), with references such as 1.text."""
     return [_task(task) for task in tasks]
 
 
@@ -111,7 +111,7 @@ def _argument(argument: Argument) -> str:
 
 
 def crowd(size: int) -> Catalogue:
-    """A catalogue of so many tasks: the standard ones and made-up ones that do something else."""
+    """A catalogue of the given size: the standard tasks and invented ones."""
     media = (Modality.TEXT, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
     made = {
         name: Spec(name, f"Can {deed} a {thing} when it is given as {takes}.", _port(takes), _port(gives))

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: Debian's, started once, with a new database for whoever asks for one."""
+"""PostgreSQL for tests: started once per session, with a new database per request."""
 
 import os
 import shutil
@@ -18,10 +18,10 @@ import pytest
 
 from tests.support.required_programs import find_program, require
 
-PASSWORD = "of-the-tests"  # of a server that lives as long as the tests
+PASSWORD = "of-the-tests"  # of a server that exists only during the tests
 
 START_SECONDS = 60.0
-"""How long a server may take to be there: after a crash, on a busy machine, it reads its log first."""
+"""Seconds to wait for the server's start; after a crash it replays its log first."""
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -32,7 +32,7 @@ _SETTINGS = {
 
 
 class Server:
-    """A server that can be stopped and started again."""
+    """A PostgreSQL server that can be stopped and restarted."""
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
         self._programs, self._folder, self._as_user = _programs(), folder, _as_user(folder)
@@ -40,11 +40,11 @@ class Server:
         settings = {**_SETTINGS, "port": str(self._port), "fsync": "on" if durable else "off"}
         self._settings = [f"-c{name}={value}" for name, value in settings.items()]
         self.url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self._port}/postgres"
-        """Of its first database."""
+        """URL of the first database."""
         _initialised(self._programs, folder, self._as_user)
 
     def start(self) -> None:
-        """Returns once it takes connections."""
+        """Starts the server and waits until it accepts connections."""
         data = self._folder / "data"
         command = [*self._as_user, str(self._programs / "postgres"), "-D", str(data), *self._settings]
         with (self._folder / "log").open("ab") as log:
@@ -52,17 +52,17 @@ class Server:
         _ready(self._programs, self._port, self._process, self._folder / "log")
 
     def stop(self) -> None:
-        """As by a crash, if it runs."""
+        """Stops the server at once, as in a crash."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(30)
 
 
 @contextmanager
 def serving(*, durable: bool = True) -> Iterator[Server]:
-    """A server of one's own, as any user.
+    """Runs a separate server; works for any user.
 
     Args:
-        durable: what it has committed would survive a power cut; it always survives the end of a process.
+        durable: Whether commits survive a power failure; they always survive the end of a process.
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
@@ -78,14 +78,14 @@ def serving(*, durable: bool = True) -> Iterator[Server]:
 
 @contextmanager
 def standing(*, durable: bool = True) -> Iterator[str]:
-    """The URL of a server's first database, as with serving."""
+    """Runs a separate server and yields the URL of its first database; arguments as for `serving`."""
     with serving(durable=durable) as server:
         yield server.url
 
 
 @asynccontextmanager
 async def fresh(url: str) -> AsyncIterator[str]:
-    """A new database of a server; gives its URL, and drops it in the end."""
+    """Creates a database, yields its URL, and drops it at exit."""
     name = f"test_{uuid4().hex}"
     await _told(url, f"CREATE DATABASE {name}")
     try:
@@ -95,7 +95,7 @@ async def fresh(url: str) -> AsyncIterator[str]:
 
 
 async def emptied(url: str) -> str:
-    """A database without anything in it or anybody at it: far quicker than a new one. Gives its URL again."""
+    """Removes all schemas and connections of a database and returns its URL; faster than a new database."""
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
     await _told(url, f"SELECT pg_terminate_backend(pid) {others}")
     schemas = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema|public)'"
@@ -113,7 +113,7 @@ async def _told(url: str, command: str) -> None:
 
 
 def _programs() -> Path:
-    """The folder of the server's programs."""
+    """Folder of the server's programs."""
     server = find_program("postgres")
     if server is None:
         raise RuntimeError("PostgreSQL is not installed: run `make test-deps`")
@@ -121,7 +121,7 @@ def _programs() -> Path:
 
 
 def _as_user(folder: Path) -> list[str]:
-    """How to run it: not as root, and no longer than this process lives."""
+    """Command prefix that runs the server without root rights and stops it with this process."""
     command = ["setpriv", "--pdeathsig=QUIT"]
     if os.getuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
@@ -160,7 +160,7 @@ def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Pa
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a server that runs as long as the tests do."""
+    """URL of the session's server."""
     require("postgres")
     with standing(durable=False) as url:
         yield url

@@ -1,4 +1,4 @@
-"""What a process and all its descendants take of the machine."""
+"""Memory of a process and its descendants."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _PROC = Path("/proc")
 
 
 def descendants(process_id: int | None = None) -> Iterator[int]:
-    """Children of a process, this one by default, and theirs."""
+    """Process ids of all descendants of a process; of this process by default."""
     for children in (_PROC / str(process_id or os.getpid()) / "task").glob("*/children"):
         with suppress(OSError):  # the thread has ended
             for child in children.read_text(encoding="ascii").split():
@@ -18,14 +18,14 @@ def descendants(process_id: int | None = None) -> Iterator[int]:
 
 
 def is_running(process_id: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
+    """Whether a process exists and has not ended."""
     with suppress(OSError):
         return " Z " not in (_PROC / str(process_id) / "stat").read_text(encoding="ascii")
     return False
 
 
 def memory_bytes(process_id: int | None = None) -> int:
-    """Of a process, this one by default, and its descendants; what they share counts once."""
+    """Memory of a process and its descendants in bytes; shared memory counts once."""
     root = process_id or os.getpid()
     return sum(_proportional_bytes(one) for one in (root, *descendants(root)))
 

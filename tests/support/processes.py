@@ -1,4 +1,4 @@
-"""Services and programs as processes of their own."""
+"""Services and programs as separate processes."""
 
 import asyncio
 import os
@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 Start = Callable[..., Awaitable[Process]]
-"""Starts Python with arguments, and with settings over those of this process."""
+"""Starts Python with arguments, and with settings in addition to this process's environment."""
 
 
 @asynccontextmanager
 async def processes(seconds: float) -> AsyncIterator[Start]:
-    """Starts programs; kills those that the block leaves behind, which has so long."""
+    """Yields a function that starts programs; kills those that still run at exit. Times out after `seconds`."""
     started: list[Process] = []
 
     async def start(*arguments: str, **settings: str) -> Process:

@@ -12,11 +12,11 @@ import pytest
 
 _REASON = "not installed: "
 _OFF_PATH = {"postgres": "/usr/lib/postgresql/*/bin/postgres"}
-"""Where Debian installs programs that are not on the PATH, a folder for each version."""
+"""Folders in which Debian installs versioned programs that are not on the PATH."""
 
 
 def find_program(name: str) -> Path | None:
-    """The executable, the newest version of it where Debian installs several next to each other."""
+    """Path of a program; the newest version if Debian has installed several."""
     versions = Path("/").glob(_OFF_PATH[name].removeprefix("/")) if name in _OFF_PATH else ()
     newest = max(versions, key=lambda path: int(path.parts[-3]), default=None)
     on_path = shutil.which(name)

@@ -1,4 +1,4 @@
-"""Stand-ins for what runs go through, and a journal with troubles of its own."""
+"""Fake stages of a run, and a journal with injected errors."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ LEASE_SECONDS = 0.3
 
 
 class Stages:
-    """What runs go through: each stage is a function of the test's."""
+    """Stages of a run as functions that tests set."""
 
     def __init__(self) -> None:
         self.executed: list[list[run_pb2.Turn]] = []
@@ -55,45 +55,45 @@ class Stages:
         return await self.answer(run) if self.answer else None
 
 
-class Troubled(Journal):
-    """A journal that does not always answer, and tells when it is asked to accept."""
+class FaultyJournal(Journal):
+    """A journal with injected errors that signals calls of `accept`."""
 
     def __init__(self, database: Database, owner: str = "me") -> None:
         super().__init__(database, owner, LEASE_SECONDS)
         self.accepting = asyncio.Event()
-        self.trouble: dict[str, list[Exception]] = {}
+        self.errors: dict[str, list[Exception]] = {}
 
     def accept(self, run: NewRun) -> "asyncio.Future[str]":
         self.accepting.set()
         return super().accept(run)
 
     async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
-        self._troubles("events")
+        self._raise_error("events")
         return await super().events(run_id, after, limit)
 
     async def conversation(self, run_id: str, tenant: str, most: int) -> list[list[bytes]]:
-        self._troubles("conversation")
+        self._raise_error("conversation")
         return await super().conversation(run_id, tenant, most)
 
     def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
-        self._troubles("append")
+        self._raise_error("append")
         return super().append(*args, **changes)
 
     def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Any]]":
-        self._troubles("claim")
+        self._raise_error("claim")
         return super().claim(limit, held)
 
     def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
-        self._troubles("renew")
+        self._raise_error("renew")
         return super().renew(run_ids)
 
     async def release(self) -> None:
-        self._troubles("release")
+        self._raise_error("release")
         await super().release()
 
-    def _troubles(self, what: str) -> None:
-        if self.trouble.get(what):
-            raise self.trouble[what].pop(0)
+    def _raise_error(self, what: str) -> None:
+        if self.errors.get(what):
+            raise self.errors[what].pop(0)
 
 
 GONE = Unavailable("the disk is gone")
@@ -124,7 +124,7 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[RunService]
 
 
 def serving(runs: RunService, database: Database) -> OrchestratorServicer:
-    """The servicer of runs alone."""
+    """A servicer without pipelines and batches."""
     return OrchestratorServicer(
         runs, ArtifactHolds(database), cast("PipelineService", None), cast("BatchService", None), BatchEnds(database)
     )
@@ -135,7 +135,7 @@ async def watched(runs: RunService, run_id: str) -> list[RunEvent]:
 
 
 async def to_the_end(runs: RunService, run_id: str) -> list[RunEvent]:
-    """Watches again, as a caller does, where the run goes on elsewhere."""
+    """Watches a run to its end, and watches again if another orchestrator takes it over."""
     while True:
         with contextlib.suppress(Unavailable):
             return await watched(runs, run_id)

@@ -1,4 +1,4 @@
-"""A real S3 API on loopback, with buckets that are made and looked into from outside."""
+"""S3 API on loopback, with buckets that tests create and inspect."""
 
 import re
 import subprocess
@@ -15,14 +15,14 @@ import pytest
 from obstore.store import ObjectStore, from_url
 
 FIRST_SECONDS = 60.0
-"""For its first answer it reads itself in."""
+"""Seconds for the first response, which loads the server's modules."""
 
 _RUNNING = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of its own for a test."""
+    """A bucket of one test."""
 
     endpoint: str
     name: str
@@ -32,12 +32,12 @@ class Bucket:
         return f"s3://{self.name}/some/prefix"
 
     def keys(self) -> set[str]:
-        """Every object in it, without the prefix."""
+        """Keys of all objects, without the prefix."""
         listed = httpx.get(f"{self.endpoint}/{self.name}?list-type=2", trust_env=False).text
         return {key.removeprefix("some/prefix/") for key in re.findall("<Key>(.*?)</Key>", listed)}
 
     def unfinished(self) -> list[str]:
-        """Keys of uploads whose parts are there and are no object yet."""
+        """Keys of unfinished multipart uploads."""
         listed = httpx.get(f"{self.endpoint}/{self.name}?uploads", trust_env=False).text
         return re.findall("<Key>(.*?)</Key>", listed)
 
@@ -48,7 +48,7 @@ class Bucket:
         obstore.delete(self._store(), key)
 
     def drop(self) -> None:
-        """Removes it, and all that is in it."""
+        """Removes the bucket and its objects."""
         for key in self.keys():
             self.remove(key)
         httpx.delete(f"{self.endpoint}/{self.name}", trust_env=False).raise_for_status()
@@ -66,7 +66,7 @@ class Bucket:
 
 @contextmanager
 def serving_s3() -> Iterator[str]:
-    """Its endpoint, in a process of its own."""
+    """Runs the server in a separate process and yields its endpoint."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
@@ -89,7 +89,7 @@ def s3_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """An empty bucket, to which the process has access."""
+    """An empty bucket; sets this process's credentials for it."""
     bucket = made(s3_endpoint)
     for variable, value in access(s3_endpoint).items():
         monkeypatch.setenv(variable, value)
@@ -97,14 +97,14 @@ def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 
 def made(endpoint: str, name: str = "") -> Bucket:
-    """An empty bucket."""
+    """Creates an empty bucket."""
     bucket = Bucket(endpoint, name or f"bucket-{uuid4().hex[:12]}")
     httpx.put(f"{endpoint}/{bucket.name}", trust_env=False).raise_for_status()
     return bucket
 
 
 def access(endpoint: str) -> dict[str, str]:
-    """The variables by which obstore finds a server."""
+    """Environment variables with which obstore finds a server."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",

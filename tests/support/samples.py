@@ -1,4 +1,4 @@
-"""The sample inputs of tests/data, and models asked without a server."""
+"""Sample inputs of tests/data, and calls of models without a server."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -23,7 +23,7 @@ _TYPES = {
 
 
 class Waiting:
-    """A call whose caller waits until the end; keeps how far it was said to be."""
+    """A call without deadline that records the reported progress."""
 
     def __init__(self, *, cancelled: bool = False) -> None:
         self.cancelled = cancelled
@@ -47,13 +47,13 @@ def lite(task: str, model_id: str) -> Handler:
 def infer(
     handler: Handler, inputs: Inputs, parameters: Mapping[str, Any] | None = None, call: Waiting | None = None
 ) -> Outputs:
-    """What the host does with one call, one step after the other."""
+    """Executes the steps of one call as the host does."""
     (raw,) = handler.run([handler.prepare(inputs, parameters or {})], call or Waiting())
     return handler.finish(raw)
 
 
 def ask_lite(task: str, model_id: str, inputs: Inputs, parameters_json: str = "") -> Outputs:
-    """As infer, with the parameters and the outputs held against the spec of the task."""
+    """Like infer, with parameters and outputs validated against the task's spec."""
     spec = standard_tasks()[task]
     outputs = infer(lite(task, model_id), inputs, ParameterReader(spec).read(parameters_json))
     convert_outputs(output_ports(spec), model_id, outputs)

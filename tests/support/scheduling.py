@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: some tests wait while others compute."""
+    """One worker more than cores, since some tests only wait."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
@@ -36,7 +36,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return ModuleScheduling(config, log)
 
 
-class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # has no type annotations
     """Keeps the tests of a module on one worker, where its servers start once.
 
     pytest-xdist 3.8 has this as `--dist loadfile`, which cannot join modules; its `loadgroup` has no effect with
@@ -49,7 +49,7 @@ class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with what lasts longest."""
+    """Moves the slowest modules to the front."""
     items.sort(key=_urgency)
 
 

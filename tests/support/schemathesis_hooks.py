@@ -1,4 +1,4 @@
-"""Lines of JSON, as the fuzzer sends and reads them."""
+"""Serialization of JSON lines for Schemathesis."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A gateway with a script, for the command line."""
+"""Scripted gateway for tests of the command line."""
 
 import json
 import re
@@ -13,24 +13,24 @@ from typing import Any
 
 @dataclass
 class ScriptedGateway:
-    """A gateway's HTTP API with a run that always goes the same way, on a real port."""
+    """HTTP server with the gateway's routes, whose runs always have the same events."""
 
     health: Any = field(default_factory=lambda: {"service": "hugginggpt"})
     events: list[dict[str, Any]] = field(default_factory=list)
-    """What the run tells; numbers, times and run ids are put in."""
+    """Events of the run; sequence numbers, times and run ids are added."""
     break_after: int = 0
-    """The first stream breaks off after so many events; 0: it does not."""
+    """Number of events after which the first stream breaks; 0 for never."""
     last_words: bytes = b""
-    """What is sent before it breaks off."""
+    """Bytes sent before the stream breaks."""
     refuse: tuple[int, dict[str, Any]] | None = None
-    """Status and problem with which runs are refused."""
+    """HTTP status and problem with which runs are rejected."""
     pages: dict[str, Any] = field(default_factory=dict)
-    """JSON by path."""
+    """JSON responses by path."""
     artifacts: dict[str, bytes] = field(default_factory=dict)
     hold: threading.Event | None = None
-    """Set: the stream waits for it before its last event."""
+    """If given, the stream waits for this event before its last one."""
     held: threading.Event = field(default_factory=threading.Event)
-    """Set once the stream waits."""
+    """Set when the stream waits."""
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
     """Method, path and body of every request."""
     url: str = ""
@@ -38,13 +38,13 @@ class ScriptedGateway:
     RUN = "run-1"
 
     def keep(self, content: bytes, name: str, media_type: str) -> dict[str, Any]:
-        """Keeps an artifact; gives it as a value."""
+        """Stores an artifact and returns its value."""
         digest = sha256(content).hexdigest()
         self.artifacts[digest] = content
         return {"artifact": {"sha256": digest, "media_type": media_type, "size_bytes": len(content), "name": name}}
 
     def spec(self) -> dict[str, Any]:
-        """What the last run was asked to do."""
+        """Spec of the last run."""
         body = next(body for method, path, body in reversed(self.asked) if (method, path) == ("POST", "/v1/runs"))
         found = re.search(rb'name="spec".*?\r\n\r\n(.*?)\r\n--', body, re.DOTALL)
         spec: dict[str, Any] = json.loads(found[1] if found else body)
@@ -57,7 +57,7 @@ class ScriptedGateway:
 
     @contextmanager
     def running(self) -> Iterator["ScriptedGateway"]:
-        """Answers until the block ends."""
+        """Serves until the block exits."""
         handler = type("Handler", (_Handler,), {"gateway": self})
         with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
             self.url = f"http://127.0.0.1:{server.server_port}"
@@ -76,10 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
     gateway: ScriptedGateway
 
     def handle(self) -> None:
-        with suppress(ConnectionError):  # clients leave when they like
+        with suppress(ConnectionError):  # clients may disconnect
             super().handle()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # name in the base class
         pass
 
     def _answer(self) -> None:
@@ -128,4 +128,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_DELETE = _answer  # noqa: N815  # their names there
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815  # names in the base class

@@ -77,7 +77,7 @@ class ServedExpert(Host):
 async def serve_expert(package: str, folder: Path) -> AsyncIterator[ServedExpert]:
     """Serves the expert of a package, configured by the environment, until it is ready."""
     settings: dict[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri()}
-    expert = await asyncio.to_thread(read_expert, package)  # it may call servers that run on this loop
+    expert = await asyncio.to_thread(read_expert, package)  # it may call servers on this event loop
     async with serve(expert, Settings(**settings)) as running, dial(f"127.0.0.1:{running.port}") as channel:
         await channel.channel_ready()
 

@@ -1,4 +1,4 @@
-"""A house before whose doors pictures are read aloud by a script, and a shell in which commands are typed at it."""
+"""A gateway whose scripted services read images aloud, and a folder for commands of the command line."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ ASKING = [
     }
 ]
 LOUD = 200_000
-"""Bytes of a recording."""
+"""Content of an audio file."""
 
 
 def picture(content: str) -> bytes:
@@ -37,16 +37,16 @@ def picture(content: str) -> bytes:
 
 @dataclass
 class Reader:
-    """Reads pictures aloud; those that say so are broken, or are waited for."""
+    """Reads images aloud; some images fail or block, as their content says."""
 
     store: ArtifactStore
     asked: list[str] = field(default_factory=list)
-    """What it read, as often as it did."""
+    """Texts it has read, with repetitions."""
     holding: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it waits."""
+    """Set when a call blocks."""
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     broken: str = "broken"
-    """What it cannot read."""
+    """Content that it cannot read."""
 
     async def __call__(self, request: InferRequest) -> dict[str, Value]:
         if request.task == "text-to-speech":
@@ -68,7 +68,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class ReadAloud:
-    """All of it."""
+    """The gateway, its expert and the folder."""
 
     keeping: PipelineGateway
     reader: Reader
@@ -79,7 +79,7 @@ class ReadAloud:
         return self.shell.folder
 
     def pictures(self, **words: str) -> None:
-        """Files of the folder in, by their names."""
+        """Paths of the files in the folder `in`, by name."""
         (self.folder / "in").mkdir(exist_ok=True)
         for name, content in words.items():
             (self.folder / "in" / f"{name}.png").write_bytes(picture(content))
@@ -89,7 +89,7 @@ class ReadAloud:
 async def start_read_aloud(
     peers: ScriptedPeers, settings: Settings, folder: Path, **given: Any
 ) -> AsyncIterator[ReadAloud]:
-    """Opens the doors, and keeps both plans as pipelines: aloud and asking."""
+    """Starts the gateway, and saves both plans as pipelines `aloud` and `asking`."""
     async with start_pipeline_gateway(peers, settings, folder, **given) as keeping:
         reader = Reader(keeping.gateway.store)
         peers.infer["model"] = reader

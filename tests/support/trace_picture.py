@@ -1,8 +1,8 @@
-"""Draws README's picture of a trace: runs the demo's request and draws its spans.
+"""Draws the trace in the README: runs the demo's request and draws its spans.
 
 Usage: python -m tests.support.trace_picture.
 
-Each service is a process of its own and sends its spans by OTLP; a call stands there once, as its server saw it.
+Each service is a separate process and sends spans with OTLP; a call is drawn once, as its server's span.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Told:
-    """A span, and the service that told of it."""
+    """A span and the service that sent it."""
 
     service: str
     span: Span
@@ -53,26 +53,26 @@ async def main() -> None:
 
 @asynccontextmanager
 async def _standing(home: Path) -> AsyncIterator[str]:
-    """All services, and the expert that comes with its models; yields where they are asked. At the end all is sent."""
+    """Runs all services and the lite expert; yields the gateway's URL. All spans are exported at exit."""
     async with service("experts.lite", "EXPERT", home) as expert, start_services(home, expert.address, {}) as (_, http):
         yield f"http://{http}"
 
 
 async def _asked(url: str) -> str:
-    """The trace of a run by models that are warm."""
+    """Trace of a run with loaded models."""
     async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
         await _offered(client)
         for _ in range(2):
             spec = json.dumps({"request": REQUEST, "bypass_memo": True})
             form = [("spec", (None, spec)), ("file", (SIGN.name, SIGN.read_bytes()))]
-            answer = await client.post("/v1/runs", files=form, headers={"Prefer": "wait=60"})  # type: ignore[arg-type]  # both are parts
+            answer = await client.post("/v1/runs", files=form, headers={"Prefer": "wait=60"})  # type: ignore[arg-type]  # a file and a field
             if answer.json().get("state") != "completed":
                 raise RuntimeError(f"the run has failed: {answer.text}")
     return answer.headers["x-trace-id"]
 
 
 async def _offered(client: httpx.AsyncClient) -> None:
-    """Waits until all tasks can be planned."""
+    """Waits until all tasks are offered."""
     while True:
         answer = (await client.get("/v1/tasks")).json()
         if {task["name"] for task in answer.get("data", ())} >= TASKS:
@@ -85,7 +85,7 @@ def _of(collected: Collected, trace_id: str) -> list[Told]:
 
 
 def waterfall(told: Sequence[Told]) -> list[Bar]:
-    """Bars from the outermost span inwards, each in its turn, a call's client left out where its server is there."""
+    """Bars from the root span inwards, in order of time; omits a client span if the server's span exists."""
     spans = {each.span.span_id: each for each in told}
     served = {each.span.parent_span_id for each in told if each.span.kind == Span.SPAN_KIND_SERVER}
     asking = {key for key in served if key in spans and spans[key].span.kind == Span.SPAN_KIND_CLIENT}
@@ -109,7 +109,7 @@ def _bars(above: bytes, depth: int, inside: Mapping[bytes, Sequence[Told]], bega
 
 
 def _above(told: Told, spans: Mapping[bytes, Told], asking: set[bytes]) -> bytes:
-    """The span that it is shown in; empty: none."""
+    """Id of the span in which it is drawn; empty for none."""
     key = told.span.parent_span_id
     while key in asking:
         key = spans[key].span.parent_span_id

@@ -1,6 +1,6 @@
-"""A gateway in a process of its own that tells what it holds.
+"""A gateway in a separate process that reports its resources.
 
-Run as a module it serves as its settings say, prints its ports, and for each line it reads prints what it holds then.
+Run as a module, it serves with its settings, prints its ports, and prints its resources for each line of input.
 """
 
 import asyncio
@@ -27,30 +27,30 @@ ANSWER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Held:
-    """What a process has."""
+    """Resources of a process."""
 
     files: int
     tasks: int
     bytes: int
-    """Resident memory."""
+    """Resident memory in bytes."""
 
 
 @dataclass(frozen=True)
 class WatchedGateway:
-    """One that runs."""
+    """A running gateway process."""
 
     http_port: int
     grpc_port: int
     process: asyncio.subprocess.Process
 
     async def held(self) -> Held:
-        """What it holds now, once what is garbage has gone."""
+        """Resources after a garbage collection."""
         assert self.process.stdin
         self.process.stdin.write(b"\n")
         return Held(**await _told(self.process))
 
     async def until(self, settled: Callable[[Held], bool], seconds: float) -> Held:
-        """What it holds as soon as that is so, or when the time is over."""
+        """Waits until the resources satisfy a condition, or the time is over, and returns them."""
         held = await self.held()
         try:
             async with asyncio.timeout(seconds):
@@ -64,7 +64,7 @@ class WatchedGateway:
 
 @asynccontextmanager
 async def watched_gateway(folder: Path, orchestrator: str, stall_seconds: float = 30) -> AsyncIterator[WatchedGateway]:
-    """Starts one; the address is its orchestrator's, the seconds those it waits for a client that takes nothing."""
+    """Starts a gateway with the orchestrator's address and the timeout in seconds for clients that do not read."""
     settings = environment(folder, GATEWAY_ORCHESTRATOR=orchestrator, LOG_LEVEL="ERROR", PYTHONPATH=str(ROOT))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.support.watched_gateway", str(stall_seconds)),
@@ -89,7 +89,7 @@ async def _told(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 def _held() -> Held:
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # what the allocator keeps for later is nobody's
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # returns memory that the allocator has cached
     if trim:
         trim(0)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

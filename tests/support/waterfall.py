@@ -1,41 +1,41 @@
-"""Spans as a picture: a row for each, by whom, how long, in what, and what it is linked to."""
+"""Draws spans as a waterfall chart in SVG."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 WIDTH, ROW, TOP, NAMES, BARS, END = 960, 22, 64, 16, 330, 780
-"""Pixels: of the whole, of a row, where rows begin, where names begin, and from where to where bars go."""
+"""Pixels: width, height of a row, top of the rows, left of the names, left and right of the bars."""
 
 INDENT, HIGH = 14, 12
-"""Pixels of a step inwards, and of a bar."""
+"""Pixels: indentation per level, and height of a bar."""
 
 SCHEMES: Mapping[str, Mapping[str, str]] = {
     "light": {"ground": "#ffffff", "ink": "#1c2b26", "soft": "#5b6b84", "line": "#e3e8ee"},
     "dark": {"ground": "#0d1117", "ink": "#e6edf3", "soft": "#8b949e", "line": "#21262d"},
 }
 COLOURS = ("#2f81f7", "#db6d28", "#2da44e", "#a371f7", "#d6409f", "#9a8700")
-"""Of services, in the order in which they come."""
+"""Colours of services in order of appearance."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A span."""
+    """One span in the chart."""
 
     key: bytes
     name: str
     service: str
     depth: int
     start: float
-    """Milliseconds since the first began."""
+    """Milliseconds since the start of the first span."""
     end: float
     links: tuple[bytes, ...] = ()
 
 
 def drawn(title: str, bars: Sequence[Bar], scheme: str) -> str:
-    """An SVG, the same for the same bars."""
+    """Returns the chart as SVG; deterministic."""
     colours = SCHEMES[scheme]
     height = TOP + ROW * len(bars) + 12
     told = f"{len(bars)} spans of {len(_services(bars))} processes, {_seconds(_whole(bars))}"

@@ -1,4 +1,4 @@
-"""A web server on loopback that says exactly what a test tells it to, with or without a certificate."""
+"""HTTP server on loopback that sends exact bytes set by tests, with or without TLS."""
 
 import asyncio
 import ssl
@@ -10,7 +10,7 @@ Reply = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 def reply(content: bytes = b"", status: str = "200 OK", **headers: str) -> bytes:
-    """A whole HTTP answer; underscores in header names are hyphens."""
+    """A complete HTTP response; underscores in header names become hyphens."""
     lines = {"content-length": str(len(content)), **{key.replace("_", "-"): text for key, text in headers.items()}}
     head = "".join(f"{key}: {text}\r\n" for key, text in lines.items())
     return f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + content
@@ -22,15 +22,15 @@ def redirect(location: str) -> bytes:
 
 @dataclass
 class Web:
-    """What runs, and what it was asked."""
+    """A running server and its received requests."""
 
     port: int
     replies: dict[str, Reply] = field(default_factory=dict)
-    """By path; * is any other."""
+    """Responses by path; * for any other path."""
     asked: list[str] = field(default_factory=list)
-    """Heads of the requests, as they came."""
+    """Heads of the requests in order."""
     names: list[str | None] = field(default_factory=list)
-    """Server names that TLS clients asked for."""
+    """Server names that TLS clients requested."""
 
 
 @asynccontextmanager

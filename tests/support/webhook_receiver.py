@@ -1,4 +1,4 @@
-"""A server that is told by webhooks, and checks what it is told with a library that is not ours."""
+"""A webhook receiver that verifies signatures with an independent library."""
 
 from typing import Any
 
@@ -17,17 +17,17 @@ PATH = "/hooks"
 
 
 def told(request: Request, secret: str) -> Any:
-    """What a request says, its signature checked."""
+    """Verifies a request's signature and returns its content."""
     return Webhook(secret).verify(request.body, dict(request.headers))
 
 
 def allowed(*servers: Web) -> list[str]:
-    """The servers, as an operator names them."""
+    """Allowed webhook hosts, as an operator configures them."""
     return [web.url.removeprefix("http://") for web in servers]
 
 
 def ended_run(run_id: str, at: float, **caller: Any) -> EndedRun:
-    """A run that has ended; of tenant a, who lets data out, unless the caller is another."""
+    """A finished run of tenant a with the policy open, unless another caller is given."""
     usage = Usage(input_tokens=7)
     run = EndedRun(run_id=run_id, caller=_caller(caller), state=RUN_STATE_COMPLETED, usage=usage)
     run.end_time.FromMicroseconds(int(at * 1e6))
@@ -35,7 +35,7 @@ def ended_run(run_id: str, at: float, **caller: Any) -> EndedRun:
 
 
 def ended_batch(batch_id: str, at: float, round_: int = 1, **caller: Any) -> EndedBatch:
-    """A batch of a pipeline that has ended, with one of its items failed; whose it is as with runs."""
+    """A finished batch of a pipeline with one failed item; caller as for runs."""
     batch = EndedBatch(
         batch_id=batch_id,
         round=round_,

@@ -28,7 +28,7 @@ from tests.system.conftest import ROOT, LocalStack, start_local_stack
 pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus")]
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
-FOREIGN: Known = {
+THIRD_PARTY: Known = {
     "ALERTS": {"alertname", "alertstate", "severity"},
     "otelcol_receiver_refused_spans": set(),
     "otelcol_exporter_send_failed_spans": set(),
@@ -36,7 +36,7 @@ FOREIGN: Known = {
 }
 """Metrics of Prometheus and the collector themselves."""
 
-QUIET = {
+MAY_BE_EMPTY = {
     "overview: Firing alerts",
     "overview: Share of 5xx and 429 responses",
     "overview: Failed calls per second",
@@ -47,7 +47,7 @@ QUIET = {
 """Panels that are empty without errors or without current traffic."""
 
 
-def neighbours(count: int) -> int:
+def consecutive_ports(count: int) -> int:
     """The first of several consecutive free ports, below the range of ephemeral ports."""
     while True:
         first = secrets.randbelow(10_000) + 20_000
@@ -63,9 +63,9 @@ async def busy(home: Path, base_url: str, first: str) -> AsyncIterator[LocalStac
     prices = {"LLM_PRICES": '{"scripted": {"input": 9, "output": 9}}', "ORCHESTRATOR_PRICES": '{"cpu": 0.01}'}
     llm = {"LLM_RETRY_SECONDS": "0.01", "LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_INTERNAL": "true"}
     local_stack = start_local_stack(home, METRICS_LISTEN=first, EXPERT_MEMORY_BYTES="1", **llm, **prices)
-    there = await asyncio.to_thread(local_stack.__enter__)
+    stack = await asyncio.to_thread(local_stack.__enter__)
     try:
-        yield there
+        yield stack
     finally:
         await asyncio.to_thread(local_stack.__exit__, None, None, None)
 
@@ -103,7 +103,7 @@ async def rare(start: Start) -> str:
     return f"127.0.0.1:{(await logged(process, 'metrics'))['port']}"
 
 
-class Moody:
+class UnreliableLLM:
     """An LLM that a test can make unavailable."""
 
     down = False
@@ -112,28 +112,28 @@ class Moody:
         return Fails(500) if self.down else Plausible()(body)
 
 
-async def asked(local_stack: LocalStack) -> None:
+async def send_requests(local_stack: LocalStack) -> None:
     for request in ("Read the text in this image aloud", "Read the text in this image and tell me whether it is happy"):
-        told: Any = await asyncio.to_thread(local_stack.ask, request, SIGN)
-        assert told["status"] == "completed", json.dumps(told)
+        result: Any = await asyncio.to_thread(local_stack.ask, request, SIGN)
+        assert result["status"] == "completed", json.dumps(result)
 
 
 @asynccontextmanager
 async def watched(peers: ScriptedPeers, peer_addresses: dict[str, str], folder: Path) -> AsyncIterator[Prometheus]:
     """A Prometheus that has scraped the services before and after requests."""
-    first = neighbours(3)
+    first = consecutive_ports(3)
     async with (
-        ScriptedLLM.serving(moody := Moody()) as llm,
+        ScriptedLLM.serving(llm_behaviour := UnreliableLLM()) as llm,
         processes(300) as start,
         busy(folder / "home", llm.base_url, f"127.0.0.1:{first}") as local_stack,
         failing(start, peers, peer_addresses, folder) as orchestrator,
     ):
         own = [f"127.0.0.1:{first + number}" for number in range(len(local_stack.children))]
-        await asked(local_stack)
+        await send_requests(local_stack)
         async with reading([*own, orchestrator, await rare(start)], folder) as prometheus:
-            await asked(local_stack)
-            moody.down = True
-            await asked(local_stack)
+            await send_requests(local_stack)
+            llm_behaviour.down = True
+            await send_requests(local_stack)
             await prometheus.read_all()
             yield prometheus
 
@@ -142,15 +142,15 @@ async def test_dashboard_queries_are_valid_and_return_data(
     peers: ScriptedPeers, peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
     async with watched(peers, peer_addresses, tmp_path) as prometheus:
-        known = {**await prometheus.known(), **FOREIGN}
+        known = {**await prometheus.known(), **THIRD_PARTY}
         queries = [*of_dashboards(), *of_rules(), *of_scalers()]
         wrong = [f"{query.place}: {complaint}" for query in queries for complaint in complaints(query.text, known)]
         empty = {query.place for query in of_dashboards() if not await prometheus.ask(query.text)}
-        await _all_are_understood(prometheus, queries)
+        await _assert_queries_are_valid(prometheus, queries)
     assert wrong == []
-    assert sorted(empty - QUIET) == []
+    assert sorted(empty - MAY_BE_EMPTY) == []
 
 
-async def _all_are_understood(prometheus: Prometheus, queries: list[Query]) -> None:
+async def _assert_queries_are_valid(prometheus: Prometheus, queries: list[Query]) -> None:
     for query in queries:
         await prometheus.ask(query.text)

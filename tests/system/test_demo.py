@@ -24,8 +24,8 @@ def demo(local_stack: LocalStack, tmp_path: Path) -> "subprocess.CompletedProces
     """Runs the commands of the Makefile's target in a separate folder."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     python = f"PY={shlex.quote(sys.executable)}"
-    told = ["make", "--dry-run", "--assume-old=.venv/.laptop", "--directory", str(ROOT), "demo", python]
-    commands = subprocess.run(told, capture_output=True, text=True, check=True, env=os.environ | {"MAKEFLAGS": ""})
+    dry_run = ["make", "--dry-run", "--assume-old=.venv/.laptop", "--directory", str(ROOT), "demo", python]
+    commands = subprocess.run(dry_run, capture_output=True, text=True, check=True, env=os.environ | {"MAKEFLAGS": ""})
     script = "".join(line for line in commands.stdout.splitlines(keepends=True) if not line.startswith("make"))
     return subprocess.run(
         ["bash", "-e", "-c", script],
@@ -59,13 +59,13 @@ async def test_demo_batch_reports_its_one_broken_image(
                 assert (spoken / output["path"]).stat().st_size == output["artifact"]["size_bytes"]
     with (spoken / "results.csv").open(encoding="utf-8", newline="") as rows:
         assert [row["name"] for row in csv.DictReader(rows)] == signs
-    assert {line["name"]: told(line) for line in found if line["name"] in MOODS} == MOODS
+    assert {line["name"]: sentiment(line) for line in found if line["name"] in MOODS} == MOODS
     for line in found:
         record = (await http.get(f"/v1/runs/{line['run_id']}/record")).json()
         assert [decision["controller"] for decision in record["planning"]] == ["supplied"]
 
 
-def told(line: dict[str, Any]) -> Any:
+def sentiment(line: dict[str, Any]) -> Any:
     """The sentiment reported for a sign."""
     (mood,) = (value for name, value in line["outputs"].items() if name.endswith(".text"))
     return mood

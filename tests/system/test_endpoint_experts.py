@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL
-from tests.system.test_expert_process import Start, reached, start
+from tests.system.test_expert_process import Start, connect_when_ready, start
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def unconfigured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("package", ["experts.remote", "experts.served"])
 async def test_endpoint_expert_starts_without_configuration_and_stops_on_signal(start: Start, package: str) -> None:
     process = await start(package)
-    async with reached(process) as channel:
+    async with connect_when_ready(process) as channel:
         described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10, wait_for_ready=True)
         assert described.expert == package.rpartition(".")[2]
         assert {card.location for card in described.models} <= {MODEL_LOCATION_EXTERNAL}

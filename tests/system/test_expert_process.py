@@ -41,8 +41,8 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     environment = {**os.environ, **own}
 
     async def start(*arguments: str, **settings: str) -> Process:
-        command, told = (sys.executable, "-m", *arguments), environment | settings
-        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=told, cwd=ROOT)
+        command, variables = (sys.executable, "-m", *arguments), environment | settings
+        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=variables, cwd=ROOT)
         started.append(process)
         return process
 
@@ -64,19 +64,19 @@ def write_expert(folder: Path, *, models: list[dict[str, str]], tasks: str) -> N
 
 async def logged(process: Process, event: str) -> dict[str, Any]:
     """Waits for the log entry of an event."""
-    said: list[bytes] = []
+    lines: list[bytes] = []
     assert process.stderr
     async with asyncio.timeout(30):
         async for line in process.stderr:
-            said.append(line)
+            lines.append(line)
             entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {"event": ""}
             if entry["event"] == event:
                 return entry
-    pytest.fail(f"the process ended without {event!r}: {b''.join(said).decode()}")
+    pytest.fail(f"the process ended without {event!r}: {b''.join(lines).decode()}")
 
 
 @asynccontextmanager
-async def reached(process: Process) -> AsyncIterator[grpc.aio.Channel]:
+async def connect_when_ready(process: Process) -> AsyncIterator[grpc.aio.Channel]:
     """Connects to an expert once it is ready."""
     async with AsyncExitStack() as stack:
         port = (await logged(process, "serving"))["port"]
@@ -87,7 +87,7 @@ async def reached(process: Process) -> AsyncIterator[grpc.aio.Channel]:
 @pytest.mark.parametrize("package", ["tests.support.shouting", "experts.lite"])
 async def test_expert_becomes_ready_and_stops_on_signal(start: Start, package: str) -> None:
     process = await start(package)
-    async with reached(process) as channel:
+    async with connect_when_ready(process) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
         reply = await health.Check(health_pb2.HealthCheckRequest(), timeout=10, wait_for_ready=True)
         assert reply.status == health_pb2.HealthCheckResponse.SERVING
@@ -100,7 +100,7 @@ async def test_expert_becomes_ready_and_stops_on_signal(start: Start, package: s
 
 
 async def test_expert_may_offer_a_new_task(start: Start) -> None:
-    async with reached(await start("tests.support.shouting")) as channel:
+    async with connect_when_ready(await start("tests.support.shouting")) as channel:
         request = pb.InferRequest(
             task="text-shouting", inputs={"text": Value(text="hear me")}, parameters_json='{"marks":2}'
         )
@@ -137,10 +137,10 @@ TASKS = {"summarization": stuck}
     await logged(process, "stuck")
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(20):
-        _, said = await process.communicate()
+        _, output = await process.communicate()
     assert process.returncode == 0
-    assert b"stopping" in said
-    assert b"teardown" not in said
+    assert b"stopping" in output
+    assert b"teardown" not in output
 
 
 async def test_inconsistent_expert_reports_the_error_and_exits(start: Start, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def summary(channel: grpc.aio.Channel, text: str) -> str:
 async def test_expert_folder_outside_the_project_is_served(start: Start, tmp_path: Path, workers: str) -> None:
     folder = write_own(tmp_path / "elsewhere" / "mine")
     process = await start("experts.host", str(folder), EXPERT_WORKERS=workers, PYTHONPATH="")
-    async with reached(process) as channel:
+    async with connect_when_ready(process) as channel:
         assert await summary(channel, "live") == "evil"
         described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10)
         assert described.expert == "mine"
@@ -191,7 +191,7 @@ async def test_expert_folder_outside_the_project_is_served(start: Start, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "parts", "says"),
+    ("name", "parts", "message"),
     [
         ("empty", False, "there is no tasks.py"),
         ("my-expert", True, "letters, digits and underscores"),
@@ -199,7 +199,7 @@ async def test_expert_folder_outside_the_project_is_served(start: Start, tmp_pat
     ],
 )
 async def test_invalid_expert_folder_reports_the_error(
-    start: Start, tmp_path: Path, name: str, parts: bool, says: str
+    start: Start, tmp_path: Path, name: str, parts: bool, message: str
 ) -> None:
     folder = tmp_path / "elsewhere" / name
     folder.mkdir(parents=True)
@@ -207,9 +207,9 @@ async def test_invalid_expert_folder_reports_the_error(
         (folder / "tasks.py").touch()
     process = await start("experts.host", str(folder))
     async with asyncio.timeout(30):
-        _, said = await process.communicate()
+        _, output = await process.communicate()
     assert process.returncode == 1
-    assert says in said.decode()
+    assert message in output.decode()
 
 
 async def test_only_allowed_models_are_served(start: Start) -> None:
@@ -233,7 +233,7 @@ TASKS = {"summarization": lambda model_id, device: single(slow)}
 """
     write_expert(tmp_path / "slow", models=[{"id": "m", "task": "summarization"}], tasks=tasks)
     process = await start("slow")
-    async with reached(process) as channel:
+    async with connect_when_ready(process) as channel:
         call = asyncio.create_task(summary(channel, "x"))
         await logged(process, "running")
         process.send_signal(signal.SIGTERM)

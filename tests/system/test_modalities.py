@@ -21,7 +21,7 @@ from tests.tiny.translators import many_translator
 pytestmark = pytest.mark.slow
 
 EXPERTS = ("lite", "text", "vision", "audio", "video", "diffusion")
-NOBODY = "http://127.0.0.1:9"
+NO_HUB = "http://127.0.0.1:9"
 """Address without a Hub."""
 CAPTIONS = {"blue": "good morning .", "red": "thank you ."}
 CAPTIONER, TRANSLATOR, SPEAKER = "Salesforce/blip-image-captioning-base", "facebook/m2m100_418M", "facebook/mms-tts-deu"
@@ -60,10 +60,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[LocalStack]:
-    home = tmp_path_factory.mktemp("whole")
-    told = {"HF_ENDPOINT": NOBODY, "HF_HOME": str(home / "hub"), "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1"}
-    with start_local_stack(home, "--experts", ",".join(EXPERTS), EXPERT_MODELS_URL=str(models), **told) as local_stack:
+def all_experts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[LocalStack]:
+    home = tmp_path_factory.mktemp("all-experts")
+    settings = {"HF_ENDPOINT": NO_HUB, "HF_HOME": str(home / "hub"), "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1"}
+    with start_local_stack(
+        home, "--experts", ",".join(EXPERTS), EXPERT_MODELS_URL=str(models), **settings
+    ) as local_stack:
         local_stack.wait_for_experts(*EXPERTS)
         yield local_stack
 
@@ -75,45 +77,45 @@ def blue(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_task_is_listed_with_its_expert(whole: LocalStack) -> None:
-    lines = [line.split() for line in whole.run_cli("tasks").out.splitlines() if not line.startswith(" ")]
+def test_every_task_is_listed_with_its_expert(all_experts: LocalStack) -> None:
+    lines = [line.split() for line in all_experts.run_cli("tasks").out.splitlines() if not line.startswith(" ")]
     listed = {line[0]: {word.strip(",") for word in line[line.index("→") :]} for line in lines}
     assert set(listed) == {task for names in TASKS.values() for task in names.split()}
     assert [task for expert, names in TASKS.items() for task in names.split() if expert not in listed[task]] == []
     assert "lite" in listed["image-to-text"]
 
 
-def test_request_over_three_modalities_completes(whole: LocalStack, models: Path, blue: Path) -> None:
+def test_request_over_three_modalities_completes(all_experts: LocalStack, models: Path, blue: Path) -> None:
     request = "Describe this picture, translate the description into German and read it aloud"
-    told = whole.ask(request, blue, seconds=100)  # each expert imports torch first
-    done: dict[str, Any] = {result["task"]: result for result in told["results"]}
-    assert told["status"] == "completed", told
-    assert {task["task"]: task["depends_on"] for task in told["plan"]} == {
+    response = all_experts.ask(request, blue, seconds=100)  # each expert imports torch first
+    done: dict[str, Any] = {result["task"]: result for result in response["results"]}
+    assert response["status"] == "completed", response
+    assert {task["task"]: task["depends_on"] for task in response["plan"]} == {
         "image-to-text": [],
         "translation": [1],
         "text-to-speech": [2],
     }
-    assert [(done[task["task"]]["expert"], done[task["task"]]["model"]) for task in told["plan"]] == [
+    assert [(done[task["task"]]["expert"], done[task["task"]]["model"]) for task in response["plan"]] == [
         ("vision", CAPTIONER),
         ("text", TRANSLATOR),
         ("audio", SPEAKER),
     ]
     assert done["image-to-text"]["outputs"]["text"] == "good morning."
     assert done["translation"]["outputs"]["text"] == "guten morgen ."
-    (speech,) = [Path(made["path"]) for made in told["artifacts"] if made["media_type"] == "audio/wav"]
+    (speech,) = [Path(made["path"]) for made in response["artifacts"] if made["media_type"] == "audio/wav"]
     samples, rate = read(Media(speech.read_bytes(), "audio/wav", speech.name))
     assert rate == 16_000
     assert samples == pytest.approx(spoken(models / SPEAKER, "guten morgen ."), abs=1e-4)
 
 
-def test_missing_model_without_hub_reports_a_remedy(whole: LocalStack) -> None:
-    told = whole.ask('Is "the match ended two to one" about sports or politics?')
-    (result,) = told["results"]
-    assert told["status"] == "failed"
+def test_missing_model_without_hub_reports_a_remedy(all_experts: LocalStack) -> None:
+    response = all_experts.ask('Is "the match ended two to one" about sports or politics?')
+    (result,) = response["results"]
+    assert response["status"] == "failed"
     assert result["task"] == "zero-shot-classification"
     assert result["error"]["reason"] == "LOAD_FAILED"
-    assert f"{ZERO_SHOT} is not on this machine, and {NOBODY} cannot be reached" in result["error"]["message"]
+    assert f"{ZERO_SHOT} is not on this machine, and {NO_HUB} cannot be reached" in result["error"]["message"]
     assert f"hf download {ZERO_SHOT}" in result["error"]["remedy"]
-    assert result["error"]["message"] in told["answer"]
-    asked = [json.loads(line) for line in whole.log.read_text().splitlines() if '"asking for the model"' in line]
-    assert (ZERO_SHOT, NOBODY) in [(entry["model"], entry["at"]) for entry in asked]
+    assert result["error"]["message"] in response["answer"]
+    asked = [json.loads(line) for line in all_experts.log.read_text().splitlines() if '"asking for the model"' in line]
+    assert (ZERO_SHOT, NO_HUB) in [(entry["model"], entry["at"]) for entry in asked]

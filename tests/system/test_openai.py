@@ -24,19 +24,19 @@ async def client(local_stack: LocalStack) -> AsyncIterator[AsyncOpenAI]:
 
 
 async def test_chat_completion_reads_an_image_aloud_and_continues(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
-    asked: Any = {"role": "user", "content": [{"type": "text", "text": "Read the text in this image aloud"}, PICTURE]}
-    stream = await client.chat.completions.create(model="hugginggpt", messages=[asked], stream=True)
+    first: Any = {"role": "user", "content": [{"type": "text", "text": "Read the text in this image aloud"}, PICTURE]}
+    stream = await client.chat.completions.create(model="hugginggpt", messages=[first], stream=True)
     deltas = [chunk.choices[0].delta async for chunk in stream]
     answer = "".join(delta.content or "" for delta in deltas)
     thoughts = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
     assert "image-to-text" in thoughts
     assert "text-to-speech" in thoughts
     (link,) = re.findall(r"\]\((http[^)]+/v1/artifacts/[0-9a-f]{64})\)", answer)
-    sound = await http.get(link)
-    assert sound.status_code == 200
-    assert sound.headers["content-type"] == "audio/wav"
-    again: Any = {"role": "user", "content": "Transcribe the recording"}
-    history: Any = [asked, {"role": "assistant", "content": answer}, again]
+    audio = await http.get(link)
+    assert audio.status_code == 200
+    assert audio.headers["content-type"] == "audio/wav"
+    second: Any = {"role": "user", "content": "Transcribe the recording"}
+    history: Any = [first, {"role": "assistant", "content": answer}, second]
     completion = await client.chat.completions.create(model="hugginggpt", messages=history)
     extras: Any = (completion.model_extra or {})["hugginggpt"]
     run = (await http.get(f"/v1/runs/{extras['run_id']}")).json()

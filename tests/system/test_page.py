@@ -128,9 +128,8 @@ async def test_reload_and_link_reopen_a_run(tab: Tab, local_stack: LocalStack) -
 
 
 async def test_running_task_is_shown_and_can_be_cancelled(tab: Tab, local_stack: LocalStack) -> None:
-    await tab.page.add_init_script(
-        "const now = Date.now; Date.now = () => now() + 3_600_000;"
-    )  # the browser's clock is an hour ahead
+    # The browser's clock is an hour ahead of the server's.
+    await tab.page.add_init_script("const now = Date.now; Date.now = () => now() + 3_600_000;")
     page = await tab.open()
     with held(local_stack):
         await page.set_input_files("#pick-files", SIGN)

@@ -37,7 +37,7 @@ def observations(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 
 def test_idle_services_send_nothing(observations: list[Any]) -> None:
-    assert observations[0] == {"told": "it stands", "seen": []}
+    assert observations[0] == {"told": "ready", "seen": []}
 
 
 def test_local_policy_sends_nothing(observations: list[Any]) -> None:

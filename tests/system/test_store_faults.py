@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.faulty_channel import Strait, strait
+from tests.support.faulty_channel import FaultyProxy, faulty_proxy
 from tests.support.s3 import Bucket, access, made
 from tests.system.conftest import ROOT, LocalStack, eventually, start_local_stack
 
@@ -35,7 +35,7 @@ class StorageSetup:
     """A local stack, the faulty connection to its store, and the store."""
 
     local_stack: LocalStack
-    connection: Strait
+    connection: FaultyProxy
     bucket: Bucket
     http: httpx.Client
 
@@ -72,7 +72,7 @@ class StorageSetup:
 @pytest.fixture(scope="module")
 def shared_storage(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageSetup]:
     bucket = made(s3_endpoint)
-    with strait(httpx.URL(s3_endpoint).port or 0) as connection:
+    with faulty_proxy(httpx.URL(s3_endpoint).port or 0) as connection:
         settings = {**access(connection.url), "ARTIFACTS_URL": bucket.url}
         with (
             start_local_stack(tmp_path_factory.mktemp("stack"), "--experts", "lite", **settings) as local_stack,

@@ -14,7 +14,7 @@ from services.common.errors import FailedPrecondition
 from services.orchestrator.journal.tables import Row
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.service import RunService
-from tests.support.run_stages import Stages, Troubled, forever, running, to_the_end
+from tests.support.run_stages import FaultyJournal, Stages, forever, running, to_the_end
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_of_two_approvals_at_once_one_is_taken_and_the_other_refused(
 ) -> None:
     async with AsyncExitStack() as stack:
         several = [
-            await stack.enter_async_context(running(Troubled(database, f"owner-{number}"), planned))
+            await stack.enter_async_context(running(FaultyJournal(database, f"owner-{number}"), planned))
             for number in range(replicas)
         ]
         for _ in range(10):
@@ -70,9 +70,9 @@ async def test_of_two_approvals_at_once_one_is_taken_and_the_other_refused(
 
 
 async def test_an_approval_that_comes_twice_is_one(database: Database, planned: Stages) -> None:
-    async with running(Troubled(database), planned) as runs:
+    async with running(FaultyJournal(database), planned) as runs:
         run_id = await waiting(runs)
-        journal = Troubled(database, "other")
+        journal = FaultyJournal(database, "other")
         assert await journal.unpark(run_id, "approve", b"")
         assert await journal.unpark(run_id, "approve", b"")
         assert not await journal.unpark(run_id, "approve", b"another")
@@ -82,8 +82,8 @@ async def test_an_approval_that_comes_twice_is_one(database: Database, planned: 
 
 async def test_a_run_that_is_approved_and_cancelled_at_once_is_cancelled(database: Database, planned: Stages) -> None:
     async with (
-        running(Troubled(database), planned) as runs,
-        running(Troubled(database, "other"), planned) as beside,
+        running(FaultyJournal(database), planned) as runs,
+        running(FaultyJournal(database, "other"), planned) as beside,
     ):
         for _ in range(10):
             run_id = await waiting(runs, "for ever")
@@ -98,7 +98,7 @@ async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
     monkeypatch.setattr("tests.support.run_stages.LEASE_SECONDS", 60.0)  # nobody else would take it soon
     claiming, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(Troubled):
+    class Slow(FaultyJournal):
         def claim(self, *args: object, **more: object) -> "asyncio.Future[list[Row]]":
             async def claimed() -> list[Row]:
                 rows: list[Row] = await super(Slow, self).claim(*args, **more)  # type: ignore[arg-type]

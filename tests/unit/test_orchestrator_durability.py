@@ -13,10 +13,10 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import GONE, SPEC, Stages, Troubled, running, to_the_end, watched
+from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, running, to_the_end, watched
 
 
-class Noting(Troubled):
+class Noting(FaultyJournal):
     """Notes the state that it is told with each last event, also when it is in trouble."""
 
     def __init__(self, database: Database) -> None:
@@ -38,7 +38,7 @@ async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_mea
     database: Database, stages: Stages
 ) -> None:
     journal = Noting(database)
-    journal.trouble["append"] = [GONE] * 3
+    journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
         events = await watched(runs, await runs.accept(SPEC))
     assert len(journal.told) > 3
@@ -59,8 +59,8 @@ async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_
         return None
 
     stages.work = work
-    journal = Troubled(database)
-    journal.trouble["append"] = [GONE] * 3
+    journal = FaultyJournal(database)
+    journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
         run_id = await runs.accept(RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE))
         async for event in runs.watch(run_id, 0):

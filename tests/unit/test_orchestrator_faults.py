@@ -19,7 +19,17 @@ from services.orchestrator.journal import Journal
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.notifier import RunNotifier
-from tests.support.run_stages import GONE, LEASE_SECONDS, SPEC, Stages, Troubled, forever, running, to_the_end, watched
+from tests.support.run_stages import (
+    GONE,
+    LEASE_SECONDS,
+    SPEC,
+    FaultyJournal,
+    Stages,
+    forever,
+    running,
+    to_the_end,
+    watched,
+)
 
 GARBAGE = b"\xff\xff\xff"
 CALLER = caller_pb2.Caller(tenant="default")
@@ -35,7 +45,7 @@ async def changed(database: Database, sql: str, *values: object) -> None:
 async def left(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
     """The id of an active run whose orchestrator has stopped."""
     stages.work = forever
-    async with running(Troubled(database, "first"), stages) as runs:
+    async with running(FaultyJournal(database, "first"), stages) as runs:
         run_id = await runs.accept(spec)
         await stages.running.wait()
     stages.work = None
@@ -63,7 +73,7 @@ async def conflict(database: Database, run_id: str) -> None:
 
 async def ended(database: Database, stages: Stages, run_id: str) -> run_pb2.Run:
     """The run as the next orchestrator shows it once it has ended."""
-    async with running(Troubled(database, "second"), stages) as runs:
+    async with running(FaultyJournal(database, "second"), stages) as runs:
         await runs.wait_until_ended(run_id)
         return await runs.get(run_id)
 
@@ -102,7 +112,7 @@ async def test_run_that_contradicts_the_journal_ends_as_failed(database: Databas
 async def test_run_with_undecodable_caller_ends_as_failed_and_others_go_on(database: Database, stages: Stages) -> None:
     broken, sound = await left(database, stages), await left(database, stages)
     await changed(database, "UPDATE runs SET caller = ? WHERE id = ?", GARBAGE, broken)
-    async with running(Troubled(database, "second"), stages) as runs:
+    async with running(FaultyJournal(database, "second"), stages) as runs:
         await runs.wait_until_ended(sound)
         await runs.wait_until_ended(broken)
         assert (await runs.get(sound)).state == run_pb2.RUN_STATE_COMPLETED
@@ -116,7 +126,7 @@ async def test_run_with_undecodable_approval_ends_as_failed(database: Database, 
 
     stages.work = plans
     spec = RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE)
-    journal = Troubled(database, "first")
+    journal = FaultyJournal(database, "first")
     async with running(journal, stages) as runs:
         run_id = await runs.accept(spec)
         events = runs.watch(run_id, 0)
@@ -137,14 +147,14 @@ async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_end(
 ) -> None:
     run_id = await left(database, stages)
     await damage(database, run_id, *([2] if damage is corrupt else []))
-    async with running(Troubled(database, "second"), stages) as runs:
+    async with running(FaultyJournal(database, "second"), stages) as runs:
         events = await to_the_end(runs, run_id)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_FAILED
     assert events[-1].run_ended.failure.remedy
 
 
 async def test_watcher_of_a_run_whose_last_event_is_lost_gets_an_error(database: Database, stages: Stages) -> None:
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.accept(SPEC)
         last = (await watched(runs, run_id))[-1].sequence
         await corrupt(database, run_id, last)
@@ -173,11 +183,11 @@ async def test_run_that_cannot_be_continued_is_in_the_list_of_ends(database: Dat
 
 async def test_run_is_not_failed_while_the_journal_is_away(database: Database, stages: Stages) -> None:
     run_id = await left(database, stages)
-    journal = Troubled(database, "second")
-    journal.trouble["events"] = [GONE] * (TAKEOVER_ATTEMPTS + 2)
+    journal = FaultyJournal(database, "second")
+    journal.errors["events"] = [GONE] * (TAKEOVER_ATTEMPTS + 2)
     async with running(journal, stages) as runs:
         events = await to_the_end(runs, run_id)
-    assert journal.trouble["events"] == []
+    assert journal.errors["events"] == []
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
@@ -190,7 +200,7 @@ async def test_run_that_was_taken_over_meanwhile_is_not_failed(database: Databas
 
 
 async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Database, stages: Stages) -> None:
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         turns: list[str] = []
         for request in ("one", "two"):
             parent = turns[-1] if turns else ""
@@ -306,7 +316,7 @@ async def test_item_fails_with_its_run(database: Database, stages: Stages) -> No
     await stored(database, "batch")
     spec = RunSpec(request="do it")
     stages.work = forever
-    async with running(Troubled(database, "first"), stages) as runs:
+    async with running(FaultyJournal(database, "first"), stages) as runs:
         run_id = await runs.accept(spec, run_pb2.BatchPosition(batch_id="batch", index=1))
         await stages.running.wait()
     await corrupt(database, run_id, 1)

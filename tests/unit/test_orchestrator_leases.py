@@ -13,7 +13,7 @@ from services.common.database import Database, Query, Steps
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
+from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever, running, serving, to_the_end, watched
 
 
 async def stolen(database: Database, run_id: str) -> None:
@@ -36,14 +36,14 @@ async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, sta
         return None
 
     stages.work = work
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.accept(SPEC)
         events = runs.watch(run_id, 0)
         assert [(await anext(events)).sequence for _ in range(2)] == [1, 2]
         await stolen(database, run_id)
         await stopped.wait()
         last = RunEvent(run_id=run_id, sequence=3, run_ended=event_pb2.RunEnded(state=run_pb2.RUN_STATE_COMPLETED))
-        await Troubled(database, "thief").append(run_id, 2, [last], run_pb2.RUN_STATE_COMPLETED)
+        await FaultyJournal(database, "thief").append(run_id, 2, [last], run_pb2.RUN_STATE_COMPLETED)
         assert [event.sequence async for event in events] == [3]
 
 
@@ -58,7 +58,7 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
         return None
 
     stages.answer = answer
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         run_id = await runs.accept(SPEC)
         watching = asyncio.create_task(watched(runs, run_id))
@@ -74,7 +74,7 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
 
 async def test_a_run_that_was_lost_and_comes_back_can_be_cancelled(database: Database, stages: Stages) -> None:
     stages.work = forever
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
         stages.running.clear()
@@ -92,7 +92,7 @@ async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: D
             return
 
     stages.work = forever
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
         calling = asyncio.create_task(serving(runs, database).CreateRun(request, Context()))
@@ -118,15 +118,15 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
         return None
 
     stages.work = work
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
         stages.running.clear()
-        journal.trouble["renew"] = [error] * 1000
+        journal.errors["renew"] = [error] * 1000
         await stopped.wait()
         stages.work = None
-        journal.trouble.clear()
+        journal.errors.clear()
         events = await to_the_end(runs, run_id)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert any(event.HasField("taken_over") for event in events)
@@ -134,7 +134,7 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
 
 async def test_a_run_in_the_middle_of_being_kept_is_handed_over_too(database: Database, stages: Stages) -> None:
     stages.work = forever
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
     other = Journal(database, "other", 60)

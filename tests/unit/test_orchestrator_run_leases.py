@@ -12,14 +12,14 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import SPEC, Stages, Troubled, forever, running, to_the_end
+from tests.support.run_stages import SPEC, FaultyJournal, Stages, forever, running, to_the_end
 
 
 async def test_runs_are_kept_while_others_are_taken_up_slowly(database: Database, stages: Stages) -> None:
     reading, go_on = asyncio.Event(), asyncio.Event()
     renewals: asyncio.Queue[Collection[str]] = asyncio.Queue()
 
-    class Slow(Troubled):
+    class Slow(FaultyJournal):
         async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
             if run_id == left:
                 reading.set()
@@ -32,7 +32,7 @@ async def test_runs_are_kept_while_others_are_taken_up_slowly(database: Database
             return super().renew(run_ids)
 
     stages.work = forever
-    async with running(Troubled(database, "first"), stages) as runs:
+    async with running(FaultyJournal(database, "first"), stages) as runs:
         left = await runs.accept(SPEC)
         await stages.running.wait()
     stages.running.clear()
@@ -49,7 +49,7 @@ async def test_runs_are_kept_while_others_are_taken_up_slowly(database: Database
 async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database: Database, stages: Stages) -> None:
     stopped, silent = asyncio.Event(), True
 
-    class Silent(Troubled):
+    class Silent(FaultyJournal):
         def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
             if silent and run_ids:
                 return asyncio.get_running_loop().create_future()
@@ -73,14 +73,14 @@ async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database
 async def test_time_left_does_not_follow_the_systems_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     caller, first = Caller(tenant="default"), RunEvent(sequence=1, run_accepted=RunAccepted())
     caller.deadline.FromSeconds(int(time.time()) + 600)
-    run = RunLog(Troubled(database), "run", 1, caller, [first])
+    run = RunLog(FaultyJournal(database), "run", 1, caller, [first])
     hour_later = time.time() + 3600
     monkeypatch.setattr(time, "time", lambda: hour_later)
     assert 500 < run.seconds_left <= 600
 
 
 async def test_a_wait_that_is_given_up_does_not_say_that_the_journal_is_back(database: Database) -> None:
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     journal.accepting.clear()
     journal.command("run", "cancel").cancel()
     await asyncio.sleep(0)

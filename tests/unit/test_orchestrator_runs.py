@@ -17,11 +17,11 @@ from services.common.database import Database, open_database
 from services.common.errors import Unavailable
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
+from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever, running, serving, to_the_end, watched
 
 
 async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Database, stages: Stages) -> None:
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         accepting = asyncio.create_task(runs.accept(SPEC))
         await journal.accepting.wait()
@@ -34,11 +34,11 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Da
 
 
 async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: Database, stages: Stages) -> None:
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         parent = await runs.accept(SPEC)
         await watched(runs, parent)
-        journal.trouble["conversation"] = [GONE]
+        journal.errors["conversation"] = [GONE]
         run_id = await runs.accept(RunSpec(request="and then", parent_run_id=parent))
         events = await to_the_end(runs, run_id)
     assert any(event.HasField("taken_over") for event in events)
@@ -46,23 +46,23 @@ async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: 
 
 
 async def test_a_run_that_cannot_be_read_is_taken_over_later(database: Database, stages: Stages) -> None:
-    async with running(Troubled(database, "first"), stages) as runs:
+    async with running(FaultyJournal(database, "first"), stages) as runs:
         stages.work = forever
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
-    stages.work, journal = None, Troubled(database, "second")
-    journal.trouble["events"] = [ValueError("not an event")]
+    stages.work, journal = None, FaultyJournal(database, "second")
+    journal.errors["events"] = [ValueError("not an event")]
     stages.running.clear()
     async with running(journal, stages) as runs:
         await stages.running.wait()
         assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
-        assert journal.trouble["events"] == []
+        assert journal.errors["events"] == []
 
 
 async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stages: Stages) -> None:
-    journal = Troubled(database)
-    journal.trouble["claim"] = [ZeroDivisionError()]
-    async with running(Troubled(database, "first"), stages) as runs:
+    journal = FaultyJournal(database)
+    journal.errors["claim"] = [ZeroDivisionError()]
+    async with running(FaultyJournal(database, "first"), stages) as runs:
         stages.work = forever
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
@@ -72,7 +72,7 @@ async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stage
 
 
 async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Database, stages: Stages) -> None:
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         first = await runs.accept(RunSpec(request="one"))
         await watched(runs, first)
         second = await runs.accept(RunSpec(request="two", parent_run_id=first))
@@ -90,7 +90,7 @@ async def test_a_bug_ends_its_run_and_says_nothing(database: Database, stages: S
         raise ExceptionGroup("steps", [ZeroDivisionError("secret")])
 
     setattr(stages, stage, broken)
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         ending = (await watched(runs, await runs.accept(SPEC)))[-1].run_ended
     assert (ending.failure.reason, ending.failure.message) == ("INTERNAL", "internal error")
     assert ending.state in {run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_INCOMPLETE}
@@ -98,28 +98,28 @@ async def test_a_bug_ends_its_run_and_says_nothing(database: Database, stages: S
 
 async def test_stopping_does_not_wait_for_a_journal_that_is_gone(database: Database, stages: Stages) -> None:
     stages.work = forever
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
-        journal.trouble = {"append": [GONE] * 1000, "release": [GONE]}
+        journal.errors = {"append": [GONE] * 1000, "release": [GONE]}
         await runs.cancel(run_id)
 
 
 async def test_a_run_kept_while_this_process_stops_is_for_another(database: Database, stages: Stages) -> None:
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         accepting = asyncio.create_task(runs.accept(SPEC))
         await journal.accepting.wait()
     run_id = await accepting
     assert not stages.executed
-    async with running(Troubled(database, "second"), stages) as runs:
+    async with running(FaultyJournal(database, "second"), stages) as runs:
         assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize("after", [0, -3])
 async def test_a_live_run_is_watched_from_its_first_event(database: Database, stages: Stages, after: int) -> None:
-    async with running(Troubled(database), stages) as runs:
+    async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.accept(SPEC)
         events = [event async for event in runs.watch(run_id, after)]
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
@@ -129,11 +129,11 @@ async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
     database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
-    journal = Troubled(database)
-    journal.trouble["append"] = [GONE] * 3
+    journal = FaultyJournal(database)
+    journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
         events = await watched(runs, await runs.accept(SPEC))
-    assert journal.trouble["append"] == []
+    assert journal.errors["append"] == []
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
@@ -144,7 +144,7 @@ async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
     async with (
         open_database(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as other,
-        running(Troubled(other), stages) as runs,
+        running(FaultyJournal(other), stages) as runs,
     ):
         blocker = sqlite3.connect(tmp_path / "other.sqlite", isolation_level=None)
         with contextlib.closing(blocker):
@@ -176,7 +176,7 @@ async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_i
         raise GONE
 
     stages.work = forever
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         context = Gone()
         calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), context))
@@ -194,7 +194,7 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
     database: Database, stages: Stages
 ) -> None:
     stages.work = forever
-    journal = Troubled(database)
+    journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), Gone()))
         await journal.accepting.wait()

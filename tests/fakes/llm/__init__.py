@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that says what a script tells it, over real HTTP."""
+"""An OpenAI-compatible HTTP server with scripted replies."""
 
 from tests.fakes.llm.scripted_replies import Cuts, Fails, Garbage, Says, Script, Stalls, Turn
 from tests.fakes.llm.server import ScriptedLLM

@@ -1,4 +1,4 @@
-"""A scripted server for people: prints what to set, serves until it is interrupted."""
+"""Runs a scripted LLM server from a shell: prints the settings that use it, and serves until interrupted."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""A real client before a scripted server."""
+"""The project's LLM client connected to a scripted server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from tests.fakes.llm.server import ScriptedLLM
 
 
 def settings(server: ScriptedLLM, **given: Any) -> LlmSettings:
-    """For the server: internal, and quick to ask again."""
+    """LLM settings for the server: internal, with short retry delays."""
     usual: dict[str, Any] = {"base_url": server.base_url, "model": "m", "internal": True, "retry_seconds": 0.01}
     return LlmSettings(**(usual | given))
 
@@ -20,7 +20,7 @@ def settings(server: ScriptedLLM, **given: Any) -> LlmSettings:
 async def asking(
     script: Script, *, schema: bool = True, context: int | None = None, **given: Any
 ) -> AsyncIterator[tuple[LLM, ScriptedLLM]]:
-    """The client and the server it asks; what else is given are the client's settings."""
+    """Yields a client and its scripted server; further arguments are the client's settings."""
     async with (
         ScriptedLLM.serving(script, schema=schema, context=context) as server,
         LLM.open(settings(server, **given), role="planner") as llm,

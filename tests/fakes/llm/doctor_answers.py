@@ -1,4 +1,4 @@
-"""Answers to what the doctor asks of an endpoint."""
+"""Answers to the requests with which `hugginggpt doctor` checks an endpoint."""
 
 import json
 import re
@@ -8,7 +8,7 @@ NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
 
 
 def examined(body: Any) -> str | None:
-    """What a model that does as it is told would say; None if it is not the doctor who asks."""
+    """The answer of a model that follows the instructions; None for other requests."""
     prompt = body["messages"][0]["content"]
     if prompt.startswith("Count from one"):
         return NUMBERS

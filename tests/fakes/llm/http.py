@@ -1,4 +1,4 @@
-"""HTTP/1.1 as far as a scripted server speaks it: one request per connection, so that its end is seen at once."""
+"""Minimal HTTP/1.1 server functions: one request per connection, so that a client's disconnect is noticed at once."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """What a client sent."""
+    """A received request."""
 
     method: str
     path: str
@@ -19,7 +19,7 @@ class Request:
 
 
 async def received(reader: asyncio.StreamReader) -> Request:
-    """Reads one request, whose body has a Content-Length or none at all."""
+    """Reads one request; its body needs a Content-Length."""
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, path, _ = first.split(" ", 2)
     pairs = (line.split(":", 1) for line in lines if line)
@@ -30,7 +30,7 @@ async def received(reader: asyncio.StreamReader) -> Request:
 async def send_head(
     writer: asyncio.StreamWriter, status: int, media_type: str, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Begins an answer; its body follows in chunks."""
+    """Sends the head of a response whose body follows in chunks."""
     given = {"Content-Type": media_type, "Connection": "close", "Transfer-Encoding": "chunked"} | dict(headers or {})
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in given.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
@@ -38,13 +38,13 @@ async def send_head(
 
 
 async def send(writer: asyncio.StreamWriter, content: bytes) -> None:
-    """One chunk of the body; an empty one ends it."""
+    """Sends one chunk of the body; an empty chunk ends it."""
     writer.write(b"%x\r\n%b\r\n" % (len(content), content))
     await writer.drain()
 
 
 async def send_event(writer: asyncio.StreamWriter, data: Any) -> None:
-    """One server-sent event."""
+    """Sends one server-sent event."""
     text = data if isinstance(data, str) else json.dumps(data)
     await send(writer, f"data: {text}\n\n".encode())
 
@@ -52,7 +52,7 @@ async def send_event(writer: asyncio.StreamWriter, data: Any) -> None:
 async def send_json(
     writer: asyncio.StreamWriter, body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> None:
-    """A whole answer."""
+    """Sends a complete JSON response."""
     await send_head(writer, status, "application/json", headers)
     await send(writer, json.dumps(body).encode())
     await send(writer, b"")

@@ -1,4 +1,4 @@
-"""How a turn of the script goes over the wire."""
+"""Sends one scripted reply over HTTP, whole or streamed."""
 
 import asyncio
 import re
@@ -12,14 +12,14 @@ from tests.fakes.llm.scripted_replies import Cuts, Fails, Garbage, Says, Stalls,
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and where its answer goes.
+    """One request and the connection for its response.
 
     Args:
-        body: of the request.
-        prompt_tokens: of its messages.
-        writer: to the client.
-        released: lets what stalls go on.
-        sent: where pieces are noted, with the time.
+        body: Body of the request.
+        prompt_tokens: Tokens of its messages.
+        writer: Connection to the client.
+        released: Event that resumes stalled replies.
+        sent: Receives each sent piece with its time.
     """
 
     body: Any
@@ -42,12 +42,12 @@ class Exchange:
 
 
 def error(message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """An error's body in the usual shape."""
+    """Body of an error in OpenAI's format."""
     return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
 
 
 async def tell(turn: Turn, exchange: Exchange) -> None:
-    """Answers as the turn says."""
+    """Sends the scripted reply."""
     match turn:
         case Fails():
             await _fail(turn, exchange)
@@ -107,7 +107,7 @@ async def _begin(exchange: Exchange) -> None:
 
 
 async def _pieces(turn: Says, exchange: Exchange) -> int:
-    """Streams the text; piece n leaves at its time counted from the first, however long the sending takes."""
+    """Streams the text; the time of piece n counts from the first piece, independent of the time for sending."""
     loop = asyncio.get_running_loop()
     begun, pieces = loop.time(), cut(turn)
     for number, piece in enumerate(pieces):
@@ -130,7 +130,7 @@ async def _end(turn: Says, pieces: int, exchange: Exchange) -> None:
 
 
 def cut(turn: Says) -> list[str]:
-    """The chunks it is sent in."""
+    """The pieces in which the text is sent."""
     if turn.chunk:
         starts: Iterable[int] = range(0, len(turn.text), turn.chunk)
         return [turn.text[start : start + turn.chunk] for start in starts]

@@ -1,4 +1,4 @@
-"""Answers that a small model might give to the house's own prompts: enough to see the LLM path work without a model."""
+"""Answers that a small model might give to HuggingGPT's prompts, to run the LLM code paths without a model."""
 
 import json
 import re
@@ -15,12 +15,12 @@ _FILE = re.compile(r"^<(\w+)>: ([^\"\n]*)", re.MULTILINE)
 _STEPS = re.compile(r"[,;.]?\s+(?:and|then|danach|puis|luego)\s+(?:then\s+)?", re.IGNORECASE)
 
 RESULT_CHARACTERS = 600
-"""Most of the results that an answer repeats."""
+"""Maximum number of results that an answer repeats."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A kind of task as the prompt shows it: modality by port."""
+    """A task as the prompt lists it: modalities by port."""
 
     name: str
     words: str
@@ -29,11 +29,11 @@ class Offer:
 
 
 class Plausible:
-    """A script for any prompt of the house, the doctor's included.
+    """A script that answers all prompts of HuggingGPT, including the doctor's.
 
     Args:
-        plan: what planners are told; None: a guess by the words of the request.
-        tokens_per_second: how fast it speaks.
+        plan: Plan to answer; None guesses one from the request's words.
+        tokens_per_second: Speed of streaming.
     """
 
     def __init__(self, plan: Any = None, tokens_per_second: float | None = None) -> None:
@@ -56,22 +56,22 @@ class Plausible:
 
 
 def prompt_of(body: Any) -> str:
-    """All messages of a request."""
+    """Text of all messages of a request."""
     return "\n".join(message["content"] for message in body["messages"])
 
 
 def data(prompt: str) -> dict[str, str]:
-    """What a prompt quotes, by name."""
+    """Quoted sections of a prompt, by name."""
     return {name: text for name, _, text in _DATA.findall(prompt)}
 
 
 def role(body: Any) -> str:
-    """What a request wants: a plan, a choice or an answer."""
+    """Purpose of a request: plan, choice or answer."""
     return body.get("response_format", {}).get("json_schema", {}).get("name") or _role(prompt_of(body))
 
 
 def guessed(prompt: str, data: Mapping[str, str]) -> dict[str, Any]:
-    """A plan of one task for every step of the request, each fed by a file or by the step before."""
+    """A plan with one task per step of the request; its input is a file or the output of the step before."""
     offers = [_offer(*found) for found in _TASK.findall(prompt)]
     files = {name: kinds for name, kinds in _FILE.findall(prompt) if name not in {"output", "text"}}
     request = data.get("request", "")
@@ -102,7 +102,7 @@ def _ports(listed: str) -> dict[str, str]:
 
 
 def _alike(step: str, offers: Iterable[Offer], at_hand: set[str]) -> Offer | None:
-    """The offer that shares most word beginnings with the step, and rather one that takes what is at hand."""
+    """The offer with the most word stems in common with the step; prefers one whose inputs are available."""
     wanted = set(_stems(step))
     shared = ((sum(stem in wanted for stem in _stems(offer.words)), offer) for offer in offers)
     scored = [(count + (not at_hand.isdisjoint(offer.takes.values())), offer) for count, offer in shared if count]

@@ -1,4 +1,4 @@
-"""What a scripted server may answer to one request."""
+"""Replies of a scripted LLM server."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Says:
-    """Answers with the text.
+    """Replies with a text.
 
     Args:
-        text: all of it.
-        tokens_per_second: how fast it streams, a chunk being a token; None: as fast as it goes.
-        chunk: characters per chunk; None: a word with the space after it.
-        finish: why it ends; "length" for an answer that was cut, None for a server that ends without a word.
-        usage: whether it reports what it took.
-        after: seconds before the first of it.
+        text: The complete text.
+        tokens_per_second: Speed of streaming, one chunk per token; None for no delay.
+        chunk: Characters per chunk; None for a word with its trailing space.
+        finish: The finish reason; "length" for a truncated answer, None to end without one.
+        usage: Whether to report token usage.
+        after: Seconds before the first chunk.
     """
 
     text: str
@@ -28,13 +28,13 @@ class Says:
 
 @dataclass(frozen=True)
 class Fails:
-    """Refuses with an HTTP status.
+    """Replies with an HTTP error.
 
     Args:
-        status: of HTTP.
-        retry_after: what the header Retry-After says; None: there is none.
-        body: JSON; None: an error in the usual shape.
-        headers: of the answer, more of them.
+        status: The HTTP status.
+        retry_after: Value of the header Retry-After; None for no header.
+        body: JSON body; None for an error in OpenAI's format.
+        headers: Further response headers.
     """
 
     status: int
@@ -45,25 +45,25 @@ class Fails:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Streams the text, then loses the connection."""
+    """Streams the text, then closes the connection without ending the response."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Stalls:
-    """Streams the text, if any, then says nothing until ScriptedLLM.released is set; then ends as it should."""
+    """Streams the text, then waits until ScriptedLLM.released is set, and ends normally."""
 
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Answers 200 with these bytes as the body."""
+    """Replies with status 200 and arbitrary bytes as the body."""
 
     content: bytes
 
 
 Turn = Says | Fails | Cuts | Stalls | Garbage
 Script = Iterable[Turn] | Callable[[Any], Turn]
-"""Turns in the order of the requests, or who decides from a request's JSON body."""
+"""Replies in the order of requests, or a function that chooses one by a request's JSON body."""

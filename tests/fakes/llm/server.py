@@ -1,4 +1,4 @@
-"""The scripted server: chat completions, streamed and whole, and the list of models."""
+"""Scripted LLM server: chat completions, streamed or whole, and the list of models."""
 
 import asyncio
 import json
@@ -12,17 +12,17 @@ from tests.fakes.llm.http_reply import Exchange, error, tell
 from tests.fakes.llm.scripted_replies import Fails, Script, Turn
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-"""What this server takes for a token."""
+"""A token of this server."""
 
 
 class ScriptedLLM:
-    """A server whose every answer stands in a script.
+    """A server with scripted replies.
 
     Args:
-        script: what it answers; a list that has ended answers 400.
-        schema: False refuses response_format with 400.
-        context: tokens of the prompt it keeps, the last ones; the rest is cut silently.
-        models: what it lists.
+        script: The replies; after the end of a list the server answers 400.
+        schema: False rejects response_format with 400.
+        context: Maximum tokens of a prompt; earlier tokens are dropped silently.
+        models: Names of the listed models.
     """
 
     def __init__(
@@ -34,23 +34,23 @@ class ScriptedLLM:
         models: Sequence[str] = ("scripted",),
     ) -> None:
         self.base_url = ""
-        """Where it listens, with /v1."""
+        """Base URL with /v1."""
         self.requests: list[Any] = []
         """JSON bodies of chat completions, in the order of arrival."""
         self.keys: list[str] = []
-        """Their Authorization headers."""
+        """Authorization headers of the requests."""
         self.arrivals: asyncio.Queue[Any] = asyncio.Queue()
-        """The same bodies, for a test to wait for."""
+        """The same bodies, as a queue for tests to wait on."""
         self.left: asyncio.Queue[Any] = asyncio.Queue()
-        """Bodies of the requests whose client went before the end."""
+        """Bodies of the requests whose client disconnected early."""
         self.released = asyncio.Event()
-        """Set by a test: what stalls goes on."""
+        """Set by a test to resume stalled replies."""
         self.sent: list[tuple[float, str]] = []
         """Pieces of text streamed, with the time of the event loop."""
         self.open = self.busiest = 0
-        """Chat completions under way, now and at most."""
+        """Active chat completions: current and maximum number."""
         self.connections = 0
-        """That were ever made."""
+        """Number of accepted connections."""
         self._decide = script if callable(script) else _in_turn(script)
         self._schema = schema
         self._context = context
@@ -70,7 +70,7 @@ class ScriptedLLM:
         models: Sequence[str] = ("scripted",),
         port: int = 0,
     ) -> AsyncIterator[Self]:
-        """Serves on 127.0.0.1 until the block exits, or `stop()`; what the script raised is raised at the end."""
+        """Serves on 127.0.0.1 until the block exits or `stop()`; raises the script's errors at exit."""
         scripted = cls(script, schema=schema, context=context, models=models)
         await scripted._start(port)
         try:
@@ -81,7 +81,7 @@ class ScriptedLLM:
             raise scripted._broken[0]
 
     async def stop(self) -> None:
-        """Stops listening and drops every connection: from now on the endpoint is down."""
+        """Stops listening and closes every connection."""
         if self._server:
             self._server.close()
         for connection in self._connections:
@@ -110,7 +110,7 @@ class ScriptedLLM:
             else:
                 await http.send_json(writer, error("there is nothing here"), status=404)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # a client that leaves is part of the script
+            pass  # clients may disconnect
         finally:
             writer.close()
 
@@ -156,7 +156,7 @@ def _in_turn(script: Any) -> Any:
 
 
 def _cut(body: Any, context: int | None) -> tuple[Any, int]:
-    """The body with the end of its prompt that fits, and the tokens of that."""
+    """The request with its prompt truncated to the context, and the number of tokens."""
     kept, left = [], context if context is not None else 2**60
     for message in reversed(body["messages"]):
         found = list(_TOKEN.finditer(message["content"]))

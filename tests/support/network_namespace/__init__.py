@@ -1,4 +1,4 @@
-"""A house in a network of its own, whose only way out ends at a listener that sees all and gives nothing."""
+"""Runs services in a network namespace whose only connection ends at a listener that records all traffic."""
 
 import os
 import subprocess
@@ -6,25 +6,25 @@ import sys
 from pathlib import Path
 
 OUTSIDE = "192.0.2.1"
-"""Where the listener is; it takes whatever is sent to any other address, too."""
+"""Address of the listener, which also receives traffic to all other addresses."""
 HOUSE = "192.0.2.2"
 ANYWHERE = "93.184.216.34"
-"""What every name outside stands for: an address of the internet, to those who ask."""
+"""Address to which the listener resolves every name; looks like a public address."""
 PORTS = (80, 443, 8000)
-"""Where the listener takes connections; it sees what is sent to others."""
+"""Ports on which the listener accepts connections; it records traffic to all other ports."""
 
 
 def behind(module: str, *arguments: str) -> list[str]:
-    """A command that runs a module in a network of its own, where it may do as it likes."""
+    """A command that runs a module in a new network namespace with administrator rights."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *user, "--net", "--mount", "--", sys.executable, "-m", module, *arguments]
 
 
 def set_up(*command: str) -> None:
-    """Runs a command that changes this network.
+    """Runs a command that configures this network namespace.
 
     Raises:
-        RuntimeError: it cannot be done, and why.
+        RuntimeError: The command failed; the message states why.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -32,7 +32,7 @@ def set_up(*command: str) -> None:
 
 
 def only_ipv4() -> None:
-    """IPv6 would announce itself unasked."""
+    """Disables IPv6, which would send neighbour discovery packets."""
     for which in ("all", "default"):
         Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("1")
     set_up("ip", "link", "set", "lo", "up")

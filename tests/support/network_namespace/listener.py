@@ -1,4 +1,4 @@
-"""Listens at every address there is: connections, questions for names, and every packet."""
+"""Records all traffic at every address: connections, DNS queries and packets."""
 
 import socket
 import struct
@@ -9,14 +9,14 @@ from tests.support.network_namespace import ANYWHERE, PORTS
 
 _IPV4 = 0x0800
 _OF_THE_LINK = 14
-"""Bytes before a packet."""
+"""Length of the link-layer header in bytes."""
 _QUESTION = 12
-"""Where a question for a name begins."""
+"""Offset of the first question in a DNS message."""
 _A = 1
 
 
 class Listener:
-    """Remembers who was asked for; every server is a thread that ends with the process."""
+    """Records traffic; every server is a daemon thread."""
 
     def __init__(self, interface: str) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class Listener:
         packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4))
         packets.bind((interface, _IPV4))
         names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        names.bind(("0.0.0.0", 53))  # of a network of its own
+        names.bind(("0.0.0.0", 53))  # inside a network namespace
         self._serve(lambda: self._packet(packets))
         self._serve(lambda: self._name(names))
         for port in PORTS:
@@ -32,7 +32,7 @@ class Listener:
             self._serve(lambda server=server, port=port: self._connection(server, port))  # type: ignore[misc]  # the loop's
 
     def seen(self) -> list[str]:
-        """What has come since this was asked last: packets by where they were sent, names, connections."""
+        """Traffic since the last call: packets by destination, DNS names, and connections."""
         with self._lock:
             seen, self._seen = self._seen, []
         return sorted(set(seen))

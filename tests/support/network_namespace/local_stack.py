@@ -2,7 +2,7 @@
 
 Usage: python -m tests.support.network_namespace.local_stack HOME.
 
-Prints a line of JSON once it stands, and for each policy what came of the same requests.
+Prints a line of JSON after start, and one per policy with the results of the same requests.
 """
 
 import json
@@ -28,11 +28,11 @@ SERVED = {
 }
 WAIT = {"prefer": "wait=60"}
 SETTLED_SECONDS = 3.0
-"""What is only told after a run, such as to webhooks, is told within this."""
+"""Seconds within which webhooks are delivered after a run."""
 
 
 def connected(home: Path) -> None:
-    """Plugs in the cable."""
+    """Configures the network interface."""
     sys.stdout.write("here\n")
     sys.stdout.flush()
     assert sys.stdin.readline() == "connected\n"
@@ -46,7 +46,7 @@ def connected(home: Path) -> None:
 
 
 def told_of_the_world(home: Path) -> dict[str, str]:
-    """Settings of a house that has an LLM, providers and a server outside."""
+    """Settings with an LLM, providers and a model server outside the namespace."""
     served = home / "served.json"
     served.write_text(json.dumps({"servers": [SERVED]}))
     known = RemoteSettings()
@@ -63,7 +63,7 @@ def told_of_the_world(home: Path) -> dict[str, str]:
 
 
 def asked(http: httpx.Client, policy: str) -> dict[str, Any]:
-    """What came of runs that are planned, executed, and want what is only outside."""
+    """Results of runs that need the planner, local experts, and external experts."""
     words = {"policy": policy, "budget": {"wall_time": 20}}
     summary = {"id": 1, "task": "summarization", "arguments": {"text": "All is well."}, "pinned_model": "box/all"}
     with SIGN.open("rb") as sign:
@@ -80,7 +80,7 @@ def asked(http: httpx.Client, policy: str) -> dict[str, Any]:
 
 
 def kept(http: httpx.Client, policy: str) -> dict[str, Any]:
-    """What came of a pipeline and of batches under a policy, asked for by somebody who says nothing of one."""
+    """Results of a pipeline and of batches under a policy, requested without one."""
     name, text = f"mood-{policy}", {"name": "note", "text": "I am so happy today"}
     mood = {"id": 1, "task": "text-classification", "arguments": {"text": {"input": "note"}}}
     summary = {"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}, "pinned_model": "box/all"}
@@ -100,7 +100,7 @@ def kept(http: httpx.Client, policy: str) -> dict[str, Any]:
 
 
 def _ended(http: httpx.Client, batch: dict[str, Any]) -> Any:
-    """The batch once it is over, or why it is not begun."""
+    """The finished batch, or the error with which it was rejected."""
     begun = http.post("/v1/batches", json=batch)
     if begun.status_code != httpx.codes.ACCEPTED:
         return begun.json()
@@ -121,7 +121,7 @@ def main(home: Path) -> None:
         start_local_stack(home, "--experts", "lite,remote,served", **settings) as house,
         httpx.Client(base_url=house.url, timeout=90, trust_env=False) as http,
     ):
-        tell("it stands")
+        tell("ready")
         hook = http.post("/v1/webhooks", json={"url": "https://hooks.test/"}).json()["id"]
         for policy in ("local", "open"):
             made = {**asked(http, policy), **kept(http, policy)}

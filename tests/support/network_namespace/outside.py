@@ -2,7 +2,7 @@
 
 Usage: python -m tests.support.network_namespace.outside HOME.
 
-The house is at the other end of a cable, in a network of its own below this one.
+The services run in an inner network namespace, connected by a virtual cable.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""An expert for a kind of task that nobody knew before, started by `python -m tests.support.shouting`."""
+"""An expert with a new task: `python -m tests.support.shouting`."""

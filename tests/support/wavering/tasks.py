@@ -4,7 +4,7 @@ from pathlib import Path
 from experts.host.handler import Handler, single
 
 TAMPERED = "tampered"
-"""A file in the house's folder: while it is there, answers are others."""
+"""File in the home folder; while it exists, the outputs differ."""
 
 
 def counting(model_id: str, device: str) -> Handler:
