@@ -95,7 +95,7 @@ def _owner_first(started: Sequence[Replica]) -> Sequence[Replica]:
 
 
 def _was_lost(log: str) -> bool:
-    return "batch lost to another orchestrator" in log or "batch let go" in log
+    return "batch lease lost" in log or "batch released" in log
 
 
 async def _assert_results(client: OrchestratorClient, batch_id: str, expert: Expert) -> None:

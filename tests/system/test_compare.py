@@ -126,7 +126,7 @@ def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -
         plan.write_text(json.dumps([{**face[0], "pinned_model": "opencv/haar-frontalface"}]))
         refused = local_stack.run_cli("ask", "--plan", str(plan), "--file", str(DATA / "face.jpg"), "--json")
         assert refused.status == 1
-        assert "forbidden for object-detection by this house's routing table" in refused.out + refused.err
+        assert "forbidden for object-detection by the deployment's routing table" in refused.out + refused.err
 
 
 def test_invalid_routing_table_error_names_the_line(tmp_path: Path) -> None:

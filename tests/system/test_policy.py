@@ -58,7 +58,7 @@ def test_local_policy_fails_tasks_of_external_experts(observations: list[Any], e
     run = observations[1]["told"][expert]
     assert run["state"] == "failed"
     assert run["failure"]["reason"] == "POLICY"
-    assert "offered only outside the house, and the data policy is local" in run["answer"]
+    assert "offered only by external experts, and the data policy is local" in run["answer"]
     assert "an expert of your own" in run["failure"]["remedy"]
 
 
