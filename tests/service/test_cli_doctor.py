@@ -167,7 +167,7 @@ async def test_rejected_key_is_reported_without_the_key() -> None:
     async with ScriptedLLM.serving(lambda _: Fails(401)) as server:
         found = await doctor(server)
     assert "refuses the key" in found["LLM"]["found"]
-    assert found["LLM"]["remedy"] == "set LLM_API_KEY to a key for it"
+    assert found["LLM"]["remedy"] == "set LLM_API_KEY to a valid key"
     assert len(server.requests) == 1
 
 
@@ -202,7 +202,7 @@ async def test_invalid_reply_fails_check() -> None:
     async with ScriptedLLM.serving(lambda _: Garbage(b"<html>")) as server:
         found = await doctor(server, LLM_RETRY_SECONDS="0.01")
     assert found["LLM"]["level"] == "wrong"
-    assert "no form of the chat completions" in found["LLM"]["found"]
+    assert "does not follow the chat completions" in found["LLM"]["found"]
 
 
 @pytest.mark.parametrize(
