@@ -191,8 +191,8 @@ async def test_settings_and_files_fill_parameters(command_line: CommandLine) -> 
     [
         (("pipeline/1", "pipeline/2"), "line 1: hugginggpt/pipeline/2 is newer than the formats"),
         (("document-question-answering", "dancing"), "nobody offers dancing"),
-        (("modality: text", "modality: image"), "input what is not what its tasks take"),
-        (("name: what,", "name: who,"), "task 1 takes what, which is not among the inputs (who)"),
+        (("modality: text", "modality: image"), "the modality of input what is not that of the tasks that use it"),
+        (("name: what,", "name: who,"), "task 1 uses what, which is not among the inputs (who)"),
     ],
 )
 async def test_invalid_pipeline_file_is_not_imported(

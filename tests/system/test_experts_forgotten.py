@@ -67,7 +67,7 @@ def test_forgotten_dormant_expert_is_not_planned(
 def test_expert_started_by_up_cannot_be_forgotten_while_it_answers(services: LocalStack) -> None:
     said = services.run_cli("experts", "forget", "lite")
     assert said.status == 1
-    assert "expert lite is awake" in said.err
+    assert "expert lite is running" in said.err
     assert "--experts" in said.err
 
 

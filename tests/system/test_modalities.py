@@ -117,5 +117,5 @@ def test_missing_model_without_hub_reports_a_remedy(all_experts: LocalStack) -> 
     assert f"{ZERO_SHOT} is not on this machine, and {NO_HUB} cannot be reached" in result["error"]["message"]
     assert f"hf download {ZERO_SHOT}" in result["error"]["remedy"]
     assert result["error"]["message"] in response["answer"]
-    asked = [json.loads(line) for line in all_experts.log.read_text().splitlines() if '"asking for the model"' in line]
+    asked = [json.loads(line) for line in all_experts.log.read_text().splitlines() if '"requesting the model"' in line]
     assert (ZERO_SHOT, NO_HUB) in [(entry["model"], entry["at"]) for entry in asked]

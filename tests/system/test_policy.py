@@ -59,7 +59,7 @@ def test_local_policy_fails_tasks_of_external_experts(observations: list[Any], e
     assert run["state"] == "failed"
     assert run["failure"]["reason"] == "POLICY"
     assert "offered only by external experts, and the data policy is local" in run["answer"]
-    assert "an expert of your own" in run["failure"]["remedy"]
+    assert "add an internal expert" in run["failure"]["remedy"]
 
 
 def test_local_policy_rejects_external_urls(observations: list[Any]) -> None:
@@ -87,7 +87,7 @@ def test_local_batch_of_external_tasks_is_rejected(observations: list[Any]) -> N
     refused = observations[1]["told"]["outside"]
     assert refused["status"] == 409
     assert refused["code"] == "POLICY"
-    assert "an expert of your own" in refused["remedy"]
+    assert "add an internal expert" in refused["remedy"]
 
 
 def test_local_pipeline_rejects_external_urls(observations: list[Any]) -> None:

@@ -95,7 +95,7 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
         "cannot open the artifact store",
     ),
     "unwritable folder": ("gateway", _unwritable, "cannot use"),
-    "malformed expert address": ("services.selector", {"SELECTOR_EXPERTS": "experts"}, "experts is no host:port"),
+    "malformed expert address": ("services.selector", {"SELECTOR_EXPERTS": "experts"}, "experts is not host:port"),
     "unknown allowed model": ("experts.lite", {"EXPERT_ALLOWED": "org/other"}, "none of the models that are allowed"),
     "malformed device map": ("experts.lite", {"EXPERT_DEVICES": "gpu"}, "EXPERT_DEVICES: 'gpu' is not MODEL=DEVICE"),
     "missing GPU": ("experts.lite", {"EXPERT_DEVICES": "*=cuda"}, "there is no device cuda"),
