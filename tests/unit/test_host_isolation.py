@@ -1,12 +1,14 @@
 """Calls in worker processes: limits, replacement of workers, and the order of calls."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,13 @@ def test_pictures_come_back_as_they_were_sent(pool: Callable[..., Pool], mode: s
     back = run(pool(), functions.echo, picture)
     assert back.mode == mode
     assert back.tobytes() == picture.tobytes()
+
+
+def test_values_come_back_while_another_thread_imports_pillow(
+    pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", ModuleType("PIL.Image"))  # as it is at the start of its import
+    assert run(pool(), functions.echo, [b"a" * 20_000]) == [b"a" * 20_000]
 
 
 def test_colour_profile_of_a_picture_is_kept(pool: Callable[..., Pool]) -> None:

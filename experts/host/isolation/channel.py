@@ -226,8 +226,9 @@ _COUNT = struct.Struct("!Q")
 
 
 def _is_large_picture(obj: Any) -> bool:
-    pillow = sys.modules.get("PIL.Image")  # not imported: then there are no images
-    if pillow is None or not isinstance(obj, pillow.Image):
+    # Without the class there are no images: the module is not imported, or another thread is still importing it.
+    image_class = getattr(sys.modules.get("PIL.Image"), "Image", None)
+    if image_class is None or not isinstance(obj, image_class):
         return False
     return obj.mode in _MODES and obj.width * obj.height >= LARGE_BYTES
 
