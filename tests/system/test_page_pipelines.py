@@ -107,7 +107,7 @@ async def test_save_error_is_shown_in_the_dialog(tab: Tab, local_stack: LocalSta
     assert not await page.get_by_label("Name").evaluate("field => field.validity.valid")
     await page.get_by_label("Name").evaluate("field => field.removeAttribute('pattern')")
     await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.locator("dialog").get_by_role("alert")).to_contain_text("is no name for a pipeline")
+    await expect(page.locator("dialog").get_by_role("alert")).to_contain_text("is not a valid name of a pipeline")
     await page.keyboard.press("Escape")
     await expect(page.locator("dialog")).to_have_count(0)
 

@@ -174,7 +174,7 @@ async def test_page_requires_a_key_if_authentication_is_on(
         page = await tab.open()
         await page.locator("#key-field").fill("not a key")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("alert")).to_contain_text("not taken")
+        await expect(page.get_by_role("alert")).to_contain_text("key was rejected")
         await page.locator("#key-field").fill(key)
         await page.keyboard.press("Enter")
         await shown(page)

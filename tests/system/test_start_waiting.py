@@ -104,7 +104,7 @@ async def test_planner_is_ready_once_it_has_the_task_catalogue(
         await planner.until("serving")
         assert await unready(address) == f"{address}: readiness is NOT_SERVING"
         async with started(tmp_path, "services.selector", SELECTOR_LISTEN=selector):
-            await planner.until("catalogue")
+            await planner.until("catalogue loaded")
             assert await unready(address) == ""
 
 
