@@ -2,7 +2,7 @@
 
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from services.common.errors import InvalidRequest, Unavailable
 
@@ -41,16 +41,22 @@ def free_address(address: str, *, option: str) -> str:
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= LAST_PORT):
         raise InvalidRequest(f"{option} {address} is not host:port", remedy=f"for example {option} 127.0.0.1:8080")
-    candidates = [int(port)] if int(port) else random.sample(FREE_PORTS, _TRIES)
-    error: OSError | None = None
-    for candidate in candidates:
-        try:
-            family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), candidate, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, kind) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
-                probe.bind(target)
+    try:
+        family, kind, _, _, (ip, *_) = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0]
+        *others, last = [int(port)] if int(port) else random.sample(FREE_PORTS, _TRIES)
+        for candidate in others:
+            with suppress(OSError):
+                _bind(family, kind, ip, candidate)
                 return f"{host}:{candidate}"
-        except OSError as failure:
-            error = failure
-    remedy = f"stop the program that listens there, or choose another address with {option} 127.0.0.1:PORT"
-    raise Unavailable(f"cannot listen on {address}: {error and error.strerror}", remedy=remedy) from error
+        _bind(family, kind, ip, last)
+    except OSError as error:
+        remedy = f"stop the program that listens there, or choose another address with {option} 127.0.0.1:PORT"
+        raise Unavailable(f"cannot listen on {address}: {error.strerror}", remedy=remedy) from error
+    return f"{host}:{last}"
+
+
+def _bind(family: int, kind: int, ip: str | int, port: int) -> None:
+    """Binds a socket and closes it again; raises OSError if that is not possible."""
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
+        probe.bind((ip, port))
