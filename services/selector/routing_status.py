@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from protos.hugginggpt.v1.model_pb2 import Route as Told
+from protos.hugginggpt.v1.model_pb2 import Route as RouteReport
 from protos.hugginggpt.v1.model_pb2 import RoutedModel
 from services.common.supervision import supervise
 from services.selector.catalog import Catalog
@@ -21,7 +21,7 @@ SETTLED_SECONDS = 10.0
 """Pause after a change of the catalogue, until starting experts have probably registered."""
 
 
-def routes(table: RoutingTable, view: CatalogView, task: str = "") -> list[Told]:
+def routes(table: RoutingTable, view: CatalogView, task: str = "") -> list[RouteReport]:
     """The routes by task, beginning with the rules for all tasks.
 
     Args:
@@ -29,10 +29,12 @@ def routes(table: RoutingTable, view: CatalogView, task: str = "") -> list[Told]
         view: the current catalogue.
         task: only this task; empty: all.
     """
-    general = [Told(forbidden=map(_model, table.forbidden), problems=_nowhere(table, view))] if table.forbidden else []
+    general = (
+        [RouteReport(forbidden=map(_model, table.forbidden), problems=_nowhere(table, view))] if table.forbidden else []
+    )
     query = [task] if task else sorted({*table.routes, *table.scores})
     named = [name for name in query if name in table.routes or name in table.scores]
-    return general + [_told(name, table, view) for name in named]
+    return general + [_route_report(name, table, view) for name in named]
 
 
 def problems(table: RoutingTable, view: CatalogView) -> list[str]:
@@ -59,21 +61,21 @@ async def watching(
 
 
 async def _watch(table: RoutingTable, catalog: Catalog, settled_seconds: float) -> None:
-    revision, told = "", set[str]()
+    revision, logged = "", set[str]()
     while news := await catalog.wait_for_revision(revision):
         await asyncio.sleep(settled_seconds)
         revision, found = news, problems(table, catalog.view)
         for problem in found:
-            if problem not in told:
+            if problem not in logged:
                 log.warning(
                     "routing table names an unknown model or task", problem=problem, remedy=f"correct {SETTING}"
                 )
-        told = set(found)
+        logged = set(found)
 
 
-def _told(task: str, table: RoutingTable, view: CatalogView) -> Told:
+def _route_report(task: str, table: RoutingTable, view: CatalogView) -> RouteReport:
     route = table.route(task)
-    return Told(
+    return RouteReport(
         task=task,
         model=_model(route.model) if route.model else None,
         candidates=[_model(each.model, each.weight) for each in route.candidates],

@@ -52,12 +52,12 @@ def url(gateway: GatewayUnderTest) -> str:
 async def test_all_kinds_of_files_become_inputs_in_order(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     note = tmp_path / 'a "note".txt'
     note.write_text("from a path")
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        kept = await house.upload(b"kept", purpose="test", expires_after=3600)
-        made = await house.upload(Attachment("made.txt", b"made"))
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        kept = await client.upload(b"kept", purpose="test", expires_after=3600)
+        made = await client.upload(Attachment("made.txt", b"made"))
         sources: list[Source] = [note, kept.id, b"bytes", made, made.artifact, str(note)]
-        run = await house.ask("look", sources)
-        plain = await house.ask("look", [note, b"bytes"])
+        run = await client.ask("look", sources)
+        plain = await client.ask("look", [note, b"bytes"])
     inputs = gateway.orchestrator.runs[run.run_id].spec.inputs
     assert [named.name for named in inputs] == [f"file{number}" for number in range(1, 7)]
     names = [named.value.artifact.name for named in inputs]
@@ -69,20 +69,20 @@ async def test_all_kinds_of_files_become_inputs_in_order(gateway: GatewayUnderTe
 
 
 async def test_stored_files_are_listed_shown_and_deleted(gateway: GatewayUnderTest) -> None:
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        ids = [(await house.upload(bytes([65 + number]) * 9)).id for number in range(3)]
-        page = await house.files(limit=2)
-        rest = await house.files(after=page.next)
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        ids = [(await client.upload(bytes([65 + number]) * 9)).id for number in range(3)]
+        page = await client.files(limit=2)
+        rest = await client.files(after=page.next)
         assert [file.id for file in (*page, *rest)] == ids[::-1]
-        assert (await house.file(ids[0])).artifact.size_bytes == 9
-        await house.delete_file(ids[0])
+        assert (await client.file(ids[0])).artifact.size_bytes == 9
+        await client.delete_file(ids[0])
         with pytest.raises(NotFound):
-            await house.file(ids[0])
+            await client.file(ids[0])
 
 
 async def test_invalid_files_are_reported_before_sending(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
-    async with AsyncHuggingGPT("http://127.0.0.1:9") as house:
+    async with AsyncHuggingGPT("http://127.0.0.1:9") as client:
         for source, said in (
             (tmp_path / "missing.png", "No such file"),
             (tmp_path, "is a folder"),
@@ -90,9 +90,9 @@ async def test_invalid_files_are_reported_before_sending(tmp_path: Path) -> None
             (b"", "is empty"),
         ):
             with pytest.raises(InvalidRequest, match=said):
-                await house.ask("look", [source])
+                await client.ask("look", [source])
         with pytest.raises(InvalidRequest, match="is not a local file"):
-            await house.upload("https://example.org/a.png")
+            await client.upload("https://example.org/a.png")
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
@@ -106,16 +106,16 @@ async def test_large_file_is_transferred_with_constant_memory(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def send_and_save(folder: Path) -> list[Path]:
-        with HuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as house:
-            house.start("look", [file])
-            return house.save(house.upload(file), folder)
+        with HuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as client:
+            client.start("look", [file])
+            return client.save(client.upload(file), folder)
 
     if waiting:
         (saved,) = await asyncio.to_thread(send_and_save, tmp_path / "out")
     else:
-        async with AsyncHuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as house:
-            await house.start("look", [file])
-            (saved,) = await house.save(await house.upload(file), tmp_path / "out")
+        async with AsyncHuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as client:
+            await client.start("look", [file])
+            (saved,) = await client.save(await client.upload(file), tmp_path / "out")
     assert _digest(saved) == _digest(file)
     assert told[-1][0] == told[-1][1] > LARGE
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
@@ -130,10 +130,10 @@ def _digest(file: Path) -> str:
 
 async def test_download_resumes_after_broken_connection(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     content = bytes(range(256)) * 40_000
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        artifact = (await house.upload(Attachment("speech.bin", content))).artifact
-    async with cutting(gateway.http_port, after_bytes(4_000_000), times=2) as wire, AsyncHuggingGPT(wire.url) as house:
-        assert await house.save(artifact, tmp_path / "out") == [tmp_path / "out" / "speech.bin"]
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        artifact = (await client.upload(Attachment("speech.bin", content))).artifact
+    async with cutting(gateway.http_port, after_bytes(4_000_000), times=2) as wire, AsyncHuggingGPT(wire.url) as client:
+        assert await client.save(artifact, tmp_path / "out") == [tmp_path / "out" / "speech.bin"]
     assert wire.cuts == 2
     assert (tmp_path / "out" / "speech.bin").read_bytes() == content
 
@@ -142,33 +142,33 @@ async def test_saved_files_stay_in_folder_and_do_not_overwrite(gateway: GatewayU
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.txt").write_text("mine")
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        artifact = (await house.upload(Attachment("a.txt", b"theirs"))).artifact
-        assert (await house.artifact(artifact.sha256)) == artifact
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        artifact = (await client.upload(Attachment("a.txt", b"theirs"))).artifact
+        assert (await client.artifact(artifact.sha256)) == artifact
         sly = artifact.model_copy(update={"name": "../a.txt"})
-        assert await house.save(sly, out) == await house.save(artifact, out) == [out / "a-2.txt"]
-        assert await house.read(artifact) == b"theirs"
+        assert await client.save(sly, out) == await client.save(artifact, out) == [out / "a-2.txt"]
+        assert await client.read(artifact) == b"theirs"
         wrong = Artifact(sha256="0" * 64, name="b.txt")
         with pytest.raises(NotFound):
-            await house.save(wrong, out)
+            await client.save(wrong, out)
     assert sorted(file.name for file in out.iterdir()) == ["a-2.txt", "a.txt"]
 
 
 async def test_bytes_with_wrong_digest_are_not_saved(gateway: GatewayUnderTest, tmp_path: Path) -> None:
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        artifact = (await house.upload(b"whole")).artifact
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        artifact = (await client.upload(b"whole")).artifact
         path = gateway.store.path("default", artifact.sha256)
         assert path
         path.chmod(0o600)
         path.write_bytes(b"wholf")
         with pytest.raises(Damaged):
-            await house.save(artifact, tmp_path / "out")
+            await client.save(artifact, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 async def test_catalog_is_returned_as_models(gateway: GatewayUnderTest) -> None:
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        (task,), (model,) = await house.tasks(), await house.models("shouting")
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        (task,), (model,) = await client.tasks(), await client.models("shouting")
     assert task.name == "shouting"
     assert task.experts == ("a",)
     assert model.id == "loud"
@@ -179,16 +179,16 @@ async def test_api_key_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     async with start_keyed_gateway(tmp_path) as holders:
         address = url(holders.gateway)
         with pytest.raises(Unauthenticated):
-            async with AsyncHuggingGPT(address) as house:
-                await house.runs()
-        async with AsyncHuggingGPT(address, await holders.token("a")) as house:
-            run = await house.ask("mine")
+            async with AsyncHuggingGPT(address) as client:
+                await client.runs()
+        async with AsyncHuggingGPT(address, await holders.token("a")) as client:
+            run = await client.ask("mine")
         monkeypatch.setenv("HUGGINGGPT_URL", address)
         monkeypatch.setenv("HUGGINGGPT_API_KEY", await holders.token("b"))
-        async with AsyncHuggingGPT() as house:
-            assert list(await house.runs()) == []
+        async with AsyncHuggingGPT() as client:
+            assert list(await client.runs()) == []
             with pytest.raises(NotFound):
-                await house.get(run.run_id)
+                await client.get(run.run_id)
 
 
 def test_run_is_returned_as_model() -> None:

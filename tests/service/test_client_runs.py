@@ -54,12 +54,12 @@ async def streamed(address: str, *, waiting: bool) -> list[Event]:
     if waiting:
 
         def stream() -> list[Event]:
-            with HuggingGPT(address) as house:
-                return list(house.stream("count"))
+            with HuggingGPT(address) as client:
+                return list(client.stream("count"))
 
         return await asyncio.to_thread(stream)
-    async with AsyncHuggingGPT(address) as house:
-        return [event async for event in house.stream("count")]
+    async with AsyncHuggingGPT(address) as client:
+        return [event async for event in client.stream("count")]
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
@@ -76,55 +76,55 @@ async def test_stream_cut_at_every_event_yields_each_event_once(
 
 
 async def test_connection_cut_before_reply_starts_no_second_run(gateway: GatewayUnderTest) -> None:
-    async with cutting(gateway.http_port, lambda seen: 0, times=2) as wire, AsyncHuggingGPT(wire.url) as house:
-        run = await house.start("count")
-        assert (await house.get(run.run_id)).run_id == run.run_id
+    async with cutting(gateway.http_port, lambda seen: 0, times=2) as wire, AsyncHuggingGPT(wire.url) as client:
+        run = await client.start("count")
+        assert (await client.get(run.run_id)).run_id == run.run_id
     assert wire.cuts == 2
     assert len(gateway.orchestrator.runs) == 1
 
 
 async def test_ask_returns_run_with_answer(gateway: GatewayUnderTest) -> None:
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        run = await house.ask("count", budget={"wall_time": 5.5}, metadata={"by": "me"}, mode="results")
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        run = await client.ask("count", budget={"wall_time": 5.5}, metadata={"by": "me"}, mode="results")
         assert run.is_completed
         assert run.answer.split()[-1] == "99"
         assert run.spec["budget"]["wall_time"] == 5.5
-        assert (await house.wait(run.run_id)) == run
-        assert [event.sequence async for event in house.watch(run.run_id, CHUNKS)] == [CHUNKS + 1, CHUNKS + 2]
-        assert [event async for event in house.watch(run.run_id, CHUNKS + 2)] == []
+        assert (await client.wait(run.run_id)) == run
+        assert [event.sequence async for event in client.watch(run.run_id, CHUNKS)] == [CHUNKS + 1, CHUNKS + 2]
+        assert [event async for event in client.watch(run.run_id, CHUNKS + 2)] == []
     asked = gateway.orchestrator.runs[run.run_id].spec
     assert asked.budget.wall_time.ToMilliseconds() == 5500
     assert asked.metadata["by"] == "me"
 
 
 async def test_runs_are_listed_in_pages_continued_cancelled_and_deleted(gateway: GatewayUnderTest) -> None:
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        first = await house.ask("count")
-        second = await house.ask("and again", conversation=first)
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        first = await client.ask("count")
+        second = await client.ask("and again", conversation=first)
         assert second.conversation_id == first.run_id
-        talk = await house.conversation(first.run_id)
-        third = await house.ask("once more", conversation=talk)
+        talk = await client.conversation(first.run_id)
+        third = await client.ask("once more", conversation=talk)
         assert gateway.orchestrator.runs[third.run_id].spec.parent_run_id == second.run_id
-        page = await house.runs(page_size=2)
+        page = await client.runs(page_size=2)
         assert [run.run_id for run in page] == [third.run_id, second.run_id]
         assert page.next == "more"
-        assert [run.run_id for run in await house.runs(states=["completed"], conversation_id=first.run_id)]
-        assert [each.id for each in await house.conversations()] == [first.run_id]
-        await house.cancel(first.run_id)
-        await house.approve(first.run_id, [{"id": 1, "task": "summarization", "arguments": {"text": "a"}}])
+        assert [run.run_id for run in await client.runs(states=["completed"], conversation_id=first.run_id)]
+        assert [each.id for each in await client.conversations()] == [first.run_id]
+        await client.cancel(first.run_id)
+        await client.approve(first.run_id, [{"id": 1, "task": "summarization", "arguments": {"text": "a"}}])
         assert gateway.orchestrator.approved[0][1].tasks[0].task == "summarization"
-        await house.delete(third.run_id)
+        await client.delete(third.run_id)
         with pytest.raises(NotFound) as refused:
-            await house.get(third.run_id)
+            await client.get(third.run_id)
     assert refused.value.status == 404
     assert refused.value.code == "RUN"
     assert gateway.orchestrator.cancelled == [first.run_id]
 
 
 async def test_invalid_requests_name_cause_and_remedy(gateway: GatewayUnderTest) -> None:
-    async with AsyncHuggingGPT(url(gateway)) as house:
+    async with AsyncHuggingGPT(url(gateway)) as client:
         with pytest.raises(InvalidRequest) as refused:
-            await house.ask("  ")
+            await client.ask("  ")
     assert refused.value.code == "EMPTY"
     assert refused.value.status == 400
     assert refused.value.remedy in str(refused.value)
@@ -148,31 +148,31 @@ class Moody(ScriptedOrchestrator):
 
 async def test_temporary_errors_are_retried(tmp_path: Path) -> None:
     orchestrator = Moody([Overloaded("too many", reason="RATE_LIMIT", remedy="wait")] * 2)
-    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as house:
-        assert (await house.start("hello")).run_id
+    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as client:
+        assert (await client.start("hello")).run_id
     assert orchestrator.asked == 3
 
 
 async def test_permanent_errors_are_raised(tmp_path: Path) -> None:
     orchestrator = Moody([Unavailable("not now", remedy="wait")] * 99)
-    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as house:
+    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as client:
         with pytest.raises(ServerError, match="not now"):
-            await house.ask("hello")
+            await client.ask("hello")
 
 
 async def test_long_retry_after_is_not_waited_for(tmp_path: Path) -> None:
     refusal = Overloaded("the day's tokens are used", reason="QUOTA", remedy="wait", retry_after=timedelta(hours=1))
     orchestrator = Moody([refusal])
-    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as house:
+    async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as client:
         with pytest.raises(RateLimited) as refused:
-            await house.start("hello")
+            await client.start("hello")
     assert refused.value.retry_after == 3600
     assert orchestrator.asked == 1
 
 
 def test_unreachable_and_other_server_are_distinct_errors() -> None:
-    with HuggingGPT("http://127.0.0.1:9") as house, pytest.raises(Unreachable, match="hugginggpt up"):
-        house.tasks()
+    with HuggingGPT("http://127.0.0.1:9") as client, pytest.raises(Unreachable, match="hugginggpt up"):
+        client.tasks()
     with pytest.raises(InvalidRequest, match="is not a valid gateway URL"):
         HuggingGPT("localhost:8080")
     with pytest.raises(InvalidRequest, match="API key"):
@@ -180,10 +180,10 @@ def test_unreachable_and_other_server_are_distinct_errors() -> None:
 
 
 async def test_other_web_server_is_not_a_gateway(gateway: GatewayUnderTest) -> None:
-    async with AsyncHuggingGPT(f"{url(gateway)}/docs") as house:
+    async with AsyncHuggingGPT(f"{url(gateway)}/docs") as client:
         with pytest.raises(NoGateway):
-            await house.greet()
-    async with AsyncHuggingGPT(url(gateway)) as house:
-        await house.greet()
+            await client.greet()
+    async with AsyncHuggingGPT(url(gateway)) as client:
+        await client.greet()
         with pytest.raises(NoGateway):
-            await house.fetch("/docs")
+            await client.fetch("/docs")

@@ -187,11 +187,11 @@ class RetryingCall:
         Raises:
             Overloaded: it ends after the time that is left.
         """
-        seconds, candidate_deadline = self._history.seconds_refused(), self._history.refused_until
-        if not seconds or candidate_deadline is None:
+        seconds, refusal_deadline = self._history.seconds_refused(), self._history.refused_until
+        if not seconds or refusal_deadline is None:
             return
         expert = self._candidate.expert
-        if seconds >= min(self._left, candidate_deadline.left):
+        if seconds >= min(self._left, refusal_deadline.left):
             message = f"expert {expert} is overloaded; it accepts calls again in {math.ceil(seconds)} s"
             raise Overloaded(message, remedy="try again later", retry_after=timedelta(seconds=seconds))
         self._reporter.report_waiting(expert, f"{expert} is overloaded; it is called again in {math.ceil(seconds)} s")
