@@ -114,7 +114,7 @@ descriptions: # for the selector: Describe replies of experts scaled to zero, pr
 	@kubectl kustomize $(overlay) | kubectl label --local --filename - rendered=yes --output jsonpath='$(EXPERT_FIELDS)' | grep '^[a-z]' | \
 	while read -r expert image allowed; do \
 	  command -v $(firstword $(run_with_$(ENGINE))) > /dev/null || { echo '$(NO_ENGINE)' >&2; exit 1; }; \
-	  $(run_with_$(ENGINE)) --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
+	  $(run_with_$(ENGINE)) --rm --network none --env EXPERT_SCALES_TO_ZERO=true --env EXPERT_ALLOWED="$$allowed" \
 	    "$$image" experts.$$expert --describe < /dev/null > $(DESCRIPTIONS)/$$expert.json || { rm -r $(DESCRIPTIONS); exit 1; }; done
 
 ALERTS := k8s/components/observability/prometheus/rules.yaml

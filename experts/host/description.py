@@ -58,7 +58,7 @@ class Description:
             version=self._expert.version,
             tasks=self._tasks,
             models=[self._card(offer) for offer in self._expert.offers],
-            may_sleep=self._settings.may_sleep,
+            scales_to_zero=self._settings.scales_to_zero,
         )
         if self.start_duration is not None:
             response.start_duration.FromTimedelta(self.start_duration)

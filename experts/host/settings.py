@@ -62,7 +62,7 @@ class Settings(ServiceSettings, StoreSettings):
     decode_wall_seconds: float = Field(120.0, gt=0)
     """Time for decoding one file, without waiting for a worker process; a call that needs more fails with
     DECODE_LIMIT."""
-    may_sleep: bool = False
+    scales_to_zero: bool = False
     """Whether it may be scaled to zero: its models then stay in the catalogue while it is down."""
     region: str = ""
     """Location of its machine, such as eu-central-1; copied to the cards of models that run there."""

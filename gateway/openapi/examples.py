@@ -87,7 +87,7 @@ EXPERT = {
     "name": "lite",
     "revision": "228fe387061056e1",
     "addresses": ["127.0.0.1:46031"],
-    "may_sleep": False,
+    "scales_to_zero": False,
     "dormant": False,
     "tasks": ["text-to-speech"],
     "problems": [],

@@ -18,8 +18,8 @@ from services.common.server import RunningServer, ShutdownHook, run, serving
 from services.orchestrator.batches.runner import BatchDependencies
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.batches.slots import BatchSlots
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.client import ExpertClient
-from services.orchestrator.experts.dormant import CatalogueWatcher
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds

@@ -15,8 +15,8 @@ from services.selector import snapshot
 from services.selector.address_sources import parse
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery, PollIntervals
-from services.selector.dormant import PreconfiguredExperts
 from services.selector.llm_ranker import LlmRanker
+from services.selector.preconfigured_experts import PreconfiguredExperts
 from services.selector.removal import Removal
 from services.selector.routing_status import watching
 from services.selector.routing_table import RoutingTable, read
@@ -47,7 +47,9 @@ async def selector(settings: Settings, pace: PollIntervals = PollIntervals()) ->
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
             restore.running(),
-            PreconfiguredExperts(Path(settings.asleep), catalog).running() if settings.asleep else nullcontext(),
+            PreconfiguredExperts(Path(settings.expert_descriptions), catalog).running()
+            if settings.expert_descriptions
+            else nullcontext(),
             discovery.running(),
             watching(table, catalog),
             serving(

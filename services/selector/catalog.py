@@ -73,7 +73,7 @@ class Catalog:
         replica = self._replicas[address]
         replica.listed = False
         self._lost(replica, "is no longer listed")
-        if replica.description is None or replica.description.reply.may_sleep:
+        if replica.description is None or replica.description.reply.scales_to_zero:
             self._remove(replica)
         self._refresh()
 
@@ -136,7 +136,7 @@ class Catalog:
 
         Raises:
             NotFound: EXPERT, there is none of that name.
-            FailedPrecondition: AWAKE, it answers; or FORETOLD, the operator has described it.
+            FailedPrecondition: EXPERT_RUNNING, it answers; or EXPERT_PRECONFIGURED, the operator has described it.
         """
         known = self._replicas_of(name)
         if not known:
@@ -146,18 +146,20 @@ class Catalog:
         self.check_not_preconfigured(name)
         if any(replica.attention is ReplicaState.ANSWERS for replica in known):
             raise FailedPrecondition(
-                f"expert {name} is awake", reason="AWAKE", remedy="stop it, or take its address out of SELECTOR_EXPERTS"
+                f"expert {name} is running",
+                reason="EXPERT_RUNNING",
+                remedy="stop it, or remove its address from SELECTOR_EXPERTS",
             )
 
     def check_not_preconfigured(self, name: str) -> None:
         """Checks that no file of the operator describes an expert.
 
         Raises:
-            FailedPrecondition: FORETOLD, one does.
+            FailedPrecondition: EXPERT_PRECONFIGURED, one does.
         """
         if name in self._preconfigured:
-            remedy = "take its file out of the folder that SELECTOR_ASLEEP names"
-            raise FailedPrecondition(f"expert {name} is described to us", reason="FORETOLD", remedy=remedy)
+            remedy = "remove its file from the folder in SELECTOR_EXPERT_DESCRIPTIONS"
+            raise FailedPrecondition(f"expert {name} is preconfigured", reason="EXPERT_PRECONFIGURED", remedy=remedy)
 
     def knows(self, name: str) -> bool:
         """Whether an expert of that name is in the catalogue, or was before it became unreachable."""
@@ -174,7 +176,7 @@ class Catalog:
 
         Raises:
             NotFound: EXPERT, there is none of that name.
-            FailedPrecondition: AWAKE or FORETOLD.
+            FailedPrecondition: EXPERT_RUNNING or EXPERT_PRECONFIGURED.
         """
         self.check_forgettable(name)
         for replica in self._replicas_of(name):
@@ -247,12 +249,12 @@ class Catalog:
         """Removes a replica; the last one of an expert that may be dormant is replaced by a dormant entry."""
         description = replica.description
         self._discard(replica)
-        if description and description.reply.may_sleep and not self._replicas_of(replica.expert):
+        if description and description.reply.scales_to_zero and not self._replicas_of(replica.expert):
             self._add_dormant(description, replica.arrival, replica.seen)
 
     def _add_dormant(self, description: Description, arrival: int, seen: float | None) -> None:
         name = description.reply.expert
-        self._dormant[name] = Replica("", name, description, arrival, ReplicaState.ASLEEP, seen=seen)
+        self._dormant[name] = Replica("", name, description, arrival, ReplicaState.DORMANT, seen=seen)
 
     def _discard(self, replica: Replica) -> None:
         replica.description = None

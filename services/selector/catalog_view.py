@@ -120,7 +120,7 @@ class CatalogView:
         return CatalogTask(
             spec=self._specs[name],
             experts=sorted({replica_offer.expert for replica_offer in offering}),
-            dormant=all(replica_offer.attention is ReplicaState.ASLEEP for replica_offer in offering),
+            dormant=all(replica_offer.attention is ReplicaState.DORMANT for replica_offer in offering),
         )
 
     def _failing_task(self, name: str) -> CatalogTask:

@@ -158,7 +158,7 @@ class Discovery:
         """Checks that addresses can be removed from address files, or that no expert answers at them.
 
         Raises:
-            FailedPrecondition: AWAKE, an expert answers at an address that no address file lists.
+            FailedPrecondition: EXPERT_RUNNING, an expert answers at an address that no address file lists.
         """
         filed = frozenset[str]().union(*(self._found.get(folder.name, ()) for folder in self._folders()))
         for replica in self._catalog.replicas():
@@ -166,7 +166,7 @@ class Discovery:
             if answers and replica.address in addresses and replica.address not in filed:
                 remedy = "stop it, or remove its address from SELECTOR_EXPERTS; hugginggpt up starts those of --experts"
                 message = f"expert {replica.expert} is running: it answers at {replica.address}"
-                raise FailedPrecondition(message, reason="AWAKE", remedy=remedy)
+                raise FailedPrecondition(message, reason="EXPERT_RUNNING", remedy=remedy)
 
     async def remove(self, addresses: Collection[str]) -> None:
         """Deletes the address files of these addresses, and stops polling those that are listed nowhere else.

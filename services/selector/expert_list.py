@@ -39,8 +39,8 @@ def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: Catalog) ->
             for replica_offer in replica_offers
             if replica_offer.attention is ReplicaState.ANSWERS
         ),
-        may_sleep=reply.may_sleep,
-        dormant=all(replica_offer.attention is ReplicaState.ASLEEP for replica_offer in replica_offers),
+        scales_to_zero=reply.scales_to_zero,
+        dormant=all(replica_offer.attention is ReplicaState.DORMANT for replica_offer in replica_offers),
         tasks=sorted(frozenset().union(*(replica_offer.tasks for replica_offer in replica_offers))),
         start_duration=reply.start_duration if reply.HasField("start_duration") else None,
         last_seen_time=None if seen is None else _ago(catalog.now() - seen),

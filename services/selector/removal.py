@@ -33,8 +33,8 @@ class Removal:
 
         Raises:
             NotFound: EXPERT, neither is known.
-            FailedPrecondition: AWAKE, it answers at an address of the settings; FORETOLD, the operator has described
-                it; LISTED, its address cannot be removed from its source.
+            FailedPrecondition: EXPERT_RUNNING, it answers at an address of the settings; EXPERT_PRECONFIGURED, a file
+                of the operator describes it; LISTED, its address cannot be removed from its source.
             Unavailable: the object store is unavailable.
         """
         addresses = await self._discovery.addresses_of(name)

@@ -16,7 +16,7 @@ class ReplicaState(Enum):
 
     ANSWERS = "answers"
     AWAY = "does not answer, but is waited for"
-    ASLEEP = "sleeps"
+    DORMANT = "dormant"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Description:
     @classmethod
     def of(cls, reply: DescribeResponse) -> "Description":
         cards: dict[str, list[ModelCard]] = defaultdict(list)
-        digest = blake2b(f"{reply.expert}\0{reply.may_sleep}".encode(), digest_size=16)
+        digest = blake2b(f"{reply.expert}\0{reply.scales_to_zero}".encode(), digest_size=16)
         for spec in reply.tasks:
             digest.update(spec.SerializeToString(deterministic=True))
         for card in reply.models:
@@ -74,7 +74,7 @@ class Replica:
 
         It does while its expert sleeps and was never seen ready: from then on it tells how long it takes to start.
         """
-        if self.attention is not ReplicaState.ASLEEP or self.description is None:
+        if self.attention is not ReplicaState.DORMANT or self.description is None:
             return False
         known = self.description.reply
         return not known.HasField("start_duration") and known != reply

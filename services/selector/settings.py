@@ -17,7 +17,7 @@ class Settings(BalancedSettings, StoreSettings):
 
     experts: str = Field(default_factory=lambda: str(home() / "experts"))
     """Sources of expert addresses: host:port, dns:///name:port or a folder of *.address files; separated by commas."""
-    asleep: str = ""
+    expert_descriptions: str = ""
     """Folder of *.json files, written by `python -m experts.NAME --describe`, of experts that may be scaled to zero:
     they are in the catalogue before they are first met. Changes are read while the service runs."""
     inference_mode: Mode = Mode.HYBRID

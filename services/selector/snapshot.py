@@ -128,7 +128,7 @@ class DescriptionStore:
         except DecodeError:
             log.warning("stored expert description invalid", expert=name)
             return
-        if reply.may_sleep and reply.expert == name:
+        if reply.scales_to_zero and reply.expert == name:
             self._catalog.restore(reply)
 
     async def _write(self) -> bool:

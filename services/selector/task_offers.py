@@ -21,7 +21,7 @@ from services.selector.ranking import ModelFeatures, Presence, Ranking
 from services.selector.replica import Description, Replica, ReplicaState
 from services.selector.tokens import stems
 
-_NEAREST = (ReplicaState.ANSWERS, ReplicaState.AWAY, ReplicaState.ASLEEP)
+_NEAREST = (ReplicaState.ANSWERS, ReplicaState.AWAY, ReplicaState.DORMANT)
 
 
 class ReplicaOffer(NamedTuple):
@@ -150,7 +150,7 @@ _STATES = {
 
 
 def _presence(attention: ReplicaState, *, ready: bool) -> Presence:
-    if attention is ReplicaState.ASLEEP:
+    if attention is ReplicaState.DORMANT:
         return Presence.DORMANT
     if attention is ReplicaState.AWAY:
         return Presence.AWAY

@@ -52,7 +52,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         cards: Cards of its models.
         specs: Tasks that are not standard, or that differ from the standard.
         answer: Answers the calls of its models.
-        may_sleep: Whether it may be scaled to zero.
+        scales_to_zero: Whether it may be scaled to zero.
         start_seconds: Reported start duration; 0 for none.
     """
 
@@ -63,14 +63,14 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         *,
         specs: Iterable[TaskSpec] = (),
         answer: Answer = echo,
-        may_sleep: bool = False,
+        scales_to_zero: bool = False,
         start_seconds: int = 0,
     ) -> None:
         self.name = name
         self.answer = answer
         self.asked: list[expert_pb2.InferRequest] = []
         self.described: list[expert_pb2.DescribeRequest] = []
-        self._may_sleep = may_sleep
+        self._may_sleep = scales_to_zero
         self._start_duration = Duration(seconds=start_seconds) if start_seconds else None
         self._own_specs = tuple(specs)
         self._changes = 0
@@ -93,7 +93,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
             revision=revision,
             tasks=self._specs(),
             models=self.cards,
-            may_sleep=self._may_sleep,
+            scales_to_zero=self._may_sleep,
             start_duration=self._start_duration,
             load=self.load,
         )

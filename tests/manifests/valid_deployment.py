@@ -36,7 +36,7 @@ def valid_manifests() -> Manifests:
             *server("planner", "services.planner"),
             *server("selector", "services.selector", env={"SELECTOR_EXPERTS": "dns:///experts:50051"}),
             *server("responder", "services.responder"),
-            *server("expert-text", "experts.text", env={"DRAIN_SECONDS": "300", "EXPERT_MAY_SLEEP": "true"}),
+            *server("expert-text", "experts.text", env={"DRAIN_SECONDS": "300", "EXPERT_SCALES_TO_ZERO": "true"}),
             experts(),
             document("v1", "PersistentVolumeClaim", "models", spec={"accessModes": ["ReadWriteMany"]}),
             *extensions(),

@@ -19,7 +19,7 @@ DOCUMENTS: list[tuple[Any, int, str]] = [
     ({}, 400, "EMPTY"),
     ({"plan": PINNED}, 400, "EMPTY"),
     ({"plan": [], "items": NOTE}, 400, "EMPTY"),
-    ({"plan": [{"id": 1, "task": "dance"}], "items": NOTE}, 409, "VANISHED"),
+    ({"plan": [{"id": 1, "task": "dance"}], "items": NOTE}, 409, "TASK_UNAVAILABLE"),
     ({"pipeline": {"name": "none"}, "items": NOTE}, 404, "PIPELINE"),
     ({"run_id": "run_1", "items": NOTE}, 404, "RUN"),
     ({"request": " ", "items": NOTE}, 400, "EMPTY"),

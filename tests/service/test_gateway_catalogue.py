@@ -19,7 +19,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     selector = ScriptedSelector(
         tasks=[task_pb2.CatalogTask(spec=standard_tasks()["image-to-text"], experts=["lite"], dormant=True)],
         cards=[card("a/b", "image-to-text", "Reads."), card("c/d", "text-to-speech")],
-        experts=[selector_pb2.Expert(name="lite", may_sleep=True, tasks=["image-to-text"])],
+        experts=[selector_pb2.Expert(name="lite", scales_to_zero=True, tasks=["image-to-text"])],
     )
     async with start_gateway(tmp_path, selector=selector) as opened:
         yield opened
@@ -61,7 +61,7 @@ async def test_models_lists_controllers_and_model_cards(gateway: GatewayUnderTes
 
 async def test_experts_are_listed_and_removed(gateway: GatewayUnderTest) -> None:
     body = (await gateway.http.get("/v1/experts")).json()
-    assert [(expert["name"], expert["may_sleep"]) for expert in body["data"]] == [("lite", True)]
+    assert [(expert["name"], expert["scales_to_zero"]) for expert in body["data"]] == [("lite", True)]
     assert (await gateway.http.delete("/v1/experts/lite")).status_code == 204
     assert gateway.selector.forgotten == ["lite"]
 

@@ -22,7 +22,7 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import DeadlineExceeded, Overloaded
 from services.common.server import serving
-from services.orchestrator.experts.dormant import CatalogueWatcher
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.runs import selection
 from services.orchestrator.runs.candidate_cache import CandidateCache
 from services.orchestrator.runs.planning import PlannerClient

@@ -20,8 +20,8 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import NotFound, Unavailable
 from services.common.server import serving
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.client import ExpertClient
-from services.orchestrator.experts.dormant import CatalogueWatcher
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
 from tests.support.orchestrator import END, OrchestratorUnderTest, task, task_states
@@ -223,14 +223,14 @@ async def test_a_start_that_would_take_too_long_is_not_waited_for(
     async with awake() as address, asyncio.timeout(15):
         asker = Asker(attempts, seconds=seconds)
         alone = await asker.infer(asleep, again=catalogue.again)
-        assert (alone.result.failure.code, alone.result.failure.reason) == ("UNAVAILABLE", "ASLEEP")
+        assert (alone.result.failure.code, alone.result.failure.reason) == ("UNAVAILABLE", "EXPERT_DORMANT")
         assert EXPERT in alone.result.failure.message
         assert EXPERT in alone.result.failure.remedy
         local = await asker.infer(asleep, candidate(address, model="other"), again=catalogue.again)
         assert (local.result.by.model_id, local.failures) == ("other", [("UNAVAILABLE", "next_candidate")])
         remote = candidate(address, model="other", location=MODEL_LOCATION_EXTERNAL)
         closed = await asker.infer(asleep, remote, again=catalogue.again)
-        assert closed.result.failure.reason == "ASLEEP"
+        assert closed.result.failure.reason == "EXPERT_DORMANT"
         opened = Asker(attempts, seconds=seconds, policy=DATA_POLICY_OPEN)
         assert (await opened.infer(asleep, remote, again=catalogue.again)).result.by.model_id == "other"
     assert catalogue.watches == 0
@@ -244,7 +244,7 @@ async def test_an_expert_that_does_not_wake_is_waited_for_no_longer_than_there_i
         asked = await Asker(attempts, seconds=1).infer(asleep, candidate(address, model="other"), again=catalogue.again)
         assert (asked.result.by.model_id, asked.failures) == ("other", [("UNAVAILABLE", "next_candidate")])
         asked = await Asker(attempts, seconds=0.3).infer(asleep, again=catalogue.again)
-        assert asked.result.failure.reason == "ASLEEP"
+        assert asked.result.failure.reason == "EXPERT_DORMANT"
     await catalogue.unwatched()
 
 

@@ -83,7 +83,7 @@ async def test_a_change_of_the_catalogue_is_asked_for_again(
     error = None
     while error is None:  # the word of the change may still be on its way
         error = await _refusal(orchestrator_client)
-    assert (error.reason, error.remedy) == ("VANISHED", "pin model")
+    assert (error.reason, error.remedy) == ("TASK_UNAVAILABLE", "pin model")
     assert "task 1 (summarization by model): nobody offers model model" in error.message
 
 
@@ -255,7 +255,7 @@ async def test_a_task_that_has_vanished_is_named_with_what_would_help(
     orchestrator.peers.vanished.add("summarization")
     orchestrator.peers.changed.set()
     error = await refused(orchestrator_client.start(notes(2), pipeline=named()))
-    while error.reason != "VANISHED":  # the word of the change may still be on its way
+    while error.reason != "TASK_UNAVAILABLE":  # the word of the change may still be on its way
         error = await refused(orchestrator_client.start(notes(2), pipeline=named()))
     assert error.code is grpc.StatusCode.FAILED_PRECONDITION
     assert "task 1 (summarization): nobody offers summarization" in error.message
@@ -269,7 +269,7 @@ async def test_a_task_that_has_vanished_is_named_with_what_would_help(
         ({"name": "", "plan": PLAN}, "INVALID"),
         ({}, "EMPTY"),
         ({"plan": plan_pb2.Plan(tasks=[step(1, "")])}, "PLAN"),
-        ({"plan": plan_pb2.Plan(tasks=[step(1, "dancing")])}, "VANISHED"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1, "dancing")])}, "TASK_UNAVAILABLE"),
         ({"run_id": "run_0"}, "RUN"),
         ({"plan": plan_pb2.Plan(tasks=[step(1), step(2, "image-to-text", image=given("note"))])}, "INVALID"),
         ({"plan": PLAN, "inputs": [task_pb2.Port(name="other")]}, "INVALID"),

@@ -157,7 +157,7 @@ async def test_an_expert_that_restarts_is_waited_for(selector: SelectorUnderTest
 
 async def test_an_expert_that_may_sleep_outlives_the_selector(start_selector: StartSelector) -> None:
     async with start_selector(forget_seconds=0) as selector:
-        async with FakeExpert("vision", [OCR], may_sleep=True).serving() as address:
+        async with FakeExpert("vision", [OCR], scales_to_zero=True).serving() as address:
             selector.add("vision", address)
             await selector.until_planned("image-to-text")
 
@@ -178,7 +178,7 @@ async def test_an_expert_that_may_sleep_outlives_the_selector(start_selector: St
 
 
 async def test_one_that_may_sleep_is_taken_to_sleep_when_its_address_is_taken_away(selector: SelectorUnderTest) -> None:
-    async with FakeExpert("vision", [OCR], may_sleep=True).serving() as address:
+    async with FakeExpert("vision", [OCR], scales_to_zero=True).serving() as address:
         selector.add("vision", address)
         await selector.until_planned("image-to-text")
         selector.remove("vision")
@@ -190,7 +190,7 @@ async def test_one_that_may_sleep_is_taken_to_sleep_when_its_address_is_taken_aw
 
 
 async def test_a_sleeper_wakes(start_selector: StartSelector) -> None:
-    vision = FakeExpert("vision", [OCR], may_sleep=True)
+    vision = FakeExpert("vision", [OCR], scales_to_zero=True)
     async with vision.serving() as address, start_selector(experts=address) as selector:
         await selector.until_planned("image-to-text")
     async with start_selector() as selector:
@@ -283,7 +283,7 @@ async def test_a_refusal_has_code_reason_and_remedy(
 
 async def test_who_is_awake_or_unknown_cannot_be_forgotten(start_selector: StartSelector) -> None:
     async with FakeExpert("lite", [MOOD]).serving() as address, start_selector(experts=address) as selector:
-        for name, reason in (("lite", "AWAKE"), ("nobody", "EXPERT")):
+        for name, reason in (("lite", "EXPERT_RUNNING"), ("nobody", "EXPERT")):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await selector.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
             assert errors.from_rpc(refused.value).reason == reason

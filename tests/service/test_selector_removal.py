@@ -47,11 +47,14 @@ def files(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (tmp_path / "experts").iterdir())
 
 
-@pytest.mark.parametrize("may_sleep", [False, True])
+@pytest.mark.parametrize("scales_to_zero", [False, True])
 async def test_expert_that_answers_is_not_planned_once_it_is_forgotten(
-    start_selector: StartSelector, tmp_path: Path, may_sleep: bool
+    start_selector: StartSelector, tmp_path: Path, scales_to_zero: bool
 ) -> None:
-    async with FakeExpert("vision", [OCR], may_sleep=may_sleep).serving() as address, start_selector() as selector:
+    async with (
+        FakeExpert("vision", [OCR], scales_to_zero=scales_to_zero).serving() as address,
+        start_selector() as selector,
+    ):
         selector.add("anything", address)
         await selector.until_planned("image-to-text")
         await remove_expert(selector, "vision")
@@ -63,7 +66,7 @@ async def test_expert_that_answers_is_not_planned_once_it_is_forgotten(
 async def test_dormant_expert_is_not_planned_once_it_is_forgotten(
     start_selector: StartSelector, tmp_path: Path
 ) -> None:
-    expert = FakeExpert("vision", [OCR], may_sleep=True)
+    expert = FakeExpert("vision", [OCR], scales_to_zero=True)
     async with start_selector(forget_seconds=0) as selector:
         async with expert.serving() as address:
             selector.add("anything", address)
@@ -80,7 +83,7 @@ async def test_dormant_expert_whose_file_bears_its_name_loses_the_file(
 ) -> None:
     async with (
         start_selector(forget_seconds=0) as selector,
-        FakeExpert("vision", [OCR], may_sleep=True).serving() as address,
+        FakeExpert("vision", [OCR], scales_to_zero=True).serving() as address,
     ):
         selector.add("vision@there", address)
         await selector.until_planned("image-to-text")
@@ -118,7 +121,7 @@ async def test_address_that_never_answered_is_forgotten(start_selector: StartSel
 
 
 async def test_forgotten_address_leaves_the_other_replicas(start_selector: StartSelector) -> None:
-    expert = FakeExpert("vision", [OCR], may_sleep=True)
+    expert = FakeExpert("vision", [OCR], scales_to_zero=True)
     async with expert.serving() as first, expert.serving() as second, start_selector() as selector:
         selector.add("first", first)
         selector.add("second", second)
@@ -146,7 +149,7 @@ async def test_expert_that_also_answers_at_a_configured_address_stays(
 
         await selector.until(both)
         refused = await refusal(selector, "vision")
-        assert refused.reason == "AWAKE"
+        assert refused.reason == "EXPERT_RUNNING"
         assert fixed in refused.message
         assert files(tmp_path) == ["added.address"]
 
@@ -174,7 +177,7 @@ async def test_watchers_are_notified_before_forgetting_returns(start_selector: S
 
 
 async def test_every_replica_of_the_selector_forgets(start_selector: StartSelector) -> None:
-    expert = FakeExpert("vision", [OCR], may_sleep=True)
+    expert = FakeExpert("vision", [OCR], scales_to_zero=True)
     async with start_selector(forget_seconds=0) as first, start_selector(forget_seconds=0) as second:
         async with expert.serving() as address:
             first.add("vision@there", address)

@@ -72,7 +72,7 @@ def selector_starter(where: Path) -> StartSelector:
 
     @asynccontextmanager
     async def start(
-        experts: str = "", forget_seconds: float = 60, asleep: str = ""
+        experts: str = "", forget_seconds: float = 60, expert_descriptions: str = ""
     ) -> AsyncIterator[SelectorUnderTest]:
         settings = Settings(
             listen="127.0.0.1:0",
@@ -80,7 +80,7 @@ def selector_starter(where: Path) -> StartSelector:
             experts=",".join(filter(None, (str(folder), experts))),
             artifacts_url=(where / "artifacts").as_uri(),
             forget_seconds=forget_seconds,
-            asleep=asleep,
+            expert_descriptions=expert_descriptions,
         )
         async with serve_selector(settings, FAST) as running:
             address = f"127.0.0.1:{running.port}"

@@ -54,7 +54,7 @@ def test_forgotten_expert_is_not_called(services: LocalStack) -> None:
 def test_forgotten_dormant_expert_is_not_planned(
     services: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("EXPERT_MAY_SLEEP", "true")
+    monkeypatch.setenv("EXPERT_SCALES_TO_ZERO", "true")
     with run_expert(services.home, "tests.support.shouting") as address:
         services.run_cli("experts", "add", address)
         eventually(lambda: offered(services))

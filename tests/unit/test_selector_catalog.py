@@ -46,9 +46,9 @@ def catalog(clock: Clock) -> Catalog:
 
 
 def reply(
-    expert: str, *cards: ModelCard, specs: tuple[TaskSpec, ...] = (), may_sleep: bool = False, revision: str = "1"
+    expert: str, *cards: ModelCard, specs: tuple[TaskSpec, ...] = (), scales_to_zero: bool = False, revision: str = "1"
 ) -> DescribeResponse:
-    return DescribeResponse(expert=expert, revision=revision, tasks=specs, models=cards, may_sleep=may_sleep)
+    return DescribeResponse(expert=expert, revision=revision, tasks=specs, models=cards, scales_to_zero=scales_to_zero)
 
 
 def greeting(modality: "int" = MODALITY_TEXT) -> TaskSpec:
@@ -121,11 +121,11 @@ def test_who_answers_late_does_not_come_first(catalog: Catalog) -> None:
 
 
 def test_who_sleeps_lives(catalog: Catalog) -> None:
-    answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), may_sleep=True))
+    answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), scales_to_zero=True))
     catalog.drop_address(HERE)
     answers(catalog, THERE, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
-    answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), may_sleep=True))
+    answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), scales_to_zero=True))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
 
 
@@ -261,7 +261,7 @@ def test_replicas_with_another_commit_are_another_offer(catalog: Catalog) -> Non
 
 
 def test_one_that_may_sleep_stays_asleep(catalog: Catalog, clock: Clock) -> None:
-    answers(catalog, HERE, reply("vision", OCR, may_sleep=True))
+    answers(catalog, HERE, reply("vision", OCR, scales_to_zero=True))
     catalog.record_failure(HERE, "does not answer")
     assert not catalog.view.tasks["image-to-text"].dormant
     clock.now += 10
@@ -274,7 +274,7 @@ def test_one_that_may_sleep_stays_asleep(catalog: Catalog, clock: Clock) -> None
 
 def test_one_that_may_sleep_sleeps_as_soon_as_its_last_address_is_gone(catalog: Catalog) -> None:
     for address in (HERE, THERE):
-        answers(catalog, address, reply("vision", OCR, may_sleep=True))
+        answers(catalog, address, reply("vision", OCR, scales_to_zero=True))
     catalog.drop_address(HERE)
     assert [seat.attention for seat in catalog.view.replica_offers] == [ReplicaState.ANSWERS]
     catalog.drop_address(THERE)
@@ -282,26 +282,26 @@ def test_one_that_may_sleep_sleeps_as_soon_as_its_last_address_is_gone(catalog: 
 
 
 def test_one_that_wakes_up_elsewhere_is_the_same(catalog: Catalog) -> None:
-    catalog.restore(reply("vision", OCR, may_sleep=True))
+    catalog.restore(reply("vision", OCR, scales_to_zero=True))
     assert row(catalog, "vision").dormant
-    answers(catalog, THERE, reply("vision", card("better", "image-to-text"), may_sleep=True))
+    answers(catalog, THERE, reply("vision", card("better", "image-to-text"), scales_to_zero=True))
     assert list(row(catalog, "vision").addresses) == [THERE]
     assert [model.id for model in catalog.view.models_of("")] == ["better"]
 
 
 def test_what_is_awake_is_not_replaced_by_a_memory(catalog: Catalog) -> None:
-    answers(catalog, HERE, reply("vision", OCR, may_sleep=True))
-    catalog.restore(reply("vision", may_sleep=True))
+    answers(catalog, HERE, reply("vision", OCR, scales_to_zero=True))
+    catalog.restore(reply("vision", scales_to_zero=True))
     assert not row(catalog, "vision").dormant
 
 
 def test_forgetting(catalog: Catalog) -> None:
     with pytest.raises(NotFound) as missing:
         catalog.forget("vision")
-    answers(catalog, HERE, reply("vision", OCR, may_sleep=True))
+    answers(catalog, HERE, reply("vision", OCR, scales_to_zero=True))
     with pytest.raises(FailedPrecondition) as awake:
         catalog.forget("vision")
-    assert (missing.value.reason, awake.value.reason) == ("EXPERT", "AWAKE")
+    assert (missing.value.reason, awake.value.reason) == ("EXPERT", "EXPERT_RUNNING")
     catalog.drop_address(HERE)
     catalog.forget("vision")
     assert not catalog.view.tasks

@@ -36,11 +36,11 @@ class House:
             self.hear(f"e{number}:1", offered)
 
     def hear(
-        self, address: str, offered: ModelCard, load: ExpertLoad | None = None, *, may_sleep: bool = False
+        self, address: str, offered: ModelCard, load: ExpertLoad | None = None, *, scales_to_zero: bool = False
     ) -> None:
         self.catalog.listed(address)
         expert = address.partition(":")[0]
-        reply = DescribeResponse(expert=expert, models=[offered], load=load, may_sleep=may_sleep)
+        reply = DescribeResponse(expert=expert, models=[offered], load=load, scales_to_zero=scales_to_zero)
         self.catalog.record_reply(address, reply)
 
     def choose(self, wanted: SelectionQuery) -> Selection:
@@ -102,7 +102,7 @@ def test_one_that_answers_is_clear_of_one_that_does_not() -> None:
 
 def test_one_that_answers_is_not_clear_of_a_sleeper_that_fits_better() -> None:
     house = House(voice("a", OTHER))
-    house.hear("sleepy:1", voice("b", "Calm.", p50=1), may_sleep=True)
+    house.hear("sleepy:1", voice("b", "Calm.", p50=1), scales_to_zero=True)
     house.catalog.drop_address("sleepy:1")
     assert not house.settles("a calm and loud voice")
 

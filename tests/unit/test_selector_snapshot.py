@@ -10,7 +10,7 @@ from services.selector.catalog import Catalog
 from services.selector.snapshot import KIND, DescriptionStore
 from tests.fakes import card
 
-ASLEEP = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], may_sleep=True)
+DORMANT = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], scales_to_zero=True)
 
 
 class TellingNotes(KeyValueStore):
@@ -52,7 +52,7 @@ async def written(notes: TellingNotes) -> str:
 async def test_what_slept_sleeps_in_the_next_life() -> None:
     store = MemoryStore()
     notes = TellingNotes(store)
-    async with DescriptionStore(notes, catalog_with(ASLEEP)).running():
+    async with DescriptionStore(notes, catalog_with(DORMANT)).running():
         assert await written(notes) == "big one"
     reborn = catalog_with()
     async with DescriptionStore(TellingNotes(store), reborn).running():
@@ -72,11 +72,11 @@ async def test_what_may_not_sleep_is_not_brought_back() -> None:
 
 async def test_what_has_not_changed_is_not_written_again() -> None:
     notes = TellingNotes(MemoryStore())
-    catalog = catalog_with(ASLEEP)
+    catalog = catalog_with(DORMANT)
     async with DescriptionStore(notes, catalog, pause=0).running():
         await written(notes)
         busier = DescribeResponse()
-        busier.CopyFrom(ASLEEP)
+        busier.CopyFrom(DORMANT)
         busier.MergeFrom(DescribeResponse(revision="2", load=ExpertLoad(waiting=3)))
         catalog.record_reply("host:1", busier)
         catalog.listed("host:2")
@@ -86,7 +86,7 @@ async def test_what_has_not_changed_is_not_written_again() -> None:
 
 async def test_a_store_that_is_away_is_asked_again() -> None:
     store = MemoryStore()
-    await KeyValueStore(store, KIND).put("big one", ASLEEP.SerializeToString())
+    await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
     notes = TellingNotes(store, failures=3)
     reborn = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
     async with DescriptionStore(notes, reborn, pause=0).running():
@@ -97,7 +97,7 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
 async def test_what_cannot_be_read_is_passed_over() -> None:
     store = MemoryStore()
     await KeyValueStore(store, KIND).put("odd", b"\xff\xff\xff")
-    await KeyValueStore(store, KIND).put("big one", ASLEEP.SerializeToString())
+    await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
     reborn = catalog_with()
     async with DescriptionStore(TellingNotes(store), reborn).running():
         assert list(reborn.view.tasks) == ["text-to-video"]
@@ -105,7 +105,7 @@ async def test_what_cannot_be_read_is_passed_over() -> None:
 
 async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
     store = MemoryStore()
-    notes, catalog = TellingNotes(store), catalog_with(ASLEEP)
+    notes, catalog = TellingNotes(store), catalog_with(DORMANT)
     memory = DescriptionStore(notes, catalog, pause=0)
     async with memory.running():
         await written(notes)
@@ -116,7 +116,7 @@ async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
             pass
         assert await KeyValueStore(store, KIND).all() == {}
         catalog.listed("host:1")
-        catalog.record_reply("host:1", ASLEEP)
+        catalog.record_reply("host:1", DORMANT)
         assert await written(notes) == "big one"
 
 
@@ -131,7 +131,7 @@ async def test_what_one_replica_is_told_to_forget_is_forgotten_by_all() -> None:
     store = MemoryStore()
     first, second = catalog_with(), catalog_with()
     told = DescriptionStore(TellingNotes(store), first, look=0)
-    async with DescriptionStore(notes := TellingNotes(store), catalog_with(ASLEEP)).running():
+    async with DescriptionStore(notes := TellingNotes(store), catalog_with(DORMANT)).running():
         await written(notes)
     async with told.running(), DescriptionStore(TellingNotes(store), second, look=0).running():
         assert second.view.tasks["text-to-video"].dormant
@@ -144,7 +144,7 @@ async def test_what_one_replica_is_told_to_forget_is_forgotten_by_all() -> None:
 
 
 async def test_who_is_awake_is_not_forgotten_and_written_down_when_it_changes() -> None:
-    store, catalog = MemoryStore(), catalog_with(ASLEEP)
+    store, catalog = MemoryStore(), catalog_with(DORMANT)
     notes = TellingNotes(store)
     async with DescriptionStore(notes, catalog, pause=0, look=0).running():
         await written(notes)

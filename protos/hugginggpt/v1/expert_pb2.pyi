@@ -202,7 +202,7 @@ class DescribeResponse(_message.Message):
     UNCHANGED_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
-    MAY_SLEEP_FIELD_NUMBER: _builtins.int
+    SCALES_TO_ZERO_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     START_DURATION_FIELD_NUMBER: _builtins.int
     expert: _builtins.str
@@ -213,7 +213,7 @@ class DescribeResponse(_message.Message):
     """Changes with the tasks, the models and their states."""
     unchanged: _builtins.bool
     """known_revision is current."""
-    may_sleep: _builtins.bool
+    scales_to_zero: _builtins.bool
     """The expert can be scaled to zero; its models stay in the catalogue meanwhile."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.TaskSpec]: ...
@@ -234,13 +234,13 @@ class DescribeResponse(_message.Message):
         unchanged: _builtins.bool = ...,
         tasks: _abc.Iterable[_task_pb2.TaskSpec] | None = ...,
         models: _abc.Iterable[_model_pb2.ModelCard] | None = ...,
-        may_sleep: _builtins.bool = ...,
+        scales_to_zero: _builtins.bool = ...,
         load: Global___ExpertLoad | None = ...,
         start_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "load", b"load", "may_sleep", b"may_sleep", "models", b"models", "revision", b"revision", "start_duration", b"start_duration", "tasks", b"tasks", "unchanged", b"unchanged", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "load", b"load", "models", b"models", "revision", b"revision", "scales_to_zero", b"scales_to_zero", "start_duration", b"start_duration", "tasks", b"tasks", "unchanged", b"unchanged", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

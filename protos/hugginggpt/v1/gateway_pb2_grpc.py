@@ -264,8 +264,8 @@ class GatewayServiceServicer:
     def SavePipeline(self, request, context):
         """Stores a plan as the next version of a pipeline, and returns it. If the latest version is equal, that version is
         returned. INVALID_ARGUMENT with all errors of an invalid plan; NOT_FOUND/RUN if there is no such run;
-        FAILED_PRECONDITION/RUNNING if it has not ended, /VANISHED if no expert offers a task or a pinned model of the
-        plan. Safe to retry.
+        FAILED_PRECONDITION/RUNNING if it has not ended, /TASK_UNAVAILABLE if no expert offers a task or a pinned model
+        of the plan. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -77,8 +77,8 @@ class GatewayServiceStub:
     SavePipeline: _grpc.UnaryUnaryMultiCallable[_gateway_pb2.SavePipelineRequest, _pipeline_pb2.Pipeline]
     """Stores a plan as the next version of a pipeline, and returns it. If the latest version is equal, that version is
     returned. INVALID_ARGUMENT with all errors of an invalid plan; NOT_FOUND/RUN if there is no such run;
-    FAILED_PRECONDITION/RUNNING if it has not ended, /VANISHED if no expert offers a task or a pinned model of the
-    plan. Safe to retry.
+    FAILED_PRECONDITION/RUNNING if it has not ended, /TASK_UNAVAILABLE if no expert offers a task or a pinned model
+    of the plan. Safe to retry.
     """
     GetPipeline: _grpc.UnaryUnaryMultiCallable[_gateway_pb2.GetPipelineRequest, _pipeline_pb2.Pipeline]
     """Returns a version of a pipeline. NOT_FOUND/PIPELINE if there is no such version."""
@@ -155,8 +155,8 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     SavePipeline: _aio.UnaryUnaryMultiCallable[_gateway_pb2.SavePipelineRequest, _pipeline_pb2.Pipeline]  # type: ignore[assignment]
     """Stores a plan as the next version of a pipeline, and returns it. If the latest version is equal, that version is
     returned. INVALID_ARGUMENT with all errors of an invalid plan; NOT_FOUND/RUN if there is no such run;
-    FAILED_PRECONDITION/RUNNING if it has not ended, /VANISHED if no expert offers a task or a pinned model of the
-    plan. Safe to retry.
+    FAILED_PRECONDITION/RUNNING if it has not ended, /TASK_UNAVAILABLE if no expert offers a task or a pinned model
+    of the plan. Safe to retry.
     """
     GetPipeline: _aio.UnaryUnaryMultiCallable[_gateway_pb2.GetPipelineRequest, _pipeline_pb2.Pipeline]  # type: ignore[assignment]
     """Returns a version of a pipeline. NOT_FOUND/PIPELINE if there is no such version."""
@@ -308,8 +308,8 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_pipeline_pb2.Pipeline, _abc.Awaitable[_pipeline_pb2.Pipeline]]:
         """Stores a plan as the next version of a pipeline, and returns it. If the latest version is equal, that version is
         returned. INVALID_ARGUMENT with all errors of an invalid plan; NOT_FOUND/RUN if there is no such run;
-        FAILED_PRECONDITION/RUNNING if it has not ended, /VANISHED if no expert offers a task or a pinned model of the
-        plan. Safe to retry.
+        FAILED_PRECONDITION/RUNNING if it has not ended, /TASK_UNAVAILABLE if no expert offers a task or a pinned model
+        of the plan. Safe to retry.
         """
 
     @_abc_1.abstractmethod

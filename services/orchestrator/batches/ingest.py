@@ -57,7 +57,7 @@ class BatchIngest:
         Raises:
             InvalidRequest: the stream does not begin with a spec, has no item, or no valid one; BROKEN_OFF; BUDGET.
             NotFound: PIPELINE or RUN.
-            FailedPrecondition: VANISHED or POLICY.
+            FailedPrecondition: TASK_UNAVAILABLE or POLICY.
             AlreadyExists: IDEMPOTENCY.
         """
         spec, pages = await _open(parts)

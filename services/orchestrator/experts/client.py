@@ -17,7 +17,7 @@ from services.orchestrator.experts.candidates import (
     TaskRequest,
     to_failure,
 )
-from services.orchestrator.experts.dormant import CatalogueWatcher
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.infer_call import InferCaller
 from services.orchestrator.experts.limiter import ConcurrencyLimiter
 from services.orchestrator.experts.retry import CallDependencies, RetryingCall

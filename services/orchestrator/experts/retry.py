@@ -20,7 +20,7 @@ from services.orchestrator.experts.backoff import (
     spend,
 )
 from services.orchestrator.experts.candidates import AttemptReporter, CandidateUnavailable, is_refusal, updated
-from services.orchestrator.experts.dormant import CatalogueWatcher
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.infer_call import InferCaller
 from services.orchestrator.experts.limiter import ConcurrencyLimiter, Permit
 
@@ -264,7 +264,7 @@ class RetryingCall:
         if start > self._reporter.left:
             message = f"expert {expert} is dormant and takes about {start:.0f} s to start, longer than the time left"
             remedy = f"start {expert} first, or {_MORE_TIME}"
-            raise CandidateUnavailable(message, reason="ASLEEP", remedy=remedy)
+            raise CandidateUnavailable(message, reason="EXPERT_DORMANT", remedy=remedy)
         reason = f"{expert} is dormant; it takes about {start:.0f} s to start"
         start_duration = candidate.start_duration if candidate.HasField("start_duration") else None
         self._reporter.report_waiting(expert, reason, start_duration)
@@ -278,7 +278,9 @@ class RetryingCall:
                             await changed.wait(version)
         except TimeoutError:
             message = f"expert {expert} did not start in time"
-            raise CandidateUnavailable(message, reason="ASLEEP", remedy=f"see why {expert} does not start") from None
+            raise CandidateUnavailable(
+                message, reason="EXPERT_DORMANT", remedy=f"see why {expert} does not start"
+            ) from None
 
     async def _refresh_candidate(self) -> None:
         """Updates the candidate's addresses from the selector."""

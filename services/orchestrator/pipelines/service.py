@@ -60,7 +60,7 @@ class PipelineService:
         Raises:
             InvalidRequest: the name or the plan is invalid, or there is no plan.
             NotFound: RUN.
-            FailedPrecondition: RUNNING, the run has not ended; NO_PLAN, it has no plan; VANISHED or POLICY.
+            FailedPrecondition: RUNNING, the run has not ended; NO_PLAN, it has no plan; TASK_UNAVAILABLE or POLICY.
         """
         if not _NAME.fullmatch(request.name):
             raise InvalidRequest(
@@ -114,7 +114,7 @@ class PipelineService:
 
         Raises:
             InvalidRequest: it has no task, or is invalid; or TOO_LARGE, a value must be an artifact.
-            FailedPrecondition: VANISHED or POLICY.
+            FailedPrecondition: TASK_UNAVAILABLE or POLICY.
         """
         if not plan.tasks:
             raise InvalidRequest("the plan has no task", reason="EMPTY", port="plan", remedy="add a task")
@@ -141,7 +141,7 @@ class PipelineService:
 
         Raises:
             NotFound: RUN.
-            FailedPrecondition: RUNNING, NO_PLAN, VANISHED or POLICY.
+            FailedPrecondition: RUNNING, NO_PLAN, TASK_UNAVAILABLE or POLICY.
             CorruptData: its events cannot be read.
         """
         row = await self._journal.row(run_id, call_context.current().tenant)
@@ -162,7 +162,7 @@ class PipelineService:
         Raises:
             InvalidRequest: the inputs do not fit, or the plan exceeds the budget (BUDGET).
             NotFound: PIPELINE.
-            FailedPrecondition: VANISHED or POLICY.
+            FailedPrecondition: TASK_UNAVAILABLE or POLICY.
         """
         pipeline = await self.get(spec.pipeline)
         acceptance.validate(RunSpec(plan=pipeline.plan, budget=spec.budget))
@@ -180,7 +180,7 @@ class PipelineService:
         """Checks that each task of a plan has a candidate; calls the selector only if the catalogue has changed.
 
         Raises:
-            FailedPrecondition: VANISHED, a task or pinned model is no longer offered; or POLICY.
+            FailedPrecondition: TASK_UNAVAILABLE, a task or pinned model is no longer offered; or POLICY.
             Unavailable: the selector is unavailable.
         """
         _, missing = await self._offers(plan, mode, constraints)
@@ -201,7 +201,7 @@ class PipelineService:
                 offers[task.id] = await self._selector.select_cached(task, mode, constraints)
             except NotFound as error:
                 message = f"task {task.id} ({_title(task)}): {error.message}"
-                missing = missing or FailedPrecondition(message, reason="VANISHED", remedy=error.remedy)
+                missing = missing or FailedPrecondition(message, reason="TASK_UNAVAILABLE", remedy=error.remedy)
         return offers, missing
 
 

@@ -8,7 +8,7 @@ from typing import Self
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from services.common import call_context
 from services.common.change_signal import ChangeSignal
-from services.orchestrator.experts.dormant import CatalogueWatcher
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 
 Select = Callable[[], Awaitable[SelectResponse]]
 

@@ -114,7 +114,7 @@ class RunService:
             Overloaded: too many runs are active.
             AlreadyExists: IDEMPOTENCY, the key was used for another request.
             NotFound: RUN, the parent does not exist; or PIPELINE.
-            FailedPrecondition: VANISHED, a task or pinned model of the pipeline is no longer offered.
+            FailedPrecondition: TASK_UNAVAILABLE, a task or pinned model of the pipeline is no longer offered.
             Unavailable: the journal or, for a supplied plan, the planner is unavailable; or this process stops.
         """
         acceptance.validate(spec)

@@ -10,11 +10,11 @@ _DEMAND = re.compile(r'expert_queue_depth\{[^}]*expert="([\w-]+)"[^}]*\}')
 
 
 def dormant_experts_are_declared(manifests: Manifests) -> Iterator[str]:
-    """The catalogue keeps an unreachable expert only if it set EXPERT_MAY_SLEEP."""
+    """The catalogue keeps an unreachable expert only if it set EXPERT_SCALES_TO_ZERO."""
     for workload in manifests.long_running:
-        if workload.is_expert and not any(setting_values(manifests, workload, "may_sleep")):
+        if workload.is_expert and not any(setting_values(manifests, workload, "scales_to_zero")):
             for reason in _dormancy_reasons(manifests, workload):
-                yield f"{workload}: may be unreachable, since {reason}: set EXPERT_MAY_SLEEP"
+                yield f"{workload}: may be unreachable, since {reason}: set EXPERT_SCALES_TO_ZERO"
 
 
 def _dormancy_reasons(manifests: Manifests, workload: Workload) -> Iterator[str]:

@@ -167,7 +167,7 @@ class Expert(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     ADDRESSES_FIELD_NUMBER: _builtins.int
-    MAY_SLEEP_FIELD_NUMBER: _builtins.int
+    SCALES_TO_ZERO_FIELD_NUMBER: _builtins.int
     DORMANT_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     START_DURATION_FIELD_NUMBER: _builtins.int
@@ -177,7 +177,7 @@ class Expert(_message.Message):
     """Name of the expert. An address that never responded, or an unreadable address list, appears under its own name."""
     revision: _builtins.str
     """Revision of its description."""
-    may_sleep: _builtins.bool
+    scales_to_zero: _builtins.bool
     """The expert can be scaled to zero."""
     dormant: _builtins.bool
     """The expert is scaled to zero."""
@@ -205,7 +205,7 @@ class Expert(_message.Message):
         name: _builtins.str = ...,
         revision: _builtins.str = ...,
         addresses: _abc.Iterable[_builtins.str] | None = ...,
-        may_sleep: _builtins.bool = ...,
+        scales_to_zero: _builtins.bool = ...,
         dormant: _builtins.bool = ...,
         tasks: _abc.Iterable[_builtins.str] | None = ...,
         start_duration: _duration_pb2.Duration | None = ...,
@@ -214,7 +214,7 @@ class Expert(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_seen_time", b"last_seen_time", "start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "dormant", b"dormant", "last_seen_time", b"last_seen_time", "may_sleep", b"may_sleep", "name", b"name", "problems", b"problems", "revision", b"revision", "start_duration", b"start_duration", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "dormant", b"dormant", "last_seen_time", b"last_seen_time", "name", b"name", "problems", b"problems", "revision", b"revision", "scales_to_zero", b"scales_to_zero", "start_duration", b"start_duration", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -105,8 +105,8 @@ class SelectorServiceServicer:
     def ForgetExpert(self, request, context):
         """Removes an expert or one of its addresses from this replica: its address files and its stored description. Returns
         when every WatchCatalogue stream has sent the new revision. NOT_FOUND/EXPERT if there is no such expert or address;
-        FAILED_PRECONDITION/AWAKE if it responds at an address from the settings, /FORETOLD if the operator configured its
-        description, /LISTED if its address cannot be removed from where it is listed.
+        FAILED_PRECONDITION/EXPERT_RUNNING if it responds at an address from the settings, /EXPERT_PRECONFIGURED if the
+        operator configured its description, /LISTED if its address cannot be removed from where it is listed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,8 +48,8 @@ class SelectorServiceStub:
     ForgetExpert: _grpc.UnaryUnaryMultiCallable[_selector_pb2.ForgetExpertRequest, _selector_pb2.ForgetExpertResponse]
     """Removes an expert or one of its addresses from this replica: its address files and its stored description. Returns
     when every WatchCatalogue stream has sent the new revision. NOT_FOUND/EXPERT if there is no such expert or address;
-    FAILED_PRECONDITION/AWAKE if it responds at an address from the settings, /FORETOLD if the operator configured its
-    description, /LISTED if its address cannot be removed from where it is listed.
+    FAILED_PRECONDITION/EXPERT_RUNNING if it responds at an address from the settings, /EXPERT_PRECONFIGURED if the
+    operator configured its description, /LISTED if its address cannot be removed from where it is listed.
     """
     WatchCatalogue: _grpc.UnaryStreamMultiCallable[_selector_pb2.WatchCatalogueRequest, _selector_pb2.WatchCatalogueResponse]
     """Streams the revision of the catalogue, now and whenever it changes."""
@@ -73,8 +73,8 @@ class SelectorServiceAsyncStub(SelectorServiceStub):
     ForgetExpert: _aio.UnaryUnaryMultiCallable[_selector_pb2.ForgetExpertRequest, _selector_pb2.ForgetExpertResponse]  # type: ignore[assignment]
     """Removes an expert or one of its addresses from this replica: its address files and its stored description. Returns
     when every WatchCatalogue stream has sent the new revision. NOT_FOUND/EXPERT if there is no such expert or address;
-    FAILED_PRECONDITION/AWAKE if it responds at an address from the settings, /FORETOLD if the operator configured its
-    description, /LISTED if its address cannot be removed from where it is listed.
+    FAILED_PRECONDITION/EXPERT_RUNNING if it responds at an address from the settings, /EXPERT_PRECONFIGURED if the
+    operator configured its description, /LISTED if its address cannot be removed from where it is listed.
     """
     WatchCatalogue: _aio.UnaryStreamMultiCallable[_selector_pb2.WatchCatalogueRequest, _selector_pb2.WatchCatalogueResponse]  # type: ignore[assignment]
     """Streams the revision of the catalogue, now and whenever it changes."""
@@ -125,8 +125,8 @@ class SelectorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_selector_pb2.ForgetExpertResponse, _abc.Awaitable[_selector_pb2.ForgetExpertResponse]]:
         """Removes an expert or one of its addresses from this replica: its address files and its stored description. Returns
         when every WatchCatalogue stream has sent the new revision. NOT_FOUND/EXPERT if there is no such expert or address;
-        FAILED_PRECONDITION/AWAKE if it responds at an address from the settings, /FORETOLD if the operator configured its
-        description, /LISTED if its address cannot be removed from where it is listed.
+        FAILED_PRECONDITION/EXPERT_RUNNING if it responds at an address from the settings, /EXPERT_PRECONFIGURED if the
+        operator configured its description, /LISTED if its address cannot be removed from where it is listed.
         """
 
     @_abc_1.abstractmethod

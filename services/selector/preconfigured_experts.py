@@ -21,7 +21,7 @@ SUFFIX = ".json"
 
 LOOK_SECONDS = 1.0
 
-_REMEDY = "write it with EXPERT_MAY_SLEEP=true python -m experts.NAME --describe"
+_REMEDY = "write it with EXPERT_SCALES_TO_ZERO=true python -m experts.NAME --describe"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,6 @@ def _parsed(contents: dict[str, bytes]) -> Found:
 def _dormant_expert(content: bytes) -> DescribeResponse:
     reply = json_format.Parse(content, DescribeResponse(), ignore_unknown_fields=True)
     check_name(reply.expert)
-    if not reply.may_sleep:
-        raise CorruptData(f"{reply.expert} does not set may_sleep")
+    if not reply.scales_to_zero:
+        raise CorruptData(f"{reply.expert} does not set scales_to_zero")
     return reply

@@ -36,8 +36,8 @@ def start_selector(tmp_path: Path) -> StartSelector:
     return selector_starter(tmp_path)
 
 
-def foretell(folder: Path, expert: str, *cards: ModelCard, may_sleep: bool = True) -> None:
-    reply = DescribeResponse(expert=expert, models=cards, may_sleep=may_sleep)
+def foretell(folder: Path, expert: str, *cards: ModelCard, scales_to_zero: bool = True) -> None:
+    reply = DescribeResponse(expert=expert, models=cards, scales_to_zero=scales_to_zero)
     folder.mkdir(exist_ok=True)
     written = folder / f"{expert}.new"
     written.write_text(json_format.MessageToJson(reply))
@@ -58,9 +58,9 @@ async def foretold(selector: SelectorUnderTest, *models: str) -> None:
 async def test_what_an_expert_prints_of_itself_is_enough_to_plan_with_it(
     start_selector: StartSelector, asleep: Path
 ) -> None:
-    printed = describe(read_expert("experts.lite"), Settings(may_sleep=True))
+    printed = describe(read_expert("experts.lite"), Settings(scales_to_zero=True))
     (asleep / "lite.json").write_text(printed)
-    async with start_selector(asleep=str(asleep)) as selector:
+    async with start_selector(expert_descriptions=str(asleep)) as selector:
         assert (await selector.tasks())["text-to-speech"].dormant
         (candidate, *_) = (await selector.select(Task(task="text-to-speech"))).candidates
         assert (candidate.expert, candidate.dormant, list(candidate.endpoints)) == ("lite", True, [])
@@ -68,7 +68,7 @@ async def test_what_an_expert_prints_of_itself_is_enough_to_plan_with_it(
 
 async def test_the_folder_may_come_later_and_change(start_selector: StartSelector, asleep: Path) -> None:
     later = asleep / "later"
-    async with start_selector(asleep=str(later)) as selector:
+    async with start_selector(expert_descriptions=str(later)) as selector:
         assert await selector.experts() == {}
         foretell(later, "vision", OCR)
         await foretold(selector, "ocr")
@@ -82,8 +82,8 @@ async def test_whoever_was_met_is_known_better_than_the_folder_knows_it(
     start_selector: StartSelector, asleep: Path
 ) -> None:
     foretell(asleep, "vision", OCR)
-    better = FakeExpert("vision", [card("better", "image-to-text")], may_sleep=True, start_seconds=3)
-    async with start_selector(asleep=str(asleep), forget_seconds=0) as selector:
+    better = FakeExpert("vision", [card("better", "image-to-text")], scales_to_zero=True, start_seconds=3)
+    async with start_selector(expert_descriptions=str(asleep), forget_seconds=0) as selector:
         async with better.serving() as address:
             selector.add("vision", address)
 
@@ -95,7 +95,7 @@ async def test_whoever_was_met_is_known_better_than_the_folder_knows_it(
         await foretold(selector, "better")
         foretell(asleep, "text", MOOD)
         await foretold(selector, "better", "mood")
-    async with start_selector(asleep=str(asleep)) as selector:
+    async with start_selector(expert_descriptions=str(asleep)) as selector:
         await foretold(selector, "better", "mood")
 
 
@@ -103,26 +103,26 @@ async def test_a_file_that_describes_no_sleeper_is_named_and_the_others_count(
     start_selector: StartSelector, asleep: Path
 ) -> None:
     foretell(asleep, "vision", OCR)
-    foretell(asleep, "lite", MOOD, may_sleep=False)
+    foretell(asleep, "lite", MOOD, scales_to_zero=False)
     (asleep / "broken.json").write_text('{"expert": ')
     (asleep / "nobody.json").write_text("{}")
     (asleep / "notes.txt").write_text("not looked at")
-    async with start_selector(asleep=str(asleep)) as selector:
+    async with start_selector(expert_descriptions=str(asleep)) as selector:
         assert set(await selector.tasks()) == {"image-to-text"}
         (problem,) = (await selector.experts())[str(asleep)].problems
-        for name in ("broken.json", "nobody.json", "lite.json (lite does not set may_sleep)"):
+        for name in ("broken.json", "nobody.json", "lite.json (lite does not set scales_to_zero)"):
             assert name in problem
         assert "notes.txt" not in problem
 
 
 async def test_whoever_stands_in_the_folder_cannot_be_forgotten(start_selector: StartSelector, asleep: Path) -> None:
     foretell(asleep, "vision", OCR)
-    async with start_selector(asleep=str(asleep)) as selector:
+    async with start_selector(expert_descriptions=str(asleep)) as selector:
         request = selector_pb2.ForgetExpertRequest(name="vision")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await selector.stub.ForgetExpert(request, timeout=5)
         refused = errors.from_rpc(caught.value)
-        assert (refused.reason, "SELECTOR_ASLEEP" in refused.remedy) == ("FORETOLD", True)
+        assert (refused.reason, "SELECTOR_EXPERT_DESCRIPTIONS" in refused.remedy) == ("EXPERT_PRECONFIGURED", True)
         (asleep / "vision.json").unlink()
         async with asyncio.timeout(10):
             while not await forgotten(selector, request):
