@@ -47,7 +47,12 @@ def encode(message: Message) -> Any:
 
 
 def enum_names(enum: EnumDescriptor) -> dict[int, str]:
-    """JSON names of enum values: RUN_STATE_COMPLETED is "completed"; the unspecified value has none."""
+    """JSON names of enum values: RUN_STATE_COMPLETED is "completed"; the unspecified value has none.
+
+    gRPC status codes keep their standard names, such as "DATA_LOSS"; OK, the value of an empty field, has none.
+    """
+    if enum.full_name == "google.rpc.Code":
+        return {value.number: value.name for value in enum.values if value.number}
     prefix = enum.values[0].name.rpartition("_")[0] + "_"
     names = {value.number: value.name.removeprefix(prefix).lower() for value in enum.values}
     return {number: name for number, name in names.items() if name != "unspecified"}

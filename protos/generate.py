@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import grpc_tools
+from google.rpc import code_pb2
 from grpc_tools import protoc
 
 ROOT = Path(__file__).parent.parent
@@ -33,8 +34,9 @@ def generate(into: Path) -> dict[Path, bytes]:
 
 def compile_protos(*options: str) -> None:
     """Runs the protobuf compiler on all protos; ends the program if it fails."""
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *options, *map(str, proto_files())]):
+    well_known, google_apis = Path(grpc_tools.__file__).parent / "_proto", Path(code_pb2.__file__).parents[2]
+    includes = [f"-I{folder}" for folder in (ROOT, well_known, google_apis)]
+    if protoc.main(["protoc", *includes, *options, *map(str, proto_files())]):
         sys.exit("protoc failed")
 
 

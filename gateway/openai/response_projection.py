@@ -7,6 +7,8 @@ numbering needs a new version; runs keep the version that they were accepted wit
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from google.rpc import code_pb2
+
 from gateway.openai.chat_completion import TRUNCATION_REASONS
 from gateway.openai.event_rendering import EventRenderer, Kind, Piece
 from gateway.openai.extension_field import FIELD, extension_fields
@@ -39,7 +41,10 @@ _STATUS: "Mapping[RunState.ValueType, str]" = {
 _END_EVENTS = {"completed": "response.completed", "failed": "response.failed"}
 """Last event of a response by status; other states use response.incomplete."""
 
-_ERROR_CODES = {"INVALID_ARGUMENT": "invalid_prompt", "RESOURCE_EXHAUSTED": "rate_limit_exceeded"}
+_ERROR_CODES = {
+    code_pb2.INVALID_ARGUMENT: "invalid_prompt",
+    code_pb2.RESOURCE_EXHAUSTED: "rate_limit_exceeded",
+}
 _MAX_METADATA = 16
 
 

@@ -119,7 +119,7 @@ def _printable(text: str) -> str:
 def _fail(item: NewItem, port: str, error: ServiceError) -> None:
     """Marks an item as failed and drops its inputs."""
     item.failure.CopyFrom(
-        Failure(reason=error.reason, message=error.message, remedy=error.remedy, port=port, code=error.code.name)
+        Failure(reason=error.reason, message=error.message, remedy=error.remedy, port=port, code=error.code.value[0])
     )
     del item.inputs[:]
 

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from google.rpc import code_pb2
+
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
 
@@ -52,13 +54,13 @@ def failure_of(kind: str, error: Exception) -> Failure:
     if isinstance(error, CorruptData):
         return Failure(
             reason=error.reason,
-            code=error.code.name,
+            code=error.code.value[0],
             message=f"the stored data of this {kind} cannot be read",
             remedy=f"start the {kind} again; the orchestrator's log has the error",
         )
     return Failure(
         reason="INTERNAL",
-        code="INTERNAL",
+        code=code_pb2.INTERNAL,
         message=f"this {kind} could not be continued in {TAKEOVER_ATTEMPTS} attempts: internal error",
         remedy=f"start the {kind} again; the orchestrator's log has the error",
     )

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from google.protobuf import text_format
+from google.rpc import code_pb2
 
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.event_pb2 import NextStep, RunEvent
@@ -201,7 +202,7 @@ def counted(events: Sequence[RunEvent]) -> Counter[str]:
             tally["attempts"] += 1
         elif event.HasField("attempt_failed"):
             failed = event.attempt_failed
-            tally[f"attempt failed: {failed.failure.code}, {NextStep.Name(failed.next)}"] += 1
+            tally[f"attempt failed: {code_pb2.Code.Name(failed.failure.code)}, {NextStep.Name(failed.next)}"] += 1
         elif event.HasField("plan_approved"):
             tally["plans approved"] += 1
         elif event.HasField("task_ended"):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from google.rpc import code_pb2
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import (
@@ -119,7 +120,11 @@ async def test_a_failed_task_costs_its_dependents_not_the_answer(orchestrator: O
     assert task_states(events) == {1: "FAILED", 2: "SKIPPED", 3: "SUCCEEDED"}
     assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
     assert run_ended(events).failure == failure_pb2.Failure(
-        reason="INVALID", code="INVALID_ARGUMENT", message="this text is bad", remedy="send a good one", port="text"
+        reason="INVALID",
+        code=code_pb2.INVALID_ARGUMENT,
+        message="this text is bad",
+        remedy="send a good one",
+        port="text",
     )
     assert "answer_chunk" in event_kinds(events)
 
@@ -187,7 +192,7 @@ async def test_a_reply_that_breaks_the_ports_is_no_result(
 
     orchestrator.peers.infer["model"] = infer
     orchestrator.peers.plan(task(1), END)
-    assert run_ended(await orchestrator.run()).failure.code == "DATA_LOSS"
+    assert run_ended(await orchestrator.run()).failure.code == code_pb2.DATA_LOSS
 
 
 async def test_a_reference_to_an_output_that_was_not_given_fails_its_task(orchestrator: OrchestratorUnderTest) -> None:
@@ -200,7 +205,7 @@ async def test_a_reference_to_an_output_that_was_not_given_fails_its_task(orches
 async def test_a_task_nobody_offers_fails_with_the_remedy(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1, "time-travel"), END)
     failure = run_ended(await orchestrator.run()).failure
-    assert (failure.code, failure.reason, failure.remedy) == ("NOT_FOUND", "TASK", "add an expert")
+    assert (failure.code, failure.reason, failure.remedy) == (code_pb2.NOT_FOUND, "TASK", "add an expert")
 
 
 @pytest.mark.parametrize(

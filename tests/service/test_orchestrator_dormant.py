@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from protos.hugginggpt.internal.v1 import selector_pb2 as pb
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
@@ -223,7 +224,7 @@ async def test_a_start_that_would_take_too_long_is_not_waited_for(
     async with awake() as address, asyncio.timeout(15):
         asker = Asker(attempts, seconds=seconds)
         alone = await asker.infer(asleep, again=catalogue.again)
-        assert (alone.result.failure.code, alone.result.failure.reason) == ("UNAVAILABLE", "EXPERT_DORMANT")
+        assert (alone.result.failure.code, alone.result.failure.reason) == (code_pb2.UNAVAILABLE, "EXPERT_DORMANT")
         assert EXPERT in alone.result.failure.message
         assert EXPERT in alone.result.failure.remedy
         local = await asker.infer(asleep, candidate(address, model="other"), again=catalogue.again)

@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc import code_pb2
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import (
@@ -66,7 +67,7 @@ async def test_a_planner_that_only_sends_what_cannot_stand_fails_the_run_clearly
     events = await orchestrator.run()
     assert len(orchestrator.peers.planned) == 3
     assert run_ended(events).state == run_pb2.RUN_STATE_FAILED
-    assert run_ended(events).failure.code == "DATA_LOSS"
+    assert run_ended(events).failure.code == code_pb2.DATA_LOSS
     assert "answer_chunk" in event_kinds(events)
 
 
@@ -111,7 +112,7 @@ async def test_a_task_for_which_nobody_is_chosen_fails(orchestrator: Orchestrato
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     assert task_states(events) == {1: "FAILED"}
-    assert (run_ended(events).failure.code, run_ended(events).failure.reason) == ("NOT_FOUND", "MODEL")
+    assert (run_ended(events).failure.code, run_ended(events).failure.reason) == (code_pb2.NOT_FOUND, "MODEL")
 
 
 async def test_a_candidate_without_an_address_is_passed_over(orchestrator: OrchestratorUnderTest) -> None:
@@ -160,7 +161,10 @@ async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_went(orchestrator:
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     assert "".join(event.answer_chunk.text for event in events) == "so it "
-    assert (run_ended(events).state, run_ended(events).failure.code) == (run_pb2.RUN_STATE_INCOMPLETE, "INTERNAL")
+    assert (run_ended(events).state, run_ended(events).failure.code) == (
+        run_pb2.RUN_STATE_INCOMPLETE,
+        code_pb2.INTERNAL,
+    )
 
 
 async def test_text_is_told_though_the_rest_takes_long(orchestrator: OrchestratorUnderTest) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc import code_pb2
 
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
@@ -228,7 +229,7 @@ async def test_an_outage_is_not_amplified(
         askers = [Asker(attempts, f"run-{number}") for number in range(runs)]
         calls = (askers[number % runs].infer(candidate(address)) for number in range(tasks))
         asked = await asyncio.gather(*calls)
-    assert {each.result.failure.code for each in asked} <= {"UNAVAILABLE", "CANCELLED"}
+    assert {each.result.failure.code for each in asked} <= {code_pb2.UNAVAILABLE, code_pb2.CANCELLED}
     assert len(expert.asked) <= tasks * (1 + 1.5 * RETRIES_PER_CALL) + INITIAL_RETRIES
 
 

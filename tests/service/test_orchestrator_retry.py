@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc import code_pb2
 
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, PRIORITY_BATCH
@@ -49,7 +50,7 @@ async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pyt
             assert list(attempts._calls._channels._channels) == [address]
         asked = await Asker(attempts).infer(candidate(address))
         failure = asked.result.failure
-        assert (failure.code, failure.reason) == ("UNAVAILABLE", "CIRCUIT_OPEN")
+        assert (failure.code, failure.reason) == (code_pb2.UNAVAILABLE, "CIRCUIT_OPEN")
         assert "fake" in failure.message
         assert "fake" in failure.remedy
         assert asked.told.count("task_started") == asked.result.attempt == 3
@@ -388,7 +389,7 @@ async def test_a_reply_that_breaks_its_ports_is_lost_data_and_the_next_is_asked(
         alone = await Asker(attempts).infer(candidate(address))
     assert asked.failures == [("DATA_LOSS", "next_candidate")]
     assert asked.result.outputs["text"].text == "hello"
-    assert (alone.result.failure.code, len(alone.result.outputs)) == ("DATA_LOSS", 0)
+    assert (alone.result.failure.code, len(alone.result.outputs)) == (code_pb2.DATA_LOSS, 0)
     assert alone.result.failure.remedy
 
 
@@ -411,7 +412,7 @@ async def test_nothing_leaves_the_house_against_the_policy_whatever_was_selected
     async with asking() as attempts, outside.serving() as one, said_nothing.serving() as two:
         remote = [candidate(one, location=MODEL_LOCATION_EXTERNAL), candidate(two, location=0)]
         asked = await Asker(attempts).infer(*remote)
-        assert (asked.result.failure.code, asked.result.failure.reason) == ("FAILED_PRECONDITION", "POLICY")
+        assert (asked.result.failure.code, asked.result.failure.reason) == (code_pb2.FAILED_PRECONDITION, "POLICY")
         assert not outside.asked
         assert not said_nothing.asked
         asked = await Asker(attempts, policy=DATA_POLICY_OPEN).infer(*remote)
@@ -424,7 +425,7 @@ async def test_a_shadow_never_gives_the_result() -> None:
         asked = await Asker(attempts).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW), candidate(two, model="other"))
         assert asked.result.by.model_id == "other"
         asked = await Asker(attempts).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW))
-        assert asked.result.failure.code == "NOT_FOUND"
+        assert asked.result.failure.code == code_pb2.NOT_FOUND
     assert not shadow.asked
 
 
@@ -447,11 +448,15 @@ async def test_the_time_of_a_run_is_final() -> None:
     expert = fake(forever)
     async with asking() as attempts, expert.serving() as address, asyncio.timeout(15):
         asked = await Asker(attempts, seconds=0.3).infer(candidate(address))
-        assert (asked.result.failure.code, len(expert.asked)) == ("DEADLINE_EXCEEDED", 1)
+        assert (asked.result.failure.code, len(expert.asked)) == (code_pb2.DEADLINE_EXCEEDED, 1)
         assert "model of expert fake did not answer within 0." in asked.result.failure.message
         assert not attempts.avoid()
         asked = await Asker(attempts, seconds=-1).infer(candidate(address), candidate(address, model="other"))
-        assert (asked.result.failure.code, asked.result.attempt, len(expert.asked)) == ("DEADLINE_EXCEEDED", 0, 1)
+        assert (asked.result.failure.code, asked.result.attempt, len(expert.asked)) == (
+            code_pb2.DEADLINE_EXCEEDED,
+            0,
+            1,
+        )
 
 
 # ---------------------------------------------------------------- circuits

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.rpc import code_pb2
+
 from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import Value
@@ -46,7 +48,10 @@ class Asked:
     def failures(self) -> list[tuple[str, str]]:
         """Status code and next step of every failed attempt but the last."""
         failed = [event.attempt_failed for event in self.events if event.HasField("attempt_failed")]
-        return [(each.failure.code, NextStep.Name(each.next).removeprefix("NEXT_STEP_").lower()) for each in failed]
+        return [
+            (code_pb2.Code.Name(each.failure.code), NextStep.Name(each.next).removeprefix("NEXT_STEP_").lower())
+            for each in failed
+        ]
 
 
 async def nobody_new() -> Sequence[Candidate]:

@@ -5,6 +5,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import code_pb2
 
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode
@@ -197,6 +198,7 @@ MESSAGES: list[tuple[Message, Any]] = [
         Failure(reason="MODEL_FAILED", message="nan", retry_after=Duration(nanos=250_000_000)),
         {"reason": "MODEL_FAILED", "message": "nan", "retry_after": 0.25},
     ),
+    (Failure(code=code_pb2.DATA_LOSS), {"code": "DATA_LOSS"}),
     (
         ModelCard(id="a/b", location=MODEL_LOCATION_INTERNAL, state=MODEL_STATE_READY, downloads=3),
         {

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from protos.hugginggpt.v1 import batch_pb2, caller_pb2, event_pb2, pipeline_pb2, plan_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
@@ -85,7 +86,7 @@ async def test_run_with_undecodable_event_ends_as_failed(database: Database, sta
     run = await ended(database, stages, run_id)
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "CORRUPT"
-    assert run.failure.code == "DATA_LOSS"
+    assert run.failure.code == code_pb2.DATA_LOSS
     assert "again" in run.failure.remedy
     assert run.spec.request == "do it"
     assert run.HasField("end_time")

@@ -6,6 +6,7 @@ Failures of runs, tasks, attempts and batch items."""
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.rpc import code_pb2 as _code_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -37,8 +38,8 @@ class Failure(_message.Message):
     """What the reader can do about it."""
     port: _builtins.str
     """The faulty input port, if there is one; "parameters.top_k" for a parameter."""
-    code: _builtins.str
-    """Name of the gRPC status code, such as "INVALID_ARGUMENT"."""
+    code: _code_pb2.Code.ValueType
+    """gRPC status code. OK: not known."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
         """When a retry is useful. Absent: unknown."""
@@ -51,7 +52,7 @@ class Failure(_message.Message):
         remedy: _builtins.str = ...,
         port: _builtins.str = ...,
         retry_after: _duration_pb2.Duration | None = ...,
-        code: _builtins.str = ...,
+        code: _code_pb2.Code.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -263,7 +263,7 @@ def updated(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:
 def to_failure(error: ServiceError) -> Failure:
     """Converts an error to its message."""
     failure = Failure(
-        reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.name
+        reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.value[0]
     )
     if error.retry_after is not None:
         failure.retry_after.FromTimedelta(error.retry_after)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from google.rpc import code_pb2
+
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.artifact_pb2 import NamedValue
 from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchItem, BatchSpec, NewItem
@@ -99,7 +101,7 @@ class Counts:
 
 _UNREADABLE = Failure(
     reason="CORRUPT",
-    code="DATA_LOSS",
+    code=code_pb2.DATA_LOSS,
     message="the stored data of this item cannot be read",
     remedy="send the item again in a new batch",
 )

@@ -2,6 +2,8 @@
 
 import time
 
+from google.rpc import code_pb2
+
 from protos.hugginggpt.v1.event_pb2 import ApprovalRequested, PlanApproved, RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
@@ -13,7 +15,7 @@ WAITING_SECONDS = 24 * 3600.0
 
 _EXPIRED = Failure(
     reason="EXPIRED",
-    code="CANCELLED",
+    code=code_pb2.CANCELLED,
     message="the plan was not approved in time",
     remedy="send the request again, and approve the plan within a day",
 )

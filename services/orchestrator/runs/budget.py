@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from google.rpc import code_pb2
+
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.usage_pb2 import Budget, Usage
@@ -88,4 +90,4 @@ class BudgetTracker:
 
 
 def _failure(message: str) -> Failure:
-    return Failure(reason="BUDGET", code="RESOURCE_EXHAUSTED", message=message, remedy=_REMEDY)
+    return Failure(reason="BUDGET", code=code_pb2.RESOURCE_EXHAUSTED, message=message, remedy=_REMEDY)

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import structlog
+from google.rpc import code_pb2
 
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -37,11 +38,13 @@ log = structlog.get_logger(__name__)
 
 _DEADLINE = Failure(
     reason="DEADLINE",
-    code="DEADLINE_EXCEEDED",
+    code=code_pb2.DEADLINE_EXCEEDED,
     message="the run's deadline passed",
     remedy="send a smaller request, or give the run more time (budget.wall_time)",
 )
-_INTERNAL = Failure(reason="INTERNAL", code="INTERNAL", message="internal error", remedy="see the orchestrator's log")
+_INTERNAL = Failure(
+    reason="INTERNAL", code=code_pb2.INTERNAL, message="internal error", remedy="see the orchestrator's log"
+)
 
 
 class RunExecutor:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from google.protobuf.duration_pb2 import Duration
+from google.rpc import code_pb2
 
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT, NOTE_KIND_CLARIFY, NOTE_KIND_UNMAPPED, Decision
@@ -73,14 +74,14 @@ def _first_failure(run: Run, replaced: Collection[int]) -> Failure | None:
     if missing:
         return Failure(
             reason="CLARIFY" if missing[0].kind == NOTE_KIND_CLARIFY else "UNPLANNABLE",
-            code="INVALID_ARGUMENT" if missing[0].kind == NOTE_KIND_CLARIFY else "UNIMPLEMENTED",
+            code=code_pb2.INVALID_ARGUMENT if missing[0].kind == NOTE_KIND_CLARIFY else code_pb2.UNIMPLEMENTED,
             message=" ".join(note.text for note in missing),
             remedy="add what is missing and send the request again, or see `hugginggpt tasks` for the available tasks",
         )
     if not run.tasks and not any(note.kind == NOTE_KIND_CHAT for note in run.notes):
         return Failure(
             reason="UNPLANNABLE",
-            code="UNIMPLEMENTED",
+            code=code_pb2.UNIMPLEMENTED,
             message="the planner found no task in this request",
             remedy="describe what to do with which input, or see `hugginggpt tasks` for the available tasks",
         )

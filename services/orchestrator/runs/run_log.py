@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
+from google.rpc import code_pb2
 
 from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
@@ -31,7 +32,7 @@ BEHIND_SECONDS = 1.0
 GATHER_SECONDS = 0.05
 """How long events of a batch item wait for more, to be written together; the last event is written at once."""
 
-CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
+CANCELLED = Failure(reason="CANCELLED", code=code_pb2.CANCELLED, message="the run was cancelled")
 
 
 class EventFeed:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from google.rpc import code_pb2
 
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded
@@ -204,7 +205,7 @@ def _skipped(task: Task, failed: Sequence[int]) -> Failure:
     failed_tasks = ", ".join(map(str, failed))
     return Failure(
         reason="SKIPPED",
-        code="ABORTED",
+        code=code_pb2.ABORTED,
         message=f"{task.task} was not started: it depends on task {failed_tasks}, which has no result",
         remedy="see the failure of that task",
     )
