@@ -9,11 +9,11 @@ from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import best, is_several, labels_of, probabilities
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
+from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
 from experts.torch_host.padding import run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def audio_classification(model_id: str, device: str) -> Handler:
     """Any model with a head for whole recordings: AST, wav2vec 2.0, HuBERT, WavLM, Whisper."""
     from transformers import AutoFeatureExtractor, AutoModelForAudioClassification
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     features = checkpoint.processor(AutoFeatureExtractor)
     return Classifier(checkpoint, checkpoint.model(AutoModelForAudioClassification), features)
 
@@ -43,7 +43,7 @@ def zero_shot_audio_classification(model_id: str, device: str) -> Handler:
     """CLAP: how near a sound and words are."""
     from transformers import AutoProcessor, ClapModel
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoProcessor)
     return ZeroShot(checkpoint, checkpoint.model(ClapModel), processor)
 
@@ -61,7 +61,7 @@ class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
-        self._labels, self._several = labels_of(model.config), is_several(model.config)
+        self._labels, self._several = label_names(model.config), is_multi_label(model.config)
         self._size = int(_seconds_at_once(features) * self._rate)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Recording:
@@ -74,9 +74,9 @@ class Classifier(TorchHandler):
     def run(self, items: Sequence[Recording], call: Call) -> list[tuple[list[float], int]]:
         def compute(parts: Sequence["Samples"]) -> list[list[float]]:
             batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
-            with computing(self.model_id):
-                logits = self.model(**on_device(batch, self.model)).logits
-            return probabilities(logits, several=self._several)
+            with inference_context(self.model_id):
+                logits = self.model(**move_to_device(batch, self.model)).logits
+            return to_probabilities(logits, multi_label=self._several)
 
         # Not all models mask padding: only parts of one length go together.
         scores = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
@@ -84,7 +84,7 @@ class Classifier(TorchHandler):
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
-        labels = best(scores, self._labels, top_k)
+        labels = top_labels(scores, self._labels, top_k)
         return {"labels": labels, "text": labels[0]["label"]}
 
 
@@ -121,15 +121,15 @@ class ZeroShot(TorchHandler):
     def run(self, items: Sequence[Labelled], call: Call) -> list[tuple[list[float], list[str]]]:
         def compute(parts: Sequence["Samples"]) -> list[list[float]]:
             batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
-            with computing(self.model_id):
+            with inference_context(self.model_id):
                 near = self._embedded(self.model.audio_model(**_placed(batch, self.model)), "audio_projection")
             rows: list[list[float]] = (near @ words.T * self.model.logit_scale_a.exp()).float().tolist()
             return rows
 
         texts = [HYPOTHESIS.format(label) for label in items[0].labels]  # all items have the same parameters
         tokens = self._tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
-        with computing(self.model_id):
-            words = self._embedded(self.model.text_model(**on_device(tokens, self.model)), "text_projection")
+        with inference_context(self.model_id):
+            words = self._embedded(self.model.text_model(**move_to_device(tokens, self.model)), "text_projection")
         found = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
         return [(_mean(rows, item.windows), item.labels) for rows, item in zip(found, items, strict=False)]
 
@@ -137,7 +137,7 @@ class ZeroShot(TorchHandler):
         import torch
 
         near, names = raw
-        labels = best(torch.tensor(near).softmax(-1).tolist(), names)
+        labels = top_labels(torch.tensor(near).softmax(-1).tolist(), names)
         return {"labels": labels, "text": labels[0]["label"]}
 
     def _embedded(self, outputs: Any, projection: str) -> Any:
@@ -146,7 +146,9 @@ class ZeroShot(TorchHandler):
 
 
 def _placed(batch: Any, model: Any) -> dict[str, Any]:
-    return {name: value for name, value in on_device(batch, model).items() if name in ("input_features", "is_longer")}
+    return {
+        name: value for name, value in move_to_device(batch, model).items() if name in ("input_features", "is_longer")
+    }
 
 
 def _seconds_at_once(features: Any) -> float:

@@ -9,11 +9,11 @@ from experts.audio.transcript import Said, written
 from experts.audio.waveforms import heard, is_silent
 from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import checked
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
 from experts.torch_host.padding import run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.torch_handler import TorchHandler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,9 +68,9 @@ class Ctc(TorchHandler):
     def run(self, items: Sequence[Recording], call: Call) -> list[tuple[list[Frames], Recording]]:
         def compute(windows: Sequence[Window]) -> list[Frames]:
             batch = self._features([w.samples for w in windows], sampling_rate=self._rate, return_tensors="pt")
-            with computing(self.model_id):
-                logits = self.model(**on_device(batch, self.model)).logits
-                scores, tokens = checked(logits.float(), self.model_id).softmax(-1).max(-1)
+            with inference_context(self.model_id):
+                logits = self.model(**move_to_device(batch, self.model)).logits
+                scores, tokens = require_finite(logits.float(), self.model_id).softmax(-1).max(-1)
             rows = zip(windows, tokens.tolist(), scores.tolist(), strict=True)
             return [_counting(window, list(zip(row, score, strict=True))) for window, row, score in rows]
 

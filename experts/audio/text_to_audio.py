@@ -10,10 +10,10 @@ from experts.audio.waveforms import recording
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import score_watcher
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import build_score_checker
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 LONGEST = 30.0
@@ -40,7 +40,7 @@ def text_to_audio(model_id: str, device: str) -> Handler:
     """MusicGen."""
     from transformers import AutoProcessor, MusicgenForConditionalGeneration
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoProcessor)
     return Composer(checkpoint, checkpoint.model(MusicgenForConditionalGeneration), processor.tokenizer)
 
@@ -86,10 +86,10 @@ class Composer(TorchHandler):
         """One channel, cut to the length asked for."""
         books = self.model.config.decoder.num_codebooks
         count = round(item.seconds * self._codec.frame_rate) + books  # they start one after the other
-        scores = score_watcher()
-        with computing(self.model_id), seeded(item.seed, self.model.device):
+        scores = build_score_checker()
+        with inference_context(self.model_id), seeded(item.seed, self.model.device):
             sound = self.model.generate(
-                **on_device(item.tokens, self.model),
+                **move_to_device(item.tokens, self.model),
                 max_new_tokens=count,
                 do_sample=True,
                 logits_processor=[scores],

@@ -12,8 +12,8 @@ from experts.audio.waveforms import recording
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 MOST_CHARACTERS = 10_000
@@ -46,7 +46,7 @@ def text_to_speech(model_id: str, device: str) -> Handler:
     """
     from transformers import AutoConfig, AutoTokenizer, SpeechT5ForTextToSpeech, SpeechT5HifiGan, VitsModel
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     config = checkpoint.processor(AutoConfig)
     if config.model_type == "vits":
         tokenizer = checkpoint.processor(AutoTokenizer)
@@ -104,7 +104,7 @@ class Speaker(TorchHandler):
                 if call.cancelled:
                     return []
                 ids = torch.tensor([row], device=self.model.device)
-                with computing(self.model_id), seeded(_SEED, self.model.device):
+                with inference_context(self.model_id), seeded(_SEED, self.model.device):
                     sounds.append(self.spoken(ids, item).float().cpu().reshape(-1))
                 call.progress((number + 1) / len(item.rows))
             pause = torch.zeros(int(_PAUSE * self.rate))

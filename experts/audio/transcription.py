@@ -16,7 +16,7 @@ def automatic_speech_recognition(model_id: str, device: str) -> Handler:
     from transformers import MODEL_FOR_CTC_MAPPING, AutoConfig, AutoModelForCTC, AutoProcessor
     from transformers import WhisperForConditionalGeneration as Generation
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     config = checkpoint.processor(AutoConfig)
     if config.model_type == "whisper":
         return Whisper(checkpoint, checkpoint.model(Generation), checkpoint.processor(AutoProcessor))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from experts.audio.waveforms import heard, is_silent, windows
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import labels_of
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
+from experts.torch_host.classification import label_names
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
 from experts.torch_host.padding import run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def voice_activity_detection(model_id: str, device: str) -> Handler:
     """A model with a head for frames: of speech and the rest, or of each speaker (diarization)."""
     from transformers import AutoFeatureExtractor, AutoModelForAudioFrameClassification
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     features = checkpoint.processor(AutoFeatureExtractor)
     return Activity(checkpoint, checkpoint.model(AutoModelForAudioFrameClassification), features)
 
@@ -57,7 +57,7 @@ class Activity(TorchHandler):
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
         self._size = int(_WINDOW * self._rate)
-        labels = [label.casefold() for label in labels_of(model.config)]
+        labels = [label.casefold() for label in label_names(model.config)]
         self._speech = next((place for place, label in enumerate(labels) if label in _SPEECH), None)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Recording:
@@ -71,8 +71,8 @@ class Activity(TorchHandler):
     def run(self, items: Sequence[Recording], call: Call) -> list[tuple[list[list[float]], Recording]]:
         def compute(parts: Sequence["Samples"]) -> list[list[float]]:
             batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
-            with computing(self.model_id):
-                logits = self.model(**on_device(batch, self.model)).logits.float()
+            with inference_context(self.model_id):
+                logits = self.model(**move_to_device(batch, self.model)).logits.float()
             rows: list[list[float]] = self._likely(logits).tolist()
             return rows
 

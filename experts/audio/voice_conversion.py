@@ -11,8 +11,8 @@ from experts.host.audio import MAX_SECONDS
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import renamed
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ def vocoder_of(checkpoint: Checkpoint) -> Checkpoint:
     if own.is_dir():
         return replace(checkpoint, folder=own)
     with load_context.use(replace(load_context.current(), revision="")):  # the card's commit is the model's
-        return replace(Checkpoint.of(VOCODER, str(checkpoint.device)), dtype=checkpoint.dtype)
+        return replace(Checkpoint.fetch(VOCODER, str(checkpoint.device)), dtype=checkpoint.dtype)
 
 
 def audio_to_audio(model_id: str, device: str) -> Handler:
     """SpeechT5 from speech to speech."""
     from transformers import AutoFeatureExtractor, SpeechT5ForSpeechToSpeech, SpeechT5HifiGan
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     features, vocoder = checkpoint.processor(AutoFeatureExtractor), vocoder_of(checkpoint)
     model = checkpoint.model(SpeechT5ForSpeechToSpeech)
     return Conversion(checkpoint, model, features, vocoder.model(SpeechT5HifiGan))
@@ -140,7 +140,7 @@ class Conversion(TorchHandler):
         batch = self._features(audio=part, sampling_rate=self._rate, return_tensors="pt")
         speaker = self._voices.placed(self._voices.named(""), self.model)
         values = batch["input_values"].to(self.model.device, self.model.dtype)
-        with computing(self.model_id), seeded(_SEED, self.model.device):
+        with inference_context(self.model_id), seeded(_SEED, self.model.device):
             sound = self.model.generate_speech(values, speaker, maxlenratio=_LONGEST, vocoder=self._vocoder)
         return sound.float().cpu().reshape(-1)
 

@@ -11,9 +11,9 @@ from experts.audio.transcript import Said, written
 from experts.audio.waveforms import heard, is_silent
 from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.torch_handler import TorchHandler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,8 @@ class Whisper(TorchHandler):
     def _advance(self, items: Sequence[Recording]) -> None:
         parts = [item.samples[item.place : item.place + self._size] for item in items]
         features = self._features(parts, sampling_rate=self._rate, return_tensors="pt")
-        placed = on_device({"input_features": features["input_features"]}, self.model)
-        with computing(self.model_id):
+        placed = move_to_device({"input_features": features["input_features"]}, self.model)
+        with inference_context(self.model_id):
             self._detect(items, placed["input_features"])
             out = self.model.generate(
                 **placed,

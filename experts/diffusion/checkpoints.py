@@ -17,7 +17,7 @@ def checkpoint_of(model_id: str, device: str) -> Checkpoint:
     Raises:
         FailedPrecondition: LOAD_FAILED.
     """
-    return Checkpoint.of(model_id, device, variant="" if device == "cpu" else _HALF)
+    return Checkpoint.fetch(model_id, device, variant="" if device == "cpu" else _HALF)
 
 
 @contextmanager

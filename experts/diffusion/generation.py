@@ -11,8 +11,8 @@ from experts.host.handler import UNBATCHED, Call, Inputs, Outputs, Parameters
 from experts.host.media import png
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Painter(TorchHandler):
             return None
         generator = torch.Generator().manual_seed(order.seed)  # the CPU's: the same numbers on every device
         try:
-            with computing(self.model_id):
+            with inference_context(self.model_id):
                 out = self.model(
                     **order.arguments, generator=generator, output_type="np", **self._watching(order, call)
                 )

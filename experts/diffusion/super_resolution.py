@@ -13,8 +13,8 @@ from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Para
 from experts.host.media import open_image, png, renamed
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Tiled(TorchHandler):
     def run(self, items: Sequence[Enlargement], call: Call) -> list[tuple["torch.Tensor", Enlargement]]:
         """Nothing if meanwhile nobody waits any more."""
         raws = []
-        with computing(self.model_id):
+        with inference_context(self.model_id):
             for item in items:
                 pixels = self._enlarged(item.picture, call)
                 if pixels is None:

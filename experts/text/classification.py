@@ -8,11 +8,11 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.text.token_windows import Reader, Window, mean, too_long
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import best, is_several, labels_of, probabilities
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 HYPOTHESIS = "This example is {}."
@@ -47,7 +47,7 @@ class Text:
 class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
         super().__init__(checkpoint, model)
-        self._reader, self._labels, self._several = reader, labels_of(model.config), is_several(model.config)
+        self._reader, self._labels, self._several = reader, label_names(model.config), is_multi_label(model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:
         return Text(self._reader.windows(inputs["text"]), parameters["top_k"])
@@ -57,7 +57,7 @@ class Classifier(TorchHandler):
 
     def run(self, items: Sequence[Text], call: Call) -> list[tuple[list[float], int]]:
         def compute(windows: Sequence[Window]) -> list[list[float]]:
-            return probabilities(_logits(self, windows, self._reader.pad_id), several=self._several)
+            return to_probabilities(_logits(self, windows, self._reader.pad_id), multi_label=self._several)
 
         scores = run_in_passes([item.windows for item in items], _length, compute, call)
         return [
@@ -67,7 +67,7 @@ class Classifier(TorchHandler):
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
-        labels = best(scores, self._labels, top_k)
+        labels = top_labels(scores, self._labels, top_k)
         return {"labels": labels, "text": labels[0]["label"]}
 
 
@@ -133,22 +133,22 @@ class ZeroShot(TorchHandler):
             scores = pair.softmax(-1)[:, 1]
         else:
             scores = by_label[:, self._entailment].softmax(-1)
-        labels = best(scores.tolist(), item.labels)
+        labels = top_labels(scores.tolist(), item.labels)
         return {"labels": labels, "text": labels[0]["label"]}
 
 
 def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     return checkpoint, tokenizer, checkpoint.model(AutoModelForSequenceClassification)
 
 
 def _logits(resident: TorchHandler, windows: Sequence[Window], pad_id: int) -> Any:
-    batch = padded([window.row for window in windows], pad_id)
-    with computing(resident.model_id):
-        return resident.model(**on_device(batch, resident.model)).logits.cpu()
+    batch = pad_rows([window.row for window in windows], pad_id)
+    with inference_context(resident.model_id):
+        return resident.model(**move_to_device(batch, resident.model)).logits.cpu()
 
 
 def _length(window: Window) -> int:
@@ -157,7 +157,7 @@ def _length(window: Window) -> int:
 
 def _entailment(config: Any, model_id: str) -> tuple[int, int]:
     """The places of entailment and contradiction, or of what stands against entailment, in the logits."""
-    names = [label.lower() for label in labels_of(config)]
+    names = [label.lower() for label in label_names(config)]
     entailment = next((at for at, name in enumerate(names) if name.startswith("entail")), None)
     if entailment is None:
         raise FailedPrecondition(

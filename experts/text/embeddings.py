@@ -10,10 +10,10 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Reader, Window, mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Embedder(TorchHandler):
 
     def run(self, items: Sequence[Texts], call: Call) -> list[tuple[list[Vector], Texts]]:
         def compute(windows: Sequence[Window]) -> list[Vector]:
-            batch = on_device(padded([window.row for window in windows], self._reader.pad_id), self.model)
-            with computing(self.model_id):
+            batch = move_to_device(pad_rows([window.row for window in windows], self._reader.pad_id), self.model)
+            with inference_context(self.model_id):
                 hidden = self.model(**batch).last_hidden_state.float()
                 vectors: list[Vector] = _pooled(hidden, batch["attention_mask"], self._pooling).tolist()
             return vectors
@@ -98,7 +98,7 @@ class Comparer(Embedder):
 def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Reader, str]:
     from transformers import AutoModel, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModel)
     pooling, most = _pooling_of(checkpoint), _said(checkpoint, "sentence_bert_config.json").get("max_seq_length")

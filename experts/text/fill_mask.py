@@ -9,10 +9,10 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Reader, Window, too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 _MASK = re.compile(r"\[MASK\]|<mask>|_{3,}", re.IGNORECASE)
@@ -34,7 +34,7 @@ def fill_mask(model_id: str, device: str) -> Handler:
     """Any model that was trained to guess hidden words."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     return Guesser(checkpoint, checkpoint.model(AutoModelForMaskedLM), tokenizer)
 
@@ -64,8 +64,8 @@ class Guesser(TorchHandler):
 
     def run(self, items: Sequence[Sentence], call: Call) -> list[tuple[list[float], list[int], Sentence]]:
         def compute(sentences: Sequence[Sentence]) -> list[tuple[list[float], list[int], Sentence]]:
-            batch = on_device(padded([one.window.row for one in sentences], self._reader.pad_id), self.model)
-            with computing(self.model_id):
+            batch = move_to_device(pad_rows([one.window.row for one in sentences], self._reader.pad_id), self.model)
+            with inference_context(self.model_id):
                 logits = self.model(**batch).logits
                 scores = logits[batch["input_ids"] == self._tokenizer.mask_token_id].float().softmax(-1)
                 best = [row.topk(min(one.top_k, len(row))) for row, one in zip(scores, sentences, strict=True)]

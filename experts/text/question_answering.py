@@ -8,10 +8,10 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Reader, Window
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.torch_handler import TorchHandler
 
 NO_ANSWER = "The text does not say."
 LONGEST_ANSWER = 30
@@ -42,7 +42,7 @@ def question_answering(model_id: str, device: str) -> Handler:
     """Any model with a head for spans."""
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModelForQuestionAnswering)
     return Answerer(checkpoint, model, Reader(tokenizer, model, model_id, keep_second_whole=False))
@@ -63,9 +63,9 @@ class Answerer(TorchHandler):
 
     def run(self, items: Sequence[Asked], call: Call) -> list[tuple[list[Span], Asked]]:
         def compute(windows: Sequence[Window]) -> list[Span]:
-            batch = padded([window.row for window in windows], self._reader.pad_id)
-            with computing(self.model_id):
-                output = self.model(**on_device(batch, self.model))
+            batch = pad_rows([window.row for window in windows], self._reader.pad_id)
+            with inference_context(self.model_id):
+                output = self.model(**move_to_device(batch, self.model))
                 starts, ends = output.start_logits.float().cpu(), output.end_logits.float().cpu()
             return [_span(*row) for row in zip(windows, starts, ends, strict=True)]
 

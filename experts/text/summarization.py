@@ -9,10 +9,10 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.text_chunks import fitted, packed, sentences
 from experts.text.token_windows import MOST_WINDOWS, too_long
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import generated
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
-from experts.torch_host.token_limits import longest
+from experts.torch_host.generation import generate_tokens
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 _TOKENS_PER_WORD = 1.4
@@ -40,8 +40,8 @@ class Text:
     """One caller's text."""
 
     parts: list[Part]
-    longest: int | None
-    shortest: int | None
+    max_words: int | None
+    min_words: int | None
     """Words of the summary, if asked for."""
 
 
@@ -49,7 +49,7 @@ def summarization(model_id: str, device: str) -> Handler:
     """An encoder with a decoder, such as BART or T5, that was trained for it."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     return Summarizer(checkpoint, checkpoint.model(AutoModelForSeq2SeqLM), tokenizer)
 
@@ -57,7 +57,7 @@ def summarization(model_id: str, device: str) -> Handler:
 class Summarizer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
-        self._tokenizer, self._longest = tokenizer, longest(tokenizer, model.config)
+        self._tokenizer, self._longest = tokenizer, max_input_tokens(tokenizer, model.config)
         advice = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self._prefix = str(advice.get("prefix") or "")
         self._most = advice.get("max_length") or model.generation_config.max_length or _USUAL
@@ -87,21 +87,21 @@ class Summarizer(TorchHandler):
             if not again or call.cancelled:
                 break
             items_again = [
-                self._parts(text, items[place].longest, items[place].shortest) for place, text in again.items()
+                self._parts(text, items[place].max_words, items[place].min_words) for place, text in again.items()
             ]
             said |= dict(zip(again, self._round(items_again, call), strict=False))
         return [(" ".join(texts), item) for texts, item in zip(said.values(), items, strict=False)]
 
     def finish(self, raw: tuple[str, Text]) -> Outputs:
         text, item = raw
-        return {"text": shortened(text, item.longest) if item.longest else text}
+        return {"text": shortened(text, item.max_words) if item.max_words else text}
 
     def _round(self, items: Sequence[Sequence[Part]], call: Call) -> list[list[str]]:
         def compute(parts: Sequence[Part]) -> list[str]:
             rows = [{"input_ids": part.tokens, "attention_mask": [1] * len(part.tokens)} for part in parts]
-            tokens = generated(
+            tokens = generate_tokens(
                 self.model,
-                padded(rows, self._tokenizer.pad_token_id),
+                pad_rows(rows, self._tokenizer.pad_token_id),
                 call,
                 max_new_tokens=parts[0].most,
                 model_id=self.model_id,

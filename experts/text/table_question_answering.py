@@ -9,11 +9,11 @@ from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Para
 from experts.text.table_input import Grid, read_grid
 from experts.text.token_windows import too_long
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import checked
-from experts.torch_host.resident import TorchHandler
-from experts.torch_host.token_limits import longest
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
+from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.torch_handler import TorchHandler
 
 NO_ANSWER = "The table does not say."
 MOST_CELLS = 10_000
@@ -42,7 +42,7 @@ def table_question_answering(model_id: str, device: str) -> Handler:
     """TAPAS, with or without aggregation."""
     from transformers import AutoModelForTableQuestionAnswering, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     return TableReader(checkpoint, checkpoint.model(AutoModelForTableQuestionAnswering), tokenizer)
 
@@ -52,7 +52,7 @@ class TableReader(TorchHandler):
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
-        self._tokenizer, self._longest = tokenizer, longest(tokenizer, model.config)
+        self._tokenizer, self._longest = tokenizer, max_input_tokens(tokenizer, model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:  # noqa: ARG002  # it has none
         from pandas import DataFrame
@@ -85,9 +85,9 @@ class TableReader(TorchHandler):
         return {"text": answer or NO_ANSWER, "details": details}
 
     def _pick(self, item: Asked) -> Picked:
-        with computing(self.model_id):
-            output = self.model(**on_device(item.encoded, self.model))
-            logits = checked(output.logits.float().cpu(), self.model_id)
+        with inference_context(self.model_id):
+            output = self.model(**move_to_device(item.encoded, self.model))
+            logits = require_finite(output.logits.float().cpu(), self.model_id)
             aggregation = getattr(output, "logits_aggregation", None)
             chosen = None if aggregation is None else int(aggregation.float().argmax(-1))
             ((cells,),) = self._tokenizer.convert_logits_to_predictions(item.encoded, logits)

@@ -8,10 +8,10 @@ from typing import Any
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import too_long
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import Sampling, generated
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
-from experts.torch_host.token_limits import longest
+from experts.torch_host.generation import Sampling, generate_tokens
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition
 
 USUAL_NEW_TOKENS = 512
@@ -58,7 +58,7 @@ def text2text_generation(model_id: str, device: str) -> Handler:
     """An encoder with a decoder, such as T5."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     return Writer(checkpoint, checkpoint.model(AutoModelForSeq2SeqLM), tokenizer)
 
@@ -66,7 +66,7 @@ def text2text_generation(model_id: str, device: str) -> Handler:
 def _writer(model_id: str, device: str) -> "Writer":
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     return Writer(checkpoint, checkpoint.model(AutoModelForCausalLM), tokenizer)
 
@@ -75,7 +75,7 @@ class Writer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer = tokenizer
-        self._longest = longest(tokenizer, model.config)
+        self._longest = max_input_tokens(tokenizer, model.config)
         self._left = not model.config.is_encoder_decoder
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         self._lock = Lock()
@@ -96,7 +96,7 @@ class Writer(TorchHandler):
         if room < _LEAST_ROOM or len(tokens) > self._longest:
             raise self._too_long(f"{len(tokens)} tokens")
         new = min(parameters.get("max_new_tokens", USUAL_NEW_TOKENS), room)
-        return Prompt(tokens, new, Sampling.of(parameters))
+        return Prompt(tokens, new, Sampling.from_parameters(parameters))
 
     def cost(self, item: Prompt) -> float:
         return item.length
@@ -104,8 +104,8 @@ class Writer(TorchHandler):
     def run(self, items: Sequence[Prompt], call: Call) -> list[list[int]]:
         def compute(prompts: Sequence[Prompt]) -> list[list[int]]:
             rows = [{"input_ids": prompt.tokens, "attention_mask": [1] * len(prompt.tokens)} for prompt in prompts]
-            batch = padded(rows, self._pad_id, left=self._left)
-            return generated(
+            batch = pad_rows(rows, self._pad_id, left=self._left)
+            return generate_tokens(
                 self.model,
                 batch,
                 call,

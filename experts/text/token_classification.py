@@ -8,12 +8,12 @@ from typing import Any
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Reader, Window
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import DIGITS, labels_of, probabilities
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import checked
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.classification import DIGITS, label_names, to_probabilities
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.torch_handler import TorchHandler
 
 OUTSIDE = "O"
 
@@ -45,7 +45,7 @@ def token_classification(model_id: str, device: str) -> Handler:
     """Any model with a head for tokens."""
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModelForTokenClassification)
     return Tagger(checkpoint, model, Reader(tokenizer, model, model_id))
@@ -54,7 +54,7 @@ def token_classification(model_id: str, device: str) -> Handler:
 class Tagger(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
         super().__init__(checkpoint, model)
-        self._reader, self._labels = reader, labels_of(model.config)
+        self._reader, self._labels = reader, label_names(model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:  # noqa: ARG002  # it has none
         return Text(inputs["text"], self._reader.windows(inputs["text"]))
@@ -64,10 +64,10 @@ class Tagger(TorchHandler):
 
     def run(self, items: Sequence[Text], call: Call) -> list[tuple[list[list[list[float]]], Text]]:
         def compute(windows: Sequence[Window]) -> list[list[list[float]]]:
-            batch = padded([window.row for window in windows], self._reader.pad_id)
-            with computing(self.model_id):
-                logits = checked(self.model(**on_device(batch, self.model)).logits, self.model_id)
-            return [probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
+            batch = pad_rows([window.row for window in windows], self._reader.pad_id)
+            with inference_context(self.model_id):
+                logits = require_finite(self.model(**move_to_device(batch, self.model)).logits, self.model_id)
+            return [to_probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
 
         scores = run_in_passes([item.windows for item in items], lambda window: window.length, compute, call)
         return list(zip(scores, items, strict=False))

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from experts.torch_host.token_limits import longest
+from experts.torch_host.token_limits import max_input_tokens
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 MOST_WINDOWS = 64
@@ -58,7 +58,7 @@ class Reader:
                 remedy="take a model with a tokenizer.json",
             )
         self.model_id, self.pad_id = model_id, tokenizer.pad_token_id or 0
-        self.longest = min(longest(tokenizer, model.config), most or _UNLIMITED)
+        self.longest = min(max_input_tokens(tokenizer, model.config), most or _UNLIMITED)
         self._typed, self._keeps_second = (
             "token_type_ids" in inspect.signature(model.forward).parameters,
             keep_second_whole,

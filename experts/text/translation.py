@@ -11,10 +11,10 @@ from experts.text.languages import Language, languages, named, recognised
 from experts.text.text_chunks import fitted, sentences
 from experts.text.token_windows import MOST_WINDOWS, too_long
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import generated
-from experts.torch_host.padding import padded, run_in_passes
-from experts.torch_host.resident import TorchHandler
-from experts.torch_host.token_limits import longest
+from experts.torch_host.generation import generate_tokens
+from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 USUAL_TARGET = "en"
@@ -52,7 +52,7 @@ def translation(model_id: str, device: str) -> Handler:
     """
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModelForSeq2SeqLM)
     return Translator(checkpoint, model, tokenizer, scheme_of(tokenizer, model.config, model_id))
@@ -62,7 +62,7 @@ class Translator(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any, scheme: Scheme) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._scheme = tokenizer, scheme
-        self._longest = longest(tokenizer, model.config)
+        self._longest = max_input_tokens(tokenizer, model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:
         text = inputs["text"]
@@ -89,9 +89,9 @@ class Translator(TorchHandler):
 
         def compute(rows: Sequence[Sentence]) -> list[list[int]]:
             batch = [{"input_ids": row.tokens, "attention_mask": [1] * len(row.tokens)} for row in rows]
-            found = generated(
+            found = generate_tokens(
                 self.model,
-                padded(batch, self._tokenizer.pad_token_id),
+                pad_rows(batch, self._tokenizer.pad_token_id),
                 call,
                 max_new_tokens=_room(rows[0], self._longest),
                 model_id=self.model_id,

@@ -79,7 +79,7 @@ def _get(store: "ObjectStore", file: "ObjectMeta", path: Path, download: Downloa
     """Fetches one file unless a file of the same size and time exists; it is renamed once it is complete."""
     import obstore
 
-    if _is_here(file, path):
+    if _is_current(file, path):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + _PARTIAL)
@@ -92,12 +92,12 @@ def _get(store: "ObjectStore", file: "ObjectMeta", path: Path, download: Downloa
     partial.replace(path)
 
 
-def _is_here(file: "ObjectMeta", path: Path) -> bool:
+def _is_current(file: "ObjectMeta", path: Path) -> bool:
     if not path.is_file():
         return False
-    here = path.stat()
-    apart = abs(here.st_mtime - file["last_modified"].timestamp())
-    return here.st_size == file["size"] and apart < _ROUNDING_SECONDS
+    local = path.stat()
+    time_difference = abs(local.st_mtime - file["last_modified"].timestamp())
+    return local.st_size == file["size"] and time_difference < _ROUNDING_SECONDS
 
 
 def _cache() -> Path:

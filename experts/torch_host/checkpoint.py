@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from experts.host import load_context
 from experts.host.load_context import FilesFetched
-from experts.torch_host.devices import device_named, dtype_for
-from experts.torch_host.sources import snapshot
+from experts.torch_host.devices import find_device, select_dtype
+from experts.torch_host.sources import fetch_snapshot
 from services.common.errors import FailedPrecondition, OutOfMemory, ServiceError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Checkpoint:
     dtype: "torch.dtype"
 
     @classmethod
-    def of(cls, model_id: str, device: str, *, variant: str = "") -> Self:
+    def fetch(cls, model_id: str, device: str, *, variant: str = "") -> Self:
         """Returns the checkpoint of a model at its card's commit, fetched if necessary.
 
         A loader must request all checkpoints that it needs before it loads any model.
@@ -50,9 +50,9 @@ class Checkpoint:
             FailedPrecondition: LOAD_FAILED, with what is missing.
         """
         context = load_context.current()
-        target = device_named("cpu" if context.fetch_only else device)  # a GPU is not required for fetching
-        found = snapshot(model_id, context.revision, variant=variant)
-        return cls(model_id, found.folder, found.commit, target, dtype_for(target, context.dtype))
+        target = find_device("cpu" if context.fetch_only else device)  # a GPU is not required for fetching
+        found = fetch_snapshot(model_id, context.revision, variant=variant)
+        return cls(model_id, found.folder, found.commit, target, select_dtype(target, context.dtype))
 
     def processor(self, kind: Any, **options: Any) -> Any:
         """Loads a tokenizer, image processor, feature extractor, configuration or other class with from_pretrained.
@@ -104,14 +104,16 @@ class Checkpoint:
                 remedy="use a smaller model, a smaller dtype (EXPERT_DEVICES) or a larger GPU",
             ) from None
         except ImportError as error:
-            raise self._failed(
+            raise self._load_error(
                 f"it needs a package that is not installed: {error.name or error}", "install it"
             ) from error
         except (OSError, ValueError, KeyError) as error:
             message = str(error).strip().partition("\n")[0][:300]
-            raise self._failed(message, "check that all its files are present and that it supports the task") from error
+            raise self._load_error(
+                message, "check that all its files are present and that it supports the task"
+            ) from error
 
-    def _failed(self, cause: str, remedy: str) -> FailedPrecondition:
+    def _load_error(self, cause: str, remedy: str) -> FailedPrecondition:
         return FailedPrecondition(f"cannot load {self.model_id}: {cause}", remedy=remedy, reason="LOAD_FAILED")
 
 

@@ -15,27 +15,27 @@ DIGITS = 4
 Labels = list[dict[str, Any]]
 
 
-def probabilities(logits: "torch.Tensor", *, several: bool = False) -> list[list[float]]:
-    """Returns probabilities along the last dimension of a batch; with several, each label is independent."""
+def to_probabilities(logits: "torch.Tensor", *, multi_label: bool = False) -> list[list[float]]:
+    """Returns probabilities along the last dimension of a batch; with multi_label, each label is independent."""
     import torch
 
     exact = logits.detach().to("cpu", torch.float32)
-    rows: list[list[float]] = (exact.sigmoid() if several else exact.softmax(-1)).tolist()
+    rows: list[list[float]] = (exact.sigmoid() if multi_label else exact.softmax(-1)).tolist()
     return rows
 
 
-def is_several(config: Any) -> bool:
+def is_multi_label(config: Any) -> bool:
     """Whether a model is multi-label: several labels may apply at once."""
     return bool(config.problem_type == "multi_label_classification" or config.num_labels == 1)
 
 
-def labels_of(config: Any) -> list[str]:
+def label_names(config: Any) -> list[str]:
     """Returns the names of a model's classes, in the order of its logits."""
     names: Mapping[int, str] = config.id2label
     return [str(names[index]) for index in range(len(names))]
 
 
-def best(scores: Sequence[float], labels: Sequence[str], top_k: int | None = None) -> Labels:
+def top_labels(scores: Sequence[float], labels: Sequence[str], top_k: int | None = None) -> Labels:
     """Returns the top_k labels with rounded scores, best first; all labels by default.
 
     Raises:

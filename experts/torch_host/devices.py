@@ -84,7 +84,7 @@ class TorchDevices:
             torch.cuda.empty_cache()
 
 
-def device_named(name: str) -> "torch.device":
+def find_device(name: str) -> "torch.device":
     """Returns the device with the given name; "auto" is the first GPU, or the CPU.
 
     Raises:
@@ -105,7 +105,7 @@ def device_named(name: str) -> "torch.device":
     return device
 
 
-def dtype_for(device: "torch.device", name: str) -> "torch.dtype":
+def select_dtype(device: "torch.device", name: str) -> "torch.dtype":
     """Returns the named dtype; by default bfloat16 or float16 on a GPU, and float32 on a CPU."""
     import torch
 
@@ -118,7 +118,7 @@ def dtype_for(device: "torch.device", name: str) -> "torch.dtype":
 
 
 @contextmanager
-def computing(model_id: str) -> Iterator[None]:
+def inference_context(model_id: str) -> Iterator[None]:
     """Context for running a model: disables gradients, and raises OutOfMemory if the GPU's memory is full."""
     import torch
 

@@ -23,7 +23,7 @@ class Download:
     def __init__(self, model_id: str, total: int) -> None:
         self._model_id, self._total, self._done = model_id, total, 0
         self._progress = load_context.current().progress  # the downloading threads have no context of their own
-        self._began = self._told = time.monotonic()
+        self._started_at = self._logged_at = time.monotonic()
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -33,27 +33,27 @@ class Download:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._done and kind is None:
-            seconds = round(time.monotonic() - self._began, 1)
+            seconds = round(time.monotonic() - self._started_at, 1)
             log.info("downloaded", model=self._model_id, megabytes=self._done // _MEGABYTE, seconds=seconds)
 
     def add(self, count: int) -> None:
         """Adds received bytes; callable from any thread."""
         with self._lock:
             self._done += count
-            done, due = self._done, time.monotonic() - self._told >= EVERY_SECONDS
+            done, due = self._done, time.monotonic() - self._logged_at >= EVERY_SECONDS
             if due:
-                self._told = time.monotonic()
+                self._logged_at = time.monotonic()
         megabytes, of = done // _MEGABYTE, max(self._total, done) // _MEGABYTE
         self._progress(done / max(self._total, done, 1), f"downloading the model: {megabytes} of {of} MB")
         if due:
             log.info("downloading", model=self._model_id, megabytes=megabytes, of=of)
 
     @property
-    def bars(self) -> type[Any]:
+    def progress_bar(self) -> type[Any]:
         """Progress bar class for huggingface_hub; of its several bars, only the one of written bytes is counted."""
         download = self
 
-        class Bar:
+        class ProgressBar:
             def __init__(self, iterable: Iterable[Any] = (), *_: Any, **options: Any) -> None:
                 self._iterable, self._counts = iterable, "econstruct" in str(options.get("desc"))
                 self.total, self.n, self.desc = options.get("total"), 0, options.get("desc")
@@ -72,7 +72,7 @@ class Download:
                     download.add(int(count))
 
             def __getattr__(self, _name: str) -> Any:
-                return _nothing
+                return _ignore
 
             _lock = Lock()
 
@@ -84,8 +84,8 @@ class Download:
             def set_lock(cls, lock: Any) -> None:
                 cls._lock = lock
 
-        return Bar
+        return ProgressBar
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _ignore(*_: Any, **__: Any) -> None:
     """Replaces the display methods of a progress bar."""

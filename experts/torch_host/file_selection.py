@@ -30,12 +30,16 @@ def select_files(names: Iterable[str], variant: str = "") -> list[str]:
     A repository of several components, with a model_index.json, has weights in its folders; any other at its root.
     Of several variants of the weights one is selected: the requested one, or the one without a variant name.
     """
-    ours = [name for name in names if not any(fnmatch(name, pattern) for pattern in _IGNORED)]
-    weights = [name for name in ours if name.endswith(WEIGHTS) and _belongs(name, pipeline=_PIPELINE in ours)]
-    data = [name for name in ours if name.endswith(_DATA)]
+    candidates = [name for name in names if not any(fnmatch(name, pattern) for pattern in _IGNORED)]
+    weights = [
+        name
+        for name in candidates
+        if name.endswith(WEIGHTS) and _is_model_weights(name, pipeline=_PIPELINE in candidates)
+    ]
+    data = [name for name in candidates if name.endswith(_DATA)]
     folders = {str(PurePosixPath(name).parent) for name in weights}
-    taken = [name for folder in sorted(folders) for name in _one_variant(_inside(weights, folder), variant)]
-    return data + taken
+    selected = [name for folder in sorted(folders) for name in _select_variant(_in_folder(weights, folder), variant)]
+    return data + selected
 
 
 def has_weights(names: Iterable[str]) -> bool:
@@ -43,24 +47,24 @@ def has_weights(names: Iterable[str]) -> bool:
     return any(name.endswith(WEIGHTS) for name in select_files(names))
 
 
-def _belongs(name: str, *, pipeline: bool) -> bool:
+def _is_model_weights(name: str, *, pipeline: bool) -> bool:
     """Whether a file belongs to the model; weights at the root of a pipeline are copies of all components."""
     depth = name.count("/")
     return depth == 1 if pipeline else depth == 0
 
 
-def _inside(names: Iterable[str], folder: str) -> list[str]:
+def _in_folder(names: Iterable[str], folder: str) -> list[str]:
     return [name for name in names if str(PurePosixPath(name).parent) == folder]
 
 
-def _one_variant(names: Collection[str], variant: str) -> list[str]:
+def _select_variant(names: Collection[str], variant: str) -> list[str]:
     """Selects one set of weights, such as model.safetensors, model.fp16.safetensors or numbered shards."""
     by_variant: dict[str, list[str]] = {}
     for name in names:
         by_variant.setdefault(_variant(name), []).append(name)
-    found = by_variant.get(variant) or by_variant.get("") or next(iter(by_variant.values()))
-    own = [name for name in found if not PurePosixPath(name).name.startswith("consolidated")]
-    return own or found
+    chosen = by_variant.get(variant) or by_variant.get("") or next(iter(by_variant.values()))
+    unconsolidated = [name for name in chosen if not PurePosixPath(name).name.startswith("consolidated")]
+    return unconsolidated or chosen
 
 
 def _variant(name: str) -> str:

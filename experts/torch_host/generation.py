@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Parameters
-from experts.torch_host.devices import computing
-from experts.torch_host.non_finite import score_watcher
+from experts.torch_host.devices import inference_context
+from experts.torch_host.non_finite import build_score_checker
 
 if TYPE_CHECKING:
     import torch
@@ -25,12 +25,12 @@ class Sampling:
     seed: int | None = None
 
     @classmethod
-    def of(cls, parameters: Parameters) -> "Sampling":
+    def from_parameters(cls, parameters: Parameters) -> "Sampling":
         """Reads the parameters temperature and seed of a task."""
         return cls(float(parameters.get("temperature") or 0.0), parameters.get("seed"))
 
 
-def generated(
+def generate_tokens(
     model: Any,
     inputs: Mapping[str, Any],
     call: Call,
@@ -58,26 +58,26 @@ def generated(
     Raises:
         ModelFailed: its scores were not finite.
     """
-    placed = on_device(inputs, model)
-    given = placed.get("decoder_input_ids" if model.config.is_encoder_decoder else "input_ids")
-    prompt = int(model.config.is_encoder_decoder) if given is None else given.shape[1]
+    batch = move_to_device(inputs, model)
+    prompt_ids = batch.get("decoder_input_ids" if model.config.is_encoder_decoder else "input_ids")
+    prompt_length = int(model.config.is_encoder_decoder) if prompt_ids is None else prompt_ids.shape[1]
     if sampling and sampling.temperature > 0:
         options |= {"num_beams": 1, "logits_processor": [_sampler(model, sampling)]}
-    scores = score_watcher()
+    scores = build_score_checker()
     options["logits_processor"] = [scores, *options.get("logits_processor", ())]
-    with computing(model_id):
+    with inference_context(model_id):
         tokens = model.generate(
-            **placed,
+            **batch,
             max_new_tokens=max_new_tokens,
             do_sample=False,
-            stopping_criteria=[_watching(call, max_new_tokens if report_progress else 0)],
+            stopping_criteria=[_stopping_criterion(call, max_new_tokens if report_progress else 0)],
             **options,
         )
         scores.check(model_id)
-    return [_trimmed(row[prompt:], model) for row in tokens.tolist()]
+    return [_truncate_at_end(row[prompt_length:], model) for row in tokens.tolist()]
 
 
-def on_device(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
+def move_to_device(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
     """Moves a batch to the model's device, and floating-point values to its dtype."""
     return {
         name: value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)
@@ -85,7 +85,7 @@ def on_device(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
     }
 
 
-def _trimmed(tokens: Sequence[int], model: Any) -> list[int]:
+def _truncate_at_end(tokens: Sequence[int], model: Any) -> list[int]:
     """Truncates tokens at the first end of text; the rest is padding of the batch."""
     ends = model.generation_config.eos_token_id
     ends = {ends} if isinstance(ends, int) else set(ends or ())
@@ -93,23 +93,23 @@ def _trimmed(tokens: Sequence[int], model: Any) -> list[int]:
     return list(tokens[:last])
 
 
-def _watching(call: Call, longest: int) -> Any:
+def _stopping_criterion(call: Call, max_tokens: int) -> Any:
     """Returns a criterion that stops a cancelled call, and reports progress if the maximum length is known."""
     import torch
     from transformers import StoppingCriteria
 
-    class Watching(StoppingCriteria):
+    class StopWhenCancelled(StoppingCriteria):
         def __init__(self) -> None:
             self._count, self._reported = 0, time.monotonic()
 
         def __call__(self, input_ids: "torch.Tensor", scores: Any, **_: Any) -> "torch.Tensor":  # noqa: ARG002
             self._count += 1
-            if longest and time.monotonic() - self._reported >= _PROGRESS_SECONDS:
+            if max_tokens and time.monotonic() - self._reported >= _PROGRESS_SECONDS:
                 self._reported = time.monotonic()
-                call.progress(self._count / longest, f"{self._count} tokens")
+                call.progress(self._count / max_tokens, f"{self._count} tokens")
             return torch.full((len(input_ids),), call.cancelled, device=input_ids.device, dtype=torch.bool)
 
-    return Watching()
+    return StopWhenCancelled()
 
 
 def _sampler(model: Any, sampling: Sampling) -> Any:
@@ -120,7 +120,7 @@ def _sampler(model: Any, sampling: Sampling) -> Any:
     import torch
     from transformers import LogitsProcessor
 
-    warpers = _warpers(model, sampling.temperature)
+    warpers = _recommended_warpers(model, sampling.temperature)
 
     def seed() -> int:
         return secrets.randbelow(_MAX_SEED) if sampling.seed is None else sampling.seed
@@ -141,7 +141,7 @@ def _sampler(model: Any, sampling: Sampling) -> Any:
     return Sampler()
 
 
-def _warpers(model: Any, temperature: float) -> list[Any]:
+def _recommended_warpers(model: Any, temperature: float) -> list[Any]:
     """Returns the model's recommended sampling processors, at the requested temperature."""
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 

@@ -26,7 +26,7 @@ ATTEMPTS, PAUSE_SECONDS = 3, 1.0
 ANSWER_SECONDS = 10.0
 """Timeout of one answer, and time after which no further attempt is made."""
 
-_CONVERTER, _OFFER = "SFconvertbot", "Adding `safetensors` variant of this model"
+_CONVERTER, _CONVERSION_TITLE = "SFconvertbot", "Adding `safetensors` variant of this model"
 
 TOKEN = "HF_TOKEN"  # noqa: S105  # the name of the variable
 
@@ -49,13 +49,13 @@ def fetch(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
         pinned, commit = bool(commit), _commit(api, model_id, commit)
         files = _file_sizes(api, model_id, commit)
         if files and not pinned and not has_weights(files):
-            commit = _converted(api, model_id) or commit
+            commit = _conversion_commit(api, model_id) or commit
             files = _file_sizes(api, model_id, commit)
         names = select_files(files, variant) if files else None
         total = sum(files[name] for name in names or ())
         with Download(model_id, total) as download:
             folder = snapshot_download(
-                model_id, revision=commit, allow_patterns=names, endpoint=api.endpoint, tqdm_class=download.bars
+                model_id, revision=commit, allow_patterns=names, endpoint=api.endpoint, tqdm_class=download.progress_bar
             )
     return Path(folder), commit
 
@@ -64,27 +64,27 @@ def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
     """Returns the commit to use; checks that the Hub answers if files must be fetched."""
     from huggingface_hub.constants import is_offline_mode
 
-    silent = False
+    is_unreachable = False
     if not is_offline_mode() and (not pinned or _tree(model_id, pinned) is None):
         load_context.current().progress(0.0, f"requesting the model from {_endpoint()}")
         log.info("requesting the model", model=model_id, at=_endpoint())
-        silent = not _answers(api, model_id)
-    if silent and pinned:
-        raise _unreachable(model_id)
-    return pinned or str(api.resolve_revision(model_id, local_files_only=silent).resolved)
+        is_unreachable = not _is_reachable(api, model_id)
+    if is_unreachable and pinned:
+        raise _unreachable_error(model_id)
+    return pinned or str(api.resolve_revision(model_id, local_files_only=is_unreachable).resolved)
 
 
-def _converted(api: "HfApi", model_id: str) -> str:
+def _conversion_commit(api: "HfApi", model_id: str) -> str:
     """Returns the commit of the Hub converter's pull request with safetensors weights; empty if there is none.
 
     Only pull requests with the converter's account and title are considered.
     """
-    offers = api.get_repo_discussions(
+    pull_requests = api.get_repo_discussions(
         model_id, author=_CONVERTER, discussion_type="pull_request", discussion_status="open"
     )
-    for offer in offers:
-        if offer.author == _CONVERTER and offer.title == _OFFER and offer.git_reference:
-            commit: str = api.resolve_revision(model_id, revision=offer.git_reference).resolved
+    for pull_request in pull_requests:
+        if pull_request.author == _CONVERTER and pull_request.title == _CONVERSION_TITLE and pull_request.git_reference:
+            commit: str = api.resolve_revision(model_id, revision=pull_request.git_reference).resolved
             return commit
     return ""
 
@@ -133,13 +133,13 @@ def _tree(model_id: str, commit: str) -> "list[RepoFile] | None":
         return None
 
 
-def _is_unanswered(error: BaseException) -> bool:
+def _is_transport_error(error: BaseException) -> bool:
     import httpx2
 
     return isinstance(error, httpx2.TransportError)
 
 
-def _answers(api: "HfApi", model_id: str) -> bool:
+def _is_reachable(api: "HfApi", model_id: str) -> bool:
     """Whether the Hub answers at all, even with an error; its client would retry for long, or wait without limit."""
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -148,14 +148,14 @@ def _answers(api: "HfApi", model_id: str) -> bool:
     except HfHubHTTPError:
         return True
     except Exception as error:
-        if not _is_unanswered(error):
+        if not _is_transport_error(error):
             raise
         return False
     return True
 
 
 @retry(
-    retry=retry_if_exception(_is_unanswered),
+    retry=retry_if_exception(_is_transport_error),
     stop=stop_after_attempt(ATTEMPTS) | stop_after_delay(ANSWER_SECONDS),
     wait=wait_fixed(PAUSE_SECONDS),
     reraise=True,
@@ -181,72 +181,72 @@ def _translate_errors(model_id: str) -> Iterator[None]:
     try:
         yield
     except GatedRepoError as error:
-        raise _gated(model_id) from error
+        raise _gated_error(model_id) from error
     except RepositoryNotFoundError as error:
-        raise _not_found(model_id) from error
+        raise _not_found_error(model_id) from error
     except RevisionNotFoundError as error:
-        raise _failed(f"{model_id} no longer has this commit", "correct the revision on its card") from error
+        raise _load_error(f"{model_id} no longer has this commit", "correct the revision on its card") from error
     except HfHubHTTPError as error:
-        raise _refused(model_id, error.response.status_code) from error
+        raise _http_error(model_id, error.response.status_code) from error
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, RevisionResolutionError, httpx2.TransportError) as error:
-        raise _unreachable(model_id) from error
+        raise _unreachable_error(model_id) from error
     except OSError as error:
         raise cache_write_error(model_id, error) from error
 
 
 def cache_write_error(model_id: str, error: OSError) -> FailedPrecondition:
     """Returns the error for a cache that cannot be written."""
-    return _failed(
+    return _load_error(
         f"cannot write {model_id} to the cache: {error.strerror or type(error).__name__}",
         "free disk space or grant write access at HF_HOME",
     )
 
 
-def _gated(model_id: str) -> FailedPrecondition:
+def _gated_error(model_id: str) -> FailedPrecondition:
     page = _page(model_id)
     if not _has_token():
-        return _failed(
+        return _load_error(
             f"{model_id} is gated, and there is no token",
             f"accept its conditions at {page} and set {TOKEN} to a token of that account",
         )
-    return _failed(
+    return _load_error(
         f"{model_id} is gated, and the account of the token has not been given access",
         f"accept its conditions at {page} with the account whose token {TOKEN} holds",
     )
 
 
-def _not_found(model_id: str) -> FailedPrecondition:
+def _not_found_error(model_id: str) -> FailedPrecondition:
     page = _page(model_id)
     if not _has_token():
-        return _failed(
+        return _load_error(
             f"{model_id} is private or does not exist, and there is no token",
             f"look at {page}; if it is private, set {TOKEN} to a token that may read it",
         )
-    return _failed(
+    return _load_error(
         f"{model_id} does not exist, or is private and the token may not read it",
         f"look at {page}, and give the token in {TOKEN} access to it",
     )
 
 
-def _refused(model_id: str, status: int) -> FailedPrecondition:
+def _http_error(model_id: str, status: int) -> FailedPrecondition:
     if status == 401:  # noqa: PLR2004  # an HTTP status
         remedy = f"set {TOKEN} to a valid token, or unset it if {_page(model_id)} is open to all"
-        return _failed(f"{model_id}: the token is not valid", remedy)
-    return _failed(f"{model_id}: the Hub answered {status}", f"look at {_page(model_id)}, or try again later")
+        return _load_error(f"{model_id}: the token is not valid", remedy)
+    return _load_error(f"{model_id}: the Hub answered {status}", f"look at {_page(model_id)}, or try again later")
 
 
-def _unreachable(model_id: str) -> FailedPrecondition:
+def _unreachable_error(model_id: str) -> FailedPrecondition:
     from huggingface_hub.constants import is_offline_mode
 
-    why = "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{_endpoint()} cannot be reached"
-    return _failed(
-        f"{model_id} is not on this machine, and {why}",
+    reason = "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{_endpoint()} cannot be reached"
+    return _load_error(
+        f"{model_id} is not on this machine, and {reason}",
         f"fetch it with HF_HUB_OFFLINE=0 with network access (the expert's --prefetch, or hf download {model_id}) "
         "and copy the cache, or set HF_ENDPOINT to a mirror or EXPERT_MODELS_URL to a folder that contains it",
     )
 
 
-def _failed(message: str, remedy: str) -> FailedPrecondition:
+def _load_error(message: str, remedy: str) -> FailedPrecondition:
     return FailedPrecondition(message, remedy=remedy, reason="LOAD_FAILED")
 
 

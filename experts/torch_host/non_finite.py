@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     import torch
 
 
-def checked(values: "torch.Tensor", model_id: str) -> "torch.Tensor":
+def require_finite(values: "torch.Tensor", model_id: str) -> "torch.Tensor":
     """Returns the values unchanged; minus infinity is allowed, since it is used for masking.
 
     Raises:
         ModelFailed: a value is NaN or infinity.
     """
-    if bool(_broken(values).any()):
+    if bool(_is_broken(values).any()):
         raise not_finite_error(model_id)
     return values
 
@@ -26,7 +26,7 @@ def not_finite_error(model_id: str) -> ModelFailed:
     )
 
 
-def score_watcher() -> Any:
+def build_score_checker() -> Any:
     """Returns a logits processor that records scores that are not finite; its `check` raises after the generation.
 
     It replaces them by 0, because sampling from them would corrupt the GPU's context for all later calls.
@@ -34,21 +34,21 @@ def score_watcher() -> Any:
     import torch
     from transformers import LogitsProcessor
 
-    class Watching(LogitsProcessor):
+    class ScoreChecker(LogitsProcessor):
         def __init__(self) -> None:
-            self._broken: torch.Tensor | None = None
+            self._found: torch.Tensor | None = None
 
         def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":  # noqa: ARG002
-            broken = _broken(scores)
-            self._broken = broken.any() if self._broken is None else self._broken | broken.any()
+            broken = _is_broken(scores)
+            self._found = broken.any() if self._found is None else self._found | broken.any()
             return scores.masked_fill(broken, 0)
 
         def check(self, model_id: str) -> None:
-            if self._broken is not None and bool(self._broken):
+            if self._found is not None and bool(self._found):
                 raise not_finite_error(model_id)
 
-    return Watching()
+    return ScoreChecker()
 
 
-def _broken(values: "torch.Tensor") -> "torch.Tensor":
+def _is_broken(values: "torch.Tensor") -> "torch.Tensor":
     return values.isnan() | values.isposinf()

@@ -19,7 +19,7 @@ _MAX_TOKENS = 16_384
 """Maximum tokens in one forward pass, including padding."""
 
 
-def padded(rows: Sequence[Row], pad_id: int, *, left: bool = False) -> dict[str, "torch.Tensor"]:
+def pad_rows(rows: Sequence[Row], pad_id: int, *, left: bool = False) -> dict[str, "torch.Tensor"]:
     """Pads rows to one batch; masks and token types of padding are 0."""
     import torch
 
@@ -27,7 +27,7 @@ def padded(rows: Sequence[Row], pad_id: int, *, left: bool = False) -> dict[str,
     batch = {}
     for name in rows[0]:
         fill = pad_id if name == "input_ids" else 0
-        batch[name] = torch.tensor([_stretched(row[name], length, fill, left=left) for row in rows])
+        batch[name] = torch.tensor([_pad(row[name], length, fill, left=left) for row in rows])
     return batch
 
 
@@ -47,7 +47,9 @@ def run_in_passes(
     pieces = list(chain.from_iterable(items))
     results: list[R | None] = [None] * len(pieces)
     done = 0
-    for indices in _passes([length(piece) for piece in pieces], [kind(piece) for piece in pieces], max_tokens):
+    for indices in _group_into_passes(
+        [length(piece) for piece in pieces], [kind(piece) for piece in pieces], max_tokens
+    ):
         if call.cancelled:
             return []
         for index, result in zip(indices, compute([pieces[index] for index in indices]), strict=True):
@@ -55,11 +57,11 @@ def run_in_passes(
         done += len(indices)
         if done < len(pieces):
             call.progress(done / len(pieces))
-    taken: Iterator[Any] = iter(results)
-    return [[next(taken) for _ in item] for item in items]
+    in_order: Iterator[Any] = iter(results)
+    return [[next(in_order) for _ in item] for item in items]
 
 
-def _passes(lengths: Sequence[int], kinds: Sequence[Hashable], max_tokens: int) -> Iterator[list[int]]:
+def _group_into_passes(lengths: Sequence[int], kinds: Sequence[Hashable], max_tokens: int) -> Iterator[list[int]]:
     """Yields the indices of each pass, longest pieces first, so that a lack of memory shows early."""
     open_batches: dict[Hashable, list[int]] = {}
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
@@ -71,6 +73,6 @@ def _passes(lengths: Sequence[int], kinds: Sequence[Hashable], max_tokens: int) 
     yield from open_batches.values()
 
 
-def _stretched(values: Sequence[int], length: int, fill: int, *, left: bool) -> list[int]:
+def _pad(values: Sequence[int], length: int, fill: int, *, left: bool) -> list[int]:
     padding = [fill] * (length - len(values))
     return [*padding, *values] if left else [*values, *padding]

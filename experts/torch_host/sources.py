@@ -23,7 +23,7 @@ class Snapshot:
     """Empty if the source has no commits, such as a plain folder."""
 
 
-def snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapshot:
+def fetch_snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapshot:
     """Returns the model's files, fetched if necessary: safetensors and data only, never code or pickles.
 
     Args:

@@ -9,11 +9,11 @@ _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-robert
 """Models whose position ids start after that of padding."""
 
 
-def longest(tokenizer: Any, config: Any) -> int:
+def max_input_tokens(tokenizer: Any, config: Any) -> int:
     """Returns the maximum tokens of an input, with special ones: the lower limit of tokenizer and model, or 512."""
     text = config.get_text_config()
     positions = getattr(text, "max_position_embeddings", None)
     if positions and text.model_type in _OFFSET_POSITIONS:
         positions -= (text.pad_token_id or 0) + 1
-    own = tokenizer.model_max_length if tokenizer.model_max_length < _UNLIMITED else None
-    return min((limit for limit in (positions, own) if limit and limit > 0), default=_DEFAULT)
+    tokenizer_limit = tokenizer.model_max_length if tokenizer.model_max_length < _UNLIMITED else None
+    return min((limit for limit in (positions, tokenizer_limit) if limit and limit > 0), default=_DEFAULT)

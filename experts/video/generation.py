@@ -11,8 +11,8 @@ from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Out
 from experts.host.media import open_image, renamed
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.torch_handler import TorchHandler
 from experts.video.frames import written
 from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed
 
@@ -107,7 +107,7 @@ class Maker(TorchHandler):
 
         self.model.progress_bar = Steps.counted(call)
         chosen = {"generator": torch.Generator().manual_seed(item.seed), "output_type": "np", **item.options}
-        with computing(self.model_id):
+        with inference_context(self.model_id):
             frames = self.model(**{name: value for name, value in chosen.items() if name in self._takes}).frames[0]
         return np.asarray(frames, dtype=np.float32)
 
@@ -180,7 +180,7 @@ class Steps:
 def _loaded(model_id: str, device: str, wanted: str) -> tuple[Checkpoint, Any]:
     from diffusers import DiffusionPipeline
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     pipeline = checkpoint.pipeline(DiffusionPipeline)
     if wanted not in inspect.signature(type(pipeline).__call__).parameters:
         raise FailedPrecondition(

@@ -6,10 +6,10 @@ from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import best, is_several, labels_of, probabilities
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import generated, on_device
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import generate_tokens, move_to_device
+from experts.torch_host.torch_handler import TorchHandler
 from experts.video.frames import sampled
 from services.common.errors import FailedPrecondition
 
@@ -21,7 +21,7 @@ def video_classification(model_id: str, device: str) -> Handler:
     """VideoMAE or TimeSformer."""
     from transformers import AutoImageProcessor, AutoModelForVideoClassification
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoImageProcessor)
     return Classifier(checkpoint, checkpoint.model(AutoModelForVideoClassification), processor)
 
@@ -34,7 +34,7 @@ def video_to_text(model_id: str, device: str) -> Handler:
     """
     from transformers import AutoProcessor, GitForCausalLM
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(GitForCausalLM)
     if not model.config.num_image_with_embedding:
         raise FailedPrecondition(
@@ -57,7 +57,7 @@ class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._processor, self._frames = processor, int(getattr(model.config, "num_frames", _USUAL_FRAMES))
-        self._labels, self._several = labels_of(model.config), is_several(model.config)
+        self._labels, self._several = label_names(model.config), is_multi_label(model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
         frames = sampled(inputs["video"], self._frames)
@@ -70,14 +70,14 @@ class Classifier(TorchHandler):
         import torch
 
         batch = {"pixel_values": torch.cat([item.pixels for item in items])}
-        with computing(self.model_id):
-            logits = self.model(**on_device(batch, self.model)).logits
-        rows = probabilities(logits, several=self._several)
+        with inference_context(self.model_id):
+            logits = self.model(**move_to_device(batch, self.model)).logits
+        rows = to_probabilities(logits, multi_label=self._several)
         return [(row, item.parameters["top_k"]) for row, item in zip(rows, items, strict=True)]
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
-        labels = best(scores, self._labels, top_k)
+        labels = top_labels(scores, self._labels, top_k)
         return {"labels": labels, "text": labels[0]["label"]}
 
 
@@ -105,7 +105,7 @@ class Describer(TorchHandler):
             "input_ids": start,
             "attention_mask": torch.ones_like(start),
         }
-        return generated(self.model, batch, call, max_new_tokens=min(asked, room), model_id=self.model_id)
+        return generate_tokens(self.model, batch, call, max_new_tokens=min(asked, room), model_id=self.model_id)
 
     def finish(self, raw: list[int]) -> Outputs:
         return {"text": self._tokenizer.decode(raw, skip_special_tokens=True).strip()}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import best, is_several, labels_of, probabilities
+from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.vision.image_batches import Seen, Viewer
 from experts.vision.labels import Phrases, candidates
 
@@ -22,7 +22,7 @@ def image_classification(model_id: str, device: str) -> Handler:
     """Any model with a head for pictures."""
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoImageProcessor)
     return Classifier(checkpoint, checkpoint.model(AutoModelForImageClassification), processor)
 
@@ -31,7 +31,7 @@ def zero_shot_image_classification(model_id: str, device: str) -> Handler:
     """A model of pictures and texts in one space, such as CLIP or SigLIP."""
     from transformers import AutoImageProcessor, AutoModelForZeroShotImageClassification, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(AutoModelForZeroShotImageClassification)
     processor = checkpoint.processor(AutoImageProcessor)
     return ZeroShot(checkpoint, model, processor, checkpoint.processor(AutoTokenizer))
@@ -39,12 +39,12 @@ def zero_shot_image_classification(model_id: str, device: str) -> Handler:
 
 class Classifier(Viewer):
     def look(self, items: Sequence[Seen]) -> list[tuple[list[float], Seen]]:
-        scores = probabilities(self.computed(items).logits, several=is_several(self.model.config))
+        scores = to_probabilities(self.computed(items).logits, multi_label=is_multi_label(self.model.config))
         return list(zip(scores, items, strict=True))
 
     def finish(self, raw: tuple[list[float], Seen]) -> Outputs:
         scores, item = raw
-        labels = best(scores, labels_of(self.model.config), item.parameters["top_k"])
+        labels = top_labels(scores, label_names(self.model.config), item.parameters["top_k"])
         return {"labels": labels, "text": labels[0]["label"]}
 
 
@@ -71,9 +71,9 @@ class ZeroShot(Viewer):
     def look(self, items: Sequence[Any]) -> list[tuple[list[float], Labelled]]:
         """The labels are parameters, so all items have the same."""
         logits = self.computed(items, **items[0].phrases).logits_per_image
-        return list(zip(probabilities(logits, several=self._several), items, strict=True))
+        return list(zip(to_probabilities(logits, multi_label=self._several), items, strict=True))
 
     def finish(self, raw: tuple[list[float], Labelled]) -> Outputs:
         scores, item = raw
-        labels = best(scores, item.labels)
+        labels = top_labels(scores, item.labels)
         return {"labels": labels, "text": labels[0]["label"]}

@@ -26,7 +26,7 @@ def depth_estimation(model_id: str, device: str) -> Handler:
     """Any model for it; those that pad the picture are told not to."""
     from transformers import AutoImageProcessor, AutoModelForDepthEstimation
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoImageProcessor)
     if getattr(processor, "do_pad", None):
         processor.do_pad = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.media import box, png
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import DIGITS, labels_of
+from experts.torch_host.classification import DIGITS, label_names
 from experts.vision.image_batches import Scene, Seen, Viewer
 from experts.vision.labels import Phrases, candidates
 from experts.vision.overlays import Found, boxed, counted
@@ -24,7 +24,7 @@ Detected = tuple[list[Found], Scene]
 
 def object_detection(model_id: str, device: str) -> Handler:
     """Any model of the DETR family, YOLOS included."""
-    return detector(Checkpoint.of(model_id, device))
+    return detector(Checkpoint.fetch(model_id, device))
 
 
 def detector(checkpoint: Checkpoint) -> "Detector":
@@ -39,7 +39,7 @@ def zero_shot_object_detection(model_id: str, device: str) -> Handler:
     """OWL-ViT, OWLv2 or Grounding DINO."""
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(AutoModelForZeroShotObjectDetection)
     kind = Owl if model.config.model_type.startswith("owl") else Grounding
     return kind(checkpoint, model, checkpoint.processor(AutoProcessor))
@@ -51,7 +51,7 @@ class Detector(Viewer):
         results = self.processor.post_process_object_detection(
             output, threshold=items[0].parameters["threshold"], target_sizes=_sizes(items)
         )
-        names = labels_of(self.model.config)
+        names = label_names(self.model.config)
         return [
             (_found(result, [names[label] for label in result["labels"].tolist()], item.scene), item.scene)
             for result, item in zip(results, items, strict=True)

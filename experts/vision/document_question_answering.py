@@ -10,7 +10,7 @@ from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Para
 from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.torch_handler import TorchHandler
 from experts.vision.question_input import check_count, short
 from experts.vision.text_generation import Written, written
 from services.common.errors import InvalidRequest
@@ -30,7 +30,7 @@ def document_question_answering(model_id: str, device: str) -> Handler:
     """Donut, trained for questions."""
     from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(VisionEncoderDecoderModel)
     return Reader(checkpoint, model, checkpoint.processor(AutoImageProcessor), checkpoint.processor(AutoTokenizer))
 

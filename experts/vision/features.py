@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
 from experts.vision.image_batches import Seen, Viewer, stacked
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def image_feature_extraction(model_id: str, device: str) -> Handler:
     """Any model of pictures; of one of pictures and texts, the space they share."""
     from transformers import AutoImageProcessor, AutoModel
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     return Features(checkpoint, checkpoint.model(AutoModel), checkpoint.processor(AutoImageProcessor))
 
 
@@ -29,8 +29,8 @@ class Features(Viewer):
     def look(self, items: Sequence[Seen]) -> list[list[float]]:
         import torch
 
-        with computing(self.model_id):
-            found = _vectors(self.model, on_device(stacked([item.tensors for item in items]), self.model))
+        with inference_context(self.model_id):
+            found = _vectors(self.model, move_to_device(stacked([item.tensors for item in items]), self.model))
         rows: list[list[float]] = torch.nn.functional.normalize(found.float(), dim=-1).tolist()
         return rows
 

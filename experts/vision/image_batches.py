@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from experts.host.handler import Batching, Call, Inputs, Media, Parameters
 from experts.host.media import open_image, renamed
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import checked
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class Viewer(TorchHandler):
 
     def computed(self, items: Sequence[Seen], **more: Any) -> Any:
         """The model's output for pictures of one shape; more is added to its input."""
-        with computing(self.model_id):
-            return self.model(**on_device({**stacked([item.tensors for item in items]), **more}, self.model))
+        with inference_context(self.model_id):
+            return self.model(**move_to_device({**stacked([item.tensors for item in items]), **more}, self.model))
 
     def plain(self, output: Any, *names: str, place: int | None = None) -> Any:
         """Those parts of an output as they would be on a CPU; of one picture of the batch, or of all.
@@ -127,7 +127,7 @@ class Viewer(TorchHandler):
 
         where = slice(None) if place is None else slice(place, place + 1)
         parts = {name: getattr(output, name)[where].float().cpu() for name in names}
-        return SimpleNamespace(**{name: checked(part, self.model_id) for name, part in parts.items()})
+        return SimpleNamespace(**{name: require_finite(part, self.model_id) for name, part in parts.items()})
 
 
 def alike(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import generated
+from experts.torch_host.generation import generate_tokens
 from experts.vision.image_batches import Seen, Viewer, alike, stacked
 from experts.vision.text_generation import text_of
 from services.common.errors import FailedPrecondition
@@ -35,7 +35,7 @@ def image_to_text(model_id: str, device: str) -> Handler:
     import transformers
     from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     kind = checkpoint.processor(AutoConfig).model_type
     if kind not in _CLASSES:
         raise FailedPrecondition(
@@ -59,7 +59,7 @@ class Captioner(Viewer):
         def compute(group: Sequence[Seen]) -> list[list[int]]:
             longest = group[0].parameters.get("max_new_tokens") or self._usual
             batch = stacked([item.tensors for item in group])
-            return generated(self.model, batch, call, max_new_tokens=longest, model_id=self.model_id)
+            return generate_tokens(self.model, batch, call, max_new_tokens=longest, model_id=self.model_id)
 
         return alike(items, lambda item: item.shape, compute, call)
 

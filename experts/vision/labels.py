@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Parameters
 from experts.host.parameters import port_of
-from experts.torch_host.padding import padded
-from experts.torch_host.token_limits import longest
+from experts.torch_host.padding import pad_rows
+from experts.torch_host.token_limits import max_input_tokens
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Phrases:
 
     def __init__(self, tokenizer: Any, config: Any, length: int | None = None) -> None:
         self._tokenizer, self._whole = tokenizer, length
-        self._longest = length or longest(tokenizer, config)
+        self._longest = length or max_input_tokens(tokenizer, config)
 
     def tokens(self, phrases: Sequence[str]) -> dict[str, "torch.Tensor"]:
         """Padded to the longest, or to the length that the model was trained with.
@@ -43,7 +43,7 @@ class Phrases:
             InvalidRequest: one is too long.
         """
         rows = [self._row(phrase) for phrase in phrases]
-        return padded(rows, self._tokenizer.pad_token_id or 0)
+        return pad_rows(rows, self._tokenizer.pad_token_id or 0)
 
     def _row(self, phrase: str) -> Mapping[str, list[int]]:
         row = {name: list(values) for name, values in self._tokenizer(phrase).items()}

@@ -8,9 +8,9 @@ from experts.host.handler import Call, Handler, Outputs
 from experts.host.media import box, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import checked
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
 from experts.vision.image_batches import Scene, Seen, Viewer, fitted
 from experts.vision.overlays import overlaid
 
@@ -46,14 +46,14 @@ def mask_generation(model_id: str, device: str) -> Handler:
     """SAM."""
     from transformers import AutoImageProcessor, SamModel
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     return Masker(checkpoint, checkpoint.model(SamModel), checkpoint.processor(AutoImageProcessor))
 
 
 class Masker(Viewer):
     def run(self, items: Sequence[Seen], call: Call) -> list[Masks]:
         """Each picture fills the device by itself: its points are the batch."""
-        with computing(self.model_id):
+        with inference_context(self.model_id):
             return [self._masks(item, call) for item in items if not call.cancelled]
 
     def finish(self, raw: Masks) -> Outputs:
@@ -77,7 +77,7 @@ class Masker(Viewer):
     def _masks(self, item: Seen, call: Call) -> Masks:
         import torch
 
-        pixels = on_device({"pixel_values": item.tensors["pixel_values"]}, self.model)["pixel_values"]
+        pixels = move_to_device({"pixel_values": item.tensors["pixel_values"]}, self.model)["pixel_values"]
         embeddings = self.model.get_image_embeddings(pixels)
         masks: list[torch.Tensor] = []
         scores: list[torch.Tensor] = []
@@ -107,8 +107,8 @@ class Masker(Viewer):
 
     def _good(self, output: Any, item: Seen) -> "tuple[torch.Tensor, torch.Tensor]":
         """Masks that are worth keeping, in the picture's proportions, and their quality."""
-        quality = checked(output.iou_scores.float(), self.model_id).flatten().clamp(max=1)
-        logits = checked(output.pred_masks.float(), self.model_id).flatten(0, 2)
+        quality = require_finite(output.iou_scores.float(), self.model_id).flatten().clamp(max=1)
+        logits = require_finite(output.pred_masks.float(), self.model_id).flatten(0, 2)
         good = quality >= _GOOD
         enlarged = self._enlarged(logits[good], item)
         stable = _stability(enlarged) >= _STABLE

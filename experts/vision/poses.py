@@ -8,9 +8,9 @@ from experts.host import load_context
 from experts.host.handler import Call, Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import DIGITS, labels_of
-from experts.torch_host.devices import computing
-from experts.torch_host.generation import on_device
+from experts.torch_host.classification import DIGITS, label_names
+from experts.torch_host.devices import inference_context
+from experts.torch_host.generation import move_to_device
 from experts.vision.detection import Detector, detector
 from experts.vision.image_batches import Scene, Seen, Viewer
 from experts.vision.overlays import skeletons
@@ -41,9 +41,9 @@ def keypoint_detection(model_id: str, device: str) -> Handler:
     """ViTPose, and what finds people for it."""
     from transformers import AutoImageProcessor, VitPoseForPoseEstimation
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     with load_context.use(replace(load_context.current(), revision="")):  # the card's is of the other one
-        people = Checkpoint.of(FINDS_PEOPLE, device)
+        people = Checkpoint.fetch(FINDS_PEOPLE, device)
     model = checkpoint.model(VitPoseForPoseEstimation)
     return Poser(checkpoint, model, checkpoint.processor(AutoImageProcessor), detector(people))
 
@@ -67,7 +67,7 @@ class Poser(Viewer):
         ]
 
     def finish(self, raw: Poses) -> Outputs:
-        names, edges = labels_of(self.model.config), self.model.config.edges
+        names, edges = label_names(self.model.config), self.model.config.edges
         poses = [_described(*one, names, raw.threshold) for one in zip(raw.joints, raw.scores, strict=True)]
         shown = [
             [joint if score >= raw.threshold else None for joint, score in zip(joints, scores, strict=True)]
@@ -90,8 +90,8 @@ class Poser(Viewer):
             return Poses([], [], item.scene, threshold)
         placed = [[[left, top, right - left, bottom - top] for left, top, right, bottom in boxes]]
         pixels = self.processor(item.scene.picture(), boxes=placed, return_tensors="pt")
-        with computing(self.model_id):
-            output = self.model(**on_device(pixels, self.model), **self._expert(len(boxes)))
+        with inference_context(self.model_id):
+            output = self.model(**move_to_device(pixels, self.model), **self._expert(len(boxes)))
         (people,) = self.processor.post_process_pose_estimation(self.plain(output, "heatmaps"), boxes=placed)
         joints = [[(x, y) for x, y in one["keypoints"].tolist()] for one in people]
         return Poses(joints, [one["scores"].tolist() for one in people], item.scene, threshold)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import DIGITS, labels_of
-from experts.torch_host.non_finite import checked
+from experts.torch_host.classification import DIGITS, label_names
+from experts.torch_host.non_finite import require_finite
 from experts.vision.image_batches import Scene, Seen, Viewer, fitted
 from experts.vision.overlays import overlaid
 
@@ -57,7 +57,7 @@ def image_segmentation(model_id: str, device: str) -> Handler:
         AutoModelForUniversalSegmentation,
     )
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     universal = type(checkpoint.processor(AutoConfig)) in UNIVERSAL
     model = checkpoint.model(AutoModelForUniversalSegmentation if universal else AutoModelForSemanticSegmentation)
     return (Universal if universal else ByClass)(checkpoint, model, checkpoint.processor(AutoImageProcessor))
@@ -86,8 +86,8 @@ class Segmenter(Viewer):
 
 class ByClass(Segmenter):
     def look(self, items: Sequence[Seen]) -> list[Parted]:
-        logits = checked(self.computed(items).logits, self.model_id)
-        labels = labels_of(self.model.config)
+        logits = require_finite(self.computed(items).logits, self.model_id)
+        labels = label_names(self.model.config)
         return [_by_class(one, item, labels) for one, item in zip(logits, items, strict=True)]
 
 
@@ -101,7 +101,7 @@ class Universal(Segmenter):
         names = [name for name in _UNIVERSAL_OUTPUTS if getattr(output, name, None) is not None]
         masks = self.plain(output, *names, place=place)
         (result,) = self._process()(masks, threshold=item.parameters["threshold"], target_sizes=[(height, width)])
-        labels = labels_of(self.model.config)
+        labels = label_names(self.model.config)
         segments = [
             (one["id"], Segment(labels[one["label_id"]], float(one["score"]))) for one in result["segments_info"]
         ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call
-from experts.torch_host.generation import generated
+from experts.torch_host.generation import generate_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ def written(
     """What a model writes, always the likeliest token."""
     recorder = _recorder()
     options = {"num_beams": 1, "logits_processor": [recorder], **options}
-    rows = generated(model, inputs, call, max_new_tokens=max_new_tokens, model_id=model_id, **options)
+    rows = generate_tokens(model, inputs, call, max_new_tokens=max_new_tokens, model_id=model_id, **options)
     return [Written(tokens, recorder.likelihood(row, len(tokens) + 1)) for row, tokens in enumerate(rows)]
 
 

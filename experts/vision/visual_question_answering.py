@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import best, labels_of, probabilities
-from experts.torch_host.padding import padded
-from experts.torch_host.token_limits import longest
+from experts.torch_host.classification import label_names, to_probabilities, top_labels
+from experts.torch_host.padding import pad_rows
+from experts.torch_host.token_limits import max_input_tokens
 from experts.vision.image_batches import Seen, Viewer, alike, stacked
 from experts.vision.question_input import check_count, short
 from experts.vision.text_generation import Written, text_of, written
@@ -25,7 +25,7 @@ def visual_question_answering(model_id: str, device: str) -> Handler:
     """ViLT or BLIP."""
     from transformers import AutoImageProcessor, AutoModelForVisualQuestionAnswering, AutoTokenizer
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(AutoModelForVisualQuestionAnswering)
     processor = checkpoint.processor(AutoImageProcessor)
     kind = Choosing if model.config.model_type == "vilt" else Telling
@@ -42,7 +42,7 @@ class Asked(Seen):
 class Answering(Viewer):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model, processor)
-        self.tokenizer, self._longest = tokenizer, longest(tokenizer, model.config)
+        self.tokenizer, self._longest = tokenizer, max_input_tokens(tokenizer, model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:
         question = dict(self.tokenizer(short(inputs["question"], self._longest, self.model_id)))
@@ -51,7 +51,7 @@ class Answering(Viewer):
         return Asked(seen.scene, seen.tensors, parameters, question)
 
     def asked(self, items: Sequence[Any]) -> "dict[str, torch.Tensor]":
-        return padded([item.question for item in items], self.tokenizer.pad_token_id)
+        return pad_rows([item.question for item in items], self.tokenizer.pad_token_id)
 
     def finish(self, raw: Answers) -> Outputs:
         return {"text": raw[0]["answer"], "answers": raw}
@@ -60,10 +60,13 @@ class Answering(Viewer):
 class Choosing(Answering):
     def look(self, items: Sequence[Seen]) -> list[Answers]:
         """Several answers may be right."""
-        rows = probabilities(self.computed(items, **self.asked(items)).logits, several=True)
-        labels = labels_of(self.model.config)
+        rows = to_probabilities(self.computed(items, **self.asked(items)).logits, multi_label=True)
+        labels = label_names(self.model.config)
         return [
-            [{"answer": one["label"], "score": one["score"]} for one in best(scores, labels, item.parameters["top_k"])]
+            [
+                {"answer": one["label"], "score": one["score"]}
+                for one in top_labels(scores, labels, item.parameters["top_k"])
+            ]
             for scores, item in zip(rows, items, strict=True)
         ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experts.host.expert import read_expert
-from experts.torch_host.sources import snapshot
+from experts.torch_host.sources import fetch_snapshot
 from services.common.errors import FailedPrecondition
 from tests.support.s3 import Bucket
 from tests.tiny import Tiny
@@ -39,7 +39,7 @@ def filled(bucket: Bucket, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.fixture
 def gone(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A bucket that was removed after its model was fetched; this process is offline."""
-    snapshot(NAMES)
+    fetch_snapshot(NAMES)
     filled.drop()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     return filled
@@ -47,7 +47,7 @@ def gone(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 def refusal(model_id: str = NAMES) -> FailedPrecondition:
     with pytest.raises(FailedPrecondition) as caught:
-        snapshot(model_id)
+        fetch_snapshot(model_id)
     assert caught.value.reason == "LOAD_FAILED"
     assert "\n" not in caught.value.message
     return caught.value
@@ -65,7 +65,7 @@ async def fetched(folder: Path, **environment: str) -> tuple[int, list[dict[str,
 
 @pytest.mark.usefixtures("gone")
 def test_offline_model_is_loaded_from_the_cache(tmp_path: Path) -> None:
-    assert snapshot(NAMES).folder == tmp_path / "bucket" / NAMES
+    assert fetch_snapshot(NAMES).folder == tmp_path / "bucket" / NAMES
 
 
 @pytest.mark.usefixtures("gone")
@@ -87,11 +87,11 @@ def test_offline_incomplete_download_is_not_used(gone: Bucket, tmp_path: Path, l
 
 
 def test_offline_newer_object_is_not_fetched(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = snapshot(NAMES).folder / "model.safetensors"
+    weights = fetch_snapshot(NAMES).folder / "model.safetensors"
     before = weights.read_bytes()
     filled.overwrite(f"{NAMES}/model.safetensors", b"newer")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    snapshot(NAMES)
+    fetch_snapshot(NAMES)
     assert weights.read_bytes() == before
 
 

@@ -13,7 +13,7 @@ from tenacity import wait_none
 from experts.host import load_context
 from experts.torch_host.devices import TorchDevices
 from experts.torch_host.file_selection import METADATA, select_files
-from experts.torch_host.sources import snapshot
+from experts.torch_host.sources import fetch_snapshot
 from services.common.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
 
@@ -48,7 +48,7 @@ def names(folder: Path) -> set[str]:
 
 def refusal(model_id: str = MODEL, revision: str = "") -> FailedPrecondition:
     with pytest.raises(FailedPrecondition) as caught:
-        snapshot(model_id, revision)
+        fetch_snapshot(model_id, revision)
     assert caught.value.reason == "LOAD_FAILED"
     assert caught.value.remedy
     return caught.value
@@ -56,35 +56,35 @@ def refusal(model_id: str = MODEL, revision: str = "") -> FailedPrecondition:
 
 def test_only_data_and_safetensors_are_fetched_at_the_main_commit(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
-    found = snapshot(MODEL)
+    found = fetch_snapshot(MODEL)
     assert names(found.folder) == NEEDED
     assert found.commit == "1" * 40
 
 
 def test_commit_of_the_card_is_fetched(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository({}, offers={"anybody": FILES})
-    assert snapshot(MODEL, "2" * 40).commit == "2" * 40
+    assert fetch_snapshot(MODEL, "2" * 40).commit == "2" * 40
 
 
 def test_cached_commit_is_not_fetched_again(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
-    snapshot(MODEL, "1" * 40)
+    fetch_snapshot(MODEL, "1" * 40)
     hub.asked.clear()
-    assert names(snapshot(MODEL, "1" * 40).folder) == NEEDED
+    assert names(fetch_snapshot(MODEL, "1" * 40).folder) == NEEDED
     assert hub.asked == []
 
 
 def test_last_cached_commit_is_used_without_a_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.repositories[MODEL] = Repository(FILES)
-    snapshot(MODEL)
+    fetch_snapshot(MODEL)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert snapshot(MODEL).commit == "1" * 40
+    assert fetch_snapshot(MODEL).commit == "1" * 40
 
 
 def test_cached_commit_is_known_without_a_request(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     assert TorchDevices().commit(MODEL) == ""
-    snapshot(MODEL)
+    fetch_snapshot(MODEL)
     hub.asked.clear()
     assert TorchDevices().commit(MODEL) == "1" * 40
     assert hub.asked == []
@@ -94,7 +94,7 @@ def test_download_reports_progress(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     steps: list[tuple[float, str]] = []
     with load_context.use(load_context.LoadContext(progress=lambda *step: steps.append(step))), capture_logs() as logs:
-        snapshot(MODEL)
+        fetch_snapshot(MODEL)
     assert steps[0] == (0, f"requesting the model from {hub.endpoint}")
     assert steps[-1][0] == pytest.approx(1, abs=0.01)
     assert steps[-1][1] == "downloading the model: 3 of 3 MB"
@@ -137,9 +137,9 @@ def test_silent_hub_times_out(hub: Hub, monkeypatch: pytest.MonkeyPatch, revisio
 
 def test_last_cached_commit_is_used_without_an_answer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.repositories[MODEL] = Repository(FILES)
-    snapshot(MODEL)
+    fetch_snapshot(MODEL)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert snapshot(MODEL).commit == "1" * 40
+    assert fetch_snapshot(MODEL).commit == "1" * 40
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_gated_model_error_names_what_is_missing(
 def test_gated_model_is_fetched_with_a_valid_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.repositories[MODEL] = Repository(FILES, gated=True)
     monkeypatch.setenv("HF_TOKEN", "hf_reader")
-    assert names(snapshot(MODEL).folder) == NEEDED
+    assert names(fetch_snapshot(MODEL).folder) == NEEDED
 
 
 @pytest.mark.parametrize("token", ["", "hf_other"])
@@ -186,7 +186,7 @@ def test_only_the_hubs_own_conversions_are_used(hub: Hub, author: str, *, taken:
     pickled = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
     hub.repositories[MODEL] = Repository(pickled, offers={author: {**pickled, "model.safetensors": b"w"}})
     if taken:
-        assert snapshot(MODEL).commit == "2" * 40
+        assert fetch_snapshot(MODEL).commit == "2" * 40
     else:
         refusal()
 
@@ -209,7 +209,7 @@ def test_operators_folder_takes_precedence_with_its_commit(
     (folder / "model.safetensors").write_bytes(b"w")
     (folder / METADATA).write_text("a" * 40 + "\netag\n0\n")
     monkeypatch.setenv("EXPERT_MODELS_URL", (tmp_path / "models").as_uri())
-    found = snapshot(MODEL)
+    found = fetch_snapshot(MODEL)
     assert found.folder == folder
     assert found.commit == "a" * 40
     assert TorchDevices().commit(MODEL) == "a" * 40
@@ -229,24 +229,24 @@ def model_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore
 
 
 def test_model_is_fetched_from_a_bucket(model_bucket: MemoryStore) -> None:
-    found = snapshot(MODEL)
+    found = fetch_snapshot(MODEL)
     assert names(found.folder) == NEEDED
     assert found.commit == ""
 
 
 def test_only_a_changed_bucket_model_is_fetched_again(model_bucket: MemoryStore) -> None:
-    weights = snapshot(MODEL).folder / "model.safetensors"
+    weights = fetch_snapshot(MODEL).folder / "model.safetensors"
     first = weights.stat().st_ino
-    snapshot(MODEL)
+    fetch_snapshot(MODEL)
     assert weights.stat().st_ino == first
     model_bucket.put(f"{MODEL}/model.safetensors", b"v" * 3_000_000)
-    snapshot(MODEL)
+    fetch_snapshot(MODEL)
     assert weights.read_bytes() == b"v" * 3_000_000
 
 
 def test_commit_is_read_from_the_bucket(model_bucket: MemoryStore) -> None:
     model_bucket.put(f"{MODEL}/{METADATA}", ("a" * 40 + "\netag\n0\n").encode())
-    assert snapshot(MODEL).commit == "a" * 40
+    assert fetch_snapshot(MODEL).commit == "a" * 40
 
 
 def test_unreadable_bucket_is_named(model_bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from experts.diffusion.maps.map_maker import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import on_device
+from experts.torch_host.generation import move_to_device
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +29,7 @@ def normal_control(model_id: str, device: str) -> Handler:
 def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     from transformers import AutoImageProcessor, AutoModelForDepthEstimation
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     return checkpoint, checkpoint.model(AutoModelForDepthEstimation), checkpoint.processor(AutoImageProcessor)
 
 
@@ -46,7 +46,7 @@ class Depth(Drawer):
     def look(self, picture: "Image") -> Any:
         """Nearness, 0 to 1, as large as the picture."""
         batch = self._processor(images=picture, return_tensors="pt")
-        outputs = self.model(**on_device(batch, self.model))
+        outputs = self.model(**move_to_device(batch, self.model))
         outputs.predicted_depth = outputs.predicted_depth.float()
         sizes = [(picture.height, picture.width)]
         found = self._processor.post_process_depth_estimation(outputs, target_sizes=sizes)[0]["predicted_depth"]

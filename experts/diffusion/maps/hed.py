@@ -26,7 +26,7 @@ def hed_control(model_id: str, device: str) -> Handler:
 
     if model_id == CLASSICAL:
         return drawer(soft_edges, "soft-edges")
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     files = sorted(checkpoint.folder.glob("*.safetensors"))
     try:
         model = network(load_file(files[0]))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from experts.diffusion.image_size import MOST_PIXELS
 from experts.host.handler import UNBATCHED, Call, Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image, png, renamed
-from experts.torch_host.devices import computing
-from experts.torch_host.resident import TorchHandler
+from experts.torch_host.devices import inference_context
+from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Drawer(TorchHandler):
         """Nothing if meanwhile nobody waits any more."""
         if call.cancelled:
             return []
-        with computing(self.model_id):
+        with inference_context(self.model_id):
             return [(self.look(item.picture), item) for item in items]
 
     def finish(self, raw: tuple[Any, Seen]) -> Outputs:

@@ -8,8 +8,8 @@ from experts.diffusion.checkpoints import at_commit
 from experts.diffusion.maps.map_maker import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import on_device
-from experts.torch_host.non_finite import checked
+from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def openpose_control(model_id: str, device: str) -> Handler:
     """A ViTPose, beside a detector of people."""
     from transformers import AutoImageProcessor, AutoModelForObjectDetection, VitPoseForPoseEstimation
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     with at_commit(""):
-        people = Checkpoint.of(DETECTOR, device)
+        people = Checkpoint.fetch(DETECTOR, device)
     return Poses(
         checkpoint,
         checkpoint.model(VitPoseForPoseEstimation),
@@ -66,7 +66,7 @@ class Poses(Drawer):
                 "there are no people in the picture", remedy="send one that shows people", port="image"
             )
         batch = self._processor(images=picture, boxes=[boxes], return_tensors="pt")
-        outputs = self.model(**on_device(batch, self.model))
+        outputs = self.model(**move_to_device(batch, self.model))
         outputs.heatmaps = outputs.heatmaps.float().cpu()
         self.checked(outputs.heatmaps.numpy())
         found = self._processor.post_process_pose_estimation(outputs, boxes=[boxes], threshold=_SURE_JOINT)[0]
@@ -87,9 +87,9 @@ class Poses(Drawer):
 
     def _people(self, picture: "Image") -> list[list[float]]:
         """Boxes as left, top, width, height, the surest first."""
-        outputs = self._detector(**on_device(self._reader(images=picture, return_tensors="pt"), self._detector))
-        outputs.logits = checked(outputs.logits.float(), self.model_id)
-        outputs.pred_boxes = checked(outputs.pred_boxes.float(), self.model_id)
+        outputs = self._detector(**move_to_device(self._reader(images=picture, return_tensors="pt"), self._detector))
+        outputs.logits = require_finite(outputs.logits.float(), self.model_id)
+        outputs.pred_boxes = require_finite(outputs.pred_boxes.float(), self.model_id)
         sizes = [(picture.height, picture.width)]
         found = self._reader.post_process_object_detection(outputs, threshold=_SURE_PERSON, target_sizes=sizes)[0]
         names = self._detector.config.id2label

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experts.diffusion.maps.map_maker import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import on_device
+from experts.torch_host.generation import move_to_device
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def seg_control(model_id: str, device: str) -> Handler:
     """Any semantic segmentation of transformers with ADE20K's classes."""
     from transformers import AutoImageProcessor, AutoModelForSemanticSegmentation
 
-    checkpoint = Checkpoint.of(model_id, device)
+    checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(AutoModelForSemanticSegmentation)
     if model.config.num_labels > len(colours()):
         raise FailedPrecondition(
@@ -53,7 +53,7 @@ class Segments(Drawer):
         from torch.nn.functional import interpolate
 
         batch = self._processor(images=picture, return_tensors="pt")
-        logits = self.model(**on_device(batch, self.model)).logits.float()
+        logits = self.model(**move_to_device(batch, self.model)).logits.float()
         self.checked(logits.cpu().numpy())
         whole = interpolate(logits, (picture.height, picture.width), mode="bilinear", align_corners=False)
         return whole[0].argmax(0).cpu().numpy()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
-from experts.torch_host.devices import TorchDevices, computing
+from experts.torch_host.devices import TorchDevices, inference_context
 from tests.bench.offline_call import OfflineCall
 
 TASK = "summarization"
@@ -41,7 +41,7 @@ class Large:
 
         with self._device:
             batch = self._batch_of(len(items))
-        with computing(self._name):
+        with inference_context(self._name):
             self._model(**batch)
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)

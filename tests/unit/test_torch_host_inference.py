@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from experts.torch_host.classification import best
-from experts.torch_host.devices import TorchDevices, computing, device_named, dtype_for
-from experts.torch_host.generation import Sampling, _sampler, generated
-from experts.torch_host.padding import padded, run_in_passes
+from experts.torch_host.classification import top_labels
+from experts.torch_host.devices import TorchDevices, find_device, inference_context, select_dtype
+from experts.torch_host.generation import Sampling, _sampler, generate_tokens
+from experts.torch_host.padding import pad_rows, run_in_passes
 from services.common.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
 pytestmark = pytest.mark.slow
@@ -20,20 +20,20 @@ transformers = pytest.importorskip("transformers")
 pynvml = pytest.importorskip("pynvml")
 
 
-class Patience:
+class FakeCall:
     """A call that is cancelled after a number of checks."""
 
-    def __init__(self, looks: int = 1_000_000) -> None:
-        self._looks = looks
-        self.told: list[float] = []
+    def __init__(self, checks: int = 1_000_000) -> None:
+        self._checks = checks
+        self.fractions: list[float] = []
 
     @property
     def cancelled(self) -> bool:
-        self._looks -= 1
-        return self._looks < 0
+        self._checks -= 1
+        return self._checks < 0
 
     def progress(self, fraction: float, message: str = "") -> None:
-        self.told.append(fraction)
+        self.fractions.append(fraction)
 
 
 def length(piece: str) -> int:
@@ -48,7 +48,7 @@ def test_results_of_pieces_are_returned_by_item() -> None:
         return [piece.upper() for piece in pieces]
 
     items = [["aaa", "b"], [], ["cccccc"], ["dd", "ee", "f"]]
-    call = Patience()
+    call = FakeCall()
     assert run_in_passes(items, length, compute, call, max_tokens=6) == [
         ["AAA", "B"],
         [],
@@ -56,7 +56,7 @@ def test_results_of_pieces_are_returned_by_item() -> None:
         ["DD", "EE", "F"],
     ]
     assert max(passes) <= 6
-    assert call.told == sorted(call.told)
+    assert call.fractions == sorted(call.fractions)
 
 
 def test_pieces_of_different_kinds_run_in_separate_batches() -> None:
@@ -66,7 +66,7 @@ def test_pieces_of_different_kinds_run_in_separate_batches() -> None:
         seen.append({piece[0] for piece in pieces})
         return pieces
 
-    run_in_passes([["a1", "b1"], ["a2", "b22"]], length, compute, Patience(), kind=lambda piece: piece[0])
+    run_in_passes([["a1", "b1"], ["a2", "b22"]], length, compute, FakeCall(), kind=lambda piece: piece[0])
     assert sorted(map(sorted, seen)) == [["a"], ["b"]]
 
 
@@ -77,7 +77,7 @@ def test_cancelled_call_stops_computing() -> None:
         computed.extend(pieces)
         return pieces
 
-    assert run_in_passes([["a"], ["b"], ["c"]], length, compute, Patience(looks=2), max_tokens=1) == []
+    assert run_in_passes([["a"], ["b"], ["c"]], length, compute, FakeCall(checks=2), max_tokens=1) == []
     assert len(computed) == 2
 
 
@@ -85,13 +85,13 @@ def test_cancelled_call_stops_computing() -> None:
 def test_rows_are_padded_to_the_longest(*, left: bool, expected: list[list[int]]) -> None:
     rows = [{"input_ids": [5, 6], "attention_mask": [1, 1]}, {"input_ids": [7], "attention_mask": [1]}]
     longest = {"input_ids": [1, 2, 3], "attention_mask": [1, 1, 1]}
-    batch = padded([*rows, longest], 9, left=left)
+    batch = pad_rows([*rows, longest], 9, left=left)
     assert batch["input_ids"].tolist()[:2] == expected
     assert batch["attention_mask"].sum(1).tolist() == [2, 1, 3]
 
 
 def test_labels_are_sorted_and_rounded() -> None:
-    assert best([0.1, 0.65432, 0.25], ["a", "b", "c"], 2) == [
+    assert top_labels([0.1, 0.65432, 0.25], ["a", "b", "c"], 2) == [
         {"label": "b", "score": 0.6543},
         {"label": "c", "score": 0.25},
     ]
@@ -99,10 +99,10 @@ def test_labels_are_sorted_and_rounded() -> None:
 
 def test_scores_that_are_not_finite_fail_the_model() -> None:
     with pytest.raises(ModelFailed):
-        best([float("nan"), 0.5], ["a", "b"])
+        top_labels([float("nan"), 0.5], ["a", "b"])
 
 
-class Steady:
+class ConstantModel:
     """A model whose next token is always 0, 1 or 2 with the same probabilities."""
 
     class config:  # noqa: N801  # as models have it
@@ -113,21 +113,21 @@ class Steady:
 
 
 def test_samples_follow_the_models_distribution() -> None:
-    wanted = torch.tensor([0.5, 0.3, 0.2])
-    scores = wanted.log().repeat(4000, 1)
-    noisy = _sampler(Steady(), Sampling(temperature=1.0))(None, scores)
+    expected = torch.tensor([0.5, 0.3, 0.2])
+    scores = expected.log().repeat(4000, 1)
+    noisy = _sampler(ConstantModel(), Sampling(temperature=1.0))(None, scores)
     counts = Counter(noisy.argmax(-1).tolist())
-    assert [counts[token] / 4000 for token in range(3)] == pytest.approx(wanted.tolist(), abs=0.04)
+    assert [counts[token] / 4000 for token in range(3)] == pytest.approx(expected.tolist(), abs=0.04)
 
 
 def test_low_temperature_samples_the_most_likely_token() -> None:
     scores = torch.tensor([0.5, 0.3, 0.2]).log().repeat(200, 1)
-    noisy = _sampler(Steady(), Sampling(temperature=0.01, seed=3))(None, scores)
+    noisy = _sampler(ConstantModel(), Sampling(temperature=0.01, seed=3))(None, scores)
     assert set(noisy.argmax(-1).tolist()) == {0}
 
 
 def test_full_gpu_is_reported_in_plain_text() -> None:
-    with pytest.raises(OutOfMemory), computing("org/name"):
+    with pytest.raises(OutOfMemory), inference_context("org/name"):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
@@ -149,19 +149,19 @@ def test_gpu_utilization_is_read_from_the_driver(driver: pytest.MonkeyPatch) -> 
     "error", [pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED), ModuleNotFoundError("amdsmi is not installed")]
 )
 def test_gpu_utilization_is_unknown_without_driver_support(driver: pytest.MonkeyPatch, error: Exception) -> None:
-    def refused(handle: int) -> None:
+    def raise_error(handle: int) -> None:
         raise error
 
-    driver.setattr("pynvml.nvmlDeviceGetUtilizationRates", refused)
+    driver.setattr("pynvml.nvmlDeviceGetUtilizationRates", raise_error)
     assert TorchDevices().utilization("cuda:0") is None
 
 
 def test_missing_device_error_names_the_present_ones() -> None:
-    cpu = device_named("cpu")
-    assert dtype_for(cpu, "") == torch.float32
-    assert dtype_for(cpu, "bfloat16") == torch.bfloat16
+    cpu = find_device("cpu")
+    assert select_dtype(cpu, "") == torch.float32
+    assert select_dtype(cpu, "bfloat16") == torch.bfloat16
     with pytest.raises(FailedPrecondition) as caught:
-        device_named("cuda:99")
+        find_device("cuda:99")
     assert caught.value.reason == "LOAD_FAILED"
     assert "cpu" in caught.value.remedy
 
@@ -171,13 +171,13 @@ def test_gpu_weights_use_half_precision(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], dtype: Any
 ) -> None:
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
-    assert dtype_for(torch.device("cuda:0"), "") == dtype
-    assert dtype_for(torch.device("cuda:0"), "float32") == torch.float32
+    assert select_dtype(torch.device("cuda:0"), "") == dtype
+    assert select_dtype(torch.device("cuda:0"), "float32") == torch.float32
 
 
 def test_gradients_are_disabled() -> None:
     layer: Any = torch.nn.Linear(2, 2)
-    with computing("org/name"):
+    with inference_context("org/name"):
         assert not layer(torch.ones(1, 2)).requires_grad
 
 
@@ -191,27 +191,29 @@ def language_model() -> Any:
 
 
 def prompt(*rows: list[int]) -> dict[str, Any]:
-    return padded([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows], 0, left=True)
+    return pad_rows([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows], 0, left=True)
 
 
 def test_generated_text_excludes_the_prompt(language_model: Any) -> None:
     direct = language_model.generate(**prompt([3, 4, 5]), max_new_tokens=8, do_sample=False, pad_token_id=0)[
         0, 3:
     ].tolist()
-    assert generated(language_model, prompt([3, 4, 5]), Patience(), max_new_tokens=8, pad_token_id=0) == [direct]
-    both = generated(language_model, prompt([3, 4, 5], [7] * 9), Patience(), max_new_tokens=8, pad_token_id=0)
+    assert generate_tokens(language_model, prompt([3, 4, 5]), FakeCall(), max_new_tokens=8, pad_token_id=0) == [direct]
+    both = generate_tokens(language_model, prompt([3, 4, 5], [7] * 9), FakeCall(), max_new_tokens=8, pad_token_id=0)
     assert both[0] == direct
 
 
 def test_cancelled_call_stops_generating(language_model: Any) -> None:
-    (tokens,) = generated(language_model, prompt([3]), Patience(looks=3), max_new_tokens=40, pad_token_id=0)
+    (tokens,) = generate_tokens(language_model, prompt([3]), FakeCall(checks=3), max_new_tokens=40, pad_token_id=0)
     assert len(tokens) == 4
 
 
 def test_seeded_sample_is_independent_of_its_batch(language_model: Any) -> None:
     def sampled(*rows: list[int]) -> list[list[int]]:
-        told = Sampling(temperature=1.0, seed=5)
-        return generated(language_model, prompt(*rows), Patience(), max_new_tokens=12, sampling=told, pad_token_id=0)
+        fractions = Sampling(temperature=1.0, seed=5)
+        return generate_tokens(
+            language_model, prompt(*rows), FakeCall(), max_new_tokens=12, sampling=fractions, pad_token_id=0
+        )
 
     (alone,) = sampled([3, 4])
     torch.manual_seed(99)
