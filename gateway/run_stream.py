@@ -6,7 +6,6 @@ from typing import Any
 
 import grpc
 
-from gateway.public_view import make_public
 from gateway.service_calls import UNAVAILABLE_CODES, service_error, unavailable
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import Unavailable
@@ -141,10 +140,7 @@ class RunEventFeed:
     async def _next(self) -> RunEvent | None:
         """Reads one message; None if the connection was lost."""
         event = await self._stream.read(can_resume=bool(self.run_id))
-        if not isinstance(event, RunEvent):
-            return None
-        make_public(event)
-        return event
+        return event if isinstance(event, RunEvent) else None
 
     async def _continue(self) -> None:
         if not self.run_id:

@@ -7,7 +7,6 @@ from weakref import WeakSet
 from gateway.auth.audit import Audit
 from gateway.limits.quotas import Quotas
 from gateway.limits.throttle import Throttle
-from gateway.public_view import make_public
 from gateway.run_stream import Call, Reopen, RunEventFeed
 from gateway.service_calls import call
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
@@ -70,9 +69,7 @@ class Runs:
         return feed
 
     async def get(self, run_id: str) -> Run:
-        run = await call(self._stub.GetRun, gateway_pb2.GetRunRequest(run_id=run_id))
-        make_public(run)
-        return run
+        return await call(self._stub.GetRun, gateway_pb2.GetRunRequest(run_id=run_id))
 
     async def policy(self, run_id: str, requested: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
         """Data policy for data that continues a run: the requested one if the run's policy is open, else local."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 
+from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
-from protos.hugginggpt.v1.model_pb2 import Endpoint, ModelCard
+from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 

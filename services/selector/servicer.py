@@ -214,13 +214,12 @@ def _roles(choice: Selection) -> Iterator[tuple[SelectedModel, "CandidateRole.Va
         yield choice.shadow, CANDIDATE_ROLE_SHADOW
 
 
-def _candidate(chosen: SelectedModel, role: "CandidateRole.ValueType") -> Candidate:
+def _candidate(chosen: SelectedModel, role: "CandidateRole.ValueType") -> selector_pb2.SelectedCandidate:
     offer = chosen.offer
-    return Candidate(
+    candidate = Candidate(
         model_id=offer.card.id,
         revision=offer.card.revision,
         expert=offer.card.expert,
-        endpoints=[replica.endpoint(offer.card.id) for replica in chosen.replicas],
         role=role,
         score=chosen.score,
         reason=chosen.reason,
@@ -229,6 +228,8 @@ def _candidate(chosen: SelectedModel, role: "CandidateRole.ValueType") -> Candid
         start_duration=offer.start_duration,
         expert_version=offer.version,
     )
+    endpoints = [replica.endpoint(offer.card.id) for replica in chosen.replicas]
+    return selector_pb2.SelectedCandidate(candidate=candidate, endpoints=endpoints)
 
 
 def _instruction(task: Task) -> str:

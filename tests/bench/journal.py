@@ -11,7 +11,7 @@ import asyncpg
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded, TaskStarted
-from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
+from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_RUNNING, TASK_STATE_SUCCEEDED, RunSpec, TaskResult
 from services.common import database
 from services.orchestrator.journal import Journal
@@ -64,7 +64,7 @@ def _new_run() -> NewRun:
 
 
 def _events(run_id: str, step: int) -> list[RunEvent]:
-    by = Candidate(model_id="model", revision="1", expert="cast", endpoints=[Endpoint(address="127.0.0.1:50051")])
+    by = Candidate(model_id="model", revision="1", expert="cast")
     result = TaskResult(task_id=step, attempt=1, by=by, outputs={"text": Value(text="done")}, input_digest="0" * 64)
     events = [
         RunEvent(task_started=TaskStarted(by=by)),

@@ -17,10 +17,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from protos.hugginggpt.internal.v1.planner_pb2 import PlanEnd, PlanEvent, PlanRequest
 from protos.hugginggpt.internal.v1.responder_pb2 import RespondEvent, RespondRequest
-from protos.hugginggpt.internal.v1.selector_pb2 import SelectRequest, SelectResponse
+from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint, SelectedCandidate, SelectRequest, SelectResponse
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate
 from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_EMBEDDED, CONTROLLER_RANK, Decision
 from services.common.channel import MESSAGE_LIMITS
 from tests.bench import memory_limited_experts
@@ -101,13 +101,14 @@ def _selected(request: bytes, address: str, memory_limited: tuple[str, ...]) -> 
         model_id=message.task.pinned_model or message.task.source,
         revision="1",
         expert="memory-limited" if is_limited else "scripted",
-        endpoints=addresses if is_limited else [Endpoint(address=address, loaded=True)],
         score=1.0,
         reason="the only candidate",
         location=MODEL_LOCATION_INTERNAL,
     )
     decision = Decision(controller=CONTROLLER_RANK, confidence=1.0)
-    reply = SelectResponse(candidates=[candidate], decision=decision, spec=SPEC)
+    endpoints = addresses if is_limited else [Endpoint(address=address, loaded=True)]
+    selected = SelectedCandidate(candidate=candidate, endpoints=endpoints)
+    reply = SelectResponse(candidates=[selected], decision=decision, spec=SPEC)
     return parse_script(message.request).select, reply.SerializeToString()
 
 

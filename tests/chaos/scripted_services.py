@@ -23,7 +23,6 @@ from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_PRIMARY,
     MODEL_LOCATION_INTERNAL,
     Candidate,
-    Endpoint,
 )
 from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_EMBEDDED, CONTROLLER_RANK, Decision
 from services.common.errors import Unavailable
@@ -95,16 +94,17 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
             spec=SPECS[request.task.task],
         )
 
-    def _candidate(self, model: str, expert: str, rank: int) -> Candidate:
-        return Candidate(
+    def _candidate(self, model: str, expert: str, rank: int) -> selector_pb2.SelectedCandidate:
+        candidate = Candidate(
             model_id=model,
             revision="1",
             expert=expert,
-            endpoints=[Endpoint(address=address, loaded=True) for address in self._experts[expert]],
             role=CANDIDATE_ROLE_FALLBACK if rank else CANDIDATE_ROLE_PRIMARY,
             score=1.0 - rank / 10,
             location=MODEL_LOCATION_INTERNAL,
         )
+        endpoints = [selector_pb2.Endpoint(address=address, loaded=True) for address in self._experts[expert]]
+        return selector_pb2.SelectedCandidate(candidate=candidate, endpoints=endpoints)
 
 
 class Responder(responder_pb2_grpc.ResponderServiceServicer):

@@ -20,7 +20,7 @@ READS = ("head_async", "get_async", "put_async", "get_range_async")
 
 @pytest.fixture
 async def gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
-    peers.candidates[0].revision = "1"
+    peers.candidates[0].candidate.revision = "1"
     peers.plan(task(1), END)
     async with serve_orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}

@@ -93,7 +93,7 @@ class TenantGateway:
 
 @pytest.fixture
 async def tenant_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[TenantGateway]:
-    peers.candidates[0].revision = "1"
+    peers.candidates[0].candidate.revision = "1"
     cards = [card("model", name, revision="1") for name in TASKS]
     selector = ScriptedSelector(cards=cards)
     async with serve_orchestrator(settings) as running:

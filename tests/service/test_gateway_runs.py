@@ -9,9 +9,8 @@ import pytest
 
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, PRIORITY_INTERACTIVE, Caller
-from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent, TaskStarted
-from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
-from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, Run, RunSpec
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.common import call_context
 from tests.fakes import ANSWERED, ScriptedOrchestrator
 from tests.support.gateway import GatewayUnderTest, start_gateway
@@ -356,37 +355,3 @@ async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
         assert [line async for line in lines if line.startswith(":")] == [": the gateway is shutting down"]
         assert (await asking).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
         await response.aclose()
-
-
-INSIDE = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address="10.1.2.3:50051")])
-
-
-class WithAddresses(ScriptedOrchestrator):
-    """Tells where its experts are, as orchestrators do."""
-
-    async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> Run:
-        run = await super().GetRun(request, context)
-        run.tasks.add(candidate=INSIDE)
-        return run
-
-
-async def test_expert_addresses_are_not_returned(tmp_path: Path) -> None:
-    script = (RunEvent(task_id=1, task_started=TaskStarted(by=INSIDE)), *ANSWERED)
-    async with start_gateway(tmp_path, WithAddresses(script)) as gateway:
-        told = [
-            (await gateway.ask(headers=SSE)).text,
-            (await gateway.ask(headers={"prefer": "wait=5"})).text,
-            (await gateway.http.get("/v1/runs/run_1")).text,
-            str(
-                [
-                    each
-                    async for each in gateway.grpc.CreateRun(
-                        gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5
-                    )
-                ]
-            ),
-            str(await gateway.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)),
-        ]
-    for each in told:
-        assert "lite" in each
-        assert "10.1.2.3" not in each

@@ -157,7 +157,7 @@ class TenantObjects:
 @pytest.fixture
 async def tenant_objects(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[TenantObjects]:
     peers.plan(task(1), END)
-    peers.candidates[0].revision = "1"
+    peers.candidates[0].candidate.revision = "1"
     async with serve_orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
         selector = ScriptedSelector(cards=[card("model", "summarization")])

@@ -204,7 +204,7 @@ async def test_a_repeatable_task_is_not_run_again_for_the_same_inputs(
         return await echo(request)
 
     orchestrator.peers.infer["model"] = infer
-    orchestrator.peers.candidates[0].revision = "1"
+    orchestrator.peers.candidates[0].candidate.revision = "1"
     orchestrator.peers.plan(task(1), task(2, text=ref(1)), END)
     first = await orchestrator.run()
     again = await orchestrator.run(bypass_memo=bypass)
@@ -228,7 +228,7 @@ async def test_a_result_of_which_a_part_is_gone_is_made_again(orchestrator: Orch
         return {"image": artifact_pb2.Value(artifact=made)}
 
     orchestrator.peers.infer["model"] = infer
-    orchestrator.peers.candidates[0].revision = "1"
+    orchestrator.peers.candidates[0].candidate.revision = "1"
     picture = task_pb2.Argument(
         value=artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="0" * 64, media_type="image/png"))
     )
@@ -243,7 +243,7 @@ async def test_a_result_of_which_a_part_is_gone_is_made_again(orchestrator: Orch
 
 
 async def test_a_result_is_not_found_again_by_another_tenant(orchestrator: OrchestratorUnderTest) -> None:
-    orchestrator.peers.candidates[0].revision = "1"
+    orchestrator.peers.candidates[0].candidate.revision = "1"
     orchestrator.peers.plan(task(1), END)
     with call_context.use_caller(caller_pb2.Caller(tenant="one", policy=caller_pb2.DATA_POLICY_OPEN)):
         assert task_states(await orchestrator.run()) == {1: "SUCCEEDED"}

@@ -6,13 +6,12 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, selector_pb2
 from protos.hugginggpt.v1 import (
     artifact_pb2,
     caller_pb2,
     expert_pb2,
     gateway_pb2,
-    model_pb2,
     pipeline_pb2,
     run_pb2,
     task_pb2,
@@ -75,9 +74,9 @@ async def test_planner_selector_and_experts_hear_of_it(
 async def test_whoever_is_outside_is_asked_for_no_item_however_good(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    better = model_pb2.Candidate()
+    better = selector_pb2.SelectedCandidate()
     better.CopyFrom(orchestrator.peers.candidates[0])
-    better.model_id, better.location = "better", MODEL_LOCATION_EXTERNAL
+    better.candidate.model_id, better.candidate.location = "better", MODEL_LOCATION_EXTERNAL
     orchestrator.peers.candidates.insert(0, better)
     orchestrator.peers.infer["better"] = never
     batch = await orchestrator_client.ended(
@@ -92,7 +91,7 @@ async def never(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
 
 async def nobody_left_inside(orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient) -> None:
     """Once the orchestrator has had word of it."""
-    orchestrator.peers.candidates[0].location = MODEL_LOCATION_EXTERNAL
+    orchestrator.peers.candidates[0].candidate.location = MODEL_LOCATION_EXTERNAL
     orchestrator.peers.changed.set()
     while True:
         try:
@@ -126,7 +125,7 @@ async def test_a_batch_that_only_others_can_do_is_refused_at_once(
 async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    orchestrator.peers.candidates[0].location = MODEL_LOCATION_EXTERNAL
+    orchestrator.peers.candidates[0].candidate.location = MODEL_LOCATION_EXTERNAL
     assert (await refused(orchestrator_client.save(plan=PLAN, policy=DATA_POLICY_LOCAL))).reason == "POLICY"
     assert (await orchestrator_client.save(plan=PLAN)).policy != DATA_POLICY_LOCAL
 

@@ -16,7 +16,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller, Priority
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.model_pb2 import INFERENCE_MODE_LOCAL, Candidate
+from protos.hugginggpt.v1.model_pb2 import INFERENCE_MODE_LOCAL
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
@@ -103,7 +103,7 @@ class HangingSelector(ScriptedSelector):
         self.calls += 1
         self.called.set()
         await asyncio.Event().wait()
-        return selector_pb2.SelectResponse(candidates=[Candidate()])
+        return selector_pb2.SelectResponse(candidates=[selector_pb2.SelectedCandidate()])
 
     async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await context.write(selector_pb2.WatchCatalogueResponse(revision="any"))

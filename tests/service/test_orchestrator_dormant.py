@@ -15,7 +15,7 @@ from protos.hugginggpt.internal.v1 import selector_pb2 as pb
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN
-from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, Candidate
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.channel import connect
@@ -44,19 +44,19 @@ class Catalogue(ScriptedSelector):
         self._news, self._left = asyncio.Event(), asyncio.Event()
 
     @staticmethod
-    def sleeping(start: float | None = None) -> Candidate:
+    def sleeping(start: float | None = None) -> pb.SelectedCandidate:
         asleep = candidate(model="model", expert=EXPERT, dormant=True)
         if start is not None:
-            asleep.start_duration.FromTimedelta(timedelta(seconds=start))
+            asleep.candidate.start_duration.FromTimedelta(timedelta(seconds=start))
         return asleep
 
-    def changes(self, where: Candidate | None = None) -> None:
+    def changes(self, where: pb.SelectedCandidate | None = None) -> None:
         """Something is different in the catalogue; perhaps where the expert is."""
         self.where = where or self.where
         self._news.set()
         self._news = asyncio.Event()
 
-    async def again(self) -> Sequence[Candidate]:
+    async def again(self) -> Sequence[pb.SelectedCandidate]:
         self.asked += 1
         return [self.where]
 
@@ -204,7 +204,7 @@ async def test_a_selector_that_does_not_choose_just_now_is_asked_again_later(
 ) -> None:
     failures = iter([NotFound("nobody", reason="TASK"), Unavailable("away")])
 
-    async def again() -> Sequence[Candidate]:
+    async def again() -> Sequence[pb.SelectedCandidate]:
         if failure := next(failures, None):
             raise failure
         return await catalogue.again()
@@ -264,7 +264,7 @@ async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_ther
 ) -> None:
     (there,) = orchestrator.peers.candidates
     asleep = candidate(model="model", expert=EXPERT, dormant=True)
-    asleep.start_duration.FromSeconds(42)
+    asleep.candidate.start_duration.FromSeconds(42)
     orchestrator.peers.candidates[:] = [asleep]
     orchestrator.peers.plan(task(1), END)
     request = CreateRunRequest(spec=RunSpec(request="do it"))
@@ -273,7 +273,7 @@ async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_ther
         async for event in orchestrator.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
             events.append(event)
             if event.HasField("task_waiting"):
-                there.expert = EXPERT
+                there.candidate.expert = EXPERT
                 orchestrator.peers.candidates[:] = [there]
                 orchestrator.peers.changed.set()
     (waiting,) = [event.task_waiting for event in events if event.HasField("task_waiting")]

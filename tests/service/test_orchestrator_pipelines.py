@@ -77,7 +77,7 @@ async def test_a_change_of_the_catalogue_is_asked_for_again(
 ) -> None:
     await orchestrator_client.save(plan=PINNED)
     await orchestrator_client.run(pipeline=named(), inputs=note("a").inputs)
-    orchestrator.peers.candidates[0].model_id = "other"
+    orchestrator.peers.candidates[0].candidate.model_id = "other"
     orchestrator.peers.infer["other"] = orchestrator.peers.infer["model"]
     orchestrator.peers.changed.set()
     error = None

@@ -11,10 +11,11 @@ import grpc
 import pytest
 from google.rpc import code_pb2
 
+from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint, SelectedCandidate
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL
 from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from services.orchestrator.experts.circuit_breaker import Key
 from services.orchestrator.experts.retry import MAX_BATCH_CALLS, MAX_CALLS
@@ -94,7 +95,8 @@ async def test_the_other_place_of_an_expert_is_asked_when_one_is_gone() -> None:
     async with asking() as attempts, fake().serving() as address:
         both = candidate(Endpoint(address=GONE, loaded=True), Endpoint(address=address))
         asked = await Asker(attempts).infer(both)
-        assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (2, address)
+        assert asked.result.attempt == 2
+        assert asked.result.outputs["text"].text == "hello"
         assert asked.told == ["task_started", "attempt_failed", "task_started"]
 
 
@@ -147,11 +149,12 @@ async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() 
         for _ in range(3):
             attempts._calls.circuits.failed(Key("fake", address=GONE), "gone")
 
-        async def again() -> Sequence[Candidate]:
+        async def again() -> Sequence[SelectedCandidate]:
             return [candidate(address)]
 
         asked = await Asker(attempts).infer(candidate(GONE), again=again)
-        assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (1, address)
+        assert asked.result.attempt == 1
+        assert asked.result.outputs["text"].text == "hello"
 
 
 async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fails(
@@ -179,7 +182,7 @@ async def test_an_expert_that_came_since_is_asked_before_the_task_fails() -> Non
 
     async with asking() as attempts, fake(broken).serving() as one, fake().serving() as two:
 
-        async def again() -> Sequence[Candidate]:
+        async def again() -> Sequence[SelectedCandidate]:
             return [candidate(one), candidate(two, model="other", expert="another")]
 
         asked = await Asker(attempts).infer(candidate(one), again=again)
@@ -316,18 +319,19 @@ async def test_each_further_address_of_a_candidate_may_refuse_once_more(monkeypa
     async with asking() as attempts, refusing(math.inf).serving() as one, fake().serving() as two:
         both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
         asked = await Asker(attempts).infer(both)
-    assert asked.result.by.endpoints[0].address == two
+    assert asked.result.outputs["text"].text == "hello"
 
 
 async def test_an_overload_is_not_waited_out_where_another_place_is_free() -> None:
     async def full(_: InferRequest) -> dict[str, Value]:
         raise Overloaded("full", retry_after=timedelta(minutes=10))
 
-    busy = fake(full)
-    async with asking() as attempts, busy.serving() as one, fake().serving() as two:
+    busy, idle = fake(full), fake()
+    async with asking() as attempts, busy.serving() as one, idle.serving() as two:
         both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
         asked = await Asker(attempts).infer(both)
-        assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (2, two)
+        assert asked.result.attempt == 2
+        assert len(idle.asked) == 1
         await Asker(attempts).infer(both)
         assert len(busy.asked) == 1
 
@@ -439,9 +443,11 @@ async def test_a_model_that_hangs_leaves_time_for_the_next() -> None:
 
 
 async def test_another_place_is_asked_where_one_hangs() -> None:
-    async with asking(attempt_seconds=0.2) as attempts, fake(forever).serving() as one, fake().serving() as two:
+    idle = fake()
+    async with asking(attempt_seconds=0.2) as attempts, fake(forever).serving() as one, idle.serving() as two:
         asked = await Asker(attempts).infer(candidate(Endpoint(address=one, loaded=True), Endpoint(address=two)))
-    assert (asked.result.by.endpoints[0].address, asked.failures) == (two, [("DEADLINE_EXCEEDED", "retry")])
+    assert len(idle.asked) == 1
+    assert asked.failures == [("DEADLINE_EXCEEDED", "retry")]
 
 
 async def test_the_time_of_a_run_is_final() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectedCandidate
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, PRIORITY_BATCH, Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL, Candidate
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import ModelFailed
@@ -50,7 +51,7 @@ def own() -> FakeExpert:
     return FakeExpert("own", [card("model", SPEC.name)])
 
 
-def job(*candidates: Candidate, told: list[RunEvent]) -> TaskRequest:
+def job(*candidates: SelectedCandidate, told: list[RunEvent]) -> TaskRequest:
     request = expert_pb2.InferRequest(task=SPEC.name, inputs={"text": Value(text="hello")})
     return TaskRequest(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new, Deadline(math.inf))
 

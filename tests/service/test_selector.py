@@ -148,8 +148,8 @@ async def test_an_expert_that_restarts_is_waited_for(selector: SelectorUnderTest
         await selector.until_planned("image-to-text")
     await selector.until(is_silent)
     assert "image-to-text" in await selector.tasks()
-    (candidate,) = (await selector.select(Task(task="image-to-text"))).candidates
-    assert [endpoint.address for endpoint in candidate.endpoints] == [address]
+    (selected,) = (await selector.select(Task(task="image-to-text"))).candidates
+    assert [endpoint.address for endpoint in selected.endpoints] == [address]
     async with FakeExpert("vision", [OCR, MOOD]).serving(listen=address):
         await selector.until_planned("image-to-text", "text-classification")
         await selector.until(answers)
@@ -168,9 +168,9 @@ async def test_an_expert_that_may_sleep_outlives_the_selector(start_selector: St
         selector.remove("vision")
     async with start_selector() as selector:
         assert (await selector.experts())["vision"].dormant
-        (candidate,) = (await selector.select(Task(task="image-to-text"))).candidates
-        assert candidate.dormant
-        assert not candidate.endpoints
+        (selected,) = (await selector.select(Task(task="image-to-text"))).candidates
+        assert selected.candidate.dormant
+        assert not selected.endpoints
         await selector.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name="vision"), timeout=5)
         assert await selector.tasks() == {}
     async with start_selector() as selector:
@@ -202,8 +202,8 @@ async def test_a_sleeper_wakes(start_selector: StartSelector) -> None:
                 return not (await selector.tasks())["image-to-text"].dormant
 
             await selector.until(awake)
-            (candidate,) = (await selector.select(Task(task="image-to-text"))).candidates
-            assert [endpoint.address for endpoint in candidate.endpoints] == [elsewhere]
+            (selected,) = (await selector.select(Task(task="image-to-text"))).candidates
+            assert [endpoint.address for endpoint in selected.endpoints] == [elsewhere]
 
 
 async def test_a_spec_that_disagrees_is_left_out_and_reported(start_selector: StartSelector) -> None:
@@ -218,8 +218,8 @@ async def test_replicas_are_endpoints_of_one_candidate(start_selector: StartSele
     one, two = FakeExpert("lite", [MOOD]), FakeExpert("lite", [MOOD])
     one.load, two.load = ExpertLoad(waiting=1, running=2, loaded=["mood"], free_bytes=5), ExpertLoad()
     async with one.serving() as first, two.serving() as second, start_selector(experts=f"{first},{second}") as selector:
-        (candidate,) = (await selector.select(Task(task="text-classification"))).candidates
-        by_address = {endpoint.address: endpoint for endpoint in candidate.endpoints}
+        (selected,) = (await selector.select(Task(task="text-classification"))).candidates
+        by_address = {endpoint.address: endpoint for endpoint in selected.endpoints}
         assert set(by_address) == {first, second}
         assert (by_address[first].loaded, by_address[first].queue, by_address[first].free_bytes) == (True, 3, 5)
         assert (by_address[second].loaded, by_address[second].queue) == (False, 0)
@@ -229,12 +229,14 @@ async def test_the_answer_is_ranked_and_explained(start_selector: StartSelector)
     async with FakeExpert("lite", [TONGUE, MOOD]).serving() as address, start_selector(experts=address) as selector:
         task = Task(task="text-classification", source="do", parameters_json='{"top_k":1}')
         answer = await selector.select(task, request="is it happy or sad", selection_policy=SELECTION_POLICY_LLM)
-        assert [(found.model_id, found.role) for found in answer.candidates] == [("mood", CANDIDATE_ROLE_PRIMARY)]
-        assert "happy" in answer.candidates[0].reason
+        (found,) = answer.candidates
+        assert found.candidate.model_id == "mood"
+        assert found.candidate.role == CANDIDATE_ROLE_PRIMARY
+        assert "happy" in found.candidate.reason
         assert (answer.decision.controller, bool(answer.decision.fell_back_because)) == (CONTROLLER_RANK, True)
         assert answer.spec.name == "text-classification"
         answer = await selector.select(Task(task="text-classification"))
-        roles = [found.role for found in answer.candidates]
+        roles = [found.candidate.role for found in answer.candidates]
         assert roles == [CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_FALLBACK]
         answer = await selector.select(Task(task="text-classification", pinned_model="mood"))
         assert answer.decision.controller == CONTROLLER_PINNED
@@ -245,7 +247,7 @@ async def test_an_instruction_is_weighed_as_words_of_the_task(start_selector: St
     editor = card("editor", "image-to-image", "Turns pictures grey, blurs and sharpens them.")
     task = Task(task="image-to-image", arguments={"instruction": Argument(value=Value(text="make it grey"))})
     async with FakeExpert("vision", [artist, editor]).serving() as address, start_selector(experts=address) as selector:
-        assert (await selector.select(task)).candidates[0].model_id == "editor"
+        assert (await selector.select(task)).candidates[0].candidate.model_id == "editor"
 
 
 async def test_who_says_nothing_of_policy_gets_nothing_external(start_selector: StartSelector) -> None:
@@ -258,7 +260,7 @@ async def test_who_says_nothing_of_policy_gets_nothing_external(start_selector: 
             error = errors.from_rpc(refused.value)
             assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
         answer = await selector.select(task, Caller(policy=DATA_POLICY_OPEN), inference_mode=INFERENCE_MODE_REMOTE)
-        assert answer.candidates[0].location == MODEL_LOCATION_EXTERNAL
+        assert answer.candidates[0].candidate.location == MODEL_LOCATION_EXTERNAL
 
 
 @pytest.mark.parametrize(

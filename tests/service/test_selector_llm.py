@@ -107,7 +107,7 @@ def start_llm_selector(tmp_path: Path) -> Opened:
 
 
 def ids(answer: Any) -> list[str]:
-    return [candidate.model_id for candidate in answer.candidates]
+    return [selected.candidate.model_id for selected in answer.candidates]
 
 
 async def test_the_llm_s_choice_comes_first_and_the_rest_as_it_is_ranked(start_llm_selector: Opened) -> None:
@@ -115,11 +115,11 @@ async def test_the_llm_s_choice_comes_first_and_the_rest_as_it_is_ranked(start_l
     async with start_llm_selector([says("wise", "Wisdom\nwas   asked for.")], prices=prices) as room:
         answer = await room.select()
         assert ids(answer) == ["wise", "loud", "calm"]
-        roles = [candidate.role for candidate in answer.candidates]
+        roles = [selected.candidate.role for selected in answer.candidates]
         assert roles == [CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_FALLBACK, CANDIDATE_ROLE_FALLBACK]
         decision = answer.decision
         assert (decision.controller, decision.llm_model, decision.fell_back_because) == (CONTROLLER_LLM, "scripted", "")
-        assert decision.reason == answer.candidates[0].reason == "Wisdom was asked for."
+        assert decision.reason == answer.candidates[0].candidate.reason == "Wisdom was asked for."
         assert decision.usage.input_tokens == decision.usage.cost > 0
         assert decision.usage.output_tokens > 0
 
@@ -141,7 +141,7 @@ async def test_the_llm_is_told_what_is_wanted_and_who_can_do_it_and_how_to_answe
 async def test_an_answer_in_another_form_is_understood(start_llm_selector: Opened, text: str) -> None:
     async with start_llm_selector([Says(text)]) as room:
         answer = await room.select()
-        assert (answer.candidates[0].model_id, answer.decision.controller) == ("wise", CONTROLLER_LLM)
+        assert (answer.candidates[0].candidate.model_id, answer.decision.controller) == ("wise", CONTROLLER_LLM)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ async def test_no_llm_is_asked_where(
 ) -> None:
     async with start_llm_selector([], models) as room:
         answer = await room.select(**fields)
-        assert (answer.candidates[0].model_id, answer.decision.controller) == (best, controller)
+        assert (answer.candidates[0].candidate.model_id, answer.decision.controller) == (best, controller)
         assert (answer.decision.fell_back_because, answer.decision.llm_model) == ("", "")
         assert room.llm.requests == []
 
@@ -248,7 +248,7 @@ async def test_ten_thousand_models_with_long_descriptions_are_asked_about_within
     models = [card(f"model-{number}", TASK, "Says many things. " * 50, likes=number) for number in range(10_000)]
     async with start_llm_selector([says("model-9998")], models, context_tokens=2048, answer_tokens=256) as room:
         answer = await room.select("say it. " * 500, request="Please. " * 5000)
-        assert (len(answer.candidates), answer.candidates[0].model_id) == (5, "model-9998")
+        assert (len(answer.candidates), answer.candidates[0].candidate.model_id) == (5, "model-9998")
         assert answer.decision.controller == CONTROLLER_LLM
         assert 0 < answer.decision.usage.input_tokens <= 2048 - 256
 

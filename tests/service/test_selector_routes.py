@@ -105,8 +105,8 @@ async def test_what_is_laid_down_stands_beside_the_models(tmp_path: Path) -> Non
 
 async def test_a_run_is_given_the_same_model_by_every_selector_of_the_deployment(tmp_path: Path) -> None:
     async with opened(tmp_path, TABLE) as one, opened(tmp_path, TABLE) as other:
-        drawn = [(await select(one, f"run_{number}")).candidates[0].model_id for number in range(20)]
-        again = [(await select(other, f"run_{number}")).candidates[0].model_id for number in range(20)]
+        drawn = [(await select(one, f"run_{number}")).candidates[0].candidate.model_id for number in range(20)]
+        again = [(await select(other, f"run_{number}")).candidates[0].candidate.model_id for number in range(20)]
     assert drawn == again
     assert set(drawn) == {"people", "faces"}
 
@@ -114,12 +114,12 @@ async def test_a_run_is_given_the_same_model_by_every_selector_of_the_deployment
 async def test_the_shadow_comes_last_under_its_role(tmp_path: Path) -> None:
     async with opened(tmp_path, TABLE) as stub:
         reply = await select(stub)
-    assert [candidate.role for candidate in reply.candidates] == [
+    assert [selected.candidate.role for selected in reply.candidates] == [
         CANDIDATE_ROLE_PRIMARY,
         CANDIDATE_ROLE_FALLBACK,
         CANDIDATE_ROLE_SHADOW,
     ]
-    assert (reply.candidates[-1].model_id, reply.decision.controller) == ("things", CONTROLLER_ROUTED)
+    assert (reply.candidates[-1].candidate.model_id, reply.decision.controller) == ("things", CONTROLLER_ROUTED)
 
 
 async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_p
         unasked, asked = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)
     assert told.selection_policy == SELECTION_POLICY_RANK
     assert (unasked.decision.controller, asked.decision.controller) == (CONTROLLER_RANK, CONTROLLER_LLM)
-    assert [candidate.model_id for candidate in asked.candidates] == ["things", "people"]
+    assert [selected.candidate.model_id for selected in asked.candidates] == ["things", "people"]
 
 
 async def test_what_the_table_decides_no_llm_decides_otherwise(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 from google.rpc import code_pb2
 
+from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint, SelectedCandidate
 from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from protos.hugginggpt.v1.event_pb2 import NextStep, RunEvent
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.channel import connect
@@ -26,11 +27,13 @@ from services.orchestrator.pricing import Prices
 SPEC = standard_tasks()["summarization"]
 
 
-def candidate(*addresses: str | Endpoint, model: str = "model", expert: str = "fake", **fields: Any) -> Candidate:
+def candidate(
+    *addresses: str | Endpoint, model: str = "model", expert: str = "fake", **fields: Any
+) -> SelectedCandidate:
     """A candidate with an internal model at the given addresses."""
     endpoints = [Endpoint(address=each) if isinstance(each, str) else each for each in addresses]
     given: dict[str, Any] = {"location": MODEL_LOCATION_INTERNAL} | fields
-    return Candidate(model_id=model, expert=expert, endpoints=endpoints, **given)
+    return SelectedCandidate(candidate=Candidate(model_id=model, expert=expert, **given), endpoints=endpoints)
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Asked:
         ]
 
 
-async def nobody_new() -> Sequence[Candidate]:
+async def nobody_new() -> Sequence[SelectedCandidate]:
     return ()
 
 
@@ -77,9 +80,9 @@ class Asker:
 
     async def infer(
         self,
-        *candidates: Candidate,
+        *candidates: SelectedCandidate,
         text: str = "hello",
-        again: Callable[[], Awaitable[Sequence[Candidate]]] = nobody_new,
+        again: Callable[[], Awaitable[Sequence[SelectedCandidate]]] = nobody_new,
         asked: Asked | None = None,
     ) -> Asked:
         """Executes one task.

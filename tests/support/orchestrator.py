@@ -78,7 +78,7 @@ class ScriptedPeers:
     planned: list[planner_pb2.PlanRequest] = field(default_factory=list)
     answered: list[responder_pb2.RespondRequest] = field(default_factory=list)
     callers: list[caller_pb2.Caller] = field(default_factory=list)
-    candidates: list[model_pb2.Candidate] = field(default_factory=list)
+    candidates: list[selector_pb2.SelectedCandidate] = field(default_factory=list)
     answer: Callable[[], AsyncIterator[str]] | None = None
     select: Callable[[], Awaitable[None]] | None = None
     another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
@@ -142,10 +142,10 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         if request.task.task not in standard_tasks() or request.task.task in self.peers.vanished:
             raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
         pinned = request.task.pinned_model
-        if pinned and pinned not in {candidate.model_id for candidate in self.peers.candidates}:
+        if pinned and pinned not in {each.candidate.model_id for each in self.peers.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
         outside = self.peers.candidates and all(
-            each.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.peers.candidates
+            each.candidate.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.peers.candidates
         )
         if outside and not call_context.allows_external_endpoints():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
@@ -201,11 +201,10 @@ def registration(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
     return partial(add, servicer)
 
 
-def candidate(model: str, address: str) -> model_pb2.Candidate:
-    endpoints = [model_pb2.Endpoint(address=address)]
-    return model_pb2.Candidate(
-        model_id=model, expert="fake", endpoints=endpoints, location=model_pb2.MODEL_LOCATION_INTERNAL
-    )
+def candidate(model: str, address: str) -> selector_pb2.SelectedCandidate:
+    """A candidate with an internal model of the scripted expert, at an address."""
+    chosen = model_pb2.Candidate(model_id=model, expert="fake", location=model_pb2.MODEL_LOCATION_INTERNAL)
+    return selector_pb2.SelectedCandidate(candidate=chosen, endpoints=[selector_pb2.Endpoint(address=address)])
 
 
 def process_settings(peer_addresses: Mapping[str, str], journal: Path) -> dict[str, str]:

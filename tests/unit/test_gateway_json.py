@@ -223,7 +223,7 @@ MESSAGES: list[tuple[Message, Any]] = [
             "examples": [],
         },
     ),
-    (Candidate(score=float("nan")), {"endpoints": [], "dormant": False}),
+    (Candidate(score=float("nan")), {"dormant": False}),
 ]
 
 

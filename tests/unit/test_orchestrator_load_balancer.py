@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from protos.hugginggpt.v1.model_pb2 import Endpoint
+from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint
 from services.orchestrator.experts.load_balancer import (
     FORGET_SECONDS,
     FRESH_SECONDS,

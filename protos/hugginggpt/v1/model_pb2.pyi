@@ -249,40 +249,6 @@ class ModelCard(_message.Message):
 Global___ModelCard: _TypeAlias = ModelCard  # noqa: Y015
 
 @_typing.final
-class Endpoint(_message.Message):
-    """An address at which a candidate can be called."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ADDRESS_FIELD_NUMBER: _builtins.int
-    LOADED_FIELD_NUMBER: _builtins.int
-    QUEUE_FIELD_NUMBER: _builtins.int
-    FREE_BYTES_FIELD_NUMBER: _builtins.int
-    address: _builtins.str
-    """host:port."""
-    loaded: _builtins.bool
-    """The model is loaded there."""
-    queue: _builtins.int
-    """Number of calls that wait or run there."""
-    free_bytes: _builtins.int
-    """Memory available for models there, in bytes; 0: unknown."""
-    def __init__(
-        self,
-        *,
-        address: _builtins.str = ...,
-        loaded: _builtins.bool = ...,
-        queue: _builtins.int = ...,
-        free_bytes: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "free_bytes", b"free_bytes", "loaded", b"loaded", "queue", b"queue"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
-
-@_typing.final
 class Candidate(_message.Message):
     """A model that can run a task."""
 
@@ -291,7 +257,6 @@ class Candidate(_message.Message):
     MODEL_ID_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     EXPERT_FIELD_NUMBER: _builtins.int
-    ENDPOINTS_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
@@ -314,8 +279,6 @@ class Candidate(_message.Message):
     expert_version: _builtins.str
     """Version of the expert's program."""
     @_builtins.property
-    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
-    @_builtins.property
     def start_duration(self) -> _duration_pb2.Duration:
         """Duration of the expert's last start. Absent: never observed."""
 
@@ -325,7 +288,6 @@ class Candidate(_message.Message):
         model_id: _builtins.str = ...,
         revision: _builtins.str = ...,
         expert: _builtins.str = ...,
-        endpoints: _abc.Iterable[Global___Endpoint] | None = ...,
         role: Global___CandidateRole.ValueType = ...,
         score: _builtins.float = ...,
         reason: _builtins.str = ...,
@@ -336,7 +298,7 @@ class Candidate(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dormant", b"dormant", "endpoints", b"endpoints", "expert", b"expert", "expert_version", b"expert_version", "location", b"location", "model_id", b"model_id", "reason", b"reason", "revision", b"revision", "role", b"role", "score", b"score", "start_duration", b"start_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dormant", b"dormant", "expert", b"expert", "expert_version", b"expert_version", "location", b"location", "model_id", b"model_id", "reason", b"reason", "revision", b"revision", "role", b"role", "score", b"score", "start_duration", b"start_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from google.protobuf.duration_pb2 import Duration
 
 from protos.hugginggpt import semantic_conventions as names
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectedCandidate
 from protos.hugginggpt.v1.event_pb2 import (
     NEXT_STEP_NEXT_CANDIDATE,
     NEXT_STEP_RETRY,
@@ -46,7 +47,7 @@ _NEXT_STEPS = {
     RecoveryAction.GIVE_UP: NEXT_STEP_UNSPECIFIED,
 }
 
-Reselect = Callable[[], Awaitable[Sequence[Candidate]]]
+Reselect = Callable[[], Awaitable[Sequence[SelectedCandidate]]]
 
 
 class CandidateUnavailable(Unavailable):
@@ -62,7 +63,7 @@ class TaskRequest:
     """Without model, revision and call ID."""
     spec: TaskSpec
     """Declares the outputs that a reply must have."""
-    candidates: Sequence[Candidate]
+    candidates: Sequence[SelectedCandidate]
     """Best first."""
     emit: Emit
     """Takes an event for each start of an attempt, each wait, and each failure except the last."""
@@ -111,15 +112,10 @@ class AttemptReporter:
         """Counts a candidate that could not be called as an attempt."""
         self.attempt += 1
 
-    def attempt_started(self, candidate: Candidate, address: str) -> Candidate:
-        """Reports the start of an attempt; returns the candidate with only the called address."""
+    def attempt_started(self, by: Candidate) -> None:
+        """Reports the start of an attempt."""
         self.attempt += 1
-        by = Candidate()
-        by.CopyFrom(candidate)
-        del by.endpoints[:]
-        by.endpoints.extend(endpoint for endpoint in candidate.endpoints if endpoint.address == address)
         self._emit(RunEvent(task_started=TaskStarted(by=by)))
-        return by
 
     def attempt_failed(self, error: ServiceError, by: Candidate, then: RecoveryAction, delay: float = 0.0) -> None:
         """Reports a failed attempt that another attempt follows, after `delay` seconds."""
@@ -156,7 +152,7 @@ class AttemptReporter:
         failure, usage = to_failure(error), self._take_usage()
         return TaskResult(task_id=self.task.task_id, attempt=self.attempt, by=by, failure=failure, usage=usage)
 
-    async def reselect(self) -> Sequence[Candidate]:
+    async def reselect(self) -> Sequence[SelectedCandidate]:
         """Selects candidates again; returns none if the selector is unavailable."""
         try:
             return _allowed(await self.task.reselect())
@@ -183,11 +179,11 @@ class CandidateQueue:
         seconds_to_call: returns the seconds until a candidate can be called, as far as known; 0: now.
     """
 
-    def __init__(self, reporter: AttemptReporter, seconds_to_call: Callable[[Candidate], float]) -> None:
+    def __init__(self, reporter: AttemptReporter, seconds_to_call: Callable[[SelectedCandidate], float]) -> None:
         self._reporter, self._seconds_to_call = reporter, seconds_to_call
         self._queue = _allowed(reporter.task.candidates)
-        self._current: Candidate | None = None
-        self._unavailable: list[Candidate] = []
+        self._current: SelectedCandidate | None = None
+        self._unavailable: list[SelectedCandidate] = []
         self._failed: set[tuple[str, str]] = set()
         self._refreshed = False
 
@@ -204,9 +200,9 @@ class CandidateQueue:
     def has_alternative(self) -> bool:
         """Whether a candidate other than the current one can be called now."""
         others = self._queue if self._refreshed else (*self._queue, *self._unavailable)
-        return any(not self._seconds(candidate) for candidate in others)
+        return any(not self._seconds(selected) for selected in others)
 
-    async def next(self, failure: ServiceError | None = None) -> Candidate | None:
+    async def next(self, failure: ServiceError | None = None) -> SelectedCandidate | None:
         """Removes and returns the next candidate; None if there is none or the failure is final.
 
         Args:
@@ -225,28 +221,28 @@ class CandidateQueue:
     def no_candidate_error(self) -> ServiceError:
         """The error for a task without any candidate that may be called."""
         task = self._reporter.task.spec.name
-        if any(candidate.role != CANDIDATE_ROLE_SHADOW for candidate in self._reporter.task.candidates):
+        if any(selected.candidate.role != CANDIDATE_ROLE_SHADOW for selected in self._reporter.task.candidates):
             message = f"{task} is offered only by external experts, and the data policy is local"
             remedy = "add an internal expert that offers it, or set the data policy to open"
             return FailedPrecondition(message, reason="POLICY", remedy=remedy)
         return NotFound(f"no candidate for {task}", reason="MODEL", remedy="see `hugginggpt models`")
 
-    def _seconds(self, candidate: Candidate) -> float:
+    def _seconds(self, selected: SelectedCandidate) -> float:
         """Seconds until a candidate can be called, as far as known; 0: now."""
-        return max(self._seconds_to_call(candidate), self._reporter.history(candidate).seconds_refused())
+        return max(self._seconds_to_call(selected), self._reporter.history(selected.candidate).seconds_refused())
 
-    def _record(self, candidate: Candidate, failure: ServiceError | None) -> None:
+    def _record(self, selected: SelectedCandidate, failure: ServiceError | None) -> None:
         if failure and (isinstance(failure, CandidateUnavailable) or is_refusal(failure)) and not self.may_wait:
-            self._unavailable.append(candidate)
+            self._unavailable.append(selected)
         else:
-            self._failed.add(_key(candidate))
+            self._failed.add(_key(selected.candidate))
 
     async def _refill(self) -> None:
         """Refreshes the queue: candidates that can be called now first, then the others by their time."""
         fresh = await self._reporter.reselect()
-        queue = [updated(candidate, fresh) for candidate in (*self._queue, *self._unavailable)]
-        known = {_key(candidate) for candidate in queue} | self._failed
-        queue += [candidate for candidate in fresh if _key(candidate) not in known]
+        queue = [updated(selected, fresh) for selected in (*self._queue, *self._unavailable)]
+        known = {_key(selected.candidate) for selected in queue} | self._failed
+        queue += [selected for selected in fresh if _key(selected.candidate) not in known]
         self._queue = sorted(queue, key=self._seconds)
 
 
@@ -255,9 +251,9 @@ def is_refusal(error: ServiceError) -> bool:
     return isinstance(error, Overloaded) and recovery_action(error) is RecoveryAction.RETRY
 
 
-def updated(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:
+def updated(selected: SelectedCandidate, others: Sequence[SelectedCandidate]) -> SelectedCandidate:
     """The candidate as listed in `others`, or unchanged if it is not listed."""
-    return next((other for other in others if _key(other) == _key(candidate)), candidate)
+    return next((other for other in others if _key(other.candidate) == _key(selected.candidate)), selected)
 
 
 def to_failure(error: ServiceError) -> Failure:
@@ -278,11 +274,12 @@ def _key(candidate: Candidate) -> tuple[str, str]:
     return candidate.expert, candidate.model_id
 
 
-def _allowed(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _allowed(candidates: Sequence[SelectedCandidate]) -> list[SelectedCandidate]:
     """The candidates that the data policy allows for a result; one whose location is not stated counts as external."""
     open_ = call_context.allows_external_endpoints()
     return [
-        candidate
-        for candidate in candidates
-        if candidate.role != CANDIDATE_ROLE_SHADOW and (open_ or candidate.location == MODEL_LOCATION_INTERNAL)
+        selected
+        for selected in candidates
+        if selected.candidate.role != CANDIDATE_ROLE_SHADOW
+        and (open_ or selected.candidate.location == MODEL_LOCATION_INTERNAL)
     ]

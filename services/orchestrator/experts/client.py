@@ -4,8 +4,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Self
 
-from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
-from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectedCandidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import RecoveryAction, ServiceError
 from services.orchestrator import metrics
@@ -78,34 +77,35 @@ class ExpertClient:
         await self._calls.forget_unused()
         reporter = AttemptReporter(task)
         queue = CandidateQueue(reporter, self._seconds_left)
-        candidate = await queue.next()
-        if candidate is None:
+        selected = await queue.next()
+        if selected is None:
             return reporter.failed_result(queue.no_candidate_error())
         while True:
             try:
-                return await self._call(reporter, candidate, queue)
+                return await self._call(reporter, selected, queue)
             except ServiceError as error:
                 following = await queue.next(error) if reporter.left > 0 else None
                 if following is None:
-                    return reporter.failed_result(error, candidate)
-                reporter.attempt_failed(error, candidate, RecoveryAction.NEXT_CANDIDATE)
-                candidate = following
+                    return reporter.failed_result(error, selected.candidate)
+                reporter.attempt_failed(error, selected.candidate, RecoveryAction.NEXT_CANDIDATE)
+                selected = following
 
     def run_shadows(self, task: TaskRequest, result: TaskResult) -> None:
         """Starts the shadow candidates of a task that has succeeded, in the background."""
         self._shadows.start(task, result)
 
-    def _seconds_left(self, candidate: Candidate) -> float:
-        return self._calls.seconds_left(candidate) if candidate.endpoints else math.inf
+    def _seconds_left(self, selected: SelectedCandidate) -> float:
+        return self._calls.seconds_left(selected) if selected.endpoints else math.inf
 
-    async def _call(self, reporter: AttemptReporter, candidate: Candidate, queue: CandidateQueue) -> TaskResult:
-        attempt, label, retries = reporter.attempt, {"expert": candidate.expert}, self._retries[candidate.expert]
+    async def _call(self, reporter: AttemptReporter, selected: SelectedCandidate, queue: CandidateQueue) -> TaskResult:
+        expert = selected.candidate.expert
+        attempt, label, retries = reporter.attempt, {"expert": expert}, self._retries[expert]
         metrics.expert_queue_depth.add(1, label)
         try:
             call = RetryingCall(
                 self._dependencies,
                 reporter,
-                candidate,
+                selected,
                 retries,
                 is_last=queue.is_last,
                 may_wait=queue.may_wait,

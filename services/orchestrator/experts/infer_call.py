@@ -10,6 +10,7 @@ from uuid import uuid4
 import grpc
 from grpc import StatusCode
 
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectedCandidate
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
@@ -62,37 +63,37 @@ class InferCaller:
             self.circuits.forget()
             await self._channels.close_unused(self._balancer.addresses)
 
-    def seconds_left(self, candidate: Candidate) -> float:
+    def seconds_left(self, selected: SelectedCandidate) -> float:
         """Seconds until the circuits let a call of the candidate through; 0: now."""
         if self.circuits.all_closed:
             return 0.0
-        model = self.circuits.seconds_left(_model_key(candidate))
-        return max(model, min((self.circuits.seconds_left(key) for key in _address_keys(candidate)), default=0.0))
+        model = self.circuits.seconds_left(_model_key(selected.candidate))
+        return max(model, min((self.circuits.seconds_left(key) for key in _address_keys(selected)), default=0.0))
 
-    def unavailable_reasons(self, candidate: Candidate) -> tuple[str, str]:
+    def unavailable_reasons(self, selected: SelectedCandidate) -> tuple[str, str]:
         """Reasons of the candidate's open circuits: of its addresses, and of its model; empty where none is open."""
-        return self.circuits.reason(*_address_keys(candidate)), self.circuits.reason(_model_key(candidate))
+        return self.circuits.reason(*_address_keys(selected)), self.circuits.reason(_model_key(selected.candidate))
 
     def is_address_down(self, candidate: Candidate, address: str) -> bool:
         """Whether the circuit of the address is open."""
         return self.circuits.is_open(_address_key(candidate, address))
 
-    def has_other_address(self, candidate: Candidate, excluded: Collection[str]) -> bool:
+    def has_other_address(self, selected: SelectedCandidate, excluded: Collection[str]) -> bool:
         """Whether an address that is not excluded can be called now."""
         return any(
             endpoint.address not in excluded
-            and not self.circuits.seconds_left(_address_key(candidate, endpoint.address))
-            for endpoint in candidate.endpoints
+            and not self.circuits.seconds_left(_address_key(selected.candidate, endpoint.address))
+            for endpoint in selected.endpoints
         )
 
-    def choose_address(self, candidate: Candidate, excluded: set[str]) -> str:
+    def choose_address(self, selected: SelectedCandidate, excluded: set[str]) -> str:
         """The address for the next call; empty if none can be called now.
 
         Args:
-            candidate: to call.
+            selected: the candidate to call.
             excluded: addresses to use only if there are no others; cleared in that case.
         """
-        usable = list(candidate.endpoints)
+        candidate, usable = selected.candidate, list(selected.endpoints)
         if not self.circuits.all_closed:
             if self.circuits.seconds_left(_model_key(candidate)):
                 return ""
@@ -102,13 +103,14 @@ class InferCaller:
             excluded.clear()
         return self._balancer.choose(candidate.model_id, preferred or usable) if usable else ""
 
-    async def call(self, reporter: AttemptReporter, candidate: Candidate, address: str, seconds: float) -> TaskResult:
+    async def call(self, reporter: AttemptReporter, by: Candidate, address: str, seconds: float) -> TaskResult:
         """Calls a candidate at an address, with a timeout of `seconds`.
 
         Raises:
             ServiceError: the call failed; the circuits are already updated.
         """
-        by, started = reporter.attempt_started(candidate, address), time.monotonic()
+        reporter.attempt_started(by)
+        started = time.monotonic()
         address_key, model_key = _address_key(by, address), _model_key(by)
         trailer: Trailer = ()
         self.circuits.enter(address_key, model_key)
@@ -213,5 +215,5 @@ def _address_key(candidate: Candidate, address: str) -> Key:
     return Key(candidate.expert, address=address)
 
 
-def _address_keys(candidate: Candidate) -> Iterator[Key]:
-    return (_address_key(candidate, endpoint.address) for endpoint in candidate.endpoints)
+def _address_keys(selected: SelectedCandidate) -> Iterator[Key]:
+    return (_address_key(selected.candidate, endpoint.address) for endpoint in selected.endpoints)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-from protos.hugginggpt.v1.model_pb2 import Endpoint
+from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint
 
 QUEUE, LOADED, FREE = "expert-queue", "expert-loaded", "expert-free-bytes"
 """Trailing metadata of Infer: calls queued or running; IDs of loaded models, comma-separated; free bytes of memory."""

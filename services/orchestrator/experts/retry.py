@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectedCandidate
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
@@ -62,7 +63,7 @@ class RetryingCall:
     Args:
         dependencies: shared by all tasks.
         reporter: of the task.
-        candidate: to call.
+        selected: the candidate to call.
         retries: retry budget of the candidate's expert.
         is_last: no other candidate follows.
         may_wait: wait for the candidate while it cannot be called.
@@ -76,7 +77,7 @@ class RetryingCall:
         self,
         dependencies: CallDependencies,
         reporter: AttemptReporter,
-        candidate: Candidate,
+        selected: SelectedCandidate,
         retries: RetryBudget,
         *,
         is_last: bool,
@@ -85,14 +86,16 @@ class RetryingCall:
     ) -> None:
         self._calls, self._limiter, self._catalogue = dependencies.calls, dependencies.limiter, dependencies.catalogue
         self._attempt_seconds, self._overload_seconds = dependencies.attempt_seconds, dependencies.overload_seconds
-        self._reporter, self._candidate = reporter, candidate
+        self._reporter, self._selected = reporter, selected
         self._is_last, self._may_wait, self._has_alternative = is_last, may_wait, has_alternative
         self._deadline = reporter.candidate_deadline(is_last=is_last)
         self._budgets = reporter.task.retries, retries
-        self._history = reporter.history(candidate)
+        self._history = reporter.history(self._candidate)
         self._excluded: set[str] = set()
         caller = call_context.current()
-        self._permit = Permit(candidate.expert, caller.tenant, caller.run_id, batch=caller.priority == PRIORITY_BATCH)
+        self._permit = Permit(
+            self._candidate.expert, caller.tenant, caller.run_id, batch=caller.priority == PRIORITY_BATCH
+        )
 
     async def result(self) -> TaskResult:
         """Calls the candidate until it succeeds or must not be called again; returns its result.
@@ -136,7 +139,7 @@ class RetryingCall:
         if recovery_action(error) is not RecoveryAction.RETRY:
             return None
         self._excluded.add(address)
-        has_other = self._calls.has_other_address(self._candidate, self._excluded)
+        has_other = self._calls.has_other_address(self._selected, self._excluded)
         retry_after = error.retry_after.total_seconds() if error.retry_after else 0.0
         refused, left = is_refusal(error), self._left
         if refused:
@@ -169,7 +172,7 @@ class RetryingCall:
             has_other_address: another of its addresses can be called now.
         """
         history = self._history
-        limit = (MAX_BATCH_CALLS if self._permit.batch else MAX_CALLS) + max(0, len(self._candidate.endpoints) - 1)
+        limit = (MAX_BATCH_CALLS if self._permit.batch else MAX_CALLS) + max(0, len(self._selected.endpoints) - 1)
         if history.calls >= limit or history.calls - history.refusals >= MAX_CALLS:
             return True
         if isinstance(error, DeadlineExceeded):
@@ -200,18 +203,18 @@ class RetryingCall:
     async def _acquire_address(self) -> str:
         """Waits for an address that can be called and for a permit, which is then held."""
         while True:
-            if not self._candidate.endpoints:
+            if not self._selected.endpoints:
                 await self._wait_for_start()
             elif not self._is_callable():
                 await self._wait_for_recovery()
             else:
                 await self._acquire_permit()
-                if address := self._calls.choose_address(self._candidate, self._excluded):
+                if address := self._calls.choose_address(self._selected, self._excluded):
                     return address
                 self._limiter.release(self._permit)
 
     def _is_callable(self) -> bool:
-        return not self._calls.seconds_left(self._candidate)
+        return not self._calls.seconds_left(self._selected)
 
     async def _acquire_permit(self) -> None:
         if self._limiter.try_acquire(self._permit):
@@ -233,13 +236,11 @@ class RetryingCall:
         seconds, expert = self._seconds_to_probe(), self._candidate.expert
         self._reporter.report_waiting(expert, f"{self._unavailable_reason()}; it is probed until it recovers")
         await self._calls.circuits.wait_for_change(seconds)
-        if all(
-            self._calls.is_address_down(self._candidate, endpoint.address) for endpoint in self._candidate.endpoints
-        ):
+        if all(self._calls.is_address_down(self._candidate, endpoint.address) for endpoint in self._selected.endpoints):
             await self._refresh_candidate()
 
     def _seconds_to_probe(self) -> float:
-        seconds = self._calls.seconds_left(self._candidate)
+        seconds = self._calls.seconds_left(self._selected)
         if self._may_wait and seconds < min(MAX_PROBE_WAIT_SECONDS, self._left):
             return seconds
         expert, retry_after = self._candidate.expert, timedelta(seconds=seconds)
@@ -249,7 +250,7 @@ class RetryingCall:
 
     def _unavailable_reason(self) -> str:
         candidate = self._candidate
-        address_error, model_error = self._calls.unavailable_reasons(candidate)
+        address_error, model_error = self._calls.unavailable_reasons(self._selected)
         if model_error:
             return f"model {candidate.model_id} of expert {candidate.expert} keeps failing: {model_error}"
         return f"expert {candidate.expert} cannot be reached: {address_error}"
@@ -271,10 +272,10 @@ class RetryingCall:
         try:
             async with asyncio.timeout(max(self._left, min(start, self._reporter.left))):
                 with self._catalogue.watched() as changed:
-                    while not self._candidate.endpoints:
+                    while not self._selected.endpoints:
                         version = changed.version
                         await self._refresh_candidate()
-                        if not self._candidate.endpoints:
+                        if not self._selected.endpoints:
                             await changed.wait(version)
         except TimeoutError:
             message = f"expert {expert} did not start in time"
@@ -284,7 +285,11 @@ class RetryingCall:
 
     async def _refresh_candidate(self) -> None:
         """Updates the candidate's addresses from the selector."""
-        self._candidate = updated(self._candidate, await self._reporter.reselect())
+        self._selected = updated(self._selected, await self._reporter.reselect())
+
+    @property
+    def _candidate(self) -> Candidate:
+        return self._selected.candidate
 
     @property
     def _left(self) -> float:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import structlog
 
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectedCandidate
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
@@ -42,25 +43,25 @@ class ShadowRunner:
 
     def start(self, task: TaskRequest, result: TaskResult) -> None:
         """Starts the shadows among a task's candidates without waiting for them."""
-        for candidate in task.candidates:
-            if candidate.role == CANDIDATE_ROLE_SHADOW:
-                self._start(task, candidate, result)
+        for selected in task.candidates:
+            if selected.candidate.role == CANDIDATE_ROLE_SHADOW:
+                self._start(task, selected, result)
 
-    def _start(self, task: TaskRequest, shadow: Candidate, result: TaskResult) -> None:
+    def _start(self, task: TaskRequest, shadow: SelectedCandidate, result: TaskResult) -> None:
         if len(self._calls) >= self._at_once:
-            _count(task, shadow, result, "skipped")
+            _count(task, shadow.candidate, result, "skipped")
             return
         call = asyncio.create_task(self._run(task, shadow, result), name="shadow")
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _run(self, task: TaskRequest, shadow: Candidate, result: TaskResult) -> None:
-        candidate = Candidate()
-        candidate.CopyFrom(shadow)
-        candidate.role = CANDIDATE_ROLE_PRIMARY
+    async def _run(self, task: TaskRequest, shadow: SelectedCandidate, result: TaskResult) -> None:
+        primary = SelectedCandidate()
+        primary.CopyFrom(shadow)
+        primary.candidate.role = CANDIDATE_ROLE_PRIMARY
         request = replace(
             task,
-            candidates=[candidate],
+            candidates=[primary],
             emit=_ignore,
             retries=RetryBudget(),
             reselect=_no_candidates,
@@ -70,9 +71,9 @@ class ShadowRunner:
             shadow_result = await self._infer(request)
             outcome = _outcome(shadow_result, result.outputs)
             seconds = shadow_result.usage.elapsed.ToNanoseconds() / 1e9
-            fields = {"shadow": shadow.model_id, "outcome": outcome, "seconds": seconds}
+            fields = {"shadow": shadow.candidate.model_id, "outcome": outcome, "seconds": seconds}
             log.info("shadow call ended", task=task.spec.name, model=result.by.model_id, **fields)
-        _count(task, shadow, result, outcome)
+        _count(task, shadow.candidate, result, outcome)
 
 
 def _outcome(shadow_result: TaskResult, outputs: Mapping[str, Value]) -> str:
@@ -97,6 +98,6 @@ def _ignore(_: RunEvent) -> None:
     """Drops an event: a shadow's events are not part of the run."""
 
 
-async def _no_candidates() -> Sequence[Candidate]:
+async def _no_candidates() -> Sequence[SelectedCandidate]:
     """Returns no candidates: a shadow has no fallback."""
     return ()

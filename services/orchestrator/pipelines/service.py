@@ -128,7 +128,7 @@ class PipelineService:
             raise missing
         if pin:
             for task in checked.tasks:
-                best = offers[task.id].candidates[0]
+                best = offers[task.id].candidates[0].candidate
                 task.pinned_model, task.pinned_revision = best.model_id, best.revision
         return Pipeline(inputs=inputs, outputs=parameters.results(checked, specs), plan=checked)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectRequest, SelectResponse
+from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectedCandidate, SelectRequest, SelectResponse
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskSelected
-from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK, Candidate, Constraints, InferenceMode
+from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK, Constraints, InferenceMode
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, Task
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, NotFound, from_rpc
@@ -64,7 +64,7 @@ class SelectorClient:
         else:
             response = await self._select(_request(run, task, selection_policy=spec.selection_policy), deadline)
         selected = TaskSelected(
-            candidates=response.candidates,
+            candidates=[selected.candidate for selected in response.candidates],
             decision=response.decision,
             determinism=response.spec.determinism or DETERMINISM_NONE,
         )
@@ -97,7 +97,7 @@ class SelectorClient:
 
         return await self._cache.get(key, select)
 
-    async def reselect(self, run: RunLog, task: Task, deadline: Deadline) -> Sequence[Candidate]:
+    async def reselect(self, run: RunLog, task: Task, deadline: Deadline) -> Sequence[SelectedCandidate]:
         """Selects the candidates of a task again, by rank only, for their current addresses.
 
         Raises:

@@ -148,7 +148,7 @@ class TaskExecutor:
         seed = seeds.choose_seed(request, selected.spec, run.id, task.id)
         seeds.apply_seed(request, seed)
         digest = input_digest(request)
-        if known := await shared.results.lookup(run, selected.spec, selected.candidates[0], digest):
+        if known := await shared.results.lookup(run, selected.spec, selected.candidates[0].candidate, digest):
             known.task_id, known.attempt = task.id, 0
             known.ClearField("usage")
             _measure(selected.spec, known, "reused", started)

@@ -48,7 +48,7 @@ class Direct:
 
     async def _selected(self, task: Task, text: str) -> str:
         chosen = await self._selector.Select(requests.select(task, text), timeout=TIMEOUT_SECONDS)
-        return chosen.candidates[0].model_id
+        return chosen.candidates[0].candidate.model_id
 
 
 async def main(address: str) -> None:

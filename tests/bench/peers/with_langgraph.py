@@ -53,7 +53,7 @@ class Graphs:
     def _step(self, task: Task, request: str) -> Node:
         async def step(state: State) -> dict[str, Any]:
             chosen = await self._selector.Select(requests.select(task, request), timeout=TIMEOUT_SECONDS)
-            call = requests.infer(task, chosen.candidates[0].model_id, state["done"])
+            call = requests.infer(task, chosen.candidates[0].candidate.model_id, state["done"])
             reply = await self._expert.Infer(call, timeout=TIMEOUT_SECONDS)
             return {"done": {task.id: reply.outputs["text"]}}
 

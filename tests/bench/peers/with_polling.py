@@ -65,7 +65,7 @@ class Polling:
 
     def _run_task(self, task: Task, request: str, done: dict[int, Value]) -> None:
         chosen = self._selector.Select(requests.select(task, request), timeout=TIMEOUT_SECONDS)
-        call = requests.infer(task, chosen.candidates[0].model_id, done)
+        call = requests.infer(task, chosen.candidates[0].candidate.model_id, done)
         done[task.id] = self._expert.Infer(call, timeout=TIMEOUT_SECONDS).outputs["text"]
 
 

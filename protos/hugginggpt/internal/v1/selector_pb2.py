@@ -30,7 +30,7 @@ from protos.hugginggpt.v1 import plan_pb2 as protos_dot_hugginggpt_dot_v1_dot_pl
 from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,protos/hugginggpt/internal/v1/selector.proto\x12\x16hugginggpt.internal.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"protos/hugginggpt/v1/gateway.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\"\xa1\x02\n\rSelectRequest\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\x0f\n\x07request\x18\x02 \x01(\t\x12\x34\n\x0einference_mode\x18\x03 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x04 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12,\n\x05\x61void\x18\x05 \x03(\x0b\x32\x1d.hugginggpt.internal.v1.Avoid\x12/\n\x0b\x63onstraints\x18\x06 \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\r\n\x05limit\x18\x07 \x01(\x05\":\n\x05\x41void\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\x90\x01\n\x0eSelectResponse\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\";\n\x12ListExpertsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xec\x01\n\x06\x45xpert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\x16\n\x0escales_to_zero\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ormant\x18\x05 \x01(\x08\x12\r\n\x05tasks\x18\x06 \x03(\t\x12\x31\n\x0estart_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0elast_seen_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08problems\x18\t \x03(\t\"_\n\x13ListExpertsResponse\x12/\n\x07\x65xperts\x18\x01 \x03(\x0b\x32\x1e.hugginggpt.internal.v1.Expert\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x46orgetExpertRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x46orgetExpertResponse\"\x17\n\x15WatchCatalogueRequest\"*\n\x16WatchCatalogueResponse\x12\x10\n\x08revision\x18\x01 \x01(\t2\xd3\x04\n\x0fSelectorService\x12W\n\x06Select\x12%.hugginggpt.internal.v1.SelectRequest\x1a&.hugginggpt.internal.v1.SelectResponse\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12\x66\n\x0bListExperts\x12*.hugginggpt.internal.v1.ListExpertsRequest\x1a+.hugginggpt.internal.v1.ListExpertsResponse\x12i\n\x0c\x46orgetExpert\x12+.hugginggpt.internal.v1.ForgetExpertRequest\x1a,.hugginggpt.internal.v1.ForgetExpertResponse\x12q\n\x0eWatchCatalogue\x12-.hugginggpt.internal.v1.WatchCatalogueRequest\x1a..hugginggpt.internal.v1.WatchCatalogueResponse0\x01\x42O\n\x1a\x64\x65v.hugginggpt.internal.v1P\x01Z/hugginggpt.dev/internal/v1;hugginggptinternalv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,protos/hugginggpt/internal/v1/selector.proto\x12\x16hugginggpt.internal.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"protos/hugginggpt/v1/gateway.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\"\xa1\x02\n\rSelectRequest\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\x0f\n\x07request\x18\x02 \x01(\t\x12\x34\n\x0einference_mode\x18\x03 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x04 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12,\n\x05\x61void\x18\x05 \x03(\x0b\x32\x1d.hugginggpt.internal.v1.Avoid\x12/\n\x0b\x63onstraints\x18\x06 \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\r\n\x05limit\x18\x07 \x01(\x05\":\n\x05\x41void\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"N\n\x08\x45ndpoint\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0e\n\x06loaded\x18\x02 \x01(\x08\x12\r\n\x05queue\x18\x03 \x01(\x05\x12\x12\n\nfree_bytes\x18\x04 \x01(\x03\"u\n\x11SelectedCandidate\x12+\n\tcandidate\x18\x01 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\x12\x33\n\tendpoints\x18\x02 \x03(\x0b\x32 .hugginggpt.internal.v1.Endpoint\"\xa1\x01\n\x0eSelectResponse\x12=\n\ncandidates\x18\x01 \x03(\x0b\x32).hugginggpt.internal.v1.SelectedCandidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\";\n\x12ListExpertsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xec\x01\n\x06\x45xpert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\x16\n\x0escales_to_zero\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ormant\x18\x05 \x01(\x08\x12\r\n\x05tasks\x18\x06 \x03(\t\x12\x31\n\x0estart_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0elast_seen_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08problems\x18\t \x03(\t\"_\n\x13ListExpertsResponse\x12/\n\x07\x65xperts\x18\x01 \x03(\x0b\x32\x1e.hugginggpt.internal.v1.Expert\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x46orgetExpertRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x46orgetExpertResponse\"\x17\n\x15WatchCatalogueRequest\"*\n\x16WatchCatalogueResponse\x12\x10\n\x08revision\x18\x01 \x01(\t2\xd3\x04\n\x0fSelectorService\x12W\n\x06Select\x12%.hugginggpt.internal.v1.SelectRequest\x1a&.hugginggpt.internal.v1.SelectResponse\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12\x66\n\x0bListExperts\x12*.hugginggpt.internal.v1.ListExpertsRequest\x1a+.hugginggpt.internal.v1.ListExpertsResponse\x12i\n\x0c\x46orgetExpert\x12+.hugginggpt.internal.v1.ForgetExpertRequest\x1a,.hugginggpt.internal.v1.ForgetExpertResponse\x12q\n\x0eWatchCatalogue\x12-.hugginggpt.internal.v1.WatchCatalogueRequest\x1a..hugginggpt.internal.v1.WatchCatalogueResponse0\x01\x42O\n\x1a\x64\x65v.hugginggpt.internal.v1P\x01Z/hugginggpt.dev/internal/v1;hugginggptinternalv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,22 +42,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SELECTREQUEST']._serialized_end=563
   _globals['_AVOID']._serialized_start=565
   _globals['_AVOID']._serialized_end=623
-  _globals['_SELECTRESPONSE']._serialized_start=626
-  _globals['_SELECTRESPONSE']._serialized_end=770
-  _globals['_LISTEXPERTSREQUEST']._serialized_start=772
-  _globals['_LISTEXPERTSREQUEST']._serialized_end=831
-  _globals['_EXPERT']._serialized_start=834
-  _globals['_EXPERT']._serialized_end=1070
-  _globals['_LISTEXPERTSRESPONSE']._serialized_start=1072
-  _globals['_LISTEXPERTSRESPONSE']._serialized_end=1167
-  _globals['_FORGETEXPERTREQUEST']._serialized_start=1169
-  _globals['_FORGETEXPERTREQUEST']._serialized_end=1204
-  _globals['_FORGETEXPERTRESPONSE']._serialized_start=1206
-  _globals['_FORGETEXPERTRESPONSE']._serialized_end=1228
-  _globals['_WATCHCATALOGUEREQUEST']._serialized_start=1230
-  _globals['_WATCHCATALOGUEREQUEST']._serialized_end=1253
-  _globals['_WATCHCATALOGUERESPONSE']._serialized_start=1255
-  _globals['_WATCHCATALOGUERESPONSE']._serialized_end=1297
-  _globals['_SELECTORSERVICE']._serialized_start=1300
-  _globals['_SELECTORSERVICE']._serialized_end=1895
+  _globals['_ENDPOINT']._serialized_start=625
+  _globals['_ENDPOINT']._serialized_end=703
+  _globals['_SELECTEDCANDIDATE']._serialized_start=705
+  _globals['_SELECTEDCANDIDATE']._serialized_end=822
+  _globals['_SELECTRESPONSE']._serialized_start=825
+  _globals['_SELECTRESPONSE']._serialized_end=986
+  _globals['_LISTEXPERTSREQUEST']._serialized_start=988
+  _globals['_LISTEXPERTSREQUEST']._serialized_end=1047
+  _globals['_EXPERT']._serialized_start=1050
+  _globals['_EXPERT']._serialized_end=1286
+  _globals['_LISTEXPERTSRESPONSE']._serialized_start=1288
+  _globals['_LISTEXPERTSRESPONSE']._serialized_end=1383
+  _globals['_FORGETEXPERTREQUEST']._serialized_start=1385
+  _globals['_FORGETEXPERTREQUEST']._serialized_end=1420
+  _globals['_FORGETEXPERTRESPONSE']._serialized_start=1422
+  _globals['_FORGETEXPERTRESPONSE']._serialized_end=1444
+  _globals['_WATCHCATALOGUEREQUEST']._serialized_start=1446
+  _globals['_WATCHCATALOGUEREQUEST']._serialized_end=1469
+  _globals['_WATCHCATALOGUERESPONSE']._serialized_start=1471
+  _globals['_WATCHCATALOGUERESPONSE']._serialized_end=1513
+  _globals['_SELECTORSERVICE']._serialized_start=1516
+  _globals['_SELECTORSERVICE']._serialized_end=2111
 # @@protoc_insertion_point(module_scope)

@@ -99,6 +99,68 @@ class Avoid(_message.Message):
 Global___Avoid: _TypeAlias = Avoid  # noqa: Y015
 
 @_typing.final
+class Endpoint(_message.Message):
+    """An address at which a candidate can be called."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    LOADED_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port."""
+    loaded: _builtins.bool
+    """The model is loaded there."""
+    queue: _builtins.int
+    """Number of calls that wait or run there."""
+    free_bytes: _builtins.int
+    """Memory available for models there, in bytes; 0: unknown."""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        loaded: _builtins.bool = ...,
+        queue: _builtins.int = ...,
+        free_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "free_bytes", b"free_bytes", "loaded", b"loaded", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
+
+@_typing.final
+class SelectedCandidate(_message.Message):
+    """A candidate, and where it can be called."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CANDIDATE_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def candidate(self) -> _model_pb2.Candidate: ...
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]:
+        """Addresses that serve the model now. Empty: the expert is dormant."""
+
+    def __init__(
+        self,
+        *,
+        candidate: _model_pb2.Candidate | None = ...,
+        endpoints: _abc.Iterable[Global___Endpoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["candidate", b"candidate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidate", b"candidate", "endpoints", b"endpoints"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SelectedCandidate: _TypeAlias = SelectedCandidate  # noqa: Y015
+
+@_typing.final
 class SelectResponse(_message.Message):
     """Response of Select."""
 
@@ -108,7 +170,7 @@ class SelectResponse(_message.Message):
     DECISION_FIELD_NUMBER: _builtins.int
     SPEC_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[_model_pb2.Candidate]:
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___SelectedCandidate]:
         """Best first; at least one."""
 
     @_builtins.property
@@ -120,7 +182,7 @@ class SelectResponse(_message.Message):
     def __init__(
         self,
         *,
-        candidates: _abc.Iterable[_model_pb2.Candidate] | None = ...,
+        candidates: _abc.Iterable[Global___SelectedCandidate] | None = ...,
         decision: _plan_pb2.Decision | None = ...,
         spec: _task_pb2.TaskSpec | None = ...,
     ) -> None: ...
