@@ -111,9 +111,9 @@ def local_stack(options: argparse.Namespace, ports: Ports) -> LocalStack:
     experts = {name: ports.reserve() for name in _check_experts(options.experts)}
     orchestrators = [ports.reserve() for _ in range(options.orchestrators)]
     expert_addresses = _create_folder(home() / "experts")
-    light = Child(
-        "light",
-        "services.local.light_services",
+    services = Child(
+        "services",
+        "services.local.services",
         (planner, selector, responder),
         {
             "PLANNER_LISTEN": planner,
@@ -129,14 +129,17 @@ def local_stack(options: argparse.Namespace, ports: Ports) -> LocalStack:
         },
         health_addresses=(gateway_health,),
     )
-    services = {
+    orchestrator_settings = {
         "ORCHESTRATOR_PLANNER": planner,
         "ORCHESTRATOR_SELECTOR": selector,
         "ORCHESTRATOR_RESPONDER": responder,
     }
     orchestrator_children = [
         Child(
-            f"orchestrator-{number}", "services.orchestrator", (address,), {**services, "ORCHESTRATOR_LISTEN": address}
+            f"orchestrator-{number}",
+            "services.orchestrator",
+            (address,),
+            {**orchestrator_settings, "ORCHESTRATOR_LISTEN": address},
         )
         for number, address in enumerate(orchestrators, start=1)
     ]
@@ -144,7 +147,7 @@ def local_stack(options: argparse.Namespace, ports: Ports) -> LocalStack:
         Child(name, f"experts.{name}", (address,), {"EXPERT_LISTEN": address}, essential=False)
         for name, address in experts.items()
     ]
-    stages = _with_metrics(os.environ.get("METRICS_LISTEN", ""), ([light], orchestrator_children, expert_children))
+    stages = _with_metrics(os.environ.get("METRICS_LISTEN", ""), ([services], orchestrator_children, expert_children))
     return LocalStack(http, grpc_address, selector, list(experts), stages)
 
 

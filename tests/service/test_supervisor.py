@@ -180,10 +180,10 @@ async def test_child_that_exits_is_restarted_and_logged(child_messages: ChildMes
 
 
 async def test_stages_stop_one_after_the_other(child_messages: ChildMessages) -> None:
-    async with supervising([child("light", "steady")], [child("expert", "steady")]) as supervision:
-        assert sorted(await child_messages.next(2)) == ["up expert", "up light"]
+    async with supervising([child("services", "steady")], [child("expert", "steady")]) as supervision:
+        assert sorted(await child_messages.next(2)) == ["up expert", "up services"]
         supervision.stop.set()
-        assert await child_messages.next(4) == ["down light", "gone light", "down expert", "gone expert"]
+        assert await child_messages.next(4) == ["down services", "gone services", "down expert", "gone expert"]
 
 
 async def test_child_that_ignores_sigterm_is_killed(child_messages: ChildMessages) -> None:
@@ -199,10 +199,10 @@ async def test_child_that_cannot_start_stops_all_and_is_named(child_messages: Ch
     async with asyncio.timeout(60):
         with pytest.raises(FailedPrecondition, match="selector cannot start: exit_status 1, 3 times"):
             await supervise(
-                [[child("light", "steady")], [broken]], supervision.on_ready, supervision.stop, stop_seconds=5
+                [[child("services", "steady")], [broken]], supervision.on_ready, supervision.stop, stop_seconds=5
             )
     messages = []
-    while "gone light" not in messages:
+    while "gone services" not in messages:
         messages += await child_messages.next()
     assert not supervision.ready.is_set()
 
@@ -218,8 +218,8 @@ async def test_processes_started_by_a_child_end_with_it(child_messages: ChildMes
 async def test_ready_when_all_servers_are_serving(child_messages: ChildMessages) -> None:
     with Ports() as ports:
         address = ports.reserve()
-        async with supervising([child("light", "serving", [address], LISTEN=address)]) as supervision:
-            assert await child_messages.next(2) == ["up light", "listening light"]
+        async with supervising([child("services", "serving", [address], LISTEN=address)]) as supervision:
+            assert await child_messages.next(2) == ["up services", "listening services"]
             assert not supervision.ready.is_set()
             child_messages.release()
             await supervision.ready.wait()
@@ -229,7 +229,7 @@ async def test_ready_when_all_servers_are_serving(child_messages: ChildMessages)
 async def test_ready_without_a_late_child_that_is_not_essential(child_messages: ChildMessages) -> None:
     slow = replace(child("lite", "steady", ["127.0.0.1:1"]), essential=False)
     with capture_logs() as logs:
-        async with supervising([child("light", "steady")], [slow], ready_seconds=0.1) as supervision:
+        async with supervising([child("services", "steady")], [slow], ready_seconds=0.1) as supervision:
             await supervision.ready.wait()
             await child_messages.next(2)
     assert [entry["children"] for entry in logs if entry["event"] == "children not ready in time"] == [["lite"]]

@@ -25,7 +25,7 @@ SECONDS = 60
 REQUEST = "Read the text in each of these images aloud"
 
 
-@pytest.mark.parametrize("name", ["light", "orchestrator-1"])
+@pytest.mark.parametrize("name", ["services", "orchestrator-1"])
 async def test_run_and_stream_survive_a_killed_process(
     local_stack: LocalStack, http: httpx.AsyncClient, name: str
 ) -> None:

@@ -123,7 +123,7 @@ def test_one_signal_stops_all_processes(tmp_path: Path, name: signal.Signals) ->
 
 def test_killed_supervisor_leaves_no_processes(tmp_path: Path) -> None:
     with start_local_stack(tmp_path, "--experts", "", "--orchestrators", "2") as local_stack:
-        assert set(local_stack.children) == {"light", "orchestrator-1", "orchestrator-2"}
+        assert set(local_stack.children) == {"services", "orchestrator-1", "orchestrator-2"}
         local_stack.process.kill()
         wait_for_exit(*local_stack.children.values())
 

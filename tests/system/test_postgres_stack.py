@@ -11,8 +11,6 @@ from tests.system.conftest import start_local_stack
 
 pytestmark = pytest.mark.slow
 
-CHILDREN = ("light", "orchestrator-1", "orchestrator-2")
-
 
 def read_metrics(address: str) -> str:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:

@@ -19,7 +19,7 @@ TRACE, CLIENT_SPAN = "abcd" * 8, "ef" * 8
 
 
 EXPECTED_SPANS = {
-    ("light", "POST /v1/runs"),
+    ("services", "POST /v1/runs"),
     ("orchestrator", "invoke_workflow"),
     ("orchestrator", "plan"),
     ("orchestrator", "execute_tool image-to-text"),

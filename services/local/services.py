@@ -20,7 +20,7 @@ from services.selector.settings import Settings as SelectorSettings
 
 
 @asynccontextmanager
-async def light_services(_: ServiceSettings) -> AsyncIterator[None]:
+async def services(_: ServiceSettings) -> AsyncIterator[None]:
     """Opens the services; the gateway closes first, while the others still serve its active runs."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(selector(SelectorSettings()))
@@ -31,4 +31,4 @@ async def light_services(_: ServiceSettings) -> AsyncIterator[None]:
 
 
 if __name__ == "__main__":
-    run("light", light_services, ServiceSettings)
+    run("services", services, ServiceSettings)
