@@ -13,7 +13,13 @@ from protos.hugginggpt.run_state import ENDED_RUN_STATES, UNFINISHED_TASK_STATES
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, Run, TaskStatus
+from protos.hugginggpt.v1.run_pb2 import (
+    RUN_STATE_FAILED,
+    TASK_STATE_CANCELLED,
+    TASK_STATE_SKIPPED,
+    Run,
+    TaskStatus,
+)
 from services.common.errors import ServiceError
 
 ANSWER_CHARACTERS = 8_000
@@ -23,6 +29,7 @@ OUTPUT_CHARACTERS = 2_000
 """Length limit of a task's output that is returned completely."""
 
 _EXCERPT_CHARACTERS = 300
+_ENDINGS = {TASK_STATE_SKIPPED: "was skipped", TASK_STATE_CANCELLED: "was cancelled"}
 
 
 def error_result(error: ServiceError) -> CallToolResult:
@@ -127,7 +134,12 @@ def _output_text(run_id: str, task_id: int, port: str, value: Value) -> str:
 
 
 def _task_failure(status: TaskStatus) -> str:
-    return _sentence(f"Task {status.task.id} ({status.task.task}) failed", status.result.failure)
+    """States how a task ended, or that an attempt failed at a task that can still succeed."""
+    task = f"{status.task.id} ({status.task.task})"
+    if status.state in UNFINISHED_TASK_STATES:
+        attempt = Failure(message=status.result.failure.message)  # its remedy is for a task that has failed
+        return _sentence(f"Attempt {status.result.attempt} of task {task} failed", attempt) + " The task has not ended."
+    return _sentence(f"Task {task} {_ENDINGS.get(status.state, 'failed')}", status.result.failure)
 
 
 def _sentence(what: str, failure: Failure) -> str:
