@@ -21,18 +21,20 @@ _FACE_SIDE = 1024
 _BODY_SIDE = 800
 _SMALLEST_FACE = 20
 _BODY_WINDOW = (64, 128)
-_AIR = (0.15, 0.05)
+_WINDOW_MARGIN = (0.15, 0.05)
 _THRESHOLD = 0.5
 _HALF_VOTES = 6.0
+"""Number of overlapping face windows with a score of 0.5."""
 _HALF_MARGIN = 1.0
-_SAME = 0.4
-_HEAD = 0.4
-_HEADS_TALL = 3.0
+"""Margin of a body window with a score of 0.5."""
+_DUPLICATE_OVERLAP = 0.4
+_HEAD_SHARE = 0.4
+_MIN_BODY_IN_FACES = 3.0
 _COLOURS = {"face": "#ffb000", "person": "#00c2a8"}
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedObject:
     """A detected object; its box is in pixels of the original image."""
 
     label: str
@@ -44,7 +46,7 @@ class Found:
         return self.box[3] - self.box[1]
 
 
-Detector = Callable[["Image"], list[Found]]
+Detector = Callable[["Image"], list[DetectedObject]]
 
 
 _LABELS = {"opencv/haar-frontalface": ("face", "faces"), "opencv/people": ("person", "people")}
@@ -52,34 +54,34 @@ _LABELS = {"opencv/haar-frontalface": ("face", "faces"), "opencv/people": ("pers
 
 def object_detection(model_id: str, _device: str) -> Handler:
     """Loads the face or the people detector, by model id."""
-    return isolated_single(partial(_detected, model_id), port="image")
+    return isolated_single(partial(_detect, model_id), port="image")
 
 
-def _detected(model_id: str, inputs: Inputs, parameters: Parameters) -> Outputs:
+def _detect(model_id: str, inputs: Inputs, parameters: Parameters) -> Outputs:
     """Runs in a worker process."""
     labels, picture = _LABELS[model_id], open_image(inputs["image"])
-    least = float(parameters.get("threshold", _THRESHOLD))
-    found = [one for one in _detector(model_id)(picture) if one.score >= least]
+    threshold = float(parameters.get("threshold", _THRESHOLD))
+    found = [detection for detection in _load_detector(model_id)(picture) if detection.score >= threshold]
     return {
-        "objects": [_described(one) for one in found],
-        "image": png(_marked(picture, found), renamed(inputs["image"], labels[1], "png")),
-        "text": _counted(len(found), *labels),
+        "objects": [_render_object(detection) for detection in found],
+        "image": png(_draw_boxes(picture, found), renamed(inputs["image"], labels[1], "png")),
+        "text": _format_count(len(found), *labels),
     }
 
 
 @cache
-def _detector(model_id: str) -> Detector:
-    return {"opencv/haar-frontalface": faces, "opencv/people": people}[model_id]()
+def _load_detector(model_id: str) -> Detector:
+    return {"opencv/haar-frontalface": load_face_detector, "opencv/people": load_people_detector}[model_id]()
 
 
-def faces() -> Detector:
+def load_face_detector() -> Detector:
     """Detects frontal faces; the score grows with the number of overlapping detection windows."""
     import cv2
 
     cascade = cv2.CascadeClassifier(str(files("cv2.data") / "haarcascade_frontalface_alt.xml"))
 
-    def detect(picture: "Image") -> list[Found]:
-        grey, scale = _scaled(picture.convert("L"), _FACE_SIDE)
+    def detect(picture: "Image") -> list[DetectedObject]:
+        grey, scale = _scale_down(picture.convert("L"), _FACE_SIDE)
         if min(grey.shape) < _SMALLEST_FACE:
             return []
         smallest = (_SMALLEST_FACE, _SMALLEST_FACE)
@@ -88,56 +90,64 @@ def faces() -> Detector:
             return []
         grouped, votes = cv2.groupRectangles([[int(side) for side in window] for window in windows], 1, 0.2)
         found = [
-            Found("face", int(count) / (int(count) + _HALF_VOTES), _box(window, scale, picture))
+            DetectedObject("face", int(count) / (int(count) + _HALF_VOTES), _to_box(window, scale, picture))
             for window, count in zip(grouped, votes, strict=True)
         ]
-        return _distinct(found)
+        return _drop_duplicates(found)
 
     return detect
 
 
-def people() -> Detector:
+def load_people_detector() -> Detector:
     """Detects standing people by their outline, and faces; the score of an outline is its margin."""
     import cv2
 
-    find_faces = faces()
+    detect_faces = load_face_detector()
     outlines = cv2.HOGDescriptor()
     outlines.setSVMDetector(cv2.HOGDescriptor.getDefaultPeopleDetector())
 
-    def detect(picture: "Image") -> list[Found]:
-        seen = [Found("person", face.score, face.box) for face in find_faces(picture)]
-        pixels, scale = _scaled(picture, _BODY_SIDE)
+    def detect(picture: "Image") -> list[DetectedObject]:
+        faces = [DetectedObject("person", face.score, face.box) for face in detect_faces(picture)]
+        pixels, scale = _scale_down(picture, _BODY_SIDE)
         if pixels.shape[1] < _BODY_WINDOW[0] or pixels.shape[0] < _BODY_WINDOW[1]:
-            return seen
+            return faces
         windows, margins = outlines.detectMultiScale(pixels, winStride=(8, 8), padding=(16, 16), scale=1.05)
         bodies = [
-            Found("person", float(margin) / (float(margin) + _HALF_MARGIN), _box(_tight(window), scale, picture))
+            DetectedObject(
+                "person", float(margin) / (float(margin) + _HALF_MARGIN), _to_box(_trim_margin(window), scale, picture)
+            )
             for window, margin in zip(windows, margins, strict=True)
         ]
-        return merged(seen, _distinct(bodies))
+        return merge_faces_into_bodies(faces, _drop_duplicates(bodies))
 
     return detect
 
 
-def merged(seen: Sequence[Found], bodies: Sequence[Found]) -> list[Found]:
-    """Merges bodies with their faces, and drops small bodies next to a large face, which are false positives."""
-    tallest = max((face.height for face in seen), default=0.0)
-    plausible = [body for body in bodies if body.height >= _HEADS_TALL * tallest or any(_wears(body, f) for f in seen)]
+def merge_faces_into_bodies(faces: Sequence[DetectedObject], bodies: Sequence[DetectedObject]) -> list[DetectedObject]:
+    """Merges each body with its faces, and drops small bodies next to a large face, which are false positives."""
+    tallest = max((face.height for face in faces), default=0.0)
+    plausible = [
+        body for body in bodies if body.height >= _MIN_BODY_IN_FACES * tallest or any(_has_face(body, f) for f in faces)
+    ]
     whole = [
-        Found("person", max([body.score, *(face.score for face in seen if _wears(body, face))]), body.box)
+        DetectedObject("person", max([body.score, *(face.score for face in faces if _has_face(body, face))]), body.box)
         for body in plausible
     ]
-    alone = [face for face in seen if not any(_wears(body, face) for body in plausible)]
-    return sorted([*whole, *alone], key=lambda one: -one.score)
+    unmatched = [face for face in faces if not any(_has_face(body, face) for body in plausible)]
+    return sorted([*whole, *unmatched], key=lambda person: -person.score)
 
 
-def _wears(body: Found, face: Found) -> bool:
+def _has_face(body: DetectedObject, face: DetectedObject) -> bool:
     x, y = (face.box[0] + face.box[2]) / 2, (face.box[1] + face.box[3]) / 2
     left, top, right, _ = body.box
-    return left <= x <= right and top <= y <= top + _HEAD * body.height and body.height >= _HEADS_TALL * face.height
+    return (
+        left <= x <= right
+        and top <= y <= top + _HEAD_SHARE * body.height
+        and body.height >= _MIN_BODY_IN_FACES * face.height
+    )
 
 
-def _scaled(picture: "Image", side: int) -> "tuple[Pixels, float]":
+def _scale_down(picture: "Image", side: int) -> "tuple[Pixels, float]":
     """Returns the image scaled down for the detector, and the scale."""
     import numpy as np
 
@@ -146,54 +156,59 @@ def _scaled(picture: "Image", side: int) -> "tuple[Pixels, float]":
     return np.asarray(small), picture.width / small.width
 
 
-def _tight(window: Any) -> tuple[float, ...]:
+def _trim_margin(window: Any) -> tuple[float, ...]:
     """Shrinks the box, because the detector was trained with a margin around people."""
     left, top, width, height = (float(value) for value in window)
-    return left + _AIR[0] * width, top + _AIR[1] * height, (1 - 2 * _AIR[0]) * width, (1 - 2 * _AIR[1]) * height
+    return (
+        left + _WINDOW_MARGIN[0] * width,
+        top + _WINDOW_MARGIN[1] * height,
+        (1 - 2 * _WINDOW_MARGIN[0]) * width,
+        (1 - 2 * _WINDOW_MARGIN[1]) * height,
+    )
 
 
-def _box(window: Any, scale: float, picture: "Image") -> tuple[float, float, float, float]:
+def _to_box(window: Any, scale: float, picture: "Image") -> tuple[float, float, float, float]:
     left, top, width, height = (float(value) * scale for value in window)
     right, bottom = min(left + width, picture.width), min(top + height, picture.height)
     return max(0.0, left), max(0.0, top), right, bottom
 
 
-def _distinct(found: Iterable[Found]) -> list[Found]:
+def _drop_duplicates(found: Iterable[DetectedObject]) -> list[DetectedObject]:
     """Returns objects best first, without those that overlap a better one."""
-    kept: list[Found] = []
-    for one in sorted(found, key=lambda one: -one.score):
-        if all(_overlap(one.box, other.box) < _SAME for other in kept):
-            kept.append(one)
-    return kept
+    distinct: list[DetectedObject] = []
+    for detection in sorted(found, key=lambda detection: -detection.score):
+        if all(_measure_overlap(detection.box, other.box) < _DUPLICATE_OVERLAP for other in distinct):
+            distinct.append(detection)
+    return distinct
 
 
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+def _measure_overlap(first: tuple[float, ...], second: tuple[float, ...]) -> float:
     """Returns the overlap as a fraction of the smaller box."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other))
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
+    smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (first, second))
     return max(0.0, width) * max(0.0, height) / max(smaller, 1e-9)
 
 
-def _described(found: Found) -> dict[str, Any]:
+def _render_object(found: DetectedObject) -> dict[str, Any]:
     return {"label": found.label, "score": round(found.score, 4), "box": box(found.box)}
 
 
-def _marked(picture: "Image", found: Sequence[Found]) -> "Image":
+def _draw_boxes(picture: "Image", found: Sequence[DetectedObject]) -> "Image":
     from PIL import ImageDraw, ImageFont
 
-    marked = picture.copy()
-    draw = ImageDraw.Draw(marked)
+    drawing = picture.copy()
+    draw = ImageDraw.Draw(drawing)
     line = max(2, round(max(picture.size) / 300))
     font = ImageFont.load_default(max(12, 5 * line))
-    for one in found:
-        colour, corner = _COLOURS[one.label], (one.box[0] + line, one.box[1] + line)
-        label = f"{one.label} {one.score:.2f}"
-        draw.rectangle(one.box, outline=colour, width=line)
+    for detection in found:
+        colour, corner = _COLOURS[detection.label], (detection.box[0] + line, detection.box[1] + line)
+        label = f"{detection.label} {detection.score:.2f}"
+        draw.rectangle(detection.box, outline=colour, width=line)
         draw.rectangle(draw.textbbox(corner, label, font=font), fill=colour)
         draw.text(corner, label, fill="black", font=font)
-    return marked
+    return drawing
 
 
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count or 'no'} {many}"
+def _format_count(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular}" if count == 1 else f"{count or 'no'} {plural}"

@@ -1,4 +1,4 @@
-"""Question answering about page images and PDFs: text by OCR (ocr), then answers (form_fields)."""
+"""Question answering about page images and PDFs: recognizes the text (ocr), then finds the answer (form_fields)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from typing import Any
 
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import Page, pages
-from experts.lite.form_fields import answer
-from experts.lite.ocr import Reader, Text, described, read, reader
-from experts.lite.sentences import required
+from experts.lite.form_fields import find_field_answer
+from experts.lite.ocr import PageText, TextRecognizer, read_pages, render_line, text_recognizer
+from experts.lite.sentences import require_text
 
 NO_ANSWER = "The document does not say."
 
 
 @dataclass(frozen=True)
-class Asked:
+class DocumentQuestion:
     """A document and a question."""
 
     question: str
@@ -29,34 +29,36 @@ class DocumentQuestionAnswering:
     batching = UNBATCHED
     concurrent = True
 
-    def __init__(self, engine: Reader) -> None:
+    def __init__(self, engine: TextRecognizer) -> None:
         self._engine = engine
 
-    def prepare(self, inputs: Inputs, _parameters: Parameters) -> Asked:
-        return Asked(required(inputs["question"], "question"), inputs["image"].name, pages(inputs["image"]))
+    def prepare(self, inputs: Inputs, _parameters: Parameters) -> DocumentQuestion:
+        return DocumentQuestion(
+            require_text(inputs["question"], "question"), inputs["image"].name, pages(inputs["image"])
+        )
 
-    def cost(self, item: Asked) -> float:
+    def cost(self, item: DocumentQuestion) -> float:
         return len(item.pages)
 
-    def run(self, items: Sequence[Asked], call: Call) -> list[tuple[str, list[Text]]]:
-        return [(item.question, read(self._engine, item.pages, call, item.file)) for item in items]
+    def run(self, items: Sequence[DocumentQuestion], call: Call) -> list[tuple[str, list[PageText]]]:
+        return [(item.question, read_pages(self._engine, item.pages, call, item.file)) for item in items]
 
-    def finish(self, raw: tuple[str, list[Text]]) -> Outputs:
+    def finish(self, raw: tuple[str, list[PageText]]) -> Outputs:
         question, texts = raw
-        found = [
-            (reading, text.page.number)
+        answers = [
+            (answer, text.page.number)
             for text in texts
-            if (reading := answer(question, text.text, text.lines)) is not None
+            if (answer := find_field_answer(question, text.text, text.lines)) is not None
         ]
-        if not found:
+        if not answers:
             return {"text": NO_ANSWER, "details": {"answer": "", "score": 0.0, "page": 0}}
-        best, page = max(found, key=lambda pair: pair[0].score)
+        best, page = max(answers, key=lambda pair: pair[0].score)
         details: dict[str, Any] = {"answer": best.answer, "score": round(best.score, 4), "page": page}
         if best.line:
-            details["line"] = described(best.line)
+            details["line"] = render_line(best.line)
         return {"text": best.answer, "details": details}
 
 
 def document_question_answering(_model_id: str, _device: str) -> Handler:
     """Loads and warms up the OCR engine."""
-    return DocumentQuestionAnswering(reader.get())
+    return DocumentQuestionAnswering(text_recognizer.get())

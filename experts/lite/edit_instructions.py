@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from experts.lite.word_lists import vocabulary
+from experts.lite.word_lists import load_vocabulary
 from services.common.errors import InvalidRequest
 
 ABILITIES = (
@@ -32,12 +32,12 @@ _CLAUSE_ENDS = re.compile(r"[,;.!?\n](?!\d)|\b(?:and|then)\b")
 _OBJECT = re.compile(r"\b(?:of|showing|called|named)\s+(?:[\w'’-]+\s*)+")
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_SHOWN = 8
+_MAX_WORDS_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Step:
-    """One change, by name, with its numbers."""
+    """One edit of the image: its name and its numbers."""
 
     name: str
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Clause:
-    """The part of the instruction that one change, or several without an "and", stand in."""
+    """Part of an instruction with one change, or with several that are not joined by "and"."""
 
     text: str
 
@@ -71,44 +71,44 @@ class Clause:
         return 2.0 if self.has("strongly", "heavily", "very", "lot", "much") else 1.0
 
 
-def steps(instruction: str) -> list[Step]:
+def parse_steps(instruction: str) -> list[Step]:
     """Returns all steps in order; raises InvalidRequest with the supported changes if any part is not understood."""
-    found: list[Step] = []
+    steps: list[Step] = []
     unknown: list[str] = []
-    for clause in _clauses(instruction.lower()):
-        names = _names(clause)
-        found += [_STEPS[name](clause) for name in names]
-        unknown += [word for word in _WORD.findall(_OBJECT.sub(" ", clause.text)) if word not in _UNDERSTOOD]
-    if unknown or not found:
-        raise _refused(
-            f"it has words that mean nothing here: “{' '.join(unknown[:_SHOWN])}”" if found else "no known change"
-        )
-    return found
+    for clause in _split_clauses(instruction.lower()):
+        names = _find_changes(clause)
+        steps += [_STEPS[name](clause) for name in names]
+        unknown += [word for word in _WORD.findall(_OBJECT.sub(" ", clause.text)) if word not in _KNOWN_WORDS]
+    if not steps:
+        raise _invalid_instruction("it names no known change")
+    if unknown:
+        raise _invalid_instruction(f"these words are unknown: “{' '.join(unknown[:_MAX_WORDS_SHOWN])}”")
+    return steps
 
 
-def _refused(why: str) -> InvalidRequest:
+def _invalid_instruction(reason: str) -> InvalidRequest:
     return InvalidRequest(
-        f"The instruction cannot be followed: {why}.",
+        f"The instruction cannot be followed: {reason}.",
         remedy=f"This model can do: {ABILITIES}.",
         port="instruction",
     )
 
 
-def _clauses(text: str) -> Iterator[Clause]:
+def _split_clauses(text: str) -> Iterator[Clause]:
     """Splits at "and", "then" and commas; a part without a change belongs to the preceding one."""
-    for pattern, plain in _SYNONYMS:
-        text = re.sub(pattern, plain, text)
-    held = ""
+    for pattern, replacement in _SYNONYMS:
+        text = re.sub(pattern, replacement, text)
+    pending = ""
     for part in _CLAUSE_ENDS.split(text):
-        if held and _names(Clause(held)) and _names(Clause(part)):
-            yield Clause(held)
-            held = part
+        if pending and _find_changes(Clause(pending)) and _find_changes(Clause(part)):
+            yield Clause(pending)
+            pending = part
         else:
-            held = f"{held} {part}"
-    yield Clause(held)
+            pending = f"{pending} {part}"
+    yield Clause(pending)
 
 
-def _names(clause: Clause) -> list[str]:
+def _find_changes(clause: Clause) -> list[str]:
     """Returns the changes that a clause names, each once, in text order."""
     names = list(dict.fromkeys(_KEYWORDS[word] for word in clause.words if word in _KEYWORDS))
     if not names and clause.has("turn") and clause.has("left", "right", "clockwise", "counterclockwise"):
@@ -118,7 +118,7 @@ def _names(clause: Clause) -> list[str]:
     return [name for name in names if not (name == "rotate" and "flip" in names and clause.has("upsidedown"))]
 
 
-def _plain(name: str) -> Callable[[Clause], Step]:
+def _step_without_numbers(name: str) -> Callable[[Clause], Step]:
     return lambda _clause: Step(name)
 
 
@@ -130,24 +130,24 @@ def _sharpen(clause: Clause) -> Step:
     return Step("sharpen", {"amount": 1.5 * clause.strength()})
 
 
-def _tone(name: str) -> Callable[[Clause], Step]:
+def _tone_step(name: str) -> Callable[[Clause], Step]:
     def read(clause: Clause) -> Step:
-        down = clause.has("darker", "darken", "less", "reduce", "decrease", "lower", "weaker")
+        is_reduction = clause.has("darker", "darken", "less", "reduce", "decrease", "lower", "weaker")
         percent = clause.number(r"\s*%") or 30 * clause.strength()
-        return Step(name, {"factor": max(0.0, 1 - percent / 100) if down else 1 + percent / 100})
+        return Step(name, {"factor": max(0.0, 1 - percent / 100) if is_reduction else 1 + percent / 100})
 
     return read
 
 
 def _resize(clause: Clause) -> Step:
-    down = clause.has("smaller", "shrink", "reduce", "half", "halve", "down")
+    is_smaller = clause.has("smaller", "shrink", "reduce", "half", "halve", "down")
     if pair := clause.pair():
         return Step("resize", {"width": pair[0], "height": pair[1]})
     if percent := clause.number(r"\s*%"):
         relative = re.search(rf"\bby\s+{_NUMBER}\s*%", clause.text) and clause.has(
             "shrink", "reduce", "smaller", "increase"
         )
-        change = 1 - percent / 100 if down else 1 + percent / 100
+        change = 1 - percent / 100 if is_smaller else 1 + percent / 100
         return Step("scale", {"factor": change if relative else percent / 100})
     if clause.has("thumbnail"):
         return Step("side", {"longest": clause.number() or 256})
@@ -156,10 +156,10 @@ def _resize(clause: Clause) -> Step:
     ):
         side = "high" if clause.has("height", "high", "tall") else "wide" if clause.has("width", "wide") else "longest"
         return Step("side", {side: size})
-    if not (down or clause.number() or clause.has("larger", "bigger", "enlarge", "double", "twice", "increase")):
-        raise _refused("it does not say to what size")
+    if not (is_smaller or clause.number() or clause.has("larger", "bigger", "enlarge", "double", "twice", "increase")):
+        raise _invalid_instruction("the new size is missing")
     factor = clause.number() or 2.0
-    return Step("scale", {"factor": 1 / factor if down else factor})
+    return Step("scale", {"factor": 1 / factor if is_smaller else factor})
 
 
 def _crop(clause: Clause) -> Step:
@@ -169,7 +169,7 @@ def _crop(clause: Clause) -> Step:
         return Step("crop", {"share": percent / 100})
     if clause.has("square"):
         return Step("square")
-    raise _refused("it does not say to what the picture is to be cropped")
+    raise _invalid_instruction("the size to crop to is missing")
 
 
 def _rotate(clause: Clause) -> Step:
@@ -183,15 +183,15 @@ def _flip(clause: Clause) -> Step:
 
 
 _STEPS: Mapping[str, Callable[[Clause], Step]] = {
-    "grey": _plain("grey"),
-    "sepia": _plain("sepia"),
-    "invert": _plain("invert"),
-    "edges": _plain("edges"),
-    "sketch": _plain("sketch"),
+    "grey": _step_without_numbers("grey"),
+    "sepia": _step_without_numbers("sepia"),
+    "invert": _step_without_numbers("invert"),
+    "edges": _step_without_numbers("edges"),
+    "sketch": _step_without_numbers("sketch"),
     "blur": _blur,
     "sharpen": _sharpen,
-    "brightness": _tone("brightness"),
-    "contrast": _tone("contrast"),
+    "brightness": _tone_step("brightness"),
+    "contrast": _tone_step("contrast"),
     "resize": _resize,
     "crop": _crop,
     "rotate": _rotate,
@@ -217,4 +217,4 @@ _KEYWORDS = {
     }.items()
     for word in words.split()
 }
-_UNDERSTOOD = frozenset(vocabulary()["instruction_words"]) | set(_KEYWORDS)
+_KNOWN_WORDS = frozenset(load_vocabulary()["instruction_words"]) | set(_KEYWORDS)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.sentences import required
-from experts.lite.word_lists import vocabulary
+from experts.lite.sentences import require_text
+from experts.lite.word_lists import load_vocabulary
 
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|Oct(?:ober)?|"
@@ -22,13 +22,13 @@ _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]*\w"
 _NAME = rf"\b{_WORD}(?:[ ]+(?:(?:de|da|di|del|la|le|van|von|der|den|bin|al|y|[A-Z]\.)[ ]+){{0,3}}{_WORD}){{1,3}}"
 _TITLE = r"(?:Mrs?|Ms|Dr|Prof|Sir|Lady|Lord|President|Professor|Captain|Judge|Herr|Frau|Mme)"
 _CURRENCY = "USD|EUR|GBP|CHF|JPY|INR|CAD|AUD|CNY|SEK|NOK|DKK|PLN"
-_COINS = "dollars?|euros?|pounds?|francs?|yen|rupees?|cents?"
-_TOWN = (
+_CURRENCY_WORDS = "dollars?|euros?|pounds?|francs?|yen|rupees?|cents?"
+_TOWN_SUFFIX = (
     rf"(?:,\s*{_WORD}(?: (?![A-Z]+\d){_WORD}){{0,3}})?(?:,?[ ]*[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}\b)?"
     r"(?:,?[ ]*[A-Z]{2}\b)?(?:,?[ ]*\d{5}(?:-\d{4})?\b)?"
 )
-_STRASSE = r"(?:straße|strasse|str\.|weg|platz|allee|gasse)"
-_RUE = r"(?:rue|avenue|boulevard|place|quai|via|calle)"
+_GERMAN_STREET = r"(?:straße|strasse|str\.|weg|platz|allee|gasse)"
+_ROMANCE_STREET = r"(?:rue|avenue|boulevard|place|quai|via|calle)"
 _STREET = (
     r"(?:Street|St\.|St|Avenue|Ave\.?|Road|Rd\.?|Lane|Ln\.?|Drive|Dr\.?|Boulevard|Blvd\.?|Square|Sq\.?|Court|Ct\.?|"
     r"Place|Pl\.?|Terrace|Way|Highway|Parkway|Row|Close|Crescent)\b"
@@ -59,7 +59,7 @@ def _rule(kind: str, score: float, pattern: str, flags: int = 0) -> tuple[str, f
 
 
 _RULES = (
-    # Of overlapping matches the first rule wins; the entity is the group named "it", or the whole match.
+    # Of overlapping matches the first rule wins; the entity is the group "entity", or the whole match.
     _rule("EMAIL", 0.99, r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     _rule("URL", 0.99, r"(?:https?://|www\.)[^\s<>\"')]+[^\s<>\"').,;:!?]"),
     _rule("DATE", 0.98, r"\b\d{4}-\d{2}-\d{2}\b"),
@@ -69,36 +69,36 @@ _RULES = (
     _rule("DATE", 0.95, rf"\b{_MONTH}\s+{_YEAR}\b"),
     _rule("DATE", 0.85, rf"\b(?:(?:next|last|this)\s+)?{_WEEKDAY}\b"),
     _rule("MONEY", 0.97, rf"(?:(?:US|A|C|HK)?\$|[€£¥₹]|\b(?:{_CURRENCY})\b)[^\S\n\t]?{_NUMBER}{_SCALE}"),
-    _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}[^\S\n\t]?(?:[€£¥₹$]|(?:{_CURRENCY}|{_COINS})\b)"),
+    _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}[^\S\n\t]?(?:[€£¥₹$]|(?:{_CURRENCY}|{_CURRENCY_WORDS})\b)"),
     _rule("PERCENT", 0.97, rf"\b{_NUMBER}\s?(?:%|per\s?cent\b|percent\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]\.m\.|[ap]m\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"),
     _rule("PHONE", 0.9, r"(?<![\w+])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,5}(?!\w)"),
     _rule("PHONE", 0.8, r"(?<![\w.,/-])(?<!\d )\(?0\d{1,5}\)?(?:[ ./-]\d{2,8}){1,4}(?![\w,/-])"),
     _rule("PHONE", 0.85, r"(?<![\w.,/-])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w,/-])"),
-    _rule("ADDRESS", 0.85, rf"\b\d{{1,5}}[A-Za-z]?,?[ ]+(?:{_WORD}[ ]+){{1,4}}{_STREET}{_TOWN}"),
-    _rule("ADDRESS", 0.85, rf"\b[A-ZÄÖÜ][\wäöüß.-]*{_STRASSE}[ ]+\d{{1,4}}[a-z]?(?:,\s*\d{{4,5}}\s+{_WORD})?"),
-    _rule("ADDRESS", 0.85, rf"\b\d{{1,4}}(?:[ ]?bis)?,?[ ]+{_RUE}[ ]+[\w'’ -]{{0,40}}[A-Z]\w+"),
-    _rule("PER", 0.9, rf"\b{_TITLE}\.?[ ]+(?:[A-Z]\.[ ]*){{0,4}}(?P<it>{_WORD}(?:[ ]+{_WORD})?)"),
+    _rule("ADDRESS", 0.85, rf"\b\d{{1,5}}[A-Za-z]?,?[ ]+(?:{_WORD}[ ]+){{1,4}}{_STREET}{_TOWN_SUFFIX}"),
+    _rule("ADDRESS", 0.85, rf"\b[A-ZÄÖÜ][\wäöüß.-]*{_GERMAN_STREET}[ ]+\d{{1,4}}[a-z]?(?:,\s*\d{{4,5}}\s+{_WORD})?"),
+    _rule("ADDRESS", 0.85, rf"\b\d{{1,4}}(?:[ ]?bis)?,?[ ]+{_ROMANCE_STREET}[ ]+[\w'’ -]{{0,40}}[A-Z]\w+"),
+    _rule("PER", 0.9, rf"\b{_TITLE}\.?[ ]+(?:[A-Z]\.[ ]*){{0,4}}(?P<entity>{_WORD}(?:[ ]+{_WORD})?)"),
     _rule("ORG", 0.85, rf"\b(?:{_WORD}|[A-Z&])(?:[ ]+(?:{_WORD}|&|and)){{0,6}}(?:,[ ]*|[ ]+){_COMPANY}"),
     _rule("ORG", 0.8, rf"\b(?:{_WORD}[ ]+)?{_OFFICE}(?:[ ]+(?:the[ ]+)?{_WORD}){{1,5}}"),
     _rule("DATE", 0.7, rf"(?<![\w.,/-]){_YEAR}(?![\w,/-]|\.\d)"),
 )
 _FULL_NAME = re.compile(_NAME)
 _INITIALS = re.compile(rf"\b(?:[A-Z]\.[ ]?){{1,3}}{_WORD}")
-_SINGLE = re.compile(rf"\b{_WORD}")
+_SINGLE_WORD = re.compile(rf"\b{_WORD}")
 _ACRONYM = re.compile(r"(?<![\w-])[A-Z]{3,6}(?![\w-])")
-_PLACE_AFTER = re.compile(rf"\b(?:in|near|at|from|to)[ ]+(?P<it>{_WORD}(?:[ ]+{_WORD})?)")
+_PLACE_AFTER = re.compile(rf"\b(?:in|near|at|from|to)[ ]+(?P<entity>{_WORD}(?:[ ]+{_WORD})?)")
 _PLACES = re.compile(
     r"\b(?:"
-    + "|".join(re.escape(place) for place in sorted(vocabulary()["places"], key=len, reverse=True))
+    + "|".join(re.escape(place) for place in sorted(load_vocabulary()["places"], key=len, reverse=True))
     + r")(?!\w)"
 )
-_GIVEN = frozenset(vocabulary()["given_names"])
-_CAPITALS = frozenset(vocabulary()["not_organisations"])
-_NO_PLACES = frozenset(vocabulary()["not_places"])
-_LABEL = "|".join(vocabulary()["labels"])
-_NO_NAME = re.compile(
+_GIVEN_NAMES = frozenset(load_vocabulary()["given_names"])
+_NOT_ORGANISATIONS = frozenset(load_vocabulary()["not_organisations"])
+_NOT_PLACES = frozenset(load_vocabulary()["not_places"])
+_LABEL = "|".join(load_vocabulary()["labels"])
+_NOT_NAME = re.compile(
     rf"\S{{100,}}|\s{{20,}}|\b(?:Bill|Billed|Ship|Sold|Deliver|Pay)[ ]to\b"
     rf"|\b(?:{_LABEL})(?:[ ](?:{_LABEL}|date|number|no|to|due|by|of)){{0,4}}(?=[ ]?(?:[:#\t\n$€£]|\d|$))",
 )
@@ -109,46 +109,56 @@ def token_classification(_model_id: str, _device: str) -> Handler:
     return single(_classify)
 
 
-def entities(text: str) -> list[Entity]:
+def find_entities(text: str) -> list[Entity]:
     """Returns entities in text order, without overlaps."""
-    taken = bytearray(len(text))
-    kept = []
+    covered = bytearray(len(text))
+    entities = []
     for entity in _candidates(text):
-        if not any(taken[entity.start : entity.end]):
-            taken[entity.start : entity.end] = b"\1" * (entity.end - entity.start)
-            kept.append(entity)
-    return sorted(kept, key=lambda entity: entity.start)
+        if not any(covered[entity.start : entity.end]):
+            covered[entity.start : entity.end] = b"\1" * (entity.end - entity.start)
+            entities.append(entity)
+    return sorted(entities, key=lambda entity: entity.start)
 
 
 def _classify(inputs: Inputs, _parameters: Parameters) -> Outputs:
-    found = entities(required(inputs["text"], "text"))
+    found = find_entities(require_text(inputs["text"], "text"))
     return {
         "entities": [
-            {"entity": one.kind, "text": one.text, "score": one.score, "start": one.start, "end": one.end}
-            for one in found
+            {
+                "entity": entity.kind,
+                "text": entity.text,
+                "score": entity.score,
+                "start": entity.start,
+                "end": entity.end,
+            }
+            for entity in found
         ],
-        "text": "\n".join(f"{one.kind}: {' '.join(one.text.split())}" for one in found)
+        "text": "\n".join(f"{entity.kind}: {' '.join(entity.text.split())}" for entity in found)
         or "No names, dates, amounts or addresses found.",
     }
 
 
 def _candidates(text: str) -> Iterator[Entity]:
-    """Most reliable first.
+    """Yields entities by rule, most reliable first; they may overlap.
 
-    Left out are the labels of forms, which look like names and stand beside them, and what is no word by its length: on
-    it the patterns would take for ever.
+    Form labels are masked, because they look like names and are adjacent to them. Very long tokens and runs of
+    whitespace are masked, because matching the patterns on them would take too long.
     """
-    text = _NO_NAME.sub(lambda match: "\0" * len(match[0]), text)
+    text = _NOT_NAME.sub(lambda match: "\0" * len(match[0]), text)
     for kind, score, pattern in _RULES:
         yield from (_entity(kind, score, match) for match in pattern.finditer(text))
-    yield from (_entity("PER", 0.75, match) for match in _FULL_NAME.finditer(text) if match[0].split()[0] in _GIVEN)
+    yield from (
+        _entity("PER", 0.75, match) for match in _FULL_NAME.finditer(text) if match[0].split()[0] in _GIVEN_NAMES
+    )
     yield from (_entity("PER", 0.75, match) for match in _INITIALS.finditer(text))
     yield from (_entity("LOC", 0.9, match) for match in _PLACES.finditer(text))
-    yield from (_entity("ORG", 0.5, match) for match in _ACRONYM.finditer(text) if match[0] not in _CAPITALS)
-    yield from (_entity("PER", 0.5, match) for match in _SINGLE.finditer(text) if match[0] in _GIVEN)
-    yield from (_entity("LOC", 0.4, match) for match in _PLACE_AFTER.finditer(text) if match["it"] not in _NO_PLACES)
+    yield from (_entity("ORG", 0.5, match) for match in _ACRONYM.finditer(text) if match[0] not in _NOT_ORGANISATIONS)
+    yield from (_entity("PER", 0.5, match) for match in _SINGLE_WORD.finditer(text) if match[0] in _GIVEN_NAMES)
+    yield from (
+        _entity("LOC", 0.4, match) for match in _PLACE_AFTER.finditer(text) if match["entity"] not in _NOT_PLACES
+    )
 
 
 def _entity(kind: str, score: float, match: re.Match[str]) -> Entity:
-    group = "it" if "it" in match.re.groupindex else 0
+    group = "entity" if "entity" in match.re.groupindex else 0
     return Entity(kind, match[group], score, match.start(group), match.end(group))

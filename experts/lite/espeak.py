@@ -1,7 +1,7 @@
-"""A program of its own that speaks: an order in JSON and a text on stdin, a WAV file on stdout.
+"""Speech synthesis program: reads a line of JSON and a text from stdin, and writes a WAV file to stdout.
 
-It alone loads espeak-ng, which is GPL-3.0-or-later; nothing imports this file, and it imports nothing of ours.
-An order that cannot be followed ends with status 2 and one line of JSON on stderr.
+Only this program loads espeak-ng, which is GPL-3.0-or-later: no module imports this file, and it imports no other
+module of this project. For an invalid request it exits with status 2 and writes one line of JSON to stderr.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ from typing import Any, NoReturn
 SYNCHRONOUS = 2
 UTF8 = 1
 RATE, RATE_NORMAL = 1, 175
-REFUSED, NO_MEMORY = 2, 3
+INVALID_REQUEST, OUT_OF_MEMORY = 2, 3
 VARIANTS = {"female": "f2", "woman": "f2", "girl": "f2", "male": "m3", "man": "m3", "boy": "m3"}
 PREFERRED = {"en": "en-us", "zh": "cmn"}
-LEAST = 99
-SHORTEST = 1000
-"""Minimum bytes of audio; less is only the click of a full stop."""
+LOWEST_PRIORITY = 99
+MIN_BYTES = 1000
+"""Minimum bytes of audio; less is only the click that a full stop produces."""
 
 
 class Voice(ctypes.Structure):
@@ -46,21 +46,21 @@ class Voice(ctypes.Structure):
 
 def main() -> None:
     """Reads the request and writes the audio; exits with status 3 if the text takes too much memory."""
-    order = json.loads(sys.stdin.buffer.readline())
-    limit(order["memory_bytes"], order["cpu_seconds"])
+    request = json.loads(sys.stdin.buffer.readline())
+    limit_resources(request["memory_bytes"], request["cpu_seconds"])
     text = sys.stdin.buffer.read().replace(b"\0", b" ")
-    library, data, rate = load()
-    known = dict(voices(library))
-    base, variant = voice(order["languages"], order["voice"], known, data)
+    library, data, rate = load_library()
+    known = dict(list_voices(library))
+    base, variant = choose_voice(request["languages"], request["voice"], known, data)
     library.espeak_SetVoiceByName(f"{base}+{variant}".rstrip("+").encode())
-    library.espeak_SetParameter(RATE, round(RATE_NORMAL * order["speed"]), 0)
+    library.espeak_SetParameter(RATE, round(RATE_NORMAL * request["speed"]), 0)
     samples = synthesize(library, text)
-    if len(samples) < SHORTEST:
-        refuse("There is nothing in the text that can be spoken.", "Send a text with words in it.", "text")
+    if len(samples) < MIN_BYTES:
+        exit_invalid("The text contains nothing that can be spoken.", "Send a text with words in it.", "text")
     sys.stdout.buffer.write(wav(samples, rate))
 
 
-def limit(memory_bytes: int, cpu_seconds: float) -> None:
+def limit_resources(memory_bytes: int, cpu_seconds: float) -> None:
     """Limits processor time and address space beyond what is mapped now."""
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + cpu_seconds), resource.RLIM_INFINITY))
     statm = Path("/proc/self/statm")
@@ -69,31 +69,31 @@ def limit(memory_bytes: int, cpu_seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + memory_bytes, resource.RLIM_INFINITY))
 
 
-def load() -> tuple[Any, Path, int]:
+def load_library() -> tuple[Any, Path, int]:
     """Returns the library, its data folder and its sample rate."""
     import espeakng_loader
 
     library, data = ctypes.CDLL(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
     rate = library.espeak_Initialize(SYNCHRONOUS, 0, str(data).encode(), 0)
     if rate <= 0:
-        sys.exit("espeak-ng does not find its data")
+        sys.exit("espeak-ng cannot find its data files")
     return library, data, rate
 
 
-def voices(library: Any) -> Iterator[tuple[str, str]]:
+def list_voices(library: Any) -> Iterator[tuple[str, str]]:
     """Maps language tags and names in lower case to voices; the first voice of a tag is preferred."""
     library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(Voice))
-    pointers, found, place = library.espeak_ListVoices(None), [], 0
-    while pointers[place]:
-        entry = pointers[place].contents
-        speaks = Path(entry.identifier.decode()).name.lower()
-        found += [(priority, tag.lower(), speaks) for priority, tag in languages(entry.languages)]
-        found.append((LEAST, entry.name.decode().strip().lower(), speaks))
-        place += 1
-    yield from ((tag, speaks) for _, tag, speaks in sorted(found, reverse=True))
+    pointers, found, index = library.espeak_ListVoices(None), [], 0
+    while pointers[index]:
+        entry = pointers[index].contents
+        voice_id = Path(entry.identifier.decode()).name.lower()
+        found += [(priority, tag.lower(), voice_id) for priority, tag in parse_languages(entry.languages)]
+        found.append((LOWEST_PRIORITY, entry.name.decode().strip().lower(), voice_id))
+        index += 1
+    yield from ((tag, voice_id) for _, tag, voice_id in sorted(found, reverse=True))
 
 
-def languages(address: int) -> Iterator[tuple[int, str]]:
+def parse_languages(address: int) -> Iterator[tuple[int, str]]:
     """Parses pairs of a one-byte priority and a zero-terminated tag, until a priority of zero."""
     while priority := ctypes.c_ubyte.from_address(address).value:
         tag = ctypes.string_at(address + 1)
@@ -101,50 +101,50 @@ def languages(address: int) -> Iterator[tuple[int, str]]:
         address += len(tag) + 2
 
 
-def voice(wanted: list[str], named: str, known: dict[str, str], data: Path) -> tuple[str, str]:
+def choose_voice(languages: list[str], voice_name: str, known: dict[str, str], data: Path) -> tuple[str, str]:
     """Returns the voice of the first supported language, with its variant."""
     variants = {entry.name.lower(): entry.name for entry in (data / "voices" / "!v").iterdir()}
-    asked = named.strip().lower()
-    variant = variants.get(VARIANTS.get(asked, asked), "")
-    if asked and not variant:
-        return speaks(asked, known) or refuse(
-            f"There is no voice “{named}”.",
-            f"Ask for female, male, a language such as en-gb, or one of: {', '.join(sorted(variants))}.",
+    requested = voice_name.strip().lower()
+    variant = variants.get(VARIANTS.get(requested, requested), "")
+    if requested and not variant:
+        return find_voice(requested, known) or exit_invalid(
+            f"There is no voice “{voice_name}”.",
+            f"Use female, male, a language such as en-gb, or one of: {', '.join(sorted(variants))}.",
             "parameters.voice",
         ), ""
-    for language in wanted:
-        if base := speaks(language, known):
+    for language in languages:
+        if base := find_voice(language, known):
             return base, variant
-    message, remedy = f"There is no voice for the language “{wanted[0]}”.", "Ask for one of: " + listed(known) + "."
-    return refuse(message, remedy, "parameters.language")
+    message, remedy = f"There is no voice for the language “{languages[0]}”.", "Use one of: " + format_tags(known) + "."
+    return exit_invalid(message, remedy, "parameters.language")
 
 
-def speaks(language: str, known: dict[str, str]) -> str:
+def find_voice(language: str, known: dict[str, str]) -> str:
     """Finds a voice by tag, by the first part of a tag, by name or by the start of a name."""
     tag = language.strip().lower().replace("_", "-")
     short = tag.split("-")[0]
-    begins = (name for name in sorted(known) if len(tag) > len("eng") and name.startswith(tag))
+    name_matches = (name for name in sorted(known) if len(tag) > len("eng") and name.startswith(tag))
     exact = PREFERRED.get(tag) or known.get(tag)
-    return exact or PREFERRED.get(short) or known.get(short) or known.get(next(begins, ""), "")
+    return exact or PREFERRED.get(short) or known.get(short) or known.get(next(name_matches, ""), "")
 
 
-def listed(known: dict[str, str]) -> str:
+def format_tags(known: dict[str, str]) -> str:
     return ", ".join(sorted(tag for tag in known if re.fullmatch(r"[a-z]{2,3}", tag)))
 
 
 def synthesize(library: Any, text: bytes) -> bytes:
-    """Writes 16-bit samples in one channel as WAV."""
+    """Returns 16-bit samples in one channel."""
     chunks: list[bytes] = []
 
-    def hear(samples: int | None, count: int, _events: int | None) -> int:
+    def collect(samples: int | None, count: int, _events: int | None) -> int:
         if samples and count:
             chunks.append(ctypes.string_at(samples, 2 * count))
         return 0
 
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(hear)
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(collect)
     library.espeak_SetSynthCallback(callback)
     if library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, UTF8, None, None):
-        sys.exit("espeak-ng does not take the text")
+        sys.exit("espeak-ng cannot synthesize the text")
     library.espeak_Synchronize()
     return b"".join(chunks)
 
@@ -159,14 +159,14 @@ def wav(samples: bytes, rate: int) -> bytes:
     return buffer.getvalue()
 
 
-def refuse(message: str, remedy: str, port: str) -> NoReturn:
+def exit_invalid(message: str, remedy: str, port: str) -> NoReturn:
     """Writes the error for the caller as JSON to stderr, and exits."""
     sys.stderr.write(json.dumps({"message": message, "remedy": remedy, "port": port}) + "\n")
-    sys.exit(REFUSED)
+    sys.exit(INVALID_REQUEST)
 
 
 if __name__ == "__main__":
     try:
         main()
     except MemoryError:
-        sys.exit(NO_MEMORY)
+        sys.exit(OUT_OF_MEMORY)

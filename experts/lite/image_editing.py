@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import isolated_single
 from experts.host.media import open_image, png, renamed
-from experts.lite.edit_instructions import ABILITIES, steps
+from experts.lite.edit_instructions import ABILITIES, parse_steps
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _CANNY_SIDE = 1000
-_MOST_PIXELS = 40_000_000
+_MAX_PIXELS = 40_000_000
 _SEPIA = (0.393, 0.769, 0.189, 0, 0.349, 0.686, 0.168, 0, 0.272, 0.534, 0.131, 0)
 
 Numbers = Mapping[str, float]
@@ -29,19 +29,19 @@ def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
     instruction = str(inputs.get("instruction") or "")
     if not instruction.strip():
         raise InvalidRequest(
-            "There is no instruction that says what to do with the picture.",
-            remedy=f"Say what to do. This model can do: {ABILITIES}.",
+            "There is no instruction for the picture.",
+            remedy=f"Send an instruction. This model can do: {ABILITIES}.",
             port="instruction",
         )
-    planned = steps(instruction)
+    steps = parse_steps(instruction)
     picture = open_image(inputs["image"], alpha=True)
-    for step in planned:
-        picture = _CHANGES[step.name](picture, step.numbers)
-    return {"image": png(picture, renamed(inputs["image"], "-".join(step.name for step in planned[:3]), "png"))}
+    for step in steps:
+        picture = _EDITS[step.name](picture, step.numbers)
+    return {"image": png(picture, renamed(inputs["image"], "-".join(step.name for step in steps[:3]), "png"))}
 
 
 def _on_colours(change: "Callable[[Image, Numbers], Image]") -> "Callable[[Image, Numbers], Image]":
-    """Applies a change to the colours, and keeps the transparency."""
+    """Returns a function that applies a change to the colours and preserves the transparency."""
 
     def changed(picture: "Image", numbers: Numbers) -> "Image":
         result = change(picture.convert("RGB"), numbers).convert("RGB")
@@ -116,9 +116,9 @@ def _resize(picture: "Image", numbers: Numbers) -> "Image":
     from PIL.Image import Resampling
 
     width, height = max(1, round(numbers["width"])), max(1, round(numbers["height"]))
-    if width * height > _MOST_PIXELS:
+    if width * height > _MAX_PIXELS:
         raise InvalidRequest(
-            f"The picture would have {width} x {height} pixels; at most {_MOST_PIXELS // 1_000_000} million are made.",
+            f"The picture would have {width} x {height} pixels; the limit is {_MAX_PIXELS // 1_000_000} million.",
             remedy="Ask for a smaller size.",
             port="instruction",
         )
@@ -170,7 +170,7 @@ def _mirror(picture: "Image", _numbers: Numbers) -> "Image":
     return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
 
 
-_CHANGES: "Mapping[str, Callable[[Image, Numbers], Image]]" = {
+_EDITS: "Mapping[str, Callable[[Image, Numbers], Image]]" = {
     "grey": _on_colours(_grey),
     "sepia": _on_colours(_sepia),
     "invert": _on_colours(_invert),

@@ -16,8 +16,8 @@ from experts.host.isolation import engine_pool, run_in
 from experts.host.media import Page, box, pages
 from experts.host.pdf import Line
 from experts.host.threads import blocked
-from experts.lite.reading_order import reading_order
-from experts.lite.shared_engine import Shared
+from experts.lite.reading_order import join_in_reading_order
+from experts.lite.shared_engine import SharedEngine
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ NO_TEXT = "No text found."
 _PORT = "image"
 _SLOW_SECONDS = 8.0
 """A page takes one or two seconds, a page of small print more."""
-_MOST_THREADS = 4
+_MAX_THREADS = 4
 _LONGEST_SIDE = 2000
-_REMEMBERED = 4
+_CACHED_PICTURES = 4
 _SHORTEST_SIDE = 64
-_STRIP = 2.0
-_STRIPS = 20
-_SHARED = 0.25
-_SLIMMEST = 4
-_TELLING = 2
+_STRIP_ASPECT = 2.0
+_MAX_STRIPS = 20
+_OVERLAP_SHARE = 0.25
+_MAX_ASPECT = 4
+_MIN_SLOPE_ASPECT = 2
 
 
-class Reader:
+class TextRecognizer:
     """The OCR engine in its own worker processes; loaded and warmed up in the first of them."""
 
     def __init__(self) -> None:
@@ -53,38 +53,38 @@ class Reader:
     def memory_bytes(self) -> int:
         return self._pool.resident_bytes
 
-    def lines(self, picture: "Image", file: str) -> tuple[Line, ...]:
-        """What is written in the picture, in no particular order.
+    def recognize(self, picture: "Image", file: str) -> tuple[Line, ...]:
+        """Returns the text lines of the picture, in no particular order.
 
-        Several tasks read the same picture: the results for the last few are kept, and who asks for one that is being
-        read waits for that.
+        Several tasks may read the same picture, so the results of the last few pictures are cached, and a call for a
+        picture that is being recognized waits for that result.
 
         Raises:
             InvalidRequest: DECODE_LIMIT, naming the file.
         """
         digest = hashlib.sha256(repr(picture.size).encode() + picture.tobytes()).digest()
         with self._lock:
-            known = self._recent.get(digest)
-            reading = self._recent[digest] = known or Future()
-            for oldest in list(self._recent)[:-_REMEMBERED]:
+            cached = self._recent.get(digest)
+            pending = self._recent[digest] = cached or Future()
+            for oldest in list(self._recent)[:-_CACHED_PICTURES]:
                 del self._recent[oldest]
-        if known is None:
-            return self._read(picture, file, digest, reading)
+        if cached is None:
+            return self._recognize(picture, file, digest, pending)
         with blocked():
-            found = known.exception() is None
-        return known.result() if found else run_in(self._pool, read_lines, picture, file=file, port=_PORT)
+            has_result = cached.exception() is None
+        return cached.result() if has_result else run_in(self._pool, recognize_lines, picture, file=file, port=_PORT)
 
-    def _read(
-        self, picture: "Image", file: str, digest: bytes, reading: "Future[tuple[Line, ...]]"
+    def _recognize(
+        self, picture: "Image", file: str, digest: bytes, pending: "Future[tuple[Line, ...]]"
     ) -> tuple[Line, ...]:
         try:
-            lines = run_in(self._pool, read_lines, picture, file=file, port=_PORT)
+            lines = run_in(self._pool, recognize_lines, picture, file=file, port=_PORT)
         except BaseException as error:
             with self._lock:
                 self._recent.pop(digest, None)
-            reading.set_exception(error)
+            pending.set_exception(error)
             raise
-        reading.set_result(lines)
+        pending.set_result(lines)
         return lines
 
 
@@ -99,10 +99,10 @@ def _engine() -> Any:
         params={
             "Global.log_level": "critical",
             "Global.max_side_len": _LONGEST_SIDE,
-            "EngineConfig.onnxruntime.intra_op_num_threads": min(_MOST_THREADS, os.cpu_count() or 1),
-            "Det.model_path": _bundled("det"),
-            "Cls.model_path": _bundled("cls"),
-            "Rec.model_path": _bundled("rec"),
+            "EngineConfig.onnxruntime.intra_op_num_threads": min(_MAX_THREADS, os.cpu_count() or 1),
+            "Det.model_path": _find_bundled_model("det"),
+            "Cls.model_path": _find_bundled_model("cls"),
+            "Rec.model_path": _find_bundled_model("rec"),
         }
     )
 
@@ -113,37 +113,37 @@ def _load_engine() -> None:
 
     picture = Image.new("RGB", (160, 160), "white")
     ImageDraw.Draw(picture).text((16, 48), "Ready", "black", ImageFont.load_default(40))
-    read_lines(picture)
+    recognize_lines(picture)
 
 
-def read_lines(picture: "Image") -> tuple[Line, ...]:
-    """What is written in the picture."""
-    return tuple(_lines_in_strips(picture))
+def recognize_lines(picture: "Image") -> tuple[Line, ...]:
+    """Returns the text lines of the picture, in no particular order."""
+    return tuple(_recognize_strips(picture))
 
 
-def _lines_in_strips(picture: "Image") -> Iterator[Line]:
-    for strip in _strips(*picture.size):
-        part = _padded(picture.crop((0, strip.top, picture.width, strip.bottom)))
-        for line in _lines(part, strip.top):
+def _recognize_strips(picture: "Image") -> Iterator[Line]:
+    for strip in _split_into_strips(*picture.size):
+        part = _pad(picture.crop((0, strip.top, picture.width, strip.bottom)))
+        for line in _recognize_picture(part, strip.top):
             if strip.first <= (line.box[1] + line.box[3]) / 2 < strip.last:
                 yield line
 
 
-def _lines(picture: "Image", top: int) -> Iterator[Line]:
+def _recognize_picture(picture: "Image", top: int) -> Iterator[Line]:
     import numpy as np
 
     found = _engine()(np.asarray(picture)[:, :, ::-1])
     for text, score, quad in zip(found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True):
         if text.strip():
-            yield Line(text.strip(), round(float(score), 4), _upright(quad, top), _slope(quad))
+            yield Line(text.strip(), round(float(score), 4), _bounding_box(quad, top), _measure_slope(quad))
 
 
-def _bundled(part: str) -> str:
+def _find_bundled_model(part: str) -> str:
     """Returns the path of a model in the wheel; given a path, the engine downloads nothing."""
     found = [entry for entry in (files("rapidocr") / "models").iterdir() if f"_{part}_" in entry.name]
     if not found:
         raise FailedPrecondition(
-            f"The installed rapidocr brings no {part} model along.",
+            f"The installed rapidocr contains no {part} model.",
             remedy="Install a version of rapidocr whose wheel holds its models, such as 3.10.",
             reason="LOAD_FAILED",
         )
@@ -160,23 +160,23 @@ class Strip:
     last: float
 
 
-def _strips(width: int, height: int) -> Iterator[Strip]:
+def _split_into_strips(width: int, height: int) -> Iterator[Strip]:
     """Splits long screenshots and receipts into overlapping parts: scaled down as a whole they would be illegible."""
-    size = max(round(_STRIP * max(width, _SHORTEST_SIDE)), -(-height // _STRIPS))
-    shared = round(_SHARED * size)
-    for top in range(0, max(1, height - shared), size - shared):
+    size = max(round(_STRIP_ASPECT * max(width, _SHORTEST_SIDE)), -(-height // _MAX_STRIPS))
+    overlap = round(_OVERLAP_SHARE * size)
+    for top in range(0, max(1, height - overlap), size - overlap):
         bottom = min(height, top + size)
         yield Strip(
-            top, bottom, top + shared / 2 if top else -1, bottom - shared / 2 if bottom < height else height + 1
+            top, bottom, top + overlap / 2 if top else -1, bottom - overlap / 2 if bottom < height else height + 1
         )
 
 
-def _padded(picture: "Image") -> "Image":
+def _pad(picture: "Image") -> "Image":
     """Pads tiny and narrow images, which the engine would enlarge excessively."""
     from PIL import Image
 
-    width = max(picture.width, _SHORTEST_SIDE, picture.height // _SLIMMEST)
-    height = max(picture.height, _SHORTEST_SIDE, picture.width // _SLIMMEST)
+    width = max(picture.width, _SHORTEST_SIDE, picture.height // _MAX_ASPECT)
+    height = max(picture.height, _SHORTEST_SIDE, picture.width // _MAX_ASPECT)
     if (width, height) == picture.size:
         return picture
     canvas = Image.new("RGB", (width, height), picture.getpixel((0, 0)))
@@ -184,26 +184,26 @@ def _padded(picture: "Image") -> "Image":
     return canvas
 
 
-def _upright(quad: Any, top: int) -> tuple[float, float, float, float]:
+def _bounding_box(quad: Any, top: int) -> tuple[float, float, float, float]:
     """Returns the smallest upright box around a rotated one."""
     (left, upper), (right, lower) = quad.min(axis=0), quad.max(axis=0)
     return round(float(left), 1), round(float(upper) + top, 1), round(float(right), 1), round(float(lower) + top, 1)
 
 
-def _slope(quad: Any) -> float:
+def _measure_slope(quad: Any) -> float:
     """Returns the slope of a line by its upper edge; 0 for a short line."""
     across, down = (float(side) for side in quad[1] - quad[0])
-    return down / across if across > _TELLING * abs(quad[3][1] - quad[0][1]) else 0.0
+    return down / across if across > _MIN_SLOPE_ASPECT * abs(quad[3][1] - quad[0][1]) else 0.0
 
 
 # ------------------------------------------------------- in the expert
 
 
-reader = Shared(Reader)
+text_recognizer = SharedEngine(TextRecognizer)
 
 
 @dataclass(frozen=True)
-class Text:
+class PageText:
     """A page with its text."""
 
     page: Page
@@ -214,16 +214,16 @@ class Text:
     """Text in reading order."""
 
 
-def read(engine: Reader, document: Sequence[Page], call: Call, file: str) -> list[Text]:
+def read_pages(engine: TextRecognizer, document: Sequence[Page], call: Call, file: str) -> list[PageText]:
     """Returns the pages with their embedded text or, without one, with recognized text."""
-    texts: list[Text] = []
+    texts: list[PageText] = []
     for page in document:
         if call.cancelled:
             break
         if len(document) > 1:
             call.progress(len(texts) / len(document), f"page {page.number} of {len(document)}")
-        lines = page.lines or engine.lines(page.picture(), file)
-        texts.append(Text(page, "text layer" if page.lines else "ocr", lines, reading_order(lines)))
+        lines = page.lines or engine.recognize(page.picture(), file)
+        texts.append(PageText(page, "text layer" if page.lines else "ocr", lines, join_in_reading_order(lines)))
     return texts
 
 
@@ -242,7 +242,7 @@ class ImageToText:
     batching = UNBATCHED
     concurrent = True
 
-    def __init__(self, engine: Reader) -> None:
+    def __init__(self, engine: TextRecognizer) -> None:
         self._engine = engine
         self.memory_bytes = engine.memory_bytes
 
@@ -252,28 +252,28 @@ class ImageToText:
     def cost(self, item: Document) -> float:
         return len(item.pages)
 
-    def run(self, items: Sequence[Document], call: Call) -> list[list[Text]]:
-        return [read(self._engine, document.pages, call, document.file) for document in items]
+    def run(self, items: Sequence[Document], call: Call) -> list[list[PageText]]:
+        return [read_pages(self._engine, document.pages, call, document.file) for document in items]
 
-    def finish(self, raw: list[Text]) -> Outputs:
-        text = "\n\n".join(one.text for one in raw if one.text)
-        return {"text": text or NO_TEXT, "details": {"pages": [_page(one) for one in raw]}}
+    def finish(self, raw: list[PageText]) -> Outputs:
+        text = "\n\n".join(page.text for page in raw if page.text)
+        return {"text": text or NO_TEXT, "details": {"pages": [_render_page(page) for page in raw]}}
 
 
-def _page(text: Text) -> dict[str, Any]:
+def _render_page(text: PageText) -> dict[str, Any]:
     return {
         "page": text.page.number,
         "source": text.source,
         "width": round(text.page.width, 1),
         "height": round(text.page.height, 1),
-        "lines": [described(line) for line in text.lines],
+        "lines": [render_line(line) for line in text.lines],
     }
 
 
-def described(line: Line) -> dict[str, Any]:
+def render_line(line: Line) -> dict[str, Any]:
     return {"text": line.text, "score": line.score, "box": box(line.box)}
 
 
 def image_to_text(_model_id: str, _device: str) -> Handler:
     """Loads and warms up the engine."""
-    return ImageToText(reader.get())
+    return ImageToText(text_recognizer.get())

@@ -15,61 +15,61 @@ _PARAGRAPH_GAP = 0.9
 Row = list[Line]
 
 
-def reading_order(lines: Sequence[Line]) -> str:
+def join_in_reading_order(lines: Sequence[Line]) -> str:
     """Returns the page's text: one line per row, tabs between cells, blank lines between paragraphs."""
-    return "\n\n".join(_paragraphs(column) for column in columns(lines))
+    return "\n\n".join(_join_paragraphs(column) for column in split_columns(lines))
 
 
-def columns(lines: Sequence[Line]) -> list[list[Line]]:
+def split_columns(lines: Sequence[Line]) -> list[list[Line]]:
     """Splits columns of prose; tables are not split, because they are read by row."""
-    for left, right in _cuts(lines):
+    for left, right in _find_splits(lines):
         if all(_is_prose(part) for part in (left, right)):
-            return [*columns(left), *columns(right)]
+            return [*split_columns(left), *split_columns(right)]
     return [list(lines)] if lines else []
 
 
-def rows(lines: Sequence[Line]) -> list[Row]:
+def group_rows(lines: Sequence[Line]) -> list[Row]:
     """Groups lines into rows, top to bottom and left to right, corrected for the page's skew."""
-    found: list[Row] = []
-    slope = _slope(lines)
-    for line in sorted(lines, key=lambda line: sum(_span(line, slope))):
-        if found and _beside(_span(found[-1][-1], slope), _span(line, slope)):
-            found[-1].append(line)
+    grouped: list[Row] = []
+    slope = _measure_slope(lines)
+    for line in sorted(lines, key=lambda line: sum(_vertical_span(line, slope))):
+        if grouped and _overlaps_vertically(_vertical_span(grouped[-1][-1], slope), _vertical_span(line, slope)):
+            grouped[-1].append(line)
         else:
-            found.append([line])
-    return [sorted(row, key=lambda line: line.box[0]) for row in found]
+            grouped.append([line])
+    return [sorted(row, key=lambda line: line.box[0]) for row in grouped]
 
 
-def height(line: Line) -> float:
+def line_height(line: Line) -> float:
     return line.box[3] - line.box[1]
 
 
-def _slope(lines: Sequence[Line]) -> float:
+def _measure_slope(lines: Sequence[Line]) -> float:
     return median([line.slope for line in lines if line.slope] or [0.0])
 
 
-def _span(line: Line, slope: float) -> tuple[float, float]:
-    """Returns its upper and lower edge, corrected for the page's skew."""
+def _vertical_span(line: Line, slope: float) -> tuple[float, float]:
+    """Returns the upper and lower edge of a line, corrected for the page's skew."""
     left, top, right, bottom = line.box
-    sunk, inclined = slope * (left + right) / 2, abs(slope) * (right - left) / 2
-    return top + inclined - sunk, bottom - inclined - sunk
+    offset, rise = slope * (left + right) / 2, abs(slope) * (right - left) / 2
+    return top + rise - offset, bottom - rise - offset
 
 
-def _beside(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    shared = min(one[1], other[1]) - max(one[0], other[0])
-    return shared > _SAME_ROW * min(one[1] - one[0], other[1] - other[0])
+def _overlaps_vertically(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    shared = min(first[1], second[1]) - max(first[0], second[0])
+    return shared > _SAME_ROW * min(first[1] - first[0], second[1] - second[0])
 
 
-def _cuts(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
+def _find_splits(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
     """Yields splits of the lines at vertical white gaps."""
     if len(lines) < 2 * _COLUMN_LINES:
         return
-    least = _COLUMN_GAP * median(map(height, lines))
+    min_gap = _COLUMN_GAP * median(map(line_height, lines))
     ordered = sorted(lines, key=lambda line: line.box[0])
     edge = ordered[0].box[2]
-    for place, line in enumerate(ordered):
-        if line.box[0] - edge > least:
-            yield ordered[:place], ordered[place:]
+    for index, line in enumerate(ordered):
+        if line.box[0] - edge > min_gap:
+            yield ordered[:index], ordered[index:]
         edge = max(edge, line.box[2])
 
 
@@ -77,21 +77,21 @@ def _is_prose(lines: Sequence[Line]) -> bool:
     return len(lines) >= _COLUMN_LINES and median(len(line.text) for line in lines) >= _COLUMN_WIDTH
 
 
-def _paragraphs(lines: Sequence[Line]) -> str:
-    text, before = "", None
-    for row in rows(lines):
-        if before:
-            gap = min(line.box[1] for line in row) - max(line.box[3] for line in before)
-            text += "\n\n" if gap > _PARAGRAPH_GAP * median(map(height, (*before, *row))) else "\n"
-        text += _told(row)
-        before = row
+def _join_paragraphs(lines: Sequence[Line]) -> str:
+    text, previous_row = "", None
+    for row in group_rows(lines):
+        if previous_row:
+            gap = min(line.box[1] for line in row) - max(line.box[3] for line in previous_row)
+            text += "\n\n" if gap > _PARAGRAPH_GAP * median(map(line_height, (*previous_row, *row))) else "\n"
+        text += _join_row(row)
+        previous_row = row
     return text
 
 
-def _told(row: Row) -> str:
+def _join_row(row: Row) -> str:
     """Joins words by spaces and cells by tabs."""
     text = row[0].text
-    for one, other in itertools.pairwise(row):
-        wide = other.box[0] - one.box[2] > _COLUMN_GAP * max(height(one), height(other))
-        text += ("\t" if wide else " ") + other.text
+    for line, next_line in itertools.pairwise(row):
+        is_new_cell = next_line.box[0] - line.box[2] > _COLUMN_GAP * max(line_height(line), line_height(next_line))
+        text += ("\t" if is_new_cell else " ") + next_line.text
     return text

@@ -1,15 +1,15 @@
-"""Rule-based sentence splitting and content words, without models."""
+"""Rule-based sentence splitting and stemming, without models."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from experts.lite.word_lists import vocabulary
+from experts.lite.word_lists import load_vocabulary
 from services.common.errors import InvalidRequest
 
 MAX_CHARACTERS = 500_000
 
-_END = re.compile(
+_SENTENCE_END = re.compile(
     r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+[」』”’）]*|\n[ \t]*\n|\n(?=[ \t]*(?:[-*•]|\d+[.)])\s)"
 )
 _ABBREVIATION = re.compile(
@@ -17,7 +17,7 @@ _ABBREVIATION = re.compile(
     r"No|no|Nr|nr|Fig|fig|Eq|p|pp|vol|Vol|ch|ed|Inc|Ltd|Co|Corp|Ave|Blvd|Rd|dept|est|[Tt]el|Jan|Feb|Mar|Apr|Jun|Jul|Aug|"
     r"Sept?|Oct|Nov|Dec|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|z\.B|d\.h|bzw|usw|ca|Str|M|Mme|Mlle)\.$"
 )
-_CLOSES_ANYWAY = re.compile(r"(?:etc|a\.m|p\.m|U\.S|U\.K|Inc|Ltd|Co|Corp|usw|al)\.$")
+_MAY_END_SENTENCE = re.compile(r"(?:etc|a\.m|p\.m|U\.S|U\.K|Inc|Ltd|Co|Corp|usw|al)\.$")
 _LOWER = re.compile(r"\s*[a-zà-öø-ÿ]")
 _CAPITAL = re.compile(r"\s+[\"'“‘«(]*[A-ZÀ-ÖØ-Þ]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -27,7 +27,7 @@ _SUFFIXES = (  # the longest first
 )  # fmt: skip
 _SHORTEST_STEM = 3
 
-STOPWORDS = frozenset(vocabulary()["stopwords"])
+STOPWORDS = frozenset(load_vocabulary()["stopwords"])
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Sentence:
     end: int
 
 
-def required(text: str, port: str) -> str:
+def require_text(text: str, port: str) -> str:
     """Returns the text if it is neither empty nor too long."""
     if not text.strip():
         raise InvalidRequest("The text is empty.", remedy="Send a text with words in it.", port=port)
@@ -52,19 +52,19 @@ def required(text: str, port: str) -> str:
     return text
 
 
-def sentences(text: str) -> list[Sentence]:
+def split_sentences(text: str) -> list[Sentence]:
     """Returns the sentences in order; blank lines and list items end a sentence, too."""
-    return list(_cut(text))
+    return list(_iter_sentences(text))
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Returns the words in lower case."""
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def stems(text: str) -> list[str]:
-    """Returns stemmed content words, for matching."""
-    return [stem(word) for word in words(text) if word not in STOPWORDS]
+def stem_words(text: str) -> list[str]:
+    """Returns the stems of the content words, in text order, for matching."""
+    return [stem(word) for word in split_words(text) if word not in STOPWORDS]
 
 
 def stem(word: str) -> str:
@@ -76,16 +76,16 @@ def stem(word: str) -> str:
     return bare
 
 
-def _cut(text: str) -> Iterator[Sentence]:
+def _iter_sentences(text: str) -> Iterator[Sentence]:
     start = 0
-    for match in _END.finditer(text):
-        if _ends(text, match):
-            yield from _trimmed(text, start, match.end())
+    for match in _SENTENCE_END.finditer(text):
+        if _is_sentence_end(text, match):
+            yield from _strip_span(text, start, match.end())
             start = match.end()
-    yield from _trimmed(text, start, len(text))
+    yield from _strip_span(text, start, len(text))
 
 
-def _ends(text: str, match: re.Match[str]) -> bool:
+def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
     if not match[0].startswith("."):
         return not (match[0][0] in "!?…" and _LOWER.match(text, match.end()))
     if _LOWER.match(text, match.end()):
@@ -93,10 +93,10 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - 10) : match.start() + 1]
     if not _ABBREVIATION.search(before):
         return True
-    return bool(_CLOSES_ANYWAY.search(before) and _CAPITAL.match(text, match.end()))
+    return bool(_MAY_END_SENTENCE.search(before) and _CAPITAL.match(text, match.end()))
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[Sentence]:
+def _strip_span(text: str, start: int, end: int) -> Iterator[Sentence]:
     piece = text[start:end]
     left = len(piece) - len(piece.lstrip())
     if stripped := piece.strip():

@@ -1,4 +1,4 @@
-"""Engines shared by several tasks: loaded once, released with the last user."""
+"""Engines that several tasks share: loaded once, released with the last user."""
 
 from collections.abc import Callable
 from threading import Lock
@@ -8,18 +8,18 @@ from weakref import ref
 Engine = TypeVar("Engine")
 
 
-class Shared(Generic[Engine]):
+class SharedEngine(Generic[Engine]):
     """Returns the same engine to all users, and creates a new one after the last user has released it."""
 
     def __init__(self, load: Callable[[], Engine]) -> None:
         self._load = load
         self._lock = Lock()
-        self._last: ref[Engine] | None = None
+        self._latest: ref[Engine] | None = None
 
     def get(self) -> Engine:
         with self._lock:
-            engine = self._last() if self._last else None
+            engine = self._latest() if self._latest else None
             if engine is None:
                 engine = self._load()
-                self._last = ref(engine)
+                self._latest = ref(engine)
             return engine

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.sentences import Sentence, required, sentences, stems, words
+from experts.lite.sentences import Sentence, require_text, split_sentences, split_words, stem_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
 
-_VOCABULARY = 2000
+_MAX_STEMS = 2000
 _DAMPING = 0.85
-_ROUNDS = 30
-_SHARE = 0.25
-_LENGTHS = (25, 150)
-_REPEATS = 0.6
-_LEAD = 0.3
-_LONG = 8
+_ITERATIONS = 30
+_SUMMARY_SHARE = 0.25
+_DEFAULT_LENGTH_RANGE = (25, 150)
+_DUPLICATE_SIMILARITY = 0.6
+_LEAD_BONUS = 0.3
+_MIN_SENTENCE_WORDS = 8
 """Minimum words of a line without final punctuation to count as a sentence."""
-_ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]」』）]*$")
-_FURNITURE = re.compile(
+_FINAL_PUNCTUATION = re.compile(r"[.!?…。！？][\"'”’»)\]」』）]*$")
+_BOILERPLATE = re.compile(
     r"^[ \t]*(?:"
     r"(?:page|seite|p\.)[ \t]*\d+(?:[ \t]*(?:of|von|/)[ \t]*\d+)?|(?:[-–—]+[ \t]*)?\d{1,4}(?:[ \t]*[-–—]+)?"
     r"|(?:dear|hi|hello|hallo|hey|liebe[rs]?|sehr geehrte[rs]?|good (?:morning|afternoon|evening))\b[^\n]{0,40}[,:!]"
@@ -37,70 +37,73 @@ _FURNITURE = re.compile(
 
 
 def summarization(_model_id: str, _device: str) -> Handler:
-    """TextRank summarizer: the weight of a sentence is that of the sentences similar to it."""
-    import numpy as np  # noqa: F401  # so that the first call does not wait for it
+    """Loads the TextRank summarizer, which weights a sentence by the weights of similar sentences."""
+    import numpy as np  # noqa: F401  # imported here so that the first call does not wait
 
     return single(_summarize)
 
 
 def _summarize(inputs: Inputs, parameters: Parameters) -> Outputs:
-    text = required(inputs["text"], "text")
-    found = _prose(sentences(_FURNITURE.sub("\n\n", text)) or sentences(text))
-    longest, shortest = _limits(parameters, len(words(text)))
-    chosen = _chosen(found, longest, shortest)
+    text = require_text(inputs["text"], "text")
+    found = _select_prose(split_sentences(_BOILERPLATE.sub("\n\n", text)) or split_sentences(text))
+    longest, shortest = _target_lengths(parameters, len(split_words(text)))
+    chosen = _select_sentences(found, longest, shortest)
     selected = " ".join(found[index].text for index in sorted(chosen)).split()
     return {"text": " ".join(selected[:longest]) + ("…" if len(selected) > longest else "")}
 
 
-def _prose(found: list[Sentence]) -> list[Sentence]:
+def _select_prose(found: list[Sentence]) -> list[Sentence]:
     """Returns full sentences without letterheads, headings and rows of figures; all lines if few would remain."""
-    ended = [
-        one for one in found if _ENDED.search(one.text) or ("\n" not in one.text and len(words(one.text)) >= _LONG)
+    complete = [
+        sentence
+        for sentence in found
+        if _FINAL_PUNCTUATION.search(sentence.text)
+        or ("\n" not in sentence.text and len(split_words(sentence.text)) >= _MIN_SENTENCE_WORDS)
     ]
-    said, whole = (sum(len(words(one.text)) for one in part) for part in (ended, found))
-    return ended if said > whole / 2 else found
+    prose_words, total_words = (sum(len(split_words(sentence.text)) for sentence in part) for part in (complete, found))
+    return complete if prose_words > total_words / 2 else found
 
 
-def _limits(parameters: Parameters, length: int) -> tuple[int, int]:
+def _target_lengths(parameters: Parameters, length: int) -> tuple[int, int]:
     """Returns the target length in words: as requested, or about a quarter of the text."""
     shortest = int(parameters.get("min_length", 0))
-    usual = min(max(round(length * _SHARE), _LENGTHS[0]), _LENGTHS[1])
-    longest = int(parameters.get("max_length", max(usual, shortest)))
+    default = min(max(round(length * _SUMMARY_SHARE), _DEFAULT_LENGTH_RANGE[0]), _DEFAULT_LENGTH_RANGE[1])
+    longest = int(parameters.get("max_length", max(default, shortest)))
     return longest, min(shortest, longest)
 
 
-def _chosen(found: list[Sentence], longest: int, shortest: int) -> set[int]:
+def _select_sentences(found: list[Sentence], longest: int, shortest: int) -> set[int]:
     """Selects sentences best first, without near-duplicates, up to the length; at least one."""
-    vectors = _vectors(found)
-    order = _ranks(vectors).argsort(kind="stable")[::-1].tolist()
-    lengths = [len(words(sentence.text)) for sentence in found]
+    vectors = _vectorize(found)
+    order = _rank(vectors).argsort(kind="stable")[::-1].tolist()
+    lengths = [len(split_words(sentence.text)) for sentence in found]
     chosen: list[int] = []
     for strict in (True, False):
         for index in order:
             total = sum(lengths[other] for other in chosen)
             if index in chosen or total + lengths[index] > longest or (not strict and total >= shortest):
                 continue
-            if not strict or not chosen or (vectors[chosen] @ vectors[index]).max() < _REPEATS:
+            if not strict or not chosen or (vectors[chosen] @ vectors[index]).max() < _DUPLICATE_SIMILARITY:
                 chosen.append(index)
     return set(chosen or order[:1])
 
 
-def _vectors(found: list[Sentence]) -> "Matrix":
+def _vectorize(found: list[Sentence]) -> "Matrix":
     """Returns one unit vector per sentence, with words weighted by rarity."""
     import numpy as np
 
-    counts = [Counter(stems(sentence.text)) for sentence in found]
-    spread = Counter(stem for count in counts for stem in count)
-    column = {stem: place for place, (stem, _) in enumerate(spread.most_common(_VOCABULARY))}
+    counts = [Counter(stem_words(sentence.text)) for sentence in found]
+    document_counts = Counter(stem for count in counts for stem in count)
+    column = {stem: index for index, (stem, _) in enumerate(document_counts.most_common(_MAX_STEMS))}
     matrix = np.zeros((len(found), max(1, len(column))), dtype=np.float32)
     for row, count in enumerate(counts):
-        for stem, times in count.items():
+        for stem, occurrences in count.items():
             if stem in column:
-                matrix[row, column[stem]] = (1 + np.log(times)) * np.log(1 + len(found) / spread[stem])
-    return _unit(matrix)
+                matrix[row, column[stem]] = (1 + np.log(occurrences)) * np.log(1 + len(found) / document_counts[stem])
+    return _normalize(matrix)
 
 
-def _unit(matrix: Any) -> "Matrix":
+def _normalize(matrix: Any) -> "Matrix":
     import numpy as np
 
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -108,17 +111,17 @@ def _unit(matrix: Any) -> "Matrix":
     return unit
 
 
-def _ranks(vectors: "Matrix") -> "NDArray[np.float64]":
+def _rank(vectors: "Matrix") -> "NDArray[np.float64]":
     """PageRank over similarity, without a matrix of all pairs; early sentences weigh slightly more."""
     import numpy as np
 
     count = len(vectors)
-    prior = 1 + _LEAD / (1 + np.arange(count))
+    prior = 1 + _LEAD_BONUS / (1 + np.arange(count))
     prior /= prior.sum()
     degree = vectors @ vectors.sum(axis=0)
     degree = np.where(degree > 0, degree, 1)
     rank = prior.copy()
-    for _ in range(_ROUNDS):
+    for _ in range(_ITERATIONS):
         rank = (1 - _DAMPING) * prior + _DAMPING * (vectors @ (vectors.T @ (rank / degree)))
         rank /= rank.sum()
     return rank

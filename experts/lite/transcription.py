@@ -21,7 +21,7 @@ _SLOW_SECONDS = 8.0
 _RATE = 16_000
 _UTTERANCE_SECONDS = 20.0
 _FULL_SCALE = 32767
-_MARKS = ("<", "[", "+")
+_NON_SPEECH_PREFIXES = ("<", "[", "+")
 _NOTE = (
     "A rough transcript: expect every fourth word or so to be wrong, more with noise or accents. "
     "A Whisper-class model does much better."
@@ -68,9 +68,9 @@ class Transcription:
         language = str(parameters.get("language", "en")).lower()
         if not language.startswith("en"):
             raise InvalidRequest(
-                f"This model only knows English, not “{language}”.",
+                f"This model supports only English, not “{language}”.",
                 port=port_of("language"),
-                remedy="Leave the language out, or choose a model that knows it.",
+                remedy="Omit the parameter language, or choose a model that supports the language.",
             )
         samples, _ = read_audio(inputs["audio"], rate=_RATE, longest=LONGEST_SECONDS)
         return Recording(inputs["audio"].name, (samples.clip(-1, 1) * _FULL_SCALE).astype("<i2").tobytes())
@@ -82,18 +82,18 @@ class Transcription:
         return [list(self._utterances(item, call)) for item in items]
 
     def finish(self, raw: list[Utterance]) -> Outputs:
-        said = sum(len(one.text.split()) for one in raw)
-        confidence = sum(one.confidence * len(one.text.split()) for one in raw) / max(1, said)
+        word_count = sum(len(utterance.text.split()) for utterance in raw)
+        confidence = sum(utterance.confidence * len(utterance.text.split()) for utterance in raw) / max(1, word_count)
         return {
-            "text": ". ".join(one.text.capitalize() for one in raw) + "." if raw else NO_SPEECH,
+            "text": ". ".join(utterance.text.capitalize() for utterance in raw) + "." if raw else NO_SPEECH,
             "segments": [
                 {
-                    "text": one.text,
-                    "start": round(one.start, 3),
-                    "end": round(one.end, 3),
-                    "confidence": round(one.confidence, 4),
+                    "text": utterance.text,
+                    "start": round(utterance.start, 3),
+                    "end": round(utterance.end, 3),
+                    "confidence": round(utterance.confidence, 4),
                 }
-                for one in raw
+                for utterance in raw
             ],
             "details": {"confidence": round(confidence, 4), "language": "en", "quality": "rough", "note": _NOTE},
         }
@@ -109,7 +109,7 @@ class Transcription:
                 yield Utterance(text, start, end, confidence)
 
 
-# ------------------------------------------------------- what runs in a worker process
+# ------------------------------------------------------- in a worker process
 
 
 @cache
@@ -124,25 +124,25 @@ def _load_decoder() -> None:
 
 
 def find_speech(pcm: bytes) -> list[tuple[float, float, bytes]]:
-    """Yields start, end and samples of each utterance, split at pauses and at a maximum length."""
+    """Returns start and end in seconds and the samples of each utterance, split at pauses and at a maximum length."""
     import pocketsphinx
 
     endpointer, found = pocketsphinx.Endpointer(sample_rate=_RATE), []
-    size, heard, start = endpointer.frame_bytes, bytearray(), 0.0
-    for place in range(0, len(pcm), size):
-        frame = pcm[place : place + size]
-        before = endpointer.in_speech
+    size, buffer, start = endpointer.frame_bytes, bytearray(), 0.0
+    for offset in range(0, len(pcm), size):
+        frame = pcm[offset : offset + size]
+        was_in_speech = endpointer.in_speech
         speech = endpointer.process(frame) if len(frame) == size else endpointer.end_stream(frame)
         if speech is not None:
-            start = start if before and heard else endpointer.speech_start
-            heard += speech
-        over = len(heard) > _UTTERANCE_SECONDS * 2 * _RATE
-        if heard and (over or not endpointer.in_speech):
-            end = start + len(heard) / (2 * _RATE)
-            found.append((start, end, bytes(heard)))
-            heard, start = bytearray(), end
-    if heard:
-        found.append((start, start + len(heard) / (2 * _RATE), bytes(heard)))
+            start = start if was_in_speech and buffer else endpointer.speech_start
+            buffer += speech
+        is_too_long = len(buffer) > _UTTERANCE_SECONDS * 2 * _RATE
+        if buffer and (is_too_long or not endpointer.in_speech):
+            end = start + len(buffer) / (2 * _RATE)
+            found.append((start, end, bytes(buffer)))
+            buffer, start = bytearray(), end
+    if buffer:
+        found.append((start, start + len(buffer) / (2 * _RATE), bytes(buffer)))
     return found
 
 
@@ -154,13 +154,13 @@ def recognise(speech: bytes) -> tuple[str, float]:
     decoder.end_utt()
     best: Any = decoder.hyp()
     words = best.hypstr.split() if best else []
-    spoken = [word for word in words if not word.startswith(_MARKS)]
+    spoken = [word for word in words if not word.startswith(_NON_SPEECH_PREFIXES)]
     if not spoken:
         return "", 0.0
     return " ".join(spoken), float(min(1.0, best.prob) ** (1 / len(words)))
 
 
-# ------------------------------------------------------- what runs in the expert
+# ------------------------------------------------------- in the expert
 
 
 def automatic_speech_recognition(_model_id: str, _device: str) -> Handler:

@@ -22,15 +22,15 @@ _TYPES = {
 }
 
 
-class Waiting:
+class RecordingCall:
     """A call without deadline that records the reported progress."""
 
     def __init__(self, *, cancelled: bool = False) -> None:
         self.cancelled = cancelled
-        self.heard: list[float] = []
+        self.fractions: list[float] = []
 
     def progress(self, fraction: float, message: str = "") -> None:
-        self.heard.append(fraction)
+        self.fractions.append(fraction)
 
 
 def sample(name: str) -> Media:
@@ -39,22 +39,22 @@ def sample(name: str) -> Media:
 
 
 @cache
-def lite(task: str, model_id: str) -> Handler:
-    """A model of the lite expert, loaded once for all tests."""
+def load_lite_model(task: str, model_id: str) -> Handler:
+    """Loads a model of the lite expert, once for all tests."""
     return cast("Handler", TASKS[task](model_id, "cpu"))
 
 
 def infer(
-    handler: Handler, inputs: Inputs, parameters: Mapping[str, Any] | None = None, call: Waiting | None = None
+    handler: Handler, inputs: Inputs, parameters: Mapping[str, Any] | None = None, call: RecordingCall | None = None
 ) -> Outputs:
     """Executes the steps of one call as the host does."""
-    (raw,) = handler.run([handler.prepare(inputs, parameters or {})], call or Waiting())
+    (raw,) = handler.run([handler.prepare(inputs, parameters or {})], call or RecordingCall())
     return handler.finish(raw)
 
 
-def ask_lite(task: str, model_id: str, inputs: Inputs, parameters_json: str = "") -> Outputs:
+def run_lite_task(task: str, model_id: str, inputs: Inputs, parameters_json: str = "") -> Outputs:
     """Like infer, with parameters and outputs validated against the task's spec."""
     spec = standard_tasks()[task]
-    outputs = infer(lite(task, model_id), inputs, ParameterReader(spec).read(parameters_json))
+    outputs = infer(load_lite_model(task, model_id), inputs, ParameterReader(spec).read(parameters_json))
     convert_outputs(output_ports(spec), model_id, outputs)
     return outputs

@@ -22,7 +22,7 @@ from experts.host.threads import ThreadPool, blocked
 from services.common.errors import InvalidRequest, ModelFailed, RecoveryAction, recovery_action
 from tests.support import isolated_functions as functions
 from tests.support.process_tree import is_running
-from tests.support.samples import Waiting
+from tests.support.samples import RecordingCall
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -361,7 +361,7 @@ def test_tenant_with_fewer_running_calls_comes_first(pool: Callable[..., Pool], 
 
 @pytest.mark.parametrize("size", [1, 2], ids=["waiting", "running"])
 def test_call_ends_when_its_caller_leaves(pool: Callable[..., Pool], size: int) -> None:
-    workers, caller = pool(size=size, slow=2), Waiting()
+    workers, caller = pool(size=size, slow=2), RecordingCall()
     with ThreadPoolExecutor(2) as threads:
         if size == 1:
             threads.submit(run, workers, functions.spin)
@@ -376,9 +376,9 @@ def test_call_ends_when_its_caller_leaves(pool: Callable[..., Pool], size: int) 
 
 
 def test_progress_reaches_the_call(pool: Callable[..., Pool]) -> None:
-    caller = Waiting()
+    caller = RecordingCall()
     run(pool(), functions.report, 0.5, call=caller)
-    assert caller.heard == [0.5]
+    assert caller.fractions == [0.5]
 
 
 # ---------------------------------------------------------------- threads

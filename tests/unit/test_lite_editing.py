@@ -1,4 +1,4 @@
-"""Edits of pictures: what a sentence is taken to mean, and what becomes of the pixels."""
+"""Image editing of the lite expert: parsed instructions, and the pixels of the results."""
 
 import io
 
@@ -9,9 +9,9 @@ from PIL import Image, ImageDraw
 
 from experts.host.handler import Media
 from experts.host.media import png
-from experts.lite.edit_instructions import steps
+from experts.lite.edit_instructions import parse_steps
 from services.common.errors import InvalidRequest
-from tests.support.samples import ask_lite, infer, lite, sample
+from tests.support.samples import infer, load_lite_model, run_lite_task, sample
 
 MODEL = "lite/image-edits"
 
@@ -60,10 +60,10 @@ MODEL = "lite/image-edits"
         ),
     ],
 )
-def test_an_instruction_is_understood_in_its_order(
+def test_instruction_is_parsed_into_steps_in_order(
     instruction: str, expected: list[tuple[str, dict[str, float]]]
 ) -> None:
-    assert [(step.name, step.numbers) for step in steps(instruction)] == expected
+    assert [(step.name, step.numbers) for step in parse_steps(instruction)] == expected
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_an_instruction_is_understood_in_its_order(
         "؟؟؟",
     ],
 )
-def test_what_it_cannot_do_is_refused_with_what_it_can(instruction: str) -> None:
+def test_unsupported_instruction_is_rejected_with_supported_edits(instruction: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        steps(instruction)
+        parse_steps(instruction)
     assert caught.value.port == "instruction"
     assert "pencil sketch" in caught.value.remedy
 
@@ -90,8 +90,8 @@ def test_what_it_cannot_do_is_refused_with_what_it_can(instruction: str) -> None
 # ---------------------------------------------------------------- pixels
 
 
-def corners() -> Image.Image:
-    """60 x 40, every corner in a colour of its own."""
+def image_with_corners() -> Image.Image:
+    """Returns an image of 60 x 40 pixels whose corners have different colours."""
     image = Image.new("RGB", (60, 40), "white")
     draw = ImageDraw.Draw(image)
     for box, colour in (((0, 0), "red"), ((50, 0), "lime"), ((0, 30), "blue"), ((50, 30), "black")):
@@ -99,8 +99,8 @@ def corners() -> Image.Image:
     return image
 
 
-def edited(image: Image.Image, instruction: str) -> Image.Image:
-    outputs = ask_lite("image-to-image", MODEL, {"image": png(image, "photo.png"), "instruction": instruction})
+def edit_image(image: Image.Image, instruction: str) -> Image.Image:
+    outputs = run_lite_task("image-to-image", MODEL, {"image": png(image, "photo.png"), "instruction": instruction})
     return Image.open(io.BytesIO(outputs["image"].content))
 
 
@@ -112,7 +112,7 @@ RED, LIME, BLUE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("instruction", "size", "around"),
+    ("instruction", "size", "expected_corners"),
     [
         ("rotate by 90 degrees", (40, 60), (BLUE, RED, BLACK, LIME)),
         ("rotate left", (40, 60), (LIME, BLACK, RED, BLUE)),
@@ -122,13 +122,16 @@ RED, LIME, BLUE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (0, 0, 0)
         ("mirror it and flip it vertically", (60, 40), (BLACK, BLUE, LIME, RED)),
     ],
 )
-def test_turning_moves_the_corners(
-    instruction: str, size: tuple[int, int], around: tuple[tuple[int, ...], ...]
+def test_rotation_and_flips_move_the_corners(
+    instruction: str, size: tuple[int, int], expected_corners: tuple[tuple[int, ...], ...]
 ) -> None:
-    image = edited(corners(), instruction)
+    image = edit_image(image_with_corners(), instruction)
     assert image.size == size
     right, bottom = size[0] - 3, size[1] - 3
-    assert tuple(image.getpixel(place) for place in ((2, 2), (right, 2), (2, bottom), (right, bottom))) == around
+    assert (
+        tuple(image.getpixel(position) for position in ((2, 2), (right, 2), (2, bottom), (right, bottom)))
+        == expected_corners
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,77 +147,78 @@ def test_turning_moves_the_corners(
         ("rotate by 45 degrees", (72, 72)),
     ],
 )
-def test_sizes_are_what_was_asked_for(instruction: str, size: tuple[int, int]) -> None:
-    assert edited(corners(), instruction).size == size
+def test_result_has_the_requested_size(instruction: str, size: tuple[int, int]) -> None:
+    assert edit_image(image_with_corners(), instruction).size == size
 
 
-def test_grey_has_no_colours_left() -> None:
-    grey = pixels(edited(corners(), "make it black and white"))
+def test_grey_image_has_equal_channels() -> None:
+    grey = pixels(edit_image(image_with_corners(), "make it black and white"))
     assert (grey[..., 0] == grey[..., 1]).all()
     assert (grey[..., 1] == grey[..., 2]).all()
     assert len(np.unique(grey)) > 2
 
 
-def test_inverting_turns_every_value_around() -> None:
-    assert (pixels(edited(corners(), "invert the colours")) == 255 - pixels(corners())).all()
+def test_invert_complements_every_value() -> None:
+    assert (pixels(edit_image(image_with_corners(), "invert the colours")) == 255 - pixels(image_with_corners())).all()
 
 
-def test_brighter_is_brighter_and_darker_is_darker() -> None:
+def test_brightness_scales_the_mean() -> None:
     photo = Image.open(io.BytesIO(sample("face.jpg").content))
     before = pixels(photo).mean()
-    assert pixels(edited(photo, "brighter")).mean() > 1.1 * before
-    assert pixels(edited(photo, "darker by 50%")).mean() == pytest.approx(before / 2, rel=0.02)
+    assert pixels(edit_image(photo, "brighter")).mean() > 1.1 * before
+    assert pixels(edit_image(photo, "darker by 50%")).mean() == pytest.approx(before / 2, rel=0.02)
 
 
-def test_contrast_spreads_the_values() -> None:
+def test_contrast_changes_the_standard_deviation() -> None:
     photo = Image.open(io.BytesIO(sample("face.jpg").content))
     assert (
-        pixels(edited(photo, "more contrast")).std()
+        pixels(edit_image(photo, "more contrast")).std()
         > pixels(photo).std()
-        > pixels(edited(photo, "less contrast")).std()
+        > pixels(edit_image(photo, "less contrast")).std()
     )
 
 
-def test_blurring_smooths_and_sharpening_roughens() -> None:
+def test_blur_lowers_and_sharpen_raises_pixel_differences() -> None:
     photo = Image.open(io.BytesIO(sample("face.jpg").content))
 
     def roughness(image: Image.Image) -> float:
         return float(abs(np.diff(pixels(image), axis=0)).mean())
 
-    assert roughness(edited(photo, "blur it")) < 0.5 * roughness(photo)
-    assert roughness(edited(photo, "sharpen it")) > 1.2 * roughness(photo)
+    assert roughness(edit_image(photo, "blur it")) < 0.5 * roughness(photo)
+    assert roughness(edit_image(photo, "sharpen it")) > 1.2 * roughness(photo)
 
 
-def test_edges_lie_where_the_subject_ends() -> None:
-    edges = pixels(edited(Image.open(io.BytesIO(sample("apple.png").content)), "edges"))[..., 0]
+def test_edges_follow_the_outline_of_the_subject() -> None:
+    edges = pixels(edit_image(Image.open(io.BytesIO(sample("apple.png").content)), "edges"))[..., 0]
     assert set(np.unique(edges)) == {0, 255}
     assert edges[170, 105:116].any()  # the left side of the ellipse
     assert not edges[180:240, 150:250].any()  # within it
 
 
-def test_a_sketch_is_dark_lines_on_light_paper() -> None:
-    sketch = pixels(edited(Image.open(io.BytesIO(sample("face.jpg").content)), "pencil sketch"))
+def test_sketch_has_dark_lines_on_a_light_background() -> None:
+    sketch = pixels(edit_image(Image.open(io.BytesIO(sample("face.jpg").content)), "pencil sketch"))
     assert np.median(sketch) > 220
     assert 0.02 < (sketch < 160).mean() < 0.3
 
 
 def test_sepia_is_brownish() -> None:
-    red, green, blue = pixels(edited(corners(), "sepia"))[20, 30]
+    red, green, blue = pixels(edit_image(image_with_corners(), "sepia"))[20, 30]
     assert red >= green > blue
 
 
-def test_transparency_survives_an_edit() -> None:
-    clear = corners().convert("RGBA")
+def test_edit_preserves_transparency() -> None:
+    clear = image_with_corners().convert("RGBA")
     clear.putpixel((30, 20), (9, 9, 9, 0))
-    image = edited(clear, "grey and mirror")
+    image = edit_image(clear, "grey and mirror")
     assert image.mode == "RGBA"
     assert image.getpixel((29, 20))[3] == 0  # type: ignore[index]
     assert image.getpixel((0, 0))[3] == 255  # type: ignore[index]
 
 
-def test_the_result_is_named_after_the_picture_and_what_was_done() -> None:
+def test_result_is_named_after_the_picture_and_its_edits() -> None:
     outputs = infer(
-        lite("image-to-image", MODEL), {"image": png(corners(), "photo.png"), "instruction": "grey and mirror"}
+        load_lite_model("image-to-image", MODEL),
+        {"image": png(image_with_corners(), "photo.png"), "instruction": "grey and mirror"},
     )
     assert outputs["image"].name == "photo-grey-mirror.png"
 
@@ -224,12 +228,16 @@ def test_the_result_is_named_after_the_picture_and_what_was_done() -> None:
     [
         ({"image": sample("apple.png")}, "no instruction", "instruction"),
         ({"image": sample("apple.png"), "instruction": " "}, "no instruction", "instruction"),
-        ({"image": sample("apple.png"), "instruction": "resize to 50000x50000"}, "at most 40 million", "instruction"),
+        (
+            {"image": sample("apple.png"), "instruction": "resize to 50000x50000"},
+            "the limit is 40 million",
+            "instruction",
+        ),
         ({"image": Media(b"words", "text/plain", "x.png"), "instruction": "blur"}, "not a supported image", "image"),
     ],
 )
-def test_an_edit_that_cannot_be_made_is_refused(inputs: dict[str, object], message: str, port: str) -> None:
+def test_invalid_edit_is_rejected(inputs: dict[str, object], message: str, port: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as caught:
-        infer(lite("image-to-image", MODEL), inputs)
+        infer(load_lite_model("image-to-image", MODEL), inputs)
     assert caught.value.port == port
     assert caught.value.remedy

@@ -1,4 +1,4 @@
-"""The lite expert as a whole: what it offers, and that nothing heavy is loaded before it is needed."""
+"""Offers of the lite expert, and lazy loading of its engines."""
 
 import json
 import subprocess
@@ -15,25 +15,25 @@ from experts.lite.tasks import REQUIRES, TASKS
 EXPERT = read_expert("experts.lite")
 
 
-def test_every_kind_of_task_is_offered_where_its_engine_is_installed() -> None:
+def test_tasks_are_offered_if_their_engine_is_installed() -> None:
     absent = {model for model, module in REQUIRES.items() if not find_spec(module)}
     missing = TASKS.keys() - {offer.spec.name for offer in EXPERT.offers}
     assert not missing or absent
 
 
-def test_every_card_says_what_the_model_does_under_which_licence_and_at_which_revision() -> None:
+def test_cards_have_description_licence_and_revision() -> None:
     for offer in EXPERT.offers:
         assert len(offer.card.description) > 80, offer.card.id
         assert offer.card.license, offer.card.id
         assert offer.card.revision, offer.card.id
 
 
-def test_only_models_that_have_a_card_are_required_something() -> None:
+def test_required_modules_belong_to_models_with_a_card() -> None:
     cards = json.loads((Path(tasks.__file__).parent / "models.json").read_text(encoding="utf-8"))
     assert set(REQUIRES) <= {card["id"] for card in cards}
 
 
-def test_describing_the_expert_loads_no_engine() -> None:
+def test_reading_the_expert_imports_no_engine() -> None:
     heavy = (
         "cv2 numpy PIL onnxruntime rapidocr soundfile pypdfium2 pocketsphinx vaderSentiment py3langid espeakng_loader"
     )
@@ -46,5 +46,5 @@ def test_describing_the_expert_loads_no_engine() -> None:
 
 
 @pytest.mark.parametrize("offer", EXPERT.offers, ids=lambda offer: f"{offer.spec.name} {offer.card.id}")
-def test_a_loader_takes_the_id_of_its_card(offer: Offer) -> None:
+def test_loader_accepts_model_id_of_its_card(offer: Offer) -> None:
     assert offer.loader(offer.card.id, "cpu")

@@ -1,4 +1,4 @@
-"""Sentiment, languages, names, summaries and answers: text engines on real text."""
+"""Text engines of the lite expert: sentences, sentiment, languages, entities, summaries and answers."""
 
 import random
 
@@ -6,9 +6,9 @@ import pytest
 
 from experts.host.handler import Inputs, Outputs
 from experts.lite.question_answering import NO_ANSWER
-from experts.lite.sentences import MAX_CHARACTERS, sentences, words
+from experts.lite.sentences import MAX_CHARACTERS, split_sentences, split_words
 from services.common.errors import InvalidRequest
-from tests.support.samples import ask_lite, infer, lite
+from tests.support.samples import infer, load_lite_model, run_lite_task
 
 ARTICLE = (
     "The Apollo program was the third United States human spaceflight program carried out by NASA, which succeeded in "
@@ -32,12 +32,12 @@ TEXT_MODELS = [
 # ---------------------------------------------------------------- sentences
 
 
-def test_sentences_end_where_people_end_them() -> None:
+def test_split_sentences_ends_at_full_stops_but_not_at_abbreviations() -> None:
     text = (
         'Dr. Smith arrived at 3.30 p.m. He met Mr. J. R. Jones of Acme Inc. in the U.S. embassy. "Are you sure?" asked '
         "the man. Yes! It cost $3.50, i.e. too much.\n\nA heading\n\n- first thing\n- second thing"
     )
-    assert [sentence.text for sentence in sentences(text)] == [
+    assert [sentence.text for sentence in split_sentences(text)] == [
         "Dr. Smith arrived at 3.30 p.m.",
         "He met Mr. J. R. Jones of Acme Inc. in the U.S. embassy.",
         '"Are you sure?" asked the man.',
@@ -47,11 +47,11 @@ def test_sentences_end_where_people_end_them() -> None:
         "- first thing",
         "- second thing",
     ]
-    assert all(text[sentence.start : sentence.end] == sentence.text for sentence in sentences(text))
+    assert all(text[sentence.start : sentence.end] == sentence.text for sentence in split_sentences(text))
 
 
-def test_a_line_end_within_a_sentence_does_not_end_it() -> None:
-    assert [sentence.text for sentence in sentences("We are so happy\nto see you! Bye.")] == [
+def test_line_break_does_not_end_a_sentence() -> None:
+    assert [sentence.text for sentence in split_sentences("We are so happy\nto see you! Bye.")] == [
         "We are so happy\nto see you!",
         "Bye.",
     ]
@@ -71,14 +71,14 @@ def test_a_line_end_within_a_sentence_does_not_end_it() -> None:
         ("The table is three metres long.", "neutral"),
     ],
 )
-def test_sentiment_has_the_right_sign(text: str, label: str) -> None:
-    outputs = ask_lite("text-classification", "vaderSentiment", {"text": text})
+def test_sentiment_label_matches_the_text(text: str, label: str) -> None:
+    outputs = run_lite_task("text-classification", "vaderSentiment", {"text": text})
     assert outputs["text"] == label
     assert outputs["labels"][0]["label"] == label
 
 
-def test_the_scores_of_a_sentiment_add_up_and_the_best_comes_first() -> None:
-    labels = ask_lite("text-classification", "vaderSentiment", {"text": "What a lovely day!"})["labels"]
+def test_sentiment_scores_sum_to_one_best_first() -> None:
+    labels = run_lite_task("text-classification", "vaderSentiment", {"text": "What a lovely day!"})["labels"]
     scores = [label["score"] for label in labels]
     assert {label["label"] for label in labels} == {"positive", "neutral", "negative"}
     assert sum(scores) == pytest.approx(1, abs=0.001)
@@ -86,19 +86,21 @@ def test_the_scores_of_a_sentiment_add_up_and_the_best_comes_first() -> None:
     assert scores[0] > 0.5
 
 
-def test_words_that_say_nothing_of_feelings_are_no_ground_to_be_sure() -> None:
-    labels = ask_lite("text-classification", "vaderSentiment", {"text": "Two tables, four chairs."})["labels"]
-    assert (labels[0]["label"], labels[0]["score"]) == ("neutral", 0.5)
+def test_text_without_lexicon_words_is_neutral_with_half_score() -> None:
+    labels = run_lite_task("text-classification", "vaderSentiment", {"text": "Two tables, four chairs."})["labels"]
+    assert labels[0] == {"label": "neutral", "score": 0.5}
 
 
-def test_feelings_in_another_language_are_not_guessed_at() -> None:
+def test_sentiment_of_non_english_text_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="the text is in German") as caught:
-        ask_lite("text-classification", "vaderSentiment", {"text": "Das war eine schöne Party, die mir gut gefiel!"})
+        run_lite_task(
+            "text-classification", "vaderSentiment", {"text": "Das war eine schöne Party, die mir gut gefiel!"}
+        )
     assert caught.value.port == "text"
 
 
-def test_only_as_many_labels_come_as_were_asked_for() -> None:
-    labels = ask_lite("text-classification", "vaderSentiment", {"text": "Great!"}, '{"top_k":1}')["labels"]
+def test_top_k_limits_the_labels() -> None:
+    labels = run_lite_task("text-classification", "vaderSentiment", {"text": "Great!"}, '{"top_k":1}')["labels"]
     assert [label["label"] for label in labels] == ["positive"]
 
 
@@ -114,8 +116,8 @@ def test_only_as_many_labels_come_as_were_asked_for() -> None:
         ("ok", "undetermined (und)"),
     ],
 )
-def test_a_language_is_named_with_its_tag(text: str, label: str) -> None:
-    assert ask_lite("text-classification", "py3langid", {"text": text})["text"] == label
+def test_language_label_has_name_and_tag(text: str, label: str) -> None:
+    assert run_lite_task("text-classification", "py3langid", {"text": text})["text"] == label
 
 
 # ---------------------------------------------------------------- entities
@@ -157,43 +159,43 @@ def test_a_language_is_named_with_its_tag(text: str, label: str) -> None:
         ("nothing of the kind", []),
     ],
 )
-def test_names_dates_and_amounts_are_found_where_they_stand(text: str, expected: list[tuple[str, str]]) -> None:
-    outputs = ask_lite("token-classification", "lite/entity-rules", {"text": text})
+def test_entities_are_found_at_their_positions(text: str, expected: list[tuple[str, str]]) -> None:
+    outputs = run_lite_task("token-classification", "lite/entity-rules", {"text": text})
     found = outputs["entities"]
     assert [(entity["entity"], entity["text"]) for entity in found] == expected
     assert all(text[entity["start"] : entity["end"]] == entity["text"] for entity in found)
     assert all(0 < entity["score"] <= 1 for entity in found)
 
 
-def test_entities_are_told_in_a_line_each() -> None:
-    outputs = ask_lite("token-classification", "lite/entity-rules", {"text": "Anna Bell paid $5."})
+def test_entity_text_has_one_line_per_entity() -> None:
+    outputs = run_lite_task("token-classification", "lite/entity-rules", {"text": "Anna Bell paid $5."})
     assert outputs["text"] == "PER: Anna Bell\nMONEY: $5"
 
 
 # ---------------------------------------------------------------- summaries
 
 
-def summary(text: str, parameters_json: str = "") -> str:
-    return str(ask_lite("summarization", "lite/textrank", {"text": text}, parameters_json)["text"])
+def summarize(text: str, parameters_json: str = "") -> str:
+    return str(run_lite_task("summarization", "lite/textrank", {"text": text}, parameters_json)["text"])
 
 
-def test_a_summary_is_made_of_the_texts_own_sentences_in_their_order() -> None:
-    found = [sentence.text for sentence in sentences(summary(ARTICLE))]
-    own = [sentence.text for sentence in sentences(ARTICLE)]
+def test_summary_contains_sentences_of_the_text_in_order() -> None:
+    found = [sentence.text for sentence in split_sentences(summarize(ARTICLE))]
+    own = [sentence.text for sentence in split_sentences(ARTICLE)]
     assert 0 < len(found) < len(own) / 2
     assert found == [sentence for sentence in own if sentence in found]
     assert own[0] in found
 
 
-def test_a_summary_is_as_long_as_asked_for() -> None:
-    assert len(words(summary(ARTICLE, '{"max_length":25}'))) <= 25
-    assert 60 <= len(words(summary(ARTICLE, '{"min_length":60,"max_length":100}'))) <= 100
-    assert len(words(summary(ARTICLE, '{"max_length":5}'))) <= 5
+def test_summary_respects_min_and_max_length() -> None:
+    assert len(split_words(summarize(ARTICLE, '{"max_length":25}'))) <= 25
+    assert 60 <= len(split_words(summarize(ARTICLE, '{"min_length":60,"max_length":100}'))) <= 100
+    assert len(split_words(summarize(ARTICLE, '{"max_length":5}'))) <= 5
 
 
-def test_what_is_said_twice_is_told_once() -> None:
+def test_summary_omits_repeated_sentences() -> None:
     twice = "The bridge was closed after the storm. " * 6 + "The ferry carries people over the river instead."
-    assert summary(twice).count("bridge") == 1
+    assert summarize(twice).count("bridge") == 1
 
 
 LETTER = (
@@ -212,33 +214,33 @@ MAIL = (
 
 
 @pytest.mark.parametrize(
-    ("text", "furniture"),
+    ("text", "boilerplate"),
     [
         (LETTER, ("Bristol", "June 2024", "Dear", "Page", "- 3", "sincerely", "Lowell", "Director")),
         (MAIL, ("From", "Subject", "Hi all", "regards", "Anna", "Tel")),
     ],
 )
-def test_a_summary_leaves_out_what_is_about_the_page_or_the_letter(text: str, furniture: tuple[str, ...]) -> None:
-    told = summary(text, '{"min_length":100,"max_length":500}')
-    assert not [word for word in furniture if word in told]
-    assert told.endswith(".")
-    assert told.count(".") >= 3
+def test_summary_omits_headers_greetings_and_page_numbers(text: str, boilerplate: tuple[str, ...]) -> None:
+    text = summarize(text, '{"min_length":100,"max_length":500}')
+    assert not [word for word in boilerplate if word in text]
+    assert text.endswith(".")
+    assert text.count(".") >= 3
 
 
 @pytest.mark.parametrize("text", ["Dear Anna,", "42", "Milk 2.40\nBread 3.10\nTotal 5.50", "no end\nin sight\nof this"])
-def test_what_is_no_prose_is_told_as_it_is(text: str) -> None:
-    assert summary(text) == " ".join(text.split())
+def test_text_without_sentences_is_returned_unchanged(text: str) -> None:
+    assert summarize(text) == " ".join(text.split())
 
 
-def test_a_short_text_is_its_own_summary() -> None:
-    assert summary("Hello there.") == "Hello there."
+def test_short_text_is_its_own_summary() -> None:
+    assert summarize("Hello there.") == "Hello there."
 
 
 # ---------------------------------------------------------------- answers
 
 
-def answer(question: str, context: str = ARTICLE) -> tuple[str, dict[str, object]]:
-    outputs = ask_lite("question-answering", "lite/extractive-qa", {"question": question, "context": context})
+def ask_question(question: str, context: str = ARTICLE) -> tuple[str, dict[str, object]]:
+    outputs = run_lite_task("question-answering", "lite/extractive-qa", {"question": question, "context": context})
     return outputs["text"], outputs["details"]
 
 
@@ -257,15 +259,18 @@ def answer(question: str, context: str = ARTICLE) -> tuple[str, dict[str, object
         ("When did Apollo 11 land?", ARTICLE, "July 20, 1969"),
     ],
 )
-def test_simple_questions_are_answered(question: str, context: str, expected: str) -> None:
-    text, details = answer(question, context)
+def test_question_is_answered_with_span_and_score(question: str, context: str, expected: str) -> None:
+    text, details = ask_question(question, context)
     assert text == expected
     assert context[int(str(details["start"])) : int(str(details["end"]))] == details["answer"] == expected
     assert 0.2 < float(str(details["score"])) <= 1
 
 
-def test_what_is_asked_for_stands_next_to_the_word_that_was_asked() -> None:
-    assert answer("When does it close?", "The show opens on 15 July and closes on 30 September.")[0] == "30 September"
+def test_answer_is_the_date_after_the_question_word() -> None:
+    assert (
+        ask_question("When does it close?", "The show opens on 15 July and closes on 30 September.")[0]
+        == "30 September"
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,10 +281,11 @@ def test_what_is_asked_for_stands_next_to_the_word_that_was_asked() -> None:
         "How much did the Apollo program cost?",
     ],
 )
-def test_what_the_text_does_not_say_is_not_made_up(question: str) -> None:
-    text, details = answer(question)
+def test_unanswerable_question_has_no_answer(question: str) -> None:
+    text, details = ask_question(question)
     assert text == NO_ANSWER
-    assert (details["answer"], details["score"]) == ("", 0.0)
+    assert details["answer"] == ""
+    assert details["score"] == 0.0
 
 
 # ---------------------------------------------------------------- bad input
@@ -289,22 +295,22 @@ def test_what_the_text_does_not_say_is_not_made_up(question: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"), [("", "empty"), (" \n\t ", "empty"), ("x" * (MAX_CHARACTERS + 1), "at most")]
 )
-def test_a_text_that_is_empty_or_endless_is_refused(task: str, model: str, text: str, message: str) -> None:
+def test_empty_or_too_long_text_is_rejected(task: str, model: str, text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as caught:
-        infer(lite(task, model), {"text": text})
+        infer(load_lite_model(task, model), {"text": text})
     assert caught.value.port == "text"
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(("port", "other"), [("question", "context"), ("context", "question")])
-def test_a_question_needs_both_its_parts(port: str, other: str) -> None:
+def test_empty_question_or_context_is_rejected(port: str, other: str) -> None:
     with pytest.raises(InvalidRequest, match="empty") as caught:
-        infer(lite("question-answering", "lite/extractive-qa"), {port: " ", other: "What is it?"})
+        infer(load_lite_model("question-answering", "lite/extractive-qa"), {port: " ", other: "What is it?"})
     assert caught.value.port == port
 
 
-def strange_texts() -> list[str]:
-    dice = random.Random(3)
+def hostile_texts() -> list[str]:
+    generator = random.Random(3)
     size = 100_000
     return [
         "A" * size,
@@ -320,25 +326,27 @@ def strange_texts() -> list[str]:
         "but good " * (size // 9),
         "\0\x07\ufffd" * (size // 3),
         "𝕏👩‍👩‍👧‍👦" * (size // 10),
-        "".join(chr(dice.choice((dice.randrange(32, 127), dice.randrange(160, 0x2FFF)))) for _ in range(size)),
+        "".join(
+            chr(generator.choice((generator.randrange(32, 127), generator.randrange(160, 0x2FFF)))) for _ in range(size)
+        ),
     ]
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("task", "model"), TEXT_MODELS)
-def test_strange_texts_take_no_longer_than_others(task: str, model: str) -> None:
-    for text in strange_texts():
-        outputs = infer(lite(task, model), {"text": text}, {"top_k": 5})
+def test_hostile_texts_are_processed_in_time(task: str, model: str) -> None:
+    for text in hostile_texts():
+        outputs = infer(load_lite_model(task, model), {"text": text}, {"top_k": 5})
         assert isinstance(outputs["text"], str)
 
 
 @pytest.mark.timeout(60)
-def test_strange_texts_can_be_questioned() -> None:
-    handler = lite("question-answering", "lite/extractive-qa")
+def test_hostile_texts_are_accepted_as_context_and_question() -> None:
+    handler = load_lite_model("question-answering", "lite/extractive-qa")
 
-    def asked(inputs: Inputs) -> Outputs:
+    def infer_answer(inputs: Inputs) -> Outputs:
         return infer(handler, inputs)
 
-    for text in strange_texts():
-        assert asked({"question": "When is May 12 A?", "context": text})["text"]
-        assert asked({"question": text, "context": ARTICLE})["text"]
+    for text in hostile_texts():
+        assert infer_answer({"question": "When is May 12 A?", "context": text})["text"]
+        assert infer_answer({"question": text, "context": ARTICLE})["text"]

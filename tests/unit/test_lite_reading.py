@@ -1,6 +1,7 @@
-"""OCR and questions about documents, on real engines."""
+"""OCR, reading order and document question answering of the lite expert, on the real engines."""
 
 import io
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,24 +10,24 @@ from PIL import Image, ImageDraw, ImageFont
 from experts.host.handler import Media
 from experts.host.pdf import Line
 from experts.lite.document_question_answering import NO_ANSWER
-from experts.lite.form_fields import answer
+from experts.lite.form_fields import find_field_answer
 from experts.lite.ocr import NO_TEXT
-from experts.lite.reading_order import reading_order
+from experts.lite.reading_order import join_in_reading_order
 from services.common.errors import InvalidRequest
 from tests.data.make import pdf
-from tests.support.samples import Waiting, ask_lite, infer, lite, sample
+from tests.support.samples import RecordingCall, infer, load_lite_model, run_lite_task, sample
 
-pytest.importorskip("rapidocr", reason="there is no wheel of its engine for this machine")
+pytest.importorskip("rapidocr", reason="rapidocr is not installed: its engine has no wheel for this platform")
 
 
-def picture_of(*lines: str) -> Image.Image:
+def draw_lines(*lines: str) -> Image.Image:
     image = Image.new("RGB", (900, 80 + 70 * len(lines)), "white")
-    for place, line in enumerate(lines):
-        ImageDraw.Draw(image).text((40, 40 + 70 * place), line, "black", ImageFont.load_default(36))
+    for row, line in enumerate(lines):
+        ImageDraw.Draw(image).text((40, 40 + 70 * row), line, "black", ImageFont.load_default(36))
     return image
 
 
-def media(image: Image.Image, kind: str = "PNG", **options: object) -> Media:
+def to_media(image: Image.Image, kind: str = "PNG", **options: object) -> Media:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return Media(
@@ -35,119 +36,122 @@ def media(image: Image.Image, kind: str = "PNG", **options: object) -> Media:
 
 
 def read(document: Media) -> tuple[str, list[dict[str, Any]]]:
-    outputs = ask_lite("image-to-text", "rapidocr", {"image": document})
+    outputs = run_lite_task("image-to-text", "rapidocr", {"image": document})
     return outputs["text"], outputs["details"]["pages"]
 
 
-def asked(document: Media, question: str) -> tuple[str, dict[str, Any]]:
-    outputs = ask_lite("document-question-answering", "rapidocr", {"image": document, "question": question})
+def ask_document(document: Media, question: str) -> tuple[str, dict[str, Any]]:
+    outputs = run_lite_task("document-question-answering", "rapidocr", {"image": document, "question": question})
     return outputs["text"], outputs["details"]
 
 
-def test_a_sign_is_read_line_by_line_with_boxes_and_scores() -> None:
+def test_sign_is_read_with_boxes_and_scores() -> None:
     text, (page,) = read(sample("sign.png"))
     assert " ".join(text.split()) == "We are so happy to see you! Have a wonderful day."
-    assert (page["page"], page["source"], page["width"], page["height"]) == (1, "ocr", 900, 600)
+    assert page["page"] == 1
+    assert page["source"] == "ocr"
+    assert page["width"] == 900
+    assert page["height"] == 600
     first = page["lines"][0]
     assert first["text"] == "We are so happy"
     assert 0.9 < first["score"] <= 1
     assert list(first["box"].values()) == pytest.approx([180, 200, 720, 270], abs=40)
 
 
-def test_a_picture_asked_about_again_is_not_recognised_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_picture_is_served_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     read(sample("sign.png"))
     monkeypatch.setattr("experts.lite.ocr.run_in", None)
     assert read(sample("sign.png"))[0].startswith("We are so happy")
     with pytest.raises(TypeError):
-        read(media(picture_of("something new")))
+        read(to_media(draw_lines("something new")))
 
 
-def test_a_picture_upside_down_is_read() -> None:
-    text, _ = read(media(picture_of("The harbour is closed").rotate(180)))
+def test_upside_down_picture_is_read() -> None:
+    text, _ = read(to_media(draw_lines("The harbour is closed").rotate(180)))
     assert text == "The harbour is closed"
 
 
 @pytest.mark.parametrize("degrees", [-4, 3])
-def test_the_rows_of_a_receipt_photographed_askew_stay_together(degrees: int) -> None:
+def test_rows_of_a_skewed_receipt_stay_together(degrees: int) -> None:
     image = Image.new("RGB", (420, 300), "white")
     font = ImageFont.load_default(24)
-    for place, (thing, price) in enumerate(
-        (("Milk", "2.40"), ("Bread", "3.10"), ("Coffee", "8.95"), ("TOTAL", "14.45"))
-    ):
-        ImageDraw.Draw(image).text((30, 40 + 48 * place), thing, "black", font)
-        ImageDraw.Draw(image).text((390, 40 + 48 * place), price, "black", font, anchor="ra")
-    askew = image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
-    assert read(media(askew))[0].split("\n") == ["Milk\t2.40", "Bread\t3.10", "Coffee\t8.95", "TOTAL\t14.45"]
+    for row, (thing, price) in enumerate((("Milk", "2.40"), ("Bread", "3.10"), ("Coffee", "8.95"), ("TOTAL", "14.45"))):
+        ImageDraw.Draw(image).text((30, 40 + 48 * row), thing, "black", font)
+        ImageDraw.Draw(image).text((390, 40 + 48 * row), price, "black", font, anchor="ra")
+    skewed = image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
+    assert read(to_media(skewed))[0].split("\n") == ["Milk\t2.40", "Bread\t3.10", "Coffee\t8.95", "TOTAL\t14.45"]
 
 
-def test_a_picture_without_text_says_so() -> None:
-    text, pages = read(media(Image.new("RGB", (300, 200), "#88aacc")))
+def test_picture_without_text_returns_no_text_message() -> None:
+    text, pages = read(to_media(Image.new("RGB", (300, 200), "#88aacc")))
     assert text == NO_TEXT
     assert pages[0]["lines"] == []
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("size", [(1, 1), (3, 700), (2000, 4)])
-def test_pictures_of_odd_sizes_are_read_as_empty_in_good_time(size: tuple[int, int]) -> None:
-    assert read(media(Image.new("RGB", size, "white")))[0] == NO_TEXT
+def test_tiny_and_narrow_pictures_are_read_as_empty_in_time(size: tuple[int, int]) -> None:
+    assert read(to_media(Image.new("RGB", size, "white")))[0] == NO_TEXT
 
 
-def test_a_long_screenshot_is_read_to_its_end_each_line_once() -> None:
+def test_each_line_of_a_long_screenshot_is_read_once() -> None:
     image = Image.new("RGB", (500, 2000), "white")
-    said = [f"Line number {number} of the chat" for number in range(25)]
-    for place, line in enumerate(said):
-        ImageDraw.Draw(image).text((20, 20 + 79 * place), line, "black", ImageFont.load_default(22))
-    text, _ = read(media(image))
-    assert text.split("\n\n") == said
+    expected = [f"Line number {number} of the chat" for number in range(25)]
+    for row, line in enumerate(expected):
+        ImageDraw.Draw(image).text((20, 20 + 79 * row), line, "black", ImageFont.load_default(22))
+    text, _ = read(to_media(image))
+    assert text.split("\n\n") == expected
 
 
-def test_a_pdf_with_text_is_not_recognised_but_read() -> None:
+def test_text_layer_of_a_pdf_is_used_without_ocr() -> None:
     text, (first, second) = read(sample("letter.pdf"))
     assert text.startswith("Harbour Museum\n14 Quay Street, Bristol\n\n3 June 2024\n\nDear Ms. Clarke,\n\nThank you")
-    assert (first["page"], first["source"]) == (1, "text layer")
-    assert (second["page"], second["source"]) == (2, "text layer")
+    assert first["page"] == 1
+    assert first["source"] == "text layer"
+    assert second["page"] == 2
+    assert second["source"] == "text layer"
 
 
-def test_a_scanned_pdf_is_recognised_page_by_page_and_tells_how_far_it_is() -> None:
-    scan = media(
-        picture_of("The first page"),
+def test_scanned_pdf_is_recognized_by_page_with_progress() -> None:
+    scan = to_media(
+        draw_lines("The first page"),
         "PDF",
         save_all=True,
-        append_images=[picture_of("The second page")],
+        append_images=[draw_lines("The second page")],
         resolution=100,
     )
-    call = Waiting()
-    outputs = infer(lite("image-to-text", "rapidocr"), {"image": scan}, call=call)
+    call = RecordingCall()
+    outputs = infer(load_lite_model("image-to-text", "rapidocr"), {"image": scan}, call=call)
     assert outputs["text"] == "The first page\n\nThe second page"
     assert [page["source"] for page in outputs["details"]["pages"]] == ["ocr", "ocr"]
-    assert call.heard == [0, 0.5]
+    assert call.fractions == [0, 0.5]
 
 
-def test_a_caller_who_has_gone_costs_no_more_pages() -> None:
-    handler = lite("image-to-text", "rapidocr")
-    assert handler.run([handler.prepare({"image": sample("letter.pdf")}, {})], Waiting(cancelled=True)) == [[]]
+def test_cancelled_call_reads_no_more_pages() -> None:
+    handler = load_lite_model("image-to-text", "rapidocr")
+    assert handler.run([handler.prepare({"image": sample("letter.pdf")}, {})], RecordingCall(cancelled=True)) == [[]]
 
 
 # ---------------------------------------------------------------- reading order
 
 
-def lines(*cells: tuple[str, int, int]) -> list[Line]:
+def make_lines(*cells: tuple[str, int, int]) -> list[Line]:
     return [Line(text, 1.0, (x, y, x + 9 * len(text), y + 20)) for text, x, y in cells]
 
 
-def test_cells_of_a_row_stand_in_one_line_however_they_were_found() -> None:
-    found = lines(("$5", 400, 52), ("Tax", 10, 50), ("Total", 10, 80), ("$9", 400, 78))
-    assert reading_order(found) == "Tax\t$5\nTotal\t$9"
+def test_cells_of_a_row_are_joined_in_one_line() -> None:
+    found = make_lines(("$5", 400, 52), ("Tax", 10, 50), ("Total", 10, 80), ("$9", 400, 78))
+    assert join_in_reading_order(found) == "Tax\t$5\nTotal\t$9"
 
 
-def test_a_wide_gap_begins_a_paragraph() -> None:
-    assert reading_order(lines(("One", 0, 0), ("Two", 0, 26), ("Three", 0, 90))) == "One\nTwo\n\nThree"
+def test_wide_gap_starts_a_paragraph() -> None:
+    assert join_in_reading_order(make_lines(("One", 0, 0), ("Two", 0, 26), ("Three", 0, 90))) == "One\nTwo\n\nThree"
 
 
-def test_columns_of_prose_are_read_one_after_the_other() -> None:
+def test_columns_of_prose_are_read_in_sequence() -> None:
     left = [(f"The left column, line {number}", 0, 30 * number) for number in range(5)]
     right = [(f"The right column, line {number}", 400, 30 * number) for number in range(5)]
-    text = reading_order(lines(*(cell for pair in zip(left, right, strict=True) for cell in pair)))
+    text = join_in_reading_order(make_lines(*(cell for pair in zip(left, right, strict=True) for cell in pair)))
     assert text.index("left column, line 4") < text.index("right column, line 0")
 
 
@@ -172,30 +176,20 @@ def test_columns_of_prose_are_read_one_after_the_other() -> None:
         ("What is the weather like?", NO_ANSWER),
     ],
 )
-def test_an_invoice_answers(question: str, expected: str) -> None:
-    found = answer_of_invoice(question)
-    assert (found[0] if found else NO_ANSWER) == expected
+def test_question_about_an_invoice_is_answered(question: str, expected: str) -> None:
+    found = find_field_answer(question, *read_invoice())
+    assert (found.answer if found else NO_ANSWER) == expected
 
 
-def answer_of_invoice(question: str) -> tuple[str, float] | None:
-    """As the handler does it, but the page is recognised only once."""
-    reading = answer(question, *recognised())
-    return (reading.answer, reading.score) if reading else None
+@cache
+def read_invoice() -> tuple[str, list[Line]]:
+    """Recognizes the invoice once for all questions."""
+    text, (page,) = read(sample("invoice.png"))
+    return text, [Line(line["text"], line["score"], tuple(line["box"].values())) for line in page["lines"]]
 
 
-def recognised() -> tuple[str, list[Line]]:
-    if not _RECOGNISED:
-        text, (page,) = read(sample("invoice.png"))
-        found = [Line(line["text"], line["score"], tuple(line["box"].values())) for line in page["lines"]]
-        _RECOGNISED.append((text, found))
-    return _RECOGNISED[0]
-
-
-_RECOGNISED: list[tuple[str, list[Line]]] = []
-
-
-def test_an_answer_comes_with_its_score_its_page_and_the_line_it_was_read_from() -> None:
-    text, details = asked(sample("invoice.png"), "What is the total on this invoice?")
+def test_answer_has_score_page_and_line() -> None:
+    text, details = ask_document(sample("invoice.png"), "What is the total on this invoice?")
     assert text == details["answer"] == "$691.74"
     assert 0.8 < details["score"] <= 1
     assert details["page"] == 1
@@ -216,19 +210,23 @@ def test_an_answer_comes_with_its_score_its_page_and_the_line_it_was_read_from()
         ("Who signed the letter?", "Peter Lowell", 2),
     ],
 )
-def test_a_letter_answers_with_the_page_it_says_it_on(question: str, expected: str, page: int) -> None:
-    text, details = asked(sample("letter.pdf"), question)
-    assert (text, details["page"]) == (expected, page)
+def test_question_about_a_letter_is_answered_with_the_page(question: str, expected: str, page: int) -> None:
+    text, details = ask_document(sample("letter.pdf"), question)
+    assert text == expected
+    assert details["page"] == page
 
 
-def test_a_document_that_does_not_say_is_not_made_to() -> None:
-    text, details = asked(sample("letter.pdf"), "What is the colour of the moon?")
+def test_unanswerable_document_question_has_no_answer() -> None:
+    text, details = ask_document(sample("letter.pdf"), "What is the colour of the moon?")
     assert text == NO_ANSWER
-    assert (details["answer"], details["score"]) == ("", 0.0)
+    assert details["answer"] == ""
+    assert details["score"] == 0.0
 
 
-def test_a_value_below_its_label_is_found() -> None:
-    found = answer("What is the order number?", "", lines(("Order no.", 10, 10), ("Date", 300, 10), ("A-77", 10, 40)))
+def test_value_below_its_label_is_found() -> None:
+    found = find_field_answer(
+        "What is the order number?", "", make_lines(("Order no.", 10, 10), ("Date", 300, 10), ("A-77", 10, 40))
+    )
     assert found
     assert found.answer == "A-77"
 
@@ -241,8 +239,8 @@ def test_a_value_below_its_label_is_found() -> None:
         ({"image": sample("invoice.png"), "question": "  "}, "question"),
     ],
 )
-def test_a_refusal_names_the_port(inputs: dict[str, object], port: str) -> None:
+def test_invalid_input_error_names_the_port(inputs: dict[str, object], port: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        infer(lite("document-question-answering", "rapidocr"), inputs)
+        infer(load_lite_model("document-question-answering", "rapidocr"), inputs)
     assert caught.value.port == port
     assert caught.value.remedy
