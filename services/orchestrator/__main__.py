@@ -29,6 +29,7 @@ from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.leases import owner_name
+from services.orchestrator.pipelines.builder import PipelineBuilder
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.pricing import Prices
 from services.orchestrator.runs.candidate_cache import CandidateCache
@@ -72,7 +73,8 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
             selections = SelectorClient(selector, experts.avoid, catalogue)
             shared = TaskDependencies(selections, experts, ResultCache(journal, store))
             workflow = Workflow(PlannerServiceStub(planner), ResponderServiceStub(responder), shared)
-            pipelines = PipelineService(PipelineStore(journal_database), journal, selections, workflow.check)
+            builder = PipelineBuilder(journal, selections, workflow.check)
+            pipelines = PipelineService(PipelineStore(journal_database), builder)
             batches = BatchStore(journal_database, journal, owner, settings.lease_seconds)
             async with _run_service(journal, workflow, pipelines, settings) as runs:
                 batch_dependencies = BatchDependencies(

@@ -62,7 +62,7 @@ class BatchExecutor:
             run = await self._shared.runs.get(run_id)
             if run.state != RUN_STATE_COMPLETED:
                 return run.failure
-            pipeline = await self._shared.pipelines.from_run(run_id)
+            pipeline = await self._shared.pipelines.builder.from_run(run_id)
         except (InvalidRequest, FailedPrecondition, NotFound) as error:
             return to_failure(error)
         await self._shared.store.set_pipeline(claimed, pipeline)

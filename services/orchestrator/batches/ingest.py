@@ -22,7 +22,8 @@ from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.pipelines import parameters
-from services.orchestrator.pipelines.service import PipelineService, with_policy
+from services.orchestrator.pipelines.builder import with_policy
+from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs import acceptance
 
 MAX_ITEMS = 1_000_000
@@ -66,7 +67,7 @@ class BatchIngest:
             acceptance.validate(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
             caller = with_policy(call_context.current(), pipeline.policy)
             with call_context.use_caller(caller):
-                await self._pipelines.check_available(pipeline.plan, spec.inference_mode, spec.constraints)
+                await self._pipelines.builder.check_available(pipeline.plan, spec.inference_mode, spec.constraints)
         batch = NewBatch(f"batch_{int(time.time() * 1000):011x}{secrets.token_hex(8)}", caller, spec, pipeline)
         await self._store.create(batch)
         started = ""
@@ -91,9 +92,9 @@ class BatchIngest:
                 spec.pipeline.version = pipeline.version
                 return pipeline
             case "plan":
-                return await pipelines.from_plan(spec.plan)
+                return await pipelines.builder.from_plan(spec.plan)
             case "run_id":
-                return await pipelines.from_run(spec.run_id)
+                return await pipelines.builder.from_run(spec.run_id)
             case "request" if spec.request.strip():
                 return Pipeline()
         raise InvalidRequest(

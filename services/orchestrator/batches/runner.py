@@ -192,7 +192,7 @@ class BatchRunner:
         spec = self._batch.spec
         while True:
             try:
-                await self._shared.pipelines.check_available(
+                await self._shared.pipelines.builder.check_available(
                     self._batch.pipeline.plan, spec.inference_mode, spec.constraints
                 )
             except (FailedPrecondition, Unavailable, DeadlineExceeded) as error:

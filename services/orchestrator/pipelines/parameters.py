@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
@@ -10,12 +11,14 @@ from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_JSON,
     MODALITY_TABLE,
     MODALITY_TEXT,
+    MODALITY_UNSPECIFIED,
     MODALITY_VIDEO,
     Artifact,
     Modality,
     NamedValue,
     Value,
 )
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
@@ -41,7 +44,7 @@ _SAMPLE_TYPES = {
 }
 
 
-def parameters(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
+def derive_inputs(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
     """The named inputs that a plan's tasks refer to, in order of reference, typed by the ports that take them.
 
     Args:
@@ -61,13 +64,7 @@ def parameters(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
     return list(found.values())
 
 
-def inputs_of(task: Task) -> set[str]:
-    """Names of the inputs that a task refers to."""
-    arguments = (each for argument in task.arguments.values() for each in _flat(argument))
-    return {each.input.name for each in arguments if each.HasField("input")}
-
-
-def results(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
+def derive_outputs(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
     """The outputs of a plan's final tasks, named by output_name()."""
     last = final_tasks(plan.tasks)
     return [
@@ -95,7 +92,7 @@ def output_name(last: frozenset[int], task_id: int, output: str) -> str:
     return output if len(last) == 1 else f"task{task_id}.{output}"
 
 
-def samples(ports: Iterable[Port]) -> Iterator[NamedValue]:
+def sample_inputs(ports: Iterable[Port]) -> Iterator[NamedValue]:
     """Valid values, for checking a plan without inputs."""
     for port in ports:
         if media_type := _SAMPLE_TYPES.get(port.modality):
@@ -104,6 +101,22 @@ def samples(ports: Iterable[Port]) -> Iterator[NamedValue]:
             yield NamedValue(name=port.name, value=Value(json="{}"))
         else:
             yield NamedValue(name=port.name, value=Value(text=port.name))
+
+
+def add_descriptions(pipeline: Pipeline, declared: Collection[Port]) -> None:
+    """Adds the caller's descriptions of inputs to a pipeline.
+
+    Raises:
+        InvalidRequest: the caller declares an input that no task uses, or with another modality; port is its name.
+    """
+    inputs = {port.name: port for port in pipeline.inputs}
+    for port in declared:
+        if port.name not in inputs:
+            raise _unused(pipeline.plan, port.name, [each.name for each in declared], inputs)
+        if port.modality not in {MODALITY_UNSPECIFIED, inputs[port.name].modality}:
+            message = f"the modality of input {port.name} is not that of the tasks that use it"
+            raise InvalidRequest(message, port=port.name, remedy="leave its modality unspecified")
+        inputs[port.name].description = port.description or inputs[port.name].description
 
 
 def assign_files(ports: Sequence[Port], inputs: Iterable[NamedValue]) -> None:
@@ -140,6 +153,22 @@ def check(ports: Sequence[Port], inputs: Sequence[NamedValue]) -> None:
             raise InvalidRequest(
                 f"input {port.name} is missing", port=port.name, remedy=f"send {_described(port.modality)}"
             )
+
+
+def _unused(plan: Plan, name: str, declared: Collection[str], inputs: Collection[str]) -> InvalidRequest:
+    """The error for a declared input that no task uses; names a similar one that a task uses but is not declared."""
+    if similar := get_close_matches(name, [each for each in inputs if each not in declared], n=1, cutoff=0):
+        task = next(task.id for task in plan.tasks if similar[0] in _input_names(task))
+        message = f"task {task} uses {similar[0]}, which is not among the inputs ({', '.join(declared)})"
+        return InvalidRequest(message, port=name, remedy="use the same name in both")
+    message = f"no task uses the input {name}"
+    return InvalidRequest(message, port=name, remedy=f"the plan's inputs are {', '.join(inputs) or 'none'}")
+
+
+def _input_names(task: Task) -> set[str]:
+    """Names of the inputs that a task refers to."""
+    arguments = (each for argument in task.arguments.values() for each in _flat(argument))
+    return {each.input.name for each in arguments if each.HasField("input")}
 
 
 def _check(port: Port, value: Value) -> None:
@@ -187,11 +216,9 @@ def _add_use(found: dict[str, Port], name: str, port: Port | None, task: Task) -
     known = found.setdefault(name, Port(name=name, modality=port.modality, description=port.description))
     known.required = known.required or port.required
     if known.modality != port.modality:
-        raise InvalidRequest(
-            f"input {name} is {_described(known.modality)} before, and {_described(port.modality)} in task {task.id}",
-            port=name,
-            remedy="use two inputs",
-        )
+        before, here = _described(known.modality), _described(port.modality)
+        message = f"input {name} is {before} in an earlier task, but {here} in task {task.id}"
+        raise InvalidRequest(message, port=name, remedy="use two inputs")
 
 
 def _flat(argument: Argument) -> Iterable[Argument]:
