@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from services.planner.llm.inputs import Material
 from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
-from services.planner.llm.schema import plan_schema
 from services.planner.plan import (
     Catalogue,
     Input,
@@ -140,14 +139,6 @@ def test_tasks_that_failed_are_shown_as_failed() -> None:
 
 def test_a_limit_of_tasks_is_told() -> None:
     assert "At most 3 tasks." in told(Request(asked("Read it aloud").conversation, limit=3))
-
-
-def test_the_schema_names_the_tasks_that_are_shown() -> None:
-    schema = plan_schema(("image-to-text", "summarization"))
-    task, note = schema.json_schema["properties"]["tasks"]["items"]["anyOf"]
-    assert task["properties"]["task"]["enum"] == ["image-to-text", "summarization"]
-    assert note["properties"]["note"]["enum"] == ["unmapped", "clarify", "chat"]
-    assert schema.name == "plan"
 
 
 def test_a_complaint_goes_back_with_the_answer_it_is_about() -> None:

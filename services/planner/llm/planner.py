@@ -91,7 +91,7 @@ class _PlanWriter:
     """State of one plan while it is written."""
 
     def __init__(self, llm: LLM, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None) -> None:
-        self._llm, self._goal, self._emit = llm, request.goal, emit
+        self._llm, self._goal, self._catalogue, self._emit = llm, request.goal, catalogue, emit
         self._material = Material.of(request)
         inputs = {item.name: item.value for item in self._material.items}
         failed = request.goal.failed if isinstance(request.goal, Replan) else ()
@@ -121,7 +121,8 @@ class _PlanWriter:
         if prompt.cut:
             log.info("plan prompt trimmed", **prompt.cut)
         reader = PlanReader()
-        stream = self._llm.stream(prompt.messages, schema=plan_schema(prompt.names), timeout_seconds=self._seconds)
+        schema = plan_schema([self._catalogue[name] for name in prompt.names])
+        stream = self._llm.stream(prompt.messages, schema=schema, timeout_seconds=self._seconds)
         async with stream as reply:
             try:
                 async for piece in reply:
