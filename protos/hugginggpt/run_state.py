@@ -5,6 +5,7 @@ object that results from it.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -83,6 +84,19 @@ class RunFold:
         if kind and not (is_unplanned and self._ignore_unplanned):
             getattr(self, f"_{kind}")(event)
         self.run.last_sequence = event.sequence
+
+    @classmethod
+    def resume(cls, snapshot: Run) -> Self:
+        """A fold that continues after a snapshot.
+
+        Of what is not part of a Run, such as decisions and the approval, it only knows what later events contain.
+        """
+        fold = cls()
+        fold.run.CopyFrom(snapshot)
+        fold.run.ClearField("answer")
+        fold._answer = [snapshot.answer]
+        fold._tasks = {status.task.id: status for status in fold.run.tasks}
+        return fold
 
     def snapshot(self) -> Run:
         """A copy of the state, with the answer so far."""

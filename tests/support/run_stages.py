@@ -17,7 +17,7 @@ from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.journal.tables import NewRun, StoredRun
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs.forwarding import CommandForwarder
 from services.orchestrator.runs.run_log import RunLog
@@ -71,7 +71,7 @@ class FaultyJournal(Journal):
         self._raise_error("events")
         return await super().events(run_id, after, limit)
 
-    async def conversation(self, run_id: str, tenant: str, most: int) -> list[list[bytes]]:
+    async def conversation(self, run_id: str, tenant: str, most: int) -> list[StoredRun]:
         self._raise_error("conversation")
         return await super().conversation(run_id, tenant, most)
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, Run, RunSpec
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, Run, RunSpec
 from services.common.database import Database, Operation, Rows
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import NewRun
@@ -46,7 +47,8 @@ async def add_turns(journal: Journal, count: int, tenant: str = "default", prefi
         await journal.accept(NewRun(name, "c", parent, "", 9e9, Caller(tenant=tenant), "", "d", first))
         answer = RunEvent(run_id=name, sequence=2, answer_chunk=AnswerChunk(text=f"answer {name}"))
         ended = RunEvent(run_id=name, sequence=3, run_ended=RunEnded(state=RUN_STATE_COMPLETED))
-        await journal.append(name, 1, [answer, ended], RUN_STATE_COMPLETED)
+        snapshot = RunFold([first, answer, ended]).snapshot()
+        await journal.append(name, 1, [answer, ended], RUN_STATE_COMPLETED, snapshot=snapshot)
         parent = name
     return parent
 
@@ -75,8 +77,18 @@ async def test_conversation_is_read_as_far_back_as_it_may_be(database: Database)
     assert len(turns) == 2 * EARLIER_RUNS + 1
 
 
+async def test_conversation_has_the_answer_so_far_of_an_active_run(database: Database) -> None:
+    journal = Journal(database, "me", 60)
+    first = RunEvent(run_id="active", sequence=1, run_accepted=RunAccepted(spec=RunSpec(request="question")))
+    await journal.accept(NewRun("active", "c", "", "", 9e9, Caller(tenant="default"), "", "d", first))
+    answer = RunEvent(run_id="active", sequence=2, answer_chunk=AnswerChunk(text="so far"))
+    await journal.append("active", 1, [answer], RUN_STATE_RUNNING)
+    turns = await turns_of(request("and now?"), "active", "default", journal)
+    assert [turn.text for turn in turns] == ["question", "so far", "and now?"]
+
+
 async def test_large_conversation_is_read_page_by_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.stored_events.PAGE_BYTES", 100)
+    monkeypatch.setattr("services.orchestrator.journal.stored_events.PAGE_BYTES", 10)
     counting = CountingReads(database)
     journal = Journal(counting, "me", 60)
     last = await add_turns(journal, 3)

@@ -58,6 +58,10 @@ async def corrupt(database: Database, run_id: str, sequence: int) -> None:
     await changed(database, "UPDATE events SET event = ? WHERE run_id = ? AND seq = ?", GARBAGE, run_id, sequence)
 
 
+async def corrupt_snapshot(database: Database, run_id: str) -> None:
+    await changed(database, "UPDATE runs SET snapshot = ? WHERE id = ?", GARBAGE, run_id)
+
+
 async def unfold(database: Database, run_id: str) -> None:
     """Has the second event speak of a task that was never planned."""
     event = RunEvent(run_id=run_id, sequence=2, task_id=7, task_started=event_pb2.TaskStarted())
@@ -90,6 +94,29 @@ async def test_run_with_undecodable_event_ends_as_failed(database: Database, sta
     assert "again" in run.failure.remedy
     assert run.spec.request == "do it"
     assert run.HasField("end_time")
+
+
+async def test_ended_run_is_read_from_its_snapshot_if_its_events_are_corrupt(
+    database: Database, stages: Stages
+) -> None:
+    async with running(FaultyJournal(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        await watched(runs, run_id)
+        await corrupt(database, run_id, 2)
+        run = await runs.get(run_id)
+    assert run.state == run_pb2.RUN_STATE_COMPLETED
+    assert run.spec.request == "do it"
+    assert len(run.notes) == 1
+
+
+async def test_ended_run_is_read_from_its_events_if_its_snapshot_is_corrupt(database: Database, stages: Stages) -> None:
+    async with running(FaultyJournal(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        await watched(runs, run_id)
+        await corrupt_snapshot(database, run_id)
+        run = await runs.get(run_id)
+    assert run.state == run_pb2.RUN_STATE_COMPLETED
+    assert len(run.notes) == 1
 
 
 async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Database, stages: Stages) -> None:
@@ -208,6 +235,7 @@ async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Da
             turns.append(await runs.accept(RunSpec(request=request, parent_run_id=parent)))
             await watched(runs, turns[-1])
         await corrupt(database, turns[1], 2)
+        await corrupt_snapshot(database, turns[1])
         third = await runs.accept(RunSpec(request="three", parent_run_id=turns[1]))
         events = await watched(runs, third)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED

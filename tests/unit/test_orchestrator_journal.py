@@ -6,7 +6,14 @@ import pytest
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEvent
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, RunSpec, TaskResult
+from protos.hugginggpt.v1.run_pb2 import (
+    RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_RUNNING,
+    Run,
+    RunSpec,
+    TaskResult,
+)
 from services.common.database import ConstraintViolation, Database, open_database
 from services.common.errors import AlreadyExists, FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost
@@ -30,6 +37,46 @@ async def test_events_come_back_in_order(database: Database) -> None:
     assert [kept.sequence for kept in await journal.events("r", 2)] == [3]
     row = await journal.row("r", "default")
     assert (row.seq, row.state) == (3, RUN_STATE_RUNNING)
+
+
+async def test_snapshot_is_stored_with_the_last_event(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    assert (await journal.stored_run("r", "default")).snapshot is None
+    snapshot = Run(run_id="r", answer="done", last_sequence=2)
+    await journal.append("r", 1, [event(2)], RUN_STATE_COMPLETED, snapshot=snapshot)
+    stored = await journal.stored_run("r", "default")
+    assert stored.snapshot == snapshot
+    assert stored.row == await journal.row("r", "default")
+
+
+async def test_snapshot_of_a_parked_run_remains_while_later_events_are_stored(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    snapshot = Run(run_id="r", last_sequence=2)
+    await journal.append("r", 1, [event(2)], RUN_STATE_AWAITING_APPROVAL, snapshot=snapshot, parked_until=0.0)
+    (row,) = await journal.claim(10)
+    await journal.append("r", row.fence, [event(3)], RUN_STATE_RUNNING)
+    stored = await journal.stored_run("r", "default")
+    assert stored.snapshot == snapshot
+    assert stored.row.seq == 3
+
+
+async def test_large_snapshot_is_not_stored(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.journal.row_writers.SNAPSHOT_BYTES", 100)
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    await journal.append("r", 1, [event(2)], RUN_STATE_COMPLETED, snapshot=Run(answer="x" * 100))
+    stored = await journal.stored_run("r", "default")
+    assert stored.snapshot is None
+    assert stored.row.ended
+
+
+async def test_snapshot_of_another_tenant_is_not_found(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    with pytest.raises(NotFound):
+        await journal.stored_run("r", "other")
 
 
 async def test_a_gap_in_the_numbers_is_refused(database: Database) -> None:

@@ -158,3 +158,14 @@ def test_event_of_an_unplanned_task_can_be_ignored() -> None:
     waiting = RunEvent(sequence=1, task_id=2, task_waiting=event_pb2.TaskWaiting())
     folded = RunFold([waiting], ignore_unplanned=True)
     assert folded.run == run_pb2.Run(last_sequence=1)
+
+
+def test_resumed_fold_leads_to_the_same_snapshot() -> None:
+    events = [started(1, "a"), RunEvent(answer_chunk=event_pb2.AnswerChunk(text="one"))]
+    later = [task_ended(run_pb2.TASK_STATE_SUCCEEDED), RunEvent(answer_chunk=event_pb2.AnswerChunk(text=" two"))]
+    resumed = RunFold.resume(fold(*events).snapshot())
+    for number, event in enumerate(later, start=5):
+        event.sequence = number
+        resumed.apply(event)
+    assert resumed.snapshot() == fold(*events, *later).snapshot()
+    assert resumed.answer == "one two"

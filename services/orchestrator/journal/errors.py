@@ -1,6 +1,6 @@
 """Errors of the journal."""
 
-from services.common.errors import CorruptData, Unavailable
+from services.common.errors import CorruptData, NotFound, Unavailable
 
 
 class LeaseLost(Unavailable):
@@ -15,3 +15,7 @@ def unreadable(run_id: str) -> CorruptData:
         f"the stored events of run {run_id} cannot be read",
         remedy="start it again; the orchestrator's log has the error",
     )
+
+
+def unknown_run(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID; `GET /v1/runs` lists them")

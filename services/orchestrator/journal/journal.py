@@ -14,16 +14,16 @@ from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, RunState, TaskResult
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, Run, RunState, TaskResult
 from services.common.database import ConstraintViolation, Database, Operation, Query, Steps
-from services.common.errors import FailedPrecondition, NotFound, Unavailable
+from services.common.errors import FailedPrecondition, Unavailable
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
-from services.orchestrator.journal.errors import LeaseLost
+from services.orchestrator.journal.errors import LeaseLost, unknown_run
 from services.orchestrator.journal.failed_runs import fail_run
 from services.orchestrator.journal.idempotency import accept_once
 from services.orchestrator.journal.row_readers import decode, run_row, single_query
-from services.orchestrator.journal.row_writers import Inserts, event_rows, memo_rows
+from services.orchestrator.journal.row_writers import Inserts, encoded_snapshot, event_rows, memo_rows
 from services.orchestrator.journal.stored_events import StoredEvents
 from services.orchestrator.journal.tables import Command, EndedRun, Memo, NewRun, Row
 
@@ -85,6 +85,7 @@ class Journal(StoredEvents):
         *,
         memos: Sequence[Memo] = (),
         more: Inserts = (),
+        snapshot: Run | None = None,
         parked_until: float | None = None,
         deadline: float | None = None,
         caller: Caller | None = None,
@@ -98,6 +99,7 @@ class Journal(StoredEvents):
             state: of the run.
             memos: results to store for memo().
             more: rows to insert in the same transaction.
+            snapshot: state of the run after the events, if it has ended or is parked; not stored if it is large.
             parked_until: releases the run; nobody claims it before a command or this time, in seconds since the epoch.
             deadline: new deadline of the run, in seconds since the epoch.
             caller: new caller of the run.
@@ -107,9 +109,12 @@ class Journal(StoredEvents):
             ConstraintViolation: other events have these numbers, or earlier events are missing.
         """
         first, last = events[0].sequence, events[-1].sequence
-        sql, changed = (self._sql.end if state in ENDED_RUN_STATES else self._sql.append), [self._lease]
-        if parked_until is not None or deadline is not None or caller is not None:
-            sql, changed = self._changes(parked_until, deadline, caller)
+        sql: str = self._sql.append
+        changed: list[Any] = [self._lease]
+        if state in ENDED_RUN_STATES:
+            sql, changed = self._sql.end, [self._lease, encoded_snapshot(snapshot)]
+        elif parked_until is not None or deadline is not None or caller is not None:
+            sql, changed = self._changes(parked_until, snapshot, deadline, caller)
         values = (len(events), state, *changed, run_id, fence, first - 1)
         inserts = [*event_rows(run_id, events), *memo_rows(memos), *more]
 
@@ -137,16 +142,6 @@ class Journal(StoredEvents):
             LeaseLost: another orchestrator owns it, or it has ended.
         """
         return self._write("fail", fail_run(self._sql, run_id, fence, self._lease, failure), run_id)
-
-    async def row(self, run_id: str, tenant: str) -> Row:
-        """A run of the tenant.
-
-        Raises:
-            NotFound: RUN.
-        """
-        for values in await self._database.read(statements.ROW, run_id, tenant):
-            return run_row(values)
-        raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID; `GET /v1/runs` lists them")
 
     async def rows(
         self,
@@ -253,7 +248,7 @@ class Journal(StoredEvents):
         def operation() -> Steps[None]:
             found = yield Query(statements.STATE, (run_id, tenant))
             if not found:
-                raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID")
+                raise unknown_run(run_id)
             if found[0][0] not in ENDED_RUN_STATES:
                 raise FailedPrecondition(f"run {run_id} has not ended", reason="RUNNING", remedy="cancel it first")
             yield Query(statements.DELETE_MEMOS, (tenant, run_id))
@@ -269,12 +264,13 @@ class Journal(StoredEvents):
         return write
 
     def _changes(
-        self, parked_until: float | None, deadline: float | None, caller: Caller | None
+        self, parked_until: float | None, snapshot: Run | None, deadline: float | None, caller: Caller | None
     ) -> tuple[str, list[Any]]:
         """The statement of an append that changes more than numbers and state, and its values."""
         changes: dict[str, Any] = {f"lease_until = {self._database.dialect.now} + ?": self._lease}
         if parked_until is not None:
             changes = {"owner = '', owner_address = '', fence = fence + 1, lease_until = ?": parked_until}
+            changes["snapshot = ?"] = encoded_snapshot(snapshot)
         if deadline is not None:
             changes["deadline = ?"] = deadline
         if caller is not None:

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.run_pb2 import Run
 from services.common.database import Operation, Query, Steps
 from services.orchestrator.journal.statements import FIELDS
-from services.orchestrator.journal.tables import Row
+from services.orchestrator.journal.tables import Row, StoredRun
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -37,3 +38,9 @@ def run_row(values: Sequence[Any]) -> Row:
     caller = decode(Caller, fields["caller"])
     known = caller or Caller(tenant=fields["tenant"])  # an unspecified data policy counts as the strictest
     return Row(**{**fields, "caller": known}, is_readable=caller is not None)
+
+
+def stored_run(values: Sequence[Any]) -> StoredRun:
+    """Converts a row with the columns FIELDS and a snapshot."""
+    *fields, snapshot = values
+    return StoredRun(run_row(fields), decode(Run, snapshot) if snapshot else None)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import Run
 from services.common.database import InsertInto
 from services.orchestrator.journal.artifact_digests import digests, may_refer
 from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
@@ -12,6 +13,9 @@ from services.orchestrator.journal.tables import Memo
 
 Insert: TypeAlias = tuple[InsertInto, Sequence[Sequence[Any]]]
 Inserts: TypeAlias = Sequence[Insert]
+
+SNAPSHOT_BYTES = 8 * 1024 * 1024
+"""Largest snapshot that is stored: reading a larger one would take too much memory at once."""
 
 
 def event_rows(run_id: str, events: Sequence[RunEvent]) -> Inserts:
@@ -33,3 +37,9 @@ def memo_rows(memos: Sequence[Memo]) -> Inserts:
     rows = [(*key, by_key[key].SerializeToString(), now, by_key[key].made_by_run) for key in ordered]
     referred = [(*key, digest) for key in ordered for digest in sorted(set(digests(by_key[key])))]
     return [(MEMOS, rows), (MEMO_REFERENCES, referred)] if referred else [(MEMOS, rows)]
+
+
+def encoded_snapshot(run: Run | None) -> bytes | None:
+    """The snapshot to store; None if there is none or it is too large, so that readers fold the events instead."""
+    encoded = run.SerializeToString() if run else b""
+    return encoded if 0 < len(encoded) <= SNAPSHOT_BYTES else None

@@ -81,6 +81,7 @@ PAGE = (
     " ORDER BY seq"
 )
 ROW = f"SELECT {COLUMNS} FROM runs WHERE id = ? AND tenant = ?"
+ROW_AND_SNAPSHOT = f"SELECT {COLUMNS}, snapshot FROM runs WHERE id = ? AND tenant = ?"
 COMMAND = "INSERT INTO commands (run_id, kind, payload, created) VALUES (?, ?, ?, ?)"
 COMMAND_ONCE = (
     "INSERT INTO commands (run_id, kind, payload, created) SELECT ?, ?, ?, ?"
@@ -106,12 +107,11 @@ CONVERSATION = (
     " UNION ALL"
     " SELECT depth + 1, runs.id, runs.parent_id FROM chain JOIN runs ON runs.id = chain.parent_id"
     " WHERE runs.tenant = ? AND depth < ?),"
-    " sized AS (SELECT depth, id, seq, COUNT(*) OVER () AS remaining, LENGTH(event) AS size,"
-    " SUM(LENGTH(event)) OVER (ORDER BY depth, seq) AS total"
-    " FROM chain JOIN events ON events.run_id = chain.id WHERE (depth, seq) > (?, ?))"
-    " SELECT depth, events.seq, event, remaining FROM sized"
-    " JOIN events ON events.run_id = sized.id AND events.seq = sized.seq"
-    " WHERE total - size < ? ORDER BY depth, events.seq"
+    " sized AS (SELECT depth, chain.id, COUNT(*) OVER () AS remaining,"
+    " SUM(COALESCE(LENGTH(snapshot), 0)) OVER (ORDER BY depth) - COALESCE(LENGTH(snapshot), 0) AS size_before"
+    " FROM chain JOIN runs ON runs.id = chain.id WHERE depth > ?)"
+    f" SELECT depth, remaining, {', '.join(f'runs.{field}' for field in FIELDS)}, snapshot FROM sized"
+    " JOIN runs ON runs.id = sized.id WHERE size_before < ? ORDER BY depth"
 )
 """A run and the earlier runs of its conversation, latest first, one page at a time."""
 STATE = "SELECT state, batch_id, batch_idx FROM runs WHERE id = ? AND tenant = ?"
@@ -141,7 +141,7 @@ class Statements:
             f"UPDATE runs SET seq = ?, state = ?, ended = {now}, lease_until = {now} + ?"
             f" WHERE id = ? AND fence = ? AND {ALIVE} RETURNING id"
         )
-        self.end = append(f"lease_until = {now} + ?", f"ended = {now}")
+        self.end = append(f"lease_until = {now} + ?", "snapshot = ?", f"ended = {now}")
         due = (
             f"{ALIVE} AND (lease_until < {now}"
             " OR (owner = '' AND EXISTS (SELECT 1 FROM commands WHERE run_id = runs.id)))"

@@ -7,6 +7,7 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import (
     BatchPosition,
+    Run,
     RunState,
     TaskResult,
 )
@@ -189,6 +190,8 @@ MIGRATIONS = (
     INSERT INTO idempotency SELECT tenant, key, run_id, digest, created FROM idempotency_before;
     DROP TABLE idempotency_before
     """,
+    # The state of a run that has ended or waits for approval, which readers need not fold from its events.
+    "ALTER TABLE runs ADD COLUMN snapshot BLOB",
 )
 """In SQLite's dialect; services.common.database.migrations states what a script may contain."""
 
@@ -233,6 +236,15 @@ class Row:
     @property
     def ended(self) -> bool:
         return self.state in ENDED_RUN_STATES
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run with the last stored snapshot of its state."""
+
+    row: Row
+    snapshot: Run | None
+    """Older than the row if its last_sequence is smaller; None if none is stored or it cannot be decoded."""
 
 
 @dataclass(frozen=True)

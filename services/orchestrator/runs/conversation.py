@@ -1,6 +1,6 @@
 """Conversations: chains of runs, whose turns are requests and answers with their files."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 
 import structlog
 
@@ -11,6 +11,8 @@ from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 from services.common.errors import CorruptData
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable
+from services.orchestrator.journal.tables import StoredRun
+from services.orchestrator.runs.row_summary import summarize
 
 log = structlog.get_logger(__name__)
 
@@ -25,14 +27,44 @@ async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> l
         Unavailable: the journal is unavailable.
     """
     earlier: list[Turn] = []
-    for encoded in await journal.conversation(parent_id, tenant, EARLIER_RUNS) if parent_id else ():
+    for stored in await journal.conversation(parent_id, tenant, EARLIER_RUNS) if parent_id else ():
         try:
-            fold = RunFold(map(RunEvent.FromString, encoded))
-        except Exception:
-            log.exception("conversation turn skipped: its run cannot be read", run_id=run.run_id)
+            previous = await _current_state(stored, journal)
+        except CorruptData:
+            log.exception("conversation turn skipped: its run cannot be read", run_id=stored.row.id)
             continue
-        earlier[:0] = [_request_turn(fold.run), _answer_turn(fold)]
+        earlier[:0] = [_request_turn(previous), _answer_turn(previous)]
     return [*run.spec.history, *earlier, _request_turn(run)]
+
+
+async def read_state(stored: StoredRun, journal: Journal) -> Run:
+    """The state of a run; only its row and how it ended if its events cannot be read.
+
+    Raises:
+        NotFound: RUN, it was deleted meanwhile.
+        Unavailable: the journal is unavailable.
+    """
+    try:
+        return await _current_state(stored, journal)
+    except CorruptData:
+        row = await journal.row(stored.row.id, stored.row.tenant)  # the last event may have been written meanwhile
+        return summarize(row, await journal.last_event(row))
+
+
+async def _current_state(stored: StoredRun, journal: Journal) -> Run:
+    """The state of a run: its snapshot, with the events after it.
+
+    Raises:
+        CorruptData: the events cannot be decoded, or are not a valid run.
+        Unavailable: the journal is unavailable.
+    """
+    fold = RunFold.resume(stored.snapshot) if stored.snapshot else RunFold()
+    while fold.run.last_sequence < stored.row.seq:
+        events = await journal.events(stored.row.id, fold.run.last_sequence)
+        if not events:
+            raise unreadable(stored.row.id)
+        _apply(events, fold, stored.row.id)
+    return fold.snapshot()
 
 
 async def events_of(run_id: str, journal: Journal) -> list[RunEvent]:
@@ -76,9 +108,15 @@ async def read_fold(run_id: str, journal: Journal) -> RunFold:
         CorruptData: they cannot be decoded, or are not a valid run.
         Unavailable: the journal is unavailable.
     """
-    events = await events_of(run_id, journal)
+    fold = RunFold()
+    _apply(await events_of(run_id, journal), fold, run_id)
+    return fold
+
+
+def _apply(events: Iterable[RunEvent], fold: RunFold, run_id: str) -> None:
     try:
-        return RunFold(events)
+        for event in events:
+            fold.apply(event)
     except Exception as error:
         raise unreadable(run_id) from error
 
@@ -87,8 +125,8 @@ def _request_turn(run: Run) -> Turn:
     return Turn(role=ROLE_USER, text=run.spec.request, attachments=run.spec.inputs, run_id=run.run_id)
 
 
-def _answer_turn(fold: RunFold) -> Turn:
-    return Turn(role=ROLE_ASSISTANT, text=fold.answer, attachments=_output_files(fold.run), run_id=fold.run.run_id)
+def _answer_turn(run: Run) -> Turn:
+    return Turn(role=ROLE_ASSISTANT, text=run.answer, attachments=_output_files(run), run_id=run.run_id)
 
 
 def _output_files(run: Run) -> Iterator[NamedValue]:

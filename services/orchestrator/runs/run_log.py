@@ -13,12 +13,12 @@ from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.run_pb2 import RunState
+from protos.hugginggpt.v1.run_pb2 import Run, RunState
 from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
 from services.orchestrator.batches.items import item_result_rows
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.journal.tables import Memo
+from services.orchestrator.journal.tables import Memo, Row
 from services.orchestrator.runs.budget import BudgetTracker
 
 log = structlog.get_logger(__name__)
@@ -159,6 +159,11 @@ class RunLog:
             self._memos.append(memo)
         self._budget.add(event)
 
+    def state_at(self, row: Row) -> Run | None:
+        """The state of the run if it is that of the journal's row; None if events are not stored yet."""
+        is_current = self.fence == row.fence and self.fold.run.last_sequence == row.seq
+        return self.fold.snapshot() if is_current else None
+
     def cancel(self, reason: Failure = CANCELLED) -> None:
         """Cancels the run; finished tasks keep their results."""
         self.cancel_reason = self.cancel_reason or reason
@@ -242,6 +247,7 @@ class RunLog:
             write.state,
             memos=write.memos,
             more=item_result_rows(self.fold.run) if write.events[-1].HasField("run_ended") else (),
+            snapshot=self.fold.snapshot() if write.is_last else None,
             parked_until=write.parked_until,
             deadline=write.deadline,
             caller=self.caller if write.deadline else None,

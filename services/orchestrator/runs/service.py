@@ -20,18 +20,17 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunSpec,
 )
 from services.common import call_context
-from services.common.errors import CorruptData, FailedPrecondition
+from services.common.errors import FailedPrecondition
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import EndedRun, NewRun, Row
 from services.orchestrator.leases import APPROVE, CANCEL, LeaseManager, OnRelease, stopping_error
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs import acceptance
 from services.orchestrator.runs.admission import Admission
-from services.orchestrator.runs.conversation import events_after, read_fold
+from services.orchestrator.runs.conversation import events_after, read_state
 from services.orchestrator.runs.executor import RunExecutor
 from services.orchestrator.runs.forwarding import CommandForwarder
 from services.orchestrator.runs.pending_runs import PendingRuns
-from services.orchestrator.runs.row_summary import summarize
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.workflow import Workflow
 
@@ -217,12 +216,9 @@ class RunService:
         Raises:
             NotFound: RUN.
         """
-        await self.row(run_id)
-        try:
-            run = (await read_fold(run_id, self._journal)).snapshot()
-        except CorruptData:
-            row = await self.row(run_id)  # read again: the last event may have been written meanwhile
-            return summarize(row, await self._journal.last_event(row))
+        stored = await self._journal.stored_run(run_id, call_context.current().tenant)
+        active = self._active_run(run_id)
+        run = (active and active.state_at(stored.row)) or await read_state(stored, self._journal)
         if run.state == RUN_STATE_AWAITING_APPROVAL and await self._journal.has_command(run_id):
             run.state = RUN_STATE_QUEUED
         return run
