@@ -1,4 +1,4 @@
-"""The tasks of the audio expert: transformers' models for speech, sounds and music."""
+"""Tasks of the audio expert (speech, sounds and music), served by models of transformers."""
 
 from collections.abc import Mapping
 
@@ -22,6 +22,6 @@ TASKS: Mapping[str, Loader] = {
 }
 
 PRELOAD = ()
-"""Each is loaded when first asked for."""
+"""None: each model is loaded on its first call."""
 
 DEVICES = TorchDevices()

@@ -1,4 +1,4 @@
-"""Classes of a text: those a model was trained for, or those named in the request."""
+"""Text classification, by the classes of a model or by labels in the request (zero-shot)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
-from experts.text.token_windows import Reader, Window, mean, too_long
+from experts.text.token_windows import Window, WindowTokenizer, too_large_error, weighted_mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
@@ -16,52 +16,54 @@ from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 HYPOTHESIS = "This example is {}."
-_MOST_PAIRS = 512
-"""Of windows and labels, where the text has more than one window."""
+_MAX_PAIRS = 512
+"""Maximum pairs of window and label, if the text has more than one window."""
 
 
 def text_classification(model_id: str, device: str) -> Handler:
-    """Any model with a head for sequences."""
-    checkpoint, tokenizer, model = _loaded(model_id, device)
-    return Classifier(checkpoint, model, Reader(tokenizer, model, model_id))
+    """Loads a model with a head for sequences."""
+    checkpoint, tokenizer, model = _load(model_id, device)
+    return Classifier(checkpoint, model, WindowTokenizer(tokenizer, model, model_id))
 
 
 def zero_shot_classification(model_id: str, device: str) -> Handler:
-    """A model of natural language inference: whether a text entails that it is about a label.
+    """Loads a model of natural language inference: whether a text entails that it is about a label.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, the model does not know entailment.
+        FailedPrecondition: LOAD_FAILED, the model has no label for entailment.
     """
-    checkpoint, tokenizer, model = _loaded(model_id, device)
-    return ZeroShot(checkpoint, model, Reader(tokenizer, model, model_id))
+    checkpoint, tokenizer, model = _load(model_id, device)
+    return ZeroShotClassifier(checkpoint, model, WindowTokenizer(tokenizer, model, model_id))
 
 
 @dataclass(frozen=True)
-class Text:
-    """One caller's text."""
+class ClassificationItem:
+    """Text of one call."""
 
     windows: list[Window]
     top_k: int
 
 
 class Classifier(TorchHandler):
-    def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
+    def __init__(self, checkpoint: Checkpoint, model: Any, window_tokenizer: WindowTokenizer) -> None:
         super().__init__(checkpoint, model)
-        self._reader, self._labels, self._several = reader, label_names(model.config), is_multi_label(model.config)
+        self._window_tokenizer = window_tokenizer
+        self._labels, self._is_multi_label = label_names(model.config), is_multi_label(model.config)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:
-        return Text(self._reader.windows(inputs["text"]), parameters["top_k"])
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ClassificationItem:
+        return ClassificationItem(self._window_tokenizer.split(inputs["text"]), parameters["top_k"])
 
-    def cost(self, item: Text) -> float:
+    def cost(self, item: ClassificationItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[Text], call: Call) -> list[tuple[list[float], int]]:
+    def run(self, items: Sequence[ClassificationItem], call: Call) -> list[tuple[list[float], int]]:
         def compute(windows: Sequence[Window]) -> list[list[float]]:
-            return to_probabilities(_logits(self, windows, self._reader.pad_id), multi_label=self._several)
+            logits = _logits(self, windows, self._window_tokenizer.pad_id)
+            return to_probabilities(logits, multi_label=self._is_multi_label)
 
         scores = run_in_passes([item.windows for item in items], _length, compute, call)
         return [
-            (mean(rows, [window.length for window in item.windows]), item.top_k)
+            (weighted_mean(rows, [window.length for window in item.windows]), item.top_k)
             for rows, item in zip(scores, items, strict=False)
         ]
 
@@ -72,63 +74,63 @@ class Classifier(TorchHandler):
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """One caller's text with each of its labels."""
+class ZeroShotItem:
+    """Text of one call, paired with each label."""
 
     pairs: list[list[Window]]
-    """By label."""
+    """Windows by label."""
     labels: list[str]
-    several: bool
+    is_multi_label: bool
 
     @property
     def windows(self) -> list[Window]:
         return [window for pair in self.pairs for window in pair]
 
 
-class ZeroShot(TorchHandler):
-    def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
+class ZeroShotClassifier(TorchHandler):
+    def __init__(self, checkpoint: Checkpoint, model: Any, window_tokenizer: WindowTokenizer) -> None:
         super().__init__(checkpoint, model)
-        self._reader = reader
-        self._entailment, self._contradiction = _entailment(model.config, checkpoint.model_id)
+        self._window_tokenizer = window_tokenizer
+        self._entailment, self._contradiction = _entailment_indices(model.config, checkpoint.model_id)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Labelled:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
         labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
         if not all(labels) or not labels:
             raise InvalidRequest(
                 "zero-shot-classification needs the parameter candidate_labels: the labels to choose from",
                 port=port_of("candidate_labels"),
-                remedy='give it, such as ["sports", "politics"]',
+                remedy='send it, such as ["sports", "politics"]',
             )
         pairs = [self._pair(inputs["text"], label) for label in labels]
         count = sum(len(pair) for pair in pairs)
-        if count > max(_MOST_PAIRS, len(labels)):
-            has = f"{len(pairs[0])} windows for each of {len(labels)} labels"
-            raise too_long(self.model_id, "text", has, f"{_MOST_PAIRS} pairs of these")
-        return Labelled(pairs, labels, parameters["multi_label"])
+        if count > max(_MAX_PAIRS, len(labels)):
+            size = f"{len(pairs[0])} windows for each of {len(labels)} labels"
+            raise too_large_error(self.model_id, "text", size, f"{_MAX_PAIRS} pairs of window and label")
+        return ZeroShotItem(pairs, labels, parameters["multi_label"])
 
     def _pair(self, text: str, label: str) -> list[Window]:
         hypothesis = HYPOTHESIS.format(label)
-        self._reader.check_short(hypothesis, f"label {label[:40]!r}", "text")
-        return self._reader.windows(text, hypothesis)
+        self._window_tokenizer.check_length(hypothesis, f"label {label[:40]!r}", "text")
+        return self._window_tokenizer.split(text, hypothesis)
 
-    def cost(self, item: Labelled) -> float:
+    def cost(self, item: ZeroShotItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[Labelled], call: Call) -> list[tuple[list[list[float]], Labelled]]:
+    def run(self, items: Sequence[ZeroShotItem], call: Call) -> list[tuple[list[list[float]], ZeroShotItem]]:
         def compute(windows: Sequence[Window]) -> list[list[float]]:
-            rows: list[list[float]] = _logits(self, windows, self._reader.pad_id).float().tolist()
+            rows: list[list[float]] = _logits(self, windows, self._window_tokenizer.pad_id).float().tolist()
             return rows
 
         logits = run_in_passes([item.windows for item in items], _length, compute, call)
         return list(zip(logits, items, strict=False))
 
-    def finish(self, raw: tuple[list[list[float]], Labelled]) -> Outputs:
+    def finish(self, raw: tuple[list[list[float]], ZeroShotItem]) -> Outputs:
         import torch
 
         logits, item = raw
         rows = iter(logits)
-        by_label = torch.tensor([mean([next(rows) for _ in pair], [1] * len(pair)) for pair in item.pairs])
-        if item.several or len(item.labels) == 1:
+        by_label = torch.tensor([weighted_mean([next(rows) for _ in pair], [1] * len(pair)) for pair in item.pairs])
+        if item.is_multi_label or len(item.labels) == 1:
             pair = by_label[:, [self._contradiction, self._entailment]]
             scores = pair.softmax(-1)[:, 1]
         else:
@@ -137,7 +139,7 @@ class ZeroShot(TorchHandler):
         return {"labels": labels, "text": labels[0]["label"]}
 
 
-def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
+def _load(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
@@ -145,25 +147,25 @@ def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     return checkpoint, tokenizer, checkpoint.model(AutoModelForSequenceClassification)
 
 
-def _logits(resident: TorchHandler, windows: Sequence[Window], pad_id: int) -> Any:
+def _logits(handler: TorchHandler, windows: Sequence[Window], pad_id: int) -> Any:
     batch = pad_rows([window.row for window in windows], pad_id)
-    with inference_context(resident.model_id):
-        return resident.model(**move_to_device(batch, resident.model)).logits.cpu()
+    with inference_context(handler.model_id):
+        return handler.model(**move_to_device(batch, handler.model)).logits.cpu()
 
 
 def _length(window: Window) -> int:
     return window.length
 
 
-def _entailment(config: Any, model_id: str) -> tuple[int, int]:
-    """The places of entailment and contradiction, or of what stands against entailment, in the logits."""
+def _entailment_indices(config: Any, model_id: str) -> tuple[int, int]:
+    """Returns the indices of entailment and of its opposite (contradiction, or not entailment) in the logits."""
     names = [label.lower() for label in label_names(config)]
-    entailment = next((at for at, name in enumerate(names) if name.startswith("entail")), None)
+    entailment = next((index for index, name in enumerate(names) if name.startswith("entail")), None)
     if entailment is None:
         raise FailedPrecondition(
-            f"{model_id} does not know entailment: its labels are {', '.join(names[:5])}",
+            f"{model_id} has no label for entailment: its labels are {', '.join(names[:5])}",
             reason="LOAD_FAILED",
-            remedy="take a model of natural language inference (NLI)",
+            remedy="use a model of natural language inference (NLI)",
         )
-    against = next((at for at, name in enumerate(names) if name.startswith(("contra", "not_entail"))), None)
-    return entailment, (len(names) - 1 - entailment) if against is None else against
+    opposite = next((index for index, name in enumerate(names) if name.startswith(("contra", "not_entail"))), None)
+    return entailment, (len(names) - 1 - entailment) if opposite is None else opposite

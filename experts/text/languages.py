@@ -1,4 +1,4 @@
-"""Languages as people name them, as standards tag them and as translation models do."""
+"""Table of languages by name, BCP 47 tag and FLORES code, and detection of a text's language."""
 
 import json
 import re
@@ -9,9 +9,9 @@ from importlib.resources import files
 from threading import Lock
 from typing import Any
 
-_READ = 20_000
-"""More characters change nothing but the time it takes to recognise a language."""
-_ASIDE = re.compile(r"\s*\(.*?\)")
+_MAX_CHARACTERS = 20_000
+"""Maximum characters for language detection; more only take longer."""
+_PARENTHESES = re.compile(r"\s*\(.*?\)")
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Language:
     tag: str
     """BCP 47, such as de."""
     names: tuple[str, ...]
-    """The English one first."""
+    """Names of the language, the English one first."""
     flores: str
-    """As in NLLB, such as deu_Latn."""
+    """FLORES code as in NLLB, such as deu_Latn."""
 
     @property
     def name(self) -> str:
@@ -32,26 +32,26 @@ class Language:
 
 @cache
 def languages() -> Mapping[str, Language]:
-    """Those that are known, by tag."""
+    """Returns all known languages by tag."""
     table = json.loads((files(__package__) / "languages.json").read_text(encoding="utf-8"))
     return {tag: Language(tag, tuple(names), flores) for tag, (flores, *names) in table.items()}
 
 
-def named(said: str) -> Language | None:
-    """The language of a name or tag: German, Deutsch, de, de-AT, deu, deu_Latn."""
-    plain = _ASIDE.sub("", said).strip().casefold().replace("_", "-")
-    return _by_name().get(plain) or _by_name().get(plain.partition("-")[0])
+def find_language(name: str) -> Language | None:
+    """Returns the language of a name, tag or code: German, Deutsch, de, de-AT, deu, deu_Latn."""
+    plain = _PARENTHESES.sub("", name).strip().casefold().replace("_", "-")
+    return _languages_by_name().get(plain) or _languages_by_name().get(plain.partition("-")[0])
 
 
-def recognised(text: str, among: Collection[str]) -> str | None:
-    """The tag of the language a text is most likely written in; nothing if none of those can be told apart."""
-    with _lock:  # the engine keeps the choice of languages
+def detect_language(text: str, candidates: Collection[str]) -> str | None:
+    """Returns the most likely language of a text among candidate tags; None if the detector knows none of them."""
+    with _lock:  # the set of languages is state of the shared engine
         engine = _engine()
-        possible = [tag for tag in among if tag in engine.labels]
-        if not possible:
+        supported = [tag for tag in candidates if tag in engine.labels]
+        if not supported:
             return None
-        engine.set_languages(possible)
-        return str(engine.classify(text[:_READ])[0])
+        engine.set_languages(supported)
+        return str(engine.classify(text[:_MAX_CHARACTERS])[0])
 
 
 _lock = Lock()
@@ -65,9 +65,9 @@ def _engine() -> Any:
 
 
 @cache
-def _by_name() -> Mapping[str, Language]:
-    found: dict[str, Language] = {}
+def _languages_by_name() -> Mapping[str, Language]:
+    by_name: dict[str, Language] = {}
     for language in languages().values():
         for name in (language.tag, language.flores.replace("_", "-"), language.flores[:3], *language.names):
-            found.setdefault(name.casefold(), language)
-    return found
+            by_name.setdefault(name.casefold(), language)
+    return by_name

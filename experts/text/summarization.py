@@ -1,4 +1,4 @@
-"""Summaries by a model; a text too long for it is summarized in parts, and these together again."""
+"""Summarization; a long text is summarized in parts, and then its summaries are summarized together."""
 
 import math
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.text.text_chunks import fitted, packed, sentences
-from experts.text.token_windows import MOST_WINDOWS, too_long
+from experts.text.text_chunks import join_short, split_long, split_sentences
+from experts.text.token_windows import MAX_WINDOWS, too_large_error
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
@@ -16,37 +16,36 @@ from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 _TOKENS_PER_WORD = 1.4
-_SHARE = 0.5
-"""A summary is at most this part of its text, unless another length is asked for."""
-_USUAL = 142
-_LEAST = 16
+_MAX_SHARE = 0.5
+"""Default maximum length of a summary, as a share of its text."""
+_DEFAULT_TOKENS = 142
+_MIN_TOKENS = 16
 _CHARACTERS_PER_TOKEN = 24
-_ROUNDS = 4
-_ENDS = (".", "!", "?", "…", "。", "！", "？")
+_MAX_ROUNDS = 4
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of a text, as the model reads it."""
+    """Tokenized part of a text, with the length of its summary."""
 
     tokens: list[int]
-    most: int
-    least: int
-    """Tokens of its summary."""
+    max_tokens: int
+    min_tokens: int
 
 
 @dataclass(frozen=True)
-class Text:
-    """One caller's text."""
+class SummaryItem:
+    """Text of one call."""
 
     parts: list[Part]
     max_words: int | None
     min_words: int | None
-    """Words of the summary, if asked for."""
+    """Requested length of the summary; None for the default."""
 
 
 def summarization(model_id: str, device: str) -> Handler:
-    """An encoder with a decoder, such as BART or T5, that was trained for it."""
+    """Loads an encoder-decoder model trained for summarization, such as BART or T5."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
@@ -57,93 +56,102 @@ def summarization(model_id: str, device: str) -> Handler:
 class Summarizer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
-        self._tokenizer, self._longest = tokenizer, max_input_tokens(tokenizer, model.config)
-        advice = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
-        self._prefix = str(advice.get("prefix") or "")
-        self._most = advice.get("max_length") or model.generation_config.max_length or _USUAL
-        self._least = advice.get("min_length") or model.generation_config.min_length or 0
+        self._tokenizer, self._max_input_tokens = tokenizer, max_input_tokens(tokenizer, model.config)
+        recommended = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
+        generation = model.generation_config
+        self._prefix = str(recommended.get("prefix") or "")
+        self._default_max_tokens = recommended.get("max_length") or generation.max_length or _DEFAULT_TOKENS
+        self._default_min_tokens = recommended.get("min_length") or generation.min_length or 0
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:
-        text, most, least = inputs["text"], parameters.get("max_length"), parameters.get("min_length")
-        if most is not None and least is not None and least > most:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> SummaryItem:
+        text, max_words, min_words = inputs["text"], parameters.get("max_length"), parameters.get("min_length")
+        if max_words is not None and min_words is not None and min_words > max_words:
             raise InvalidRequest(
-                f"min_length {least} is above max_length {most}", remedy="ask for a shortest length below the longest"
+                f"min_length {min_words} is above max_length {max_words}", remedy="lower min_length or raise max_length"
             )
-        if len(text) > MOST_WINDOWS * self._longest * _CHARACTERS_PER_TOKEN:
-            raise too_long(self.model_id, "text", f"{len(text)} characters", self._limit())
-        parts = self._parts(text, most, least)
-        if len(parts) > MOST_WINDOWS:
-            raise too_long(self.model_id, "text", f"{sum(len(part.tokens) for part in parts)} tokens", self._limit())
-        return Text(parts, most, least)
+        if len(text) > MAX_WINDOWS * self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+            raise too_large_error(self.model_id, "text", f"{len(text)} characters", self._limit())
+        parts = self._split(text, max_words, min_words)
+        if len(parts) > MAX_WINDOWS:
+            raise too_large_error(
+                self.model_id, "text", f"{sum(len(part.tokens) for part in parts)} tokens", self._limit()
+            )
+        return SummaryItem(parts, max_words, min_words)
 
-    def cost(self, item: Text) -> float:
-        return sum(len(part.tokens) + part.most for part in item.parts)
+    def cost(self, item: SummaryItem) -> float:
+        return sum(len(part.tokens) + part.max_tokens for part in item.parts)
 
-    def run(self, items: Sequence[Text], call: Call) -> list[tuple[str, Text]]:
-        """In rounds: while a text has several summaries, they are summarized together."""
-        said = dict(enumerate(self._round([item.parts for item in items], call)))
-        for _ in range(_ROUNDS):
-            again = {place: " ".join(texts) for place, texts in said.items() if len(texts) > 1}
-            if not again or call.cancelled:
+    def run(self, items: Sequence[SummaryItem], call: Call) -> list[tuple[str, SummaryItem]]:
+        """Summarizes in rounds: while a text has several summaries, these are summarized together."""
+        summaries = dict(enumerate(self._summarize_parts([item.parts for item in items], call)))
+        for _ in range(_MAX_ROUNDS):
+            unfinished = {index: " ".join(texts) for index, texts in summaries.items() if len(texts) > 1}
+            if not unfinished or call.cancelled:
                 break
-            items_again = [
-                self._parts(text, items[place].max_words, items[place].min_words) for place, text in again.items()
+            parts = [
+                self._split(text, items[index].max_words, items[index].min_words) for index, text in unfinished.items()
             ]
-            said |= dict(zip(again, self._round(items_again, call), strict=False))
-        return [(" ".join(texts), item) for texts, item in zip(said.values(), items, strict=False)]
+            summaries |= dict(zip(unfinished, self._summarize_parts(parts, call), strict=False))
+        return [(" ".join(texts), item) for texts, item in zip(summaries.values(), items, strict=False)]
 
-    def finish(self, raw: tuple[str, Text]) -> Outputs:
+    def finish(self, raw: tuple[str, SummaryItem]) -> Outputs:
         text, item = raw
-        return {"text": shortened(text, item.max_words) if item.max_words else text}
+        return {"text": truncate_words(text, item.max_words) if item.max_words else text}
 
-    def _round(self, items: Sequence[Sequence[Part]], call: Call) -> list[list[str]]:
+    def _summarize_parts(self, items: Sequence[Sequence[Part]], call: Call) -> list[list[str]]:
         def compute(parts: Sequence[Part]) -> list[str]:
             rows = [{"input_ids": part.tokens, "attention_mask": [1] * len(part.tokens)} for part in parts]
             tokens = generate_tokens(
                 self.model,
                 pad_rows(rows, self._tokenizer.pad_token_id),
                 call,
-                max_new_tokens=parts[0].most,
+                max_new_tokens=parts[0].max_tokens,
                 model_id=self.model_id,
                 report_progress=sum(map(len, items)) == 1,
                 min_length=None,
-                min_new_tokens=parts[0].least,
+                min_new_tokens=parts[0].min_tokens,
             )
-            return [self._tokenizer.decode(one, skip_special_tokens=True).strip() for one in tokens]
+            return [self._tokenizer.decode(row, skip_special_tokens=True).strip() for row in tokens]
 
         def length(part: Part) -> int:
             return len(part.tokens)
 
-        return run_in_passes(items, length, compute, call, kind=lambda part: (part.most, part.least))
+        return run_in_passes(items, length, compute, call, kind=lambda part: (part.max_tokens, part.min_tokens))
 
-    def _parts(self, text: str, most: int | None, least: int | None) -> list[Part]:
-        room = self._longest - self._count(self._prefix)
-        texts = packed(fitted(sentences(text), self._count, room), self._count, room)
-        rows = [self._tokenizer(self._prefix + one).input_ids for one in texts]
-        return [Part(row, *self._limits(len(row), most, least, alone=len(rows) == 1)) for row in rows]
+    def _split(self, text: str, max_words: int | None, min_words: int | None) -> list[Part]:
+        capacity = self._max_input_tokens - self._count(self._prefix)
+        texts = join_short(split_long(split_sentences(text), self._count, capacity), self._count, capacity)
+        rows = [self._tokenizer(self._prefix + part).input_ids for part in texts]
+        return [Part(row, *self._limits(len(row), max_words, min_words, is_whole=len(rows) == 1)) for row in rows]
 
-    def _limits(self, length: int, most: int | None, least: int | None, *, alone: bool) -> tuple[int, int]:
-        """In tokens. Of several parts none is as long as what was asked for, since their summaries are summarized."""
-        usual = max(_LEAST, min(self._most, math.ceil(length * _SHARE)))
-        asked = math.ceil(most * _TOKENS_PER_WORD) + _LEAST if most else usual
-        if least and alone:
-            asked = max(asked, math.ceil(least * _TOKENS_PER_WORD) + _LEAST)
-        limit = min(asked if alone else usual, self._longest)
-        wanted = math.ceil(least * _TOKENS_PER_WORD) if least and alone else min(self._least, usual // 2)
-        return limit, min(wanted, limit - 1)
+    def _limits(self, length: int, max_words: int | None, min_words: int | None, *, is_whole: bool) -> tuple[int, int]:
+        """Returns the maximum and minimum tokens of a part's summary.
+
+        The requested length applies only to a whole text: summaries of several parts are summarized again.
+        """
+        default = max(_MIN_TOKENS, min(self._default_max_tokens, math.ceil(length * _MAX_SHARE)))
+        requested = math.ceil(max_words * _TOKENS_PER_WORD) + _MIN_TOKENS if max_words else default
+        if min_words and is_whole:
+            requested = max(requested, math.ceil(min_words * _TOKENS_PER_WORD) + _MIN_TOKENS)
+        limit = min(requested if is_whole else default, self._max_input_tokens)
+        if min_words and is_whole:
+            minimum = math.ceil(min_words * _TOKENS_PER_WORD)
+        else:
+            minimum = min(self._default_min_tokens, default // 2)
+        return limit, min(minimum, limit - 1)
 
     def _count(self, text: str) -> int:
         return len(self._tokenizer(text).input_ids) if text else 0
 
     def _limit(self) -> str:
-        return f"about {MOST_WINDOWS * self._longest} tokens"
+        return f"about {MAX_WINDOWS * self._max_input_tokens} tokens"
 
 
-def shortened(text: str, most: int) -> str:
-    """No more than so many words: up to the last sentence that fits, else with an ellipsis."""
+def truncate_words(text: str, max_words: int) -> str:
+    """Truncates a text after the last sentence that fits, or with an ellipsis if none ends in time."""
     words = text.split()
-    if len(words) <= most:
+    if len(words) <= max_words:
         return text
-    kept = words[:most]
-    ends = [place for place, word in enumerate(kept, 1) if word.endswith(_ENDS)]
-    return " ".join(kept[: ends[-1]]) if ends else " ".join(kept) + "…"
+    truncated = words[:max_words]
+    ends = [count for count, word in enumerate(truncated, 1) if word.endswith(_SENTENCE_ENDS)]
+    return " ".join(truncated[: ends[-1]]) if ends else " ".join(truncated) + "…"

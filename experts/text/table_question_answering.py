@@ -1,4 +1,4 @@
-"""Questions about tables, answered by a model that picks cells and says what to do with them (TAPAS)."""
+"""Table question answering: a model selects cells and how to aggregate them (TAPAS)."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
-from experts.text.table_input import Grid, read_grid
-from experts.text.token_windows import too_long
+from experts.text.tables import Table, read_table
+from experts.text.token_windows import too_large_error
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
@@ -16,87 +16,91 @@ from experts.torch_host.token_limits import max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 
 NO_ANSWER = "The table does not say."
-MOST_CELLS = 10_000
+MAX_CELLS = 10_000
 _CHARACTERS_PER_TOKEN = 24
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?|[-+]?\.\d+")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One caller's question about a table."""
+class TableItem:
+    """Question of one call about a table."""
 
     encoded: Any
-    grid: Grid
+    table: Table
 
 
 @dataclass(frozen=True)
-class Picked:
-    """The cells that a model picked, by row and column, and what it would do with them."""
+class TableAnswer:
+    """Cells that the model selected, by row and column, and their aggregation."""
 
     cells: list[tuple[int, int]]
     aggregator: str
-    grid: Grid
+    table: Table
 
 
 def table_question_answering(model_id: str, device: str) -> Handler:
-    """TAPAS, with or without aggregation."""
+    """Loads TAPAS, with or without aggregation."""
     from transformers import AutoModelForTableQuestionAnswering, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
-    return TableReader(checkpoint, checkpoint.model(AutoModelForTableQuestionAnswering), tokenizer)
+    return TableQuestionAnswerer(checkpoint, checkpoint.model(AutoModelForTableQuestionAnswering), tokenizer)
 
 
-class TableReader(TorchHandler):
+class TableQuestionAnswerer(TorchHandler):
     batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
-        self._tokenizer, self._longest = tokenizer, max_input_tokens(tokenizer, model.config)
+        self._tokenizer, self._max_input_tokens = tokenizer, max_input_tokens(tokenizer, model.config)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:  # noqa: ARG002  # it has none
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> TableItem:  # noqa: ARG002  # the task has none
         from pandas import DataFrame
 
         question = inputs["question"]
-        if len(question) > self._longest * _CHARACTERS_PER_TOKEN:
-            raise too_long(self.model_id, "question", f"{len(question)} characters", f"{self._longest} tokens")
-        grid = read_grid(inputs["table"])
-        if grid.size > MOST_CELLS:
-            raise too_long(self.model_id, "table", f"{grid.size} cells", f"{MOST_CELLS}")
-        frame = DataFrame(grid.rows, columns=grid.header, dtype=str)
+        if len(question) > self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+            raise too_large_error(
+                self.model_id, "question", f"{len(question)} characters", f"{self._max_input_tokens} tokens"
+            )
+        table = read_table(inputs["table"])
+        if table.size > MAX_CELLS:
+            raise too_large_error(self.model_id, "table", f"{table.size} cells", f"{MAX_CELLS} cells")
+        frame = DataFrame(table.rows, columns=table.header, dtype=str)
         try:
             encoded = self._tokenizer(table=frame, queries=question, return_tensors="pt", truncation=False)
-        except ValueError as error:  # it has words for rows and columns only up to some number
-            raise too_long(self.model_id, "table", f"{len(grid.rows)} rows", "no table of that size") from error
-        if (length := encoded["input_ids"].shape[1]) > self._longest:
-            raise too_long(self.model_id, "table", f"{length} tokens, with the question", f"{self._longest}")
-        return Asked(encoded, grid)
+        except ValueError as error:  # the tokenizer has embeddings for a limited number of rows and columns
+            raise too_large_error(self.model_id, "table", f"{len(table.rows)} rows", "smaller") from error
+        if (length := encoded["input_ids"].shape[1]) > self._max_input_tokens:
+            raise too_large_error(
+                self.model_id, "table", f"{length} tokens, with the question", f"{self._max_input_tokens} tokens"
+            )
+        return TableItem(encoded, table)
 
-    def cost(self, item: Asked) -> float:
+    def cost(self, item: TableItem) -> float:
         return int(item.encoded["input_ids"].shape[1])
 
-    def run(self, items: Sequence[Asked], call: Call) -> list[Picked]:
-        return [self._pick(item) for item in items if not call.cancelled]
+    def run(self, items: Sequence[TableItem], call: Call) -> list[TableAnswer]:
+        return [self._answer(item) for item in items if not call.cancelled]
 
-    def finish(self, raw: Picked) -> Outputs:
-        cells = [raw.grid.rows[row][column] for row, column in raw.cells]
-        answer = _aggregated(cells, raw.aggregator)
+    def finish(self, raw: TableAnswer) -> Outputs:
+        cells = [raw.table.rows[row][column] for row, column in raw.cells]
+        answer = _aggregate(cells, raw.aggregator)
         details = {"answer": answer, "cells": cells, "aggregator": raw.aggregator}
         return {"text": answer or NO_ANSWER, "details": details}
 
-    def _pick(self, item: Asked) -> Picked:
+    def _answer(self, item: TableItem) -> TableAnswer:
         with inference_context(self.model_id):
             output = self.model(**move_to_device(item.encoded, self.model))
             logits = require_finite(output.logits.float().cpu(), self.model_id)
             aggregation = getattr(output, "logits_aggregation", None)
-            chosen = None if aggregation is None else int(aggregation.float().argmax(-1))
+            index = None if aggregation is None else int(aggregation.float().argmax(-1))
             ((cells,),) = self._tokenizer.convert_logits_to_predictions(item.encoded, logits)
         names = getattr(self.model.config, "aggregation_labels", None) or {}
-        return Picked(sorted(cells), str(names.get(chosen, "NONE")), item.grid)
+        return TableAnswer(sorted(cells), str(names.get(index, "NONE")), item.table)
 
 
-def _aggregated(cells: Sequence[str], aggregator: str) -> str:
-    """What is said of the cells: they themselves, their number, or their sum or average if they are numbers."""
+def _aggregate(cells: Sequence[str], aggregator: str) -> str:
+    """Returns the cells, their count, or the sum or average of their numbers; the cells if one has no number."""
     if not cells or aggregator == "NONE":
         return ", ".join(cells)
     if aggregator == "COUNT":

@@ -1,4 +1,4 @@
-"""A long text in pieces that a model takes one at a time: sentences, and what stands between them."""
+"""Splits a long text into sentences and shorter pieces that fit into a model's input."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 _LINE = re.compile(r"(\s*\n\s*)")
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*(\s+)(?=[^\s\d.,;])|(?<=[。！？])(\s*)")
 _WORD = re.compile(r"\s*\S+\s*")
-_ABBREVIATED = re.compile(r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|No|vs|etc|bzw|ca|Nr|e\.g|i\.e|z\.B|d\.h))\.$")
+_ABBREVIATION = re.compile(r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|No|vs|etc|bzw|ca|Nr|e\.g|i\.e|z\.B|d\.h))\.$")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some text, and the white space after it."""
+    """Part of a text, with the white space after it."""
 
     text: str
     gap: str
 
 
-def sentences(text: str) -> list[Piece]:
-    """The sentences of a text; put together again they are the text, but for white space around it."""
+def split_sentences(text: str) -> list[Piece]:
+    """Splits a text into sentences; joined with their gaps they are the stripped text."""
     parts = _LINE.split(text.strip())
     lines = zip(parts[::2], [*parts[1::2], ""], strict=True)
     pieces: list[Piece] = []
-    for piece in (piece for line, gap in lines for piece in _of_line(line, gap)):
+    for piece in (piece for line, gap in lines for piece in _split_line(line, gap)):
         if piece.text:
             pieces.append(piece)
         elif pieces:
@@ -31,38 +31,38 @@ def sentences(text: str) -> list[Piece]:
     return pieces
 
 
-def fitted(pieces: list[Piece], count: Callable[[str], int], most: int) -> list[Piece]:
-    """The pieces, those that count more than allowed cut between words, or within them where there is no other way."""
-    return [part for piece in pieces for part in _cut(piece, count, most)]
+def split_long(pieces: list[Piece], count: Callable[[str], int], limit: int) -> list[Piece]:
+    """Splits pieces above the limit of tokens between words, or within a word if a single one is above it."""
+    return [part for piece in pieces for part in _split_piece(piece, count, limit)]
 
 
-def packed(pieces: list[Piece], count: Callable[[str], int], most: int) -> list[str]:
-    """Neighbours put together as long as they count no more than allowed."""
+def join_short(pieces: list[Piece], count: Callable[[str], int], limit: int) -> list[str]:
+    """Joins adjacent pieces as long as the result is within the limit of tokens."""
     texts: list[str] = []
-    before = ""
+    previous = ""
     for piece in pieces:
-        longer = before + piece.text
-        if texts and count(longer) <= most:
-            texts[-1] = longer
+        joined = previous + piece.text
+        if texts and count(joined) <= limit:
+            texts[-1] = joined
         else:
-            texts.append(longer := piece.text)
-        before = longer + piece.gap
+            texts.append(joined := piece.text)
+        previous = joined + piece.gap
     return texts
 
 
-def _of_line(line: str, gap: str) -> Iterator[Piece]:
+def _split_line(line: str, gap: str) -> Iterator[Piece]:
     start = 0
     for match in _SENTENCE.finditer(line):
         space = match.span(1) if match[1] is not None else match.span(2)
-        if match[1] is not None and _ABBREVIATED.search(line, start, space[0]):
+        if match[1] is not None and _ABBREVIATION.search(line, start, space[0]):
             continue
         yield Piece(line[start : space[0]], line[slice(*space)])
         start = space[1]
     yield Piece(line[start:], gap)
 
 
-def _cut(piece: Piece, count: Callable[[str], int], most: int) -> Iterator[Piece]:
-    if count(piece.text) <= most:
+def _split_piece(piece: Piece, count: Callable[[str], int], limit: int) -> Iterator[Piece]:
+    if count(piece.text) <= limit:
         yield piece
         return
     parts = _WORD.findall(piece.text)
@@ -70,6 +70,6 @@ def _cut(piece: Piece, count: Callable[[str], int], most: int) -> Iterator[Piece
         parts = [piece.text[: len(piece.text) // 2], piece.text[len(piece.text) // 2 :]]
     middle = len(parts) // 2
     first, second = "".join(parts[:middle]), "".join(parts[middle:])
-    bare = first.rstrip()
-    yield from _cut(Piece(bare, first[len(bare) :]), count, most)
-    yield from _cut(Piece(second, piece.gap), count, most)
+    stripped = first.rstrip()
+    yield from _split_piece(Piece(stripped, first[len(stripped) :]), count, limit)
+    yield from _split_piece(Piece(second, piece.gap), count, limit)

@@ -1,4 +1,4 @@
-"""Text that models write: continuations, replies, and rewritten texts."""
+"""Text generation: continuations, replies in a conversation, and text-to-text generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.text.token_windows import too_long
+from experts.text.token_windows import too_large_error
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import Sampling, generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
@@ -14,15 +14,15 @@ from experts.torch_host.token_limits import max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition
 
-USUAL_NEW_TOKENS = 512
-_LEAST_ROOM = 16
-"""Tokens that must be left for what is written."""
+DEFAULT_NEW_TOKENS = 512
+_MIN_NEW_TOKENS = 16
+"""Tokens of the model's limit that a prompt must leave for the result."""
 _CHARACTERS_PER_TOKEN = 24
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """One caller's prompt."""
+class PromptItem:
+    """Prompt of one call."""
 
     tokens: list[int]
     max_new_tokens: int
@@ -34,77 +34,77 @@ class Prompt:
 
 
 def text_generation(model_id: str, device: str) -> Handler:
-    """A language model; one that was taught to follow instructions is given the text as one."""
-    return _writer(model_id, device)
+    """Loads a language model; one with a chat template receives the text as an instruction."""
+    return _load_causal_model(model_id, device)
 
 
 def conversational(model_id: str, device: str) -> Handler:
-    """A language model with a chat template.
+    """Loads a language model with a chat template.
 
     Raises:
         FailedPrecondition: LOAD_FAILED, it has none.
     """
-    writer = _writer(model_id, device)
-    if not writer.chats:
+    generator = _load_causal_model(model_id, device)
+    if not generator.has_chat_template:
         raise FailedPrecondition(
-            f"{model_id} has no chat template: it was not made for conversations",
+            f"{model_id} has no chat template: it is not trained for conversations",
             reason="LOAD_FAILED",
-            remedy="take one that was, such as one called Instruct or Chat",
+            remedy="use a model trained for conversations, often named Instruct or Chat",
         )
-    return writer
+    return generator
 
 
 def text2text_generation(model_id: str, device: str) -> Handler:
-    """An encoder with a decoder, such as T5."""
+    """Loads an encoder-decoder model, such as T5."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
-    return Writer(checkpoint, checkpoint.model(AutoModelForSeq2SeqLM), tokenizer)
+    return TextGenerator(checkpoint, checkpoint.model(AutoModelForSeq2SeqLM), tokenizer)
 
 
-def _writer(model_id: str, device: str) -> "Writer":
+def _load_causal_model(model_id: str, device: str) -> "TextGenerator":
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
-    return Writer(checkpoint, checkpoint.model(AutoModelForCausalLM), tokenizer)
+    return TextGenerator(checkpoint, checkpoint.model(AutoModelForCausalLM), tokenizer)
 
 
-class Writer(TorchHandler):
+class TextGenerator(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer = tokenizer
-        self._longest = max_input_tokens(tokenizer, model.config)
-        self._left = not model.config.is_encoder_decoder
+        self._max_input_tokens = max_input_tokens(tokenizer, model.config)
+        self._is_decoder_only = not model.config.is_encoder_decoder
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         self._lock = Lock()
-        """Reading what is no control token changes the tokenizer for a moment."""
+        """Serializes use of the tokenizer: sanitizing control tokens changes it temporarily."""
 
     @property
-    def chats(self) -> bool:
-        """Whether it knows how a conversation is written."""
+    def has_chat_template(self) -> bool:
+        """Whether the tokenizer has a chat template."""
         return bool(self._tokenizer.chat_template)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Prompt:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> PromptItem:
         text = inputs["text"]
-        if len(text) > self._longest * _CHARACTERS_PER_TOKEN:
-            raise self._too_long(f"{len(text)} characters")
+        if len(text) > self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+            raise self._too_large_error(f"{len(text)} characters")
         with self._lock:
             tokens = self._tokens(text)
-        room = self._longest - len(tokens) if self._left else self._longest
-        if room < _LEAST_ROOM or len(tokens) > self._longest:
-            raise self._too_long(f"{len(tokens)} tokens")
-        new = min(parameters.get("max_new_tokens", USUAL_NEW_TOKENS), room)
-        return Prompt(tokens, new, Sampling.from_parameters(parameters))
+        remaining = self._max_input_tokens - len(tokens) if self._is_decoder_only else self._max_input_tokens
+        if remaining < _MIN_NEW_TOKENS or len(tokens) > self._max_input_tokens:
+            raise self._too_large_error(f"{len(tokens)} tokens")
+        new = min(parameters.get("max_new_tokens", DEFAULT_NEW_TOKENS), remaining)
+        return PromptItem(tokens, new, Sampling.from_parameters(parameters))
 
-    def cost(self, item: Prompt) -> float:
+    def cost(self, item: PromptItem) -> float:
         return item.length
 
-    def run(self, items: Sequence[Prompt], call: Call) -> list[list[int]]:
-        def compute(prompts: Sequence[Prompt]) -> list[list[int]]:
+    def run(self, items: Sequence[PromptItem], call: Call) -> list[list[int]]:
+        def compute(prompts: Sequence[PromptItem]) -> list[list[int]]:
             rows = [{"input_ids": prompt.tokens, "attention_mask": [1] * len(prompt.tokens)} for prompt in prompts]
-            batch = pad_rows(rows, self._pad_id, left=self._left)
+            batch = pad_rows(rows, self._pad_id, left=self._is_decoder_only)
             return generate_tokens(
                 self.model,
                 batch,
@@ -115,37 +115,36 @@ class Writer(TorchHandler):
                 pad_token_id=self._pad_id,
             )
 
-        alike = [[item] for item in items]
-        kinds = run_in_passes(
-            alike,
-            lambda one: one.length,
+        results = run_in_passes(
+            [[item] for item in items],
+            lambda item: item.length,
             compute,
             call,
-            kind=lambda one: (one.max_new_tokens, one.sampling),
+            kind=lambda item: (item.max_new_tokens, item.sampling),
         )
-        return [tokens for (tokens,) in kinds]
+        return [tokens for (tokens,) in results]
 
     def finish(self, raw: list[int]) -> Outputs:
         with self._lock:
             text: str = self._tokenizer.decode(raw, skip_special_tokens=True)
-        return {"text": _said(text)}
+        return {"text": _strip_reasoning(text)}
 
     def _tokens(self, text: str) -> list[int]:
-        if not self.chats:
+        if not self.has_chat_template:
             tokens: list[int] = self._tokenizer(text).input_ids
             return tokens
         chat: list[int] = self._tokenizer.apply_chat_template(
             [{"role": "user", "content": text}],
             add_generation_prompt=True,
-            sanitize_control_tokens=True,  # who writes <|im_end|> writes text, not the end of a turn
+            sanitize_control_tokens=True,  # <|im_end|> in the caller's text is text, not the end of a turn
             enable_thinking=False,
         ).input_ids
         return chat
 
-    def _too_long(self, has: str) -> Exception:
-        return too_long(self.model_id, "text", has, f"{self._longest} tokens")
+    def _too_large_error(self, size: str) -> Exception:
+        return too_large_error(self.model_id, "text", size, f"{self._max_input_tokens} tokens")
 
 
-def _said(text: str) -> str:
-    """Without what a model thinks aloud before it answers."""
+def _strip_reasoning(text: str) -> str:
+    """Removes a model's reasoning before its answer."""
     return text.rpartition("</think>")[2].strip()

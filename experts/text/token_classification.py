@@ -1,4 +1,4 @@
-"""Words that name something, found by a model that labels tokens."""
+"""Token classification: named entities, with their positions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.text.token_windows import Reader, Window
+from experts.text.token_windows import Window, WindowTokenizer
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names, to_probabilities
 from experts.torch_host.devices import inference_context
@@ -21,8 +21,8 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Text:
-    """One caller's text."""
+class TaggingItem:
+    """Text of one call."""
 
     text: str
     windows: list[Window]
@@ -30,41 +30,41 @@ class Text:
 
 @dataclass(frozen=True)
 class Word:
-    """A word, and what each label scores for it."""
+    """Word at a position of the text, with a score for each label."""
 
     start: int
     end: int
     scores: list[float]
 
     @property
-    def best(self) -> int:
+    def best_index(self) -> int:
         return max(range(len(self.scores)), key=self.scores.__getitem__)
 
 
 def token_classification(model_id: str, device: str) -> Handler:
-    """Any model with a head for tokens."""
+    """Loads a model with a head for tokens."""
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModelForTokenClassification)
-    return Tagger(checkpoint, model, Reader(tokenizer, model, model_id))
+    return TokenClassifier(checkpoint, model, WindowTokenizer(tokenizer, model, model_id))
 
 
-class Tagger(TorchHandler):
-    def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader) -> None:
+class TokenClassifier(TorchHandler):
+    def __init__(self, checkpoint: Checkpoint, model: Any, window_tokenizer: WindowTokenizer) -> None:
         super().__init__(checkpoint, model)
-        self._reader, self._labels = reader, label_names(model.config)
+        self._window_tokenizer, self._labels = window_tokenizer, label_names(model.config)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:  # noqa: ARG002  # it has none
-        return Text(inputs["text"], self._reader.windows(inputs["text"]))
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> TaggingItem:  # noqa: ARG002  # the task has none
+        return TaggingItem(inputs["text"], self._window_tokenizer.split(inputs["text"]))
 
-    def cost(self, item: Text) -> float:
+    def cost(self, item: TaggingItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[Text], call: Call) -> list[tuple[list[list[list[float]]], Text]]:
+    def run(self, items: Sequence[TaggingItem], call: Call) -> list[tuple[list[list[list[float]]], TaggingItem]]:
         def compute(windows: Sequence[Window]) -> list[list[list[float]]]:
-            batch = pad_rows([window.row for window in windows], self._reader.pad_id)
+            batch = pad_rows([window.row for window in windows], self._window_tokenizer.pad_id)
             with inference_context(self.model_id):
                 logits = require_finite(self.model(**move_to_device(batch, self.model)).logits, self.model_id)
             return [to_probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
@@ -72,9 +72,9 @@ class Tagger(TorchHandler):
         scores = run_in_passes([item.windows for item in items], lambda window: window.length, compute, call)
         return list(zip(scores, items, strict=False))
 
-    def finish(self, raw: tuple[list[list[list[float]]], Text]) -> Outputs:
+    def finish(self, raw: tuple[list[list[list[float]]], TaggingItem]) -> Outputs:
         scores, item = raw
-        found = [
+        entities = [
             {
                 "entity": name,
                 "text": item.text[start:end],
@@ -82,62 +82,64 @@ class Tagger(TorchHandler):
                 "start": start,
                 "end": end,
             }
-            for name, score, (start, end) in _entities(_words(item, scores), self._labels)
+            for name, score, (start, end) in _merge_entities(_collect_words(item, scores), self._labels)
         ]
-        lines = [f"{one['entity']}: {one['text']}" for one in found]
-        return {"entities": found, "text": "\n".join(lines) or "No entities."}
+        lines = [f"{entity['entity']}: {entity['text']}" for entity in entities]
+        return {"entities": entities, "text": "\n".join(lines) or "No entities."}
 
 
-def _words(item: Text, scores: Sequence[Sequence[Sequence[float]]]) -> list[Word]:
-    """The words of a text in order; each as the window saw it in which it has most around it."""
+def _collect_words(item: TaggingItem, scores: Sequence[Sequence[Sequence[float]]]) -> list[Word]:
+    """Returns the words of a text in order, each with the scores of the window in which it is farthest from an edge."""
     chosen: dict[int, tuple[int, Word]] = {}
     for window, rows in zip(item.windows, scores, strict=True):
-        tokens = [place for place, word in enumerate(window.words) if word is not None]
-        for _, group in groupby(tokens, key=lambda place: window.words[place]):
-            places = list(group)
-            word = _word(item.text, window, places, rows)
-            around = min(places[0] - tokens[0], tokens[-1] - places[-1])
-            if word and (word.start not in chosen or around > chosen[word.start][0]):
-                chosen[word.start] = around, word
-    return _apart(word for _, (_, word) in sorted(chosen.items()))
+        tokens = [index for index, word in enumerate(window.words) if word is not None]
+        for _, group in groupby(tokens, key=lambda index: window.words[index]):
+            indices = list(group)
+            word = _merge_tokens(item.text, window, indices, rows)
+            distance = min(indices[0] - tokens[0], tokens[-1] - indices[-1])
+            if word and (word.start not in chosen or distance > chosen[word.start][0]):
+                chosen[word.start] = distance, word
+    return _remove_overlaps(word for _, (_, word) in sorted(chosen.items()))
 
 
-def _word(text: str, window: Window, places: Sequence[int], rows: Sequence[Sequence[float]]) -> Word | None:
-    start, end = window.offsets[places[0]][0], window.offsets[places[-1]][1]
+def _merge_tokens(text: str, window: Window, indices: Sequence[int], rows: Sequence[Sequence[float]]) -> Word | None:
+    start, end = window.offsets[indices[0]][0], window.offsets[indices[-1]][1]
     start += len(text[start:end]) - len(text[start:end].lstrip())
     if start >= end:
         return None
-    columns = zip(*(rows[place] for place in places), strict=True)
-    return Word(start, end, [sum(column) / len(places) for column in columns])
+    columns = zip(*(rows[index] for index in indices), strict=True)
+    return Word(start, end, [sum(column) / len(indices) for column in columns])
 
 
-def _apart(words: Iterator[Word]) -> list[Word]:
-    """Without words that a window's edge cut out of another."""
-    kept: list[Word] = []
+def _remove_overlaps(words: Iterator[Word]) -> list[Word]:
+    """Removes fragments of words that were cut at a window's edge."""
+    separate: list[Word] = []
     for word in words:
-        if kept and word.start < kept[-1].end:
-            if word.end - word.start > kept[-1].end - kept[-1].start:
-                kept[-1] = word
+        if separate and word.start < separate[-1].end:
+            if word.end - word.start > separate[-1].end - separate[-1].start:
+                separate[-1] = word
         else:
-            kept.append(word)
-    return kept
+            separate.append(word)
+    return separate
 
 
-def _entities(words: Sequence[Word], labels: Sequence[str]) -> Iterator[tuple[str, float, Span]]:
-    """Neighbours of one kind are one entity, unless the label says that another begins."""
-    for group in _groups(words, labels):
-        scores = [word.scores[word.best] for word in group]
-        yield _kind(labels[group[0].best]), sum(scores) / len(scores), (group[0].start, group[-1].end)
+def _merge_entities(words: Sequence[Word], labels: Sequence[str]) -> Iterator[tuple[str, float, Span]]:
+    """Yields type, score and span of each entity: adjacent words of one type, split where a label begins a new one."""
+    for group in _group_words(words, labels):
+        scores = [word.scores[word.best_index] for word in group]
+        yield _entity_type(labels[group[0].best_index]), sum(scores) / len(scores), (group[0].start, group[-1].end)
 
 
-def _groups(words: Sequence[Word], labels: Sequence[str]) -> Iterator[list[Word]]:
+def _group_words(words: Sequence[Word], labels: Sequence[str]) -> Iterator[list[Word]]:
     group: list[Word] = []
     for word in words:
-        label = labels[word.best]
-        goes_on = (
-            bool(group) and _kind(label) == _kind(labels[group[-1].best]) and not label.startswith(("B-", "S-", "U-"))
+        label = labels[word.best_index]
+        continues = (
+            bool(group)
+            and _entity_type(label) == _entity_type(labels[group[-1].best_index])
+            and not label.startswith(("B-", "S-", "U-"))
         )
-        if group and not goes_on:
+        if group and not continues:
             yield group
             group = []
         if label != OUTSIDE:
@@ -146,7 +148,7 @@ def _groups(words: Sequence[Word], labels: Sequence[str]) -> Iterator[list[Word]
         yield group
 
 
-def _kind(label: str) -> str:
-    """PER of B-PER; a label without a scheme is its own kind."""
-    prefix, dash, kind = label.partition("-")
-    return kind if dash and len(prefix) == 1 else label
+def _entity_type(label: str) -> str:
+    """Returns the label without its scheme prefix: PER for B-PER and PER."""
+    prefix, separator, entity_type = label.partition("-")
+    return entity_type if separator and len(prefix) == 1 else label

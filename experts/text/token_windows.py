@@ -1,4 +1,4 @@
-"""Texts as rows of tokens for encoders: a text too long for one row is read in windows that overlap."""
+"""Tokenizes texts for encoders; a text too long for one row is split into overlapping windows."""
 
 import inspect
 from collections.abc import Sequence
@@ -9,118 +9,129 @@ from typing import Any
 from experts.torch_host.token_limits import max_input_tokens
 from services.common.errors import FailedPrecondition, InvalidRequest
 
-MOST_WINDOWS = 64
-"""Of one text; longer ones are refused."""
+MAX_WINDOWS = 64
+"""Maximum windows of one text."""
 _UNLIMITED = 1_000_000
 _CHARACTERS_PER_TOKEN = 24
-"""More than any prose has: what is longer than that is refused before it is read."""
+"""More than any prose has: longer texts are rejected before they are tokenized."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """One row of tokens, and where in the text each of them stands."""
+    """One row of tokens with their positions in the text."""
 
     row: dict[str, list[int]]
     offsets: list[tuple[int, int]]
-    """First character and the one after the last."""
+    """Start and exclusive end of each token, in characters."""
     words: list[int | None]
-    """Number of the word it belongs to; None for special tokens."""
+    """Index of each token's word; None for special tokens."""
     parts: list[int | None]
-    """0 for the text, 1 for what was paired with it; None for special tokens."""
+    """0 for tokens of the first text, 1 for those of the second; None for special tokens."""
 
     @property
     def length(self) -> int:
         return len(self.row["input_ids"])
 
 
-class Reader:
-    """Turns texts into windows; callable from several threads."""
+class WindowTokenizer:
+    """Splits texts, or pairs of texts, into windows; callable from several threads."""
 
     def __init__(
-        self, tokenizer: Any, model: Any, model_id: str, *, keep_second_whole: bool = True, most: int | None = None
+        self,
+        tokenizer: Any,
+        model: Any,
+        model_id: str,
+        *,
+        cut_first: bool = True,
+        recommended_tokens: int | None = None,
     ) -> None:
-        """Of a pair of texts, one is whole in every window and the other is cut.
+        """Prepares the tokenizer of a model.
 
         Args:
-            tokenizer: the model's.
-            model: for whom it reads.
+            tokenizer: the model's tokenizer.
+            model: the model that receives the windows.
             model_id: for messages.
-            keep_second_whole: or the first.
-            most: tokens in a window, where its makers advise fewer than it could take.
+            cut_first: of a pair of texts, the first is split over the windows and the second is whole in each; with
+                False the reverse.
+            recommended_tokens: tokens in a window, if its authors recommend fewer than the model accepts.
 
         Raises:
-            FailedPrecondition: LOAD_FAILED, the tokenizer cannot say where tokens stand.
+            FailedPrecondition: LOAD_FAILED, the tokenizer does not return the positions of tokens.
         """
         if not tokenizer.is_fast:
             raise FailedPrecondition(
-                f"{model_id} has a tokenizer that does not tell where its tokens stand",
+                f"{model_id} has a tokenizer that does not return the positions of its tokens",
                 reason="LOAD_FAILED",
-                remedy="take a model with a tokenizer.json",
+                remedy="use a model with a tokenizer.json",
             )
         self.model_id, self.pad_id = model_id, tokenizer.pad_token_id or 0
-        self.longest = min(max_input_tokens(tokenizer, model.config), most or _UNLIMITED)
-        self._typed, self._keeps_second = (
-            "token_type_ids" in inspect.signature(model.forward).parameters,
-            keep_second_whole,
+        self.max_tokens = min(max_input_tokens(tokenizer, model.config), recommended_tokens or _UNLIMITED)
+        self._has_token_types = "token_type_ids" in inspect.signature(model.forward).parameters
+        self._cuts_first = cut_first
+        self._engine, self._truncating_engine = _copy_engines(
+            tokenizer, self.max_tokens, "only_first" if cut_first else "only_second"
         )
-        self._plain, self._cut = _copies(tokenizer, self.longest, "only_first" if keep_second_whole else "only_second")
 
-    def windows(self, first: str, second: str | None = None, port: str = "text") -> list[Window]:
-        """The windows of a text, or of a pair; the port is that of the one which is cut.
+    def split(self, first: str, second: str | None = None, port: str = "text") -> list[Window]:
+        """Splits a text, or a pair of texts, into windows; the port is that of the text which is split.
 
         Raises:
             InvalidRequest: TOO_LARGE, naming the port.
         """
-        most, text = MOST_WINDOWS * self.longest, first if self._keeps_second or second is None else second
-        if len(text) > most * _CHARACTERS_PER_TOKEN:
-            raise too_long(self.model_id, port, f"{len(text)} characters", f"about {most} tokens")
-        encoding = self._cut.encode(first, second)
+        limit, text = MAX_WINDOWS * self.max_tokens, first if self._cuts_first or second is None else second
+        if len(text) > limit * _CHARACTERS_PER_TOKEN:
+            raise too_large_error(self.model_id, port, f"{len(text)} characters", f"about {limit} tokens")
+        encoding = self._truncating_engine.encode(first, second)
         windows = [encoding, *encoding.overflowing]
-        if len(windows) > MOST_WINDOWS:
-            raise too_long(self.model_id, port, f"{self.count(text)} tokens", f"about {most}")
+        if len(windows) > MAX_WINDOWS:
+            raise too_large_error(self.model_id, port, f"{self.count(text)} tokens", f"about {limit}")
         return [self._window(window) for window in windows]
 
     def count(self, text: str) -> int:
-        """Tokens of a text, without special ones."""
-        return len(self._plain.encode(text, add_special_tokens=False).ids)
+        """Counts the tokens of a text, without special ones."""
+        return len(self._engine.encode(text, add_special_tokens=False).ids)
 
-    def check_short(self, text: str, what: str, port: str = "") -> None:
-        """Complains of what has to fit beside a text if it would take more than half of a window."""
-        most = self.longest // 2
-        long = len(text) > most * _CHARACTERS_PER_TOKEN
-        if long or self.count(text) > most:
-            has = f"{len(text)} characters" if long else f"{self.count(text)} tokens"
-            raise too_long(self.model_id, port or what, has, f"{most} tokens", what)
+    def check_length(self, text: str, name: str, port: str = "") -> None:
+        """Checks that a text to be whole in each window leaves half of the window to the text that is split.
+
+        Raises:
+            InvalidRequest: TOO_LARGE, naming the port.
+        """
+        limit = self.max_tokens // 2
+        has_too_many_characters = len(text) > limit * _CHARACTERS_PER_TOKEN
+        if has_too_many_characters or self.count(text) > limit:
+            size = f"{len(text)} characters" if has_too_many_characters else f"{self.count(text)} tokens"
+            raise too_large_error(self.model_id, port or name, size, f"{limit} tokens", name)
 
     def _window(self, encoding: Any) -> Window:
         row = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
-        if self._typed:
+        if self._has_token_types:
             row["token_type_ids"] = encoding.type_ids
         return Window(row, encoding.offsets, encoding.word_ids, encoding.sequence_ids)
 
 
-def _copies(tokenizer: Any, most: int, cut: str) -> tuple[Any, Any]:
-    """The engine of a tokenizer, plain and cutting: each its own, since no thread may change one under another."""
-    plain, cutting = deepcopy(tokenizer.backend_tokenizer), deepcopy(tokenizer.backend_tokenizer)
-    for engine in (plain, cutting):
+def _copy_engines(tokenizer: Any, max_tokens: int, strategy: str) -> tuple[Any, Any]:
+    """Copies a tokenizer's engine twice, without and with truncation: threads share them, so settings never change."""
+    plain, truncating = deepcopy(tokenizer.backend_tokenizer), deepcopy(tokenizer.backend_tokenizer)
+    for engine in (plain, truncating):
         engine.no_padding()
         engine.no_truncation()
-    cutting.enable_truncation(most, stride=most // 8, strategy=cut)
-    return plain, cutting
+    truncating.enable_truncation(max_tokens, stride=max_tokens // 8, strategy=strategy)
+    return plain, truncating
 
 
-def too_long(model_id: str, port: str, has: str, most: str, what: str = "") -> InvalidRequest:
-    """Complains of the text on a port, or of something else."""
+def too_large_error(model_id: str, port: str, size: str, limit: str, name: str = "") -> InvalidRequest:
+    """Returns the error for an input that is too long; the name replaces the port in the message."""
     return InvalidRequest(
-        f"the {what or port} has {has}, {model_id} takes {most}",
+        f"the {name or port} has {size}; the limit of {model_id} is {limit}",
         port=port,
         reason="TOO_LARGE",
-        remedy="send a shorter one, or send it in parts",
+        remedy="shorten it, or send it in parts",
     )
 
 
-def mean(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
-    """The weighted mean of rows of numbers."""
+def weighted_mean(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
+    """Returns the weighted mean of each column."""
     total = sum(weights)
     return [
         sum(value * weight for value, weight in zip(column, weights, strict=True)) / total

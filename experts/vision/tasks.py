@@ -1,4 +1,4 @@
-"""The tasks of the vision expert: transformers' models for pictures."""
+"""Tasks of the vision expert, served by models of transformers."""
 
 from collections.abc import Mapping
 
@@ -31,6 +31,6 @@ TASKS: Mapping[str, Loader] = {
 }
 
 PRELOAD = ()
-"""A dozen models take minutes to fetch and gigabytes to keep: each is loaded when first asked for."""
+"""None: all models together take minutes to load and gigabytes of memory. Each is loaded on its first call."""
 
 DEVICES = TorchDevices()

@@ -1,4 +1,4 @@
-"""What the text expert refuses: the port and the reason are named, and the next call works."""
+"""Invalid input of the text expert: errors name port and reason, and the next call works."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -28,7 +28,7 @@ def csv(text: str, media_type: str = "text/csv") -> Media:
     return Media(text.encode(), media_type, "table.csv")
 
 
-def asked(table: Media | object) -> dict[str, Any]:
+def table_inputs(table: Media | object) -> dict[str, Any]:
     return {"question": "how many ?", "table": table}
 
 
@@ -45,13 +45,13 @@ def asked(table: Media | object) -> dict[str, Any]:
         ("question-answering", {"question": LONG, "context": CONTEXT}, "question", "TOO_LARGE"),
         ("question-answering", {"question": "where ?", "context": LONG}, "context", "TOO_LARGE"),
         ("question-answering", {"question": "where ?"}, "context", "INVALID"),
-        ("table-question-answering", asked(csv(FULL)), "table", "TOO_LARGE"),
-        ("table-question-answering", asked(csv("a,b")), "table", "INVALID"),
-        ("table-question-answering", asked(csv('a,b\n"c')), "table", "INVALID"),
-        ("table-question-answering", asked(3), "table", "INVALID"),
-        ("table-question-answering", asked([]), "table", "INVALID"),
-        ("table-question-answering", asked(csv("x", "application/vnd.ms-excel")), "table", "INVALID"),
-        ("table-question-answering", asked(Media(b"\xff\xfe,\n", "text/csv", "a.csv")), "table", "INVALID"),
+        ("table-question-answering", table_inputs(csv(FULL)), "table", "TOO_LARGE"),
+        ("table-question-answering", table_inputs(csv("a,b")), "table", "INVALID"),
+        ("table-question-answering", table_inputs(csv('a,b\n"c')), "table", "INVALID"),
+        ("table-question-answering", table_inputs(3), "table", "INVALID"),
+        ("table-question-answering", table_inputs([]), "table", "INVALID"),
+        ("table-question-answering", table_inputs(csv("x", "application/vnd.ms-excel")), "table", "INVALID"),
+        ("table-question-answering", table_inputs(Media(b"\xff\xfe,\n", "text/csv", "a.csv")), "table", "INVALID"),
         ("table-question-answering", {"question": ENDLESS, "table": csv("a,b\n1,2")}, "question", "TOO_LARGE"),
         ("summarization", {"text": LONG}, "text", "TOO_LARGE"),
         ("translation", {"text": LONG}, "text", "TOO_LARGE"),
@@ -68,16 +68,18 @@ def asked(table: Media | object) -> dict[str, Any]:
     ],
     ids=range(30),
 )
-async def test_input_that_no_model_can_take_is_refused_by_port_and_reason(
+async def test_invalid_input_is_rejected_with_port_and_reason(
     expert: Served, task: str, inputs: Mapping[str, Any], port: str, reason: str
 ) -> None:
     error = await expert.refusal(task, inputs)
-    assert (error.code.name, error.port, error.reason) == ("INVALID_ARGUMENT", port, reason)
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.port == port
+    assert error.reason == reason
     assert error.remedy
 
 
 @pytest.mark.parametrize(
-    ("task", "model", "parameters", "said"),
+    ("task", "model", "parameters", "message"),
     [
         ("text-classification", "", {"top_k": 0}, "top_k"),
         ("text-classification", "", {"top": 1}, "top"),
@@ -96,21 +98,23 @@ async def test_input_that_no_model_can_take_is_refused_by_port_and_reason(
     ],
     ids=range(14),
 )
-async def test_parameters_out_of_their_range_are_refused(
-    expert: Served, task: str, model: str, parameters: dict[str, Any], said: str
+async def test_invalid_parameter_is_rejected_by_name(
+    expert: Served, task: str, model: str, parameters: dict[str, Any], message: str
 ) -> None:
     error = await expert.refusal(task, {"text": "good morning ."}, model, **parameters)
-    assert (error.code.name, error.reason in ("INVALID", "TOO_LARGE")) == ("INVALID_ARGUMENT", True)
-    assert said in error.message
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.reason in {"INVALID", "TOO_LARGE"}
+    assert message in error.message
 
 
-async def test_a_model_without_a_chat_template_is_no_partner_in_a_conversation(expert: Served) -> None:
+async def test_conversational_model_without_chat_template_fails_to_load(expert: Served) -> None:
     error = await expert.refusal("conversational", {"text": "hello"}, "tiny/story")
-    assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
+    assert error.code.name == "FAILED_PRECONDITION"
+    assert error.reason == "LOAD_FAILED"
     assert "chat template" in error.message
 
 
-async def test_bad_input_harms_nobody_else(expert: Served) -> None:
+async def test_invalid_input_does_not_affect_concurrent_calls(expert: Served) -> None:
     async def good() -> str:
         return str((await expert.ask("text-classification", {"text": "a good film"}))["text"])
 
@@ -134,15 +138,15 @@ async def test_bad_input_harms_nobody_else(expert: Served) -> None:
     ],
     ids=range(8),
 )
-async def test_strange_text_is_only_text(expert: Served, text: str) -> None:
+async def test_control_and_unusual_characters_are_ordinary_text(expert: Served, text: str) -> None:
     labels = (await expert.ask("text-classification", {"text": text}))["labels"]
-    assert {one["label"] for one in labels} == {"positive", "negative"}
+    assert {entry["label"] for entry in labels} == {"positive", "negative"}
     for task, model in (("token-classification", ""), ("translation", "tiny/opus-mt-en-de"), ("summarization", "")):
         await expert.ask(task, {"text": text}, model)
     await expert.ask("text-generation", {"text": text}, "tiny/chat", max_new_tokens=2)
 
 
-async def test_a_table_may_have_rows_of_any_length_and_names_twice(expert: Served) -> None:
+async def test_table_with_uneven_rows_and_duplicate_columns_is_answered(expert: Served) -> None:
     for table in (csv("a,a,\n1\n2,3,4,5\n"), csv("a;b\n1;2\n"), {"a": [1, 2], "b": [None]}, [["a"], [True], [1.5]]):
-        out = await expert.ask("table-question-answering", asked(table))
+        out = await expert.ask("table-question-answering", table_inputs(table))
         assert out["details"]["aggregator"] in {"NONE", "SUM", "AVERAGE", "COUNT"}

@@ -1,4 +1,4 @@
-"""python -m experts.text starts, describes itself, serves its own cards with tiny models in their place, and ends."""
+"""The process of python -m experts.text: start, description, calls with tiny weights under real ids, shutdown."""
 
 import asyncio
 import json
@@ -29,9 +29,9 @@ NAMES = "dslim/bert-base-NER"
 
 
 @asynccontextmanager
-async def started(folder: Path, models: Path) -> AsyncIterator[tuple[Process, str]]:
-    """The expert as a process of its own, and its address."""
-    own = {
+async def start_process(folder: Path, models: Path) -> AsyncIterator[tuple[Process, str]]:
+    """Starts the expert as a process; yields it with its address."""
+    settings = {
         "EXPERT_LISTEN": "127.0.0.1:0",
         "EXPERT_MODELS_URL": str(models),
         "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
@@ -39,7 +39,7 @@ async def started(folder: Path, models: Path) -> AsyncIterator[tuple[Process, st
         "HF_HUB_OFFLINE": "1",
     }
     command = (sys.executable, "-m", "experts.text")
-    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**os.environ, **own})
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**os.environ, **settings})
     try:
         yield process, f"127.0.0.1:{await _port(process)}"
     finally:
@@ -58,23 +58,24 @@ async def _port(process: Process) -> int:
     pytest.fail("the process ended")
 
 
-async def test_the_expert_serves_its_own_cards_and_says_what_it_cannot_load(tiny: Tiny, tmp_path: Path) -> None:
+async def test_process_serves_its_cards_and_reports_a_missing_model(tiny: Tiny, tmp_path: Path) -> None:
     models = tmp_path / "models"
     (models / SENTIMENT).parent.mkdir(parents=True)
     (models / SENTIMENT).symlink_to(tiny.built("text", "tiny/sentiment"))
-    async with started(tmp_path, models) as (process, address), dial(address) as channel:
+    async with start_process(tmp_path, models) as (process, address), dial(address) as channel:
         stub = rpc.ExpertServiceStub(channel)
-        described = await stub.Describe(pb.DescribeRequest(), timeout=30, wait_for_ready=True)
-        assert {card.task for card in described.models} == TASKS.keys() == {spec.name for spec in described.tasks}
+        description = await stub.Describe(pb.DescribeRequest(), timeout=30, wait_for_ready=True)
+        assert {card.task for card in description.models} == TASKS.keys()
+        assert {spec.name for spec in description.tasks} == TASKS.keys()
 
-        async def ask(task: str) -> pb.InferResponse:
+        async def infer(task: str) -> pb.InferResponse:
             request = pb.InferRequest(task=task, inputs={"text": Value(text="a good film")})
             return await stub.Infer(request, timeout=60)
 
-        reply = await ask("text-classification")
+        reply = await infer("text-classification")
         assert reply.outputs["text"].text == "positive"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ask("token-classification")
+            await infer("token-classification")
         error = errors.from_rpc(caught.value)
         assert error.reason == "LOAD_FAILED"
         assert NAMES in error.message
@@ -85,7 +86,7 @@ async def test_the_expert_serves_its_own_cards_and_says_what_it_cannot_load(tiny
             assert await process.wait() == 0
 
 
-async def test_the_expert_describes_itself_without_loading_torch() -> None:
+async def test_describe_does_not_import_torch() -> None:
     program = (
         "import runpy, sys; sys.argv[1:] = ['--describe']; runpy.run_module('experts.text', run_name='__main__'); "
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
@@ -94,5 +95,5 @@ async def test_the_expert_describes_itself_without_loading_torch() -> None:
     async with asyncio.timeout(60):
         output, _ = await process.communicate()
     assert process.returncode == 0
-    described = json_format.Parse(output, pb.DescribeResponse())
-    assert len(described.tasks) == len(TASKS)
+    description = json_format.Parse(output, pb.DescribeResponse())
+    assert len(description.tasks) == len(TASKS)

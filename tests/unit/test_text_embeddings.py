@@ -1,4 +1,4 @@
-"""How the vectors of tokens become one, as sentence-transformers' files say."""
+"""Pooling of token vectors, as configured in the files of sentence-transformers."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experts.text.embeddings import _pooled, _pooling_of
+from experts.text.embeddings import _pool, _read_pooling
 from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import FailedPrecondition
 
@@ -33,8 +33,8 @@ def checkpoint(folder: Path, pooling: object = None, modules: object = None) -> 
     ],
     ids=range(5),
 )
-def test_a_model_is_pooled_as_its_makers_say(tmp_path: Path, pooling: object, expected: str) -> None:
-    assert _pooling_of(checkpoint(tmp_path, pooling)) == expected
+def test_pooling_is_read_from_the_repository(tmp_path: Path, pooling: object, expected: str) -> None:
+    assert _read_pooling(checkpoint(tmp_path, pooling)) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,17 @@ def test_a_model_is_pooled_as_its_makers_say(tmp_path: Path, pooling: object, ex
     ],
     ids=range(3),
 )
-def test_what_is_not_done_here_is_refused_rather_than_left_out(
-    tmp_path: Path, pooling: object, modules: object
-) -> None:
+def test_unsupported_pooling_fails_to_load(tmp_path: Path, pooling: object, modules: object) -> None:
     with pytest.raises(FailedPrecondition) as caught:
-        _pooling_of(checkpoint(tmp_path, pooling, modules))
+        _read_pooling(checkpoint(tmp_path, pooling, modules))
     assert caught.value.reason == "LOAD_FAILED"
 
 
 @pytest.mark.parametrize(
     ("pooling", "expected"), [("mean", [3.0, 4.0]), ("cls", [0.0, 1.0]), ("max", [6.0, 7.0]), ("last", [6.0, 7.0])]
 )
-def test_padding_does_not_count(pooling: str, expected: list[float]) -> None:
+def test_pooling_ignores_padding(pooling: str, expected: list[float]) -> None:
     hidden = torch.tensor([[[0.0, 1.0], [6.0, 7.0], [99.0, 99.0]]])
-    vector = _pooled(hidden, torch.tensor([[1, 1, 0]]), pooling)[0]
-    wanted = torch.tensor(expected)
-    assert vector.tolist() == pytest.approx((wanted / wanted.norm()).tolist())
+    vector = _pool(hidden, torch.tensor([[1, 1, 0]]), pooling)[0]
+    direction = torch.tensor(expected)
+    assert vector.tolist() == pytest.approx((direction / direction.norm()).tolist())

@@ -1,4 +1,4 @@
-"""The text expert as a whole: what it offers, and at which commits."""
+"""Tasks, model cards and pinned commits of the text expert."""
 
 import re
 
@@ -20,7 +20,7 @@ def test_every_task_has_a_loader_and_a_model() -> None:
 
 
 @pytest.mark.parametrize("offer", EXPERT.offers, ids=lambda offer: f"{offer.spec.name} {offer.card.id}")
-def test_a_card_says_when_to_choose_the_model_and_under_which_licence(offer: Offer) -> None:
+def test_card_has_description_license_languages_and_size(offer: Offer) -> None:
     card = offer.card
     assert len(card.description) > 80
     assert card.license in {"apache-2.0", "mit"}
@@ -28,7 +28,7 @@ def test_a_card_says_when_to_choose_the_model_and_under_which_licence(offer: Off
     assert card.parameter_count
 
 
-def test_commits_are_whole_and_the_same_for_every_task_of_a_model() -> None:
+def test_every_task_of_a_model_pins_the_same_full_commit() -> None:
     by_model: dict[str, set[str]] = {}
     for offer in EXPERT.offers:
         by_model.setdefault(offer.card.id, set()).add(offer.card.revision)
@@ -37,6 +37,6 @@ def test_commits_are_whole_and_the_same_for_every_task_of_a_model() -> None:
     assert by_model.keys() - pinned == {"google/tapas-base-finetuned-wtq", "facebook/m2m100_418M"}
 
 
-def test_a_model_that_is_not_here_is_at_no_commit_until_it_is_loaded() -> None:
+def test_unpinned_card_has_the_commit_of_the_local_model() -> None:
     (card,) = [offer.card for offer in EXPERT.offers if offer.card.id == "google/tapas-base-finetuned-wtq"]
     assert card.revision == TorchDevices().commit(card.id)
