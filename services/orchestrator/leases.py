@@ -1,4 +1,4 @@
-"""Leases of runs: renews them, claims runs without an owner, and releases all runs when the process stops."""
+"""Leases of runs and batches: claims those without an owner, renews, executes and releases them."""
 
 import asyncio
 import contextlib
@@ -6,37 +6,85 @@ import os
 import secrets
 import socket
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import Context
 from functools import partial
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 import structlog
 
-from protos.hugginggpt.v1.event_pb2 import RunEvent, TakenOver
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, RunState
+from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.errors import Unavailable
 from services.common.supervision import supervise
-from services.orchestrator import metrics
-from services.orchestrator.faults import FaultCounter, failure_of
-from services.orchestrator.journal import Journal
-from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.tables import Command, Row
-from services.orchestrator.notifier import RunNotifier
-from services.orchestrator.runs import approval, spans
-from services.orchestrator.runs.conversation import events_of
-from services.orchestrator.runs.executor import RunExecutor
-from services.orchestrator.runs.run_log import JOURNAL_PAUSE_SECONDS, RunLog
+from services.orchestrator.failed_takeovers import FailedTakeovers, takeover_failure
 
 log = structlog.get_logger(__name__)
 
-CANCEL, APPROVE = "cancel", "approve"
-"""Kinds of commands: cancel the run, or approve its plan."""
+RENEWAL_PAUSE_SECONDS = 0.5
+"""Longest pause before a failed renewal is repeated."""
 
-OnRelease = Callable[[RunLog], None]
 
-CLAIM_LIMIT = 16
-"""Runs claimed at a time: each must be loaded before its lease expires, and other orchestrators claim runs, too."""
+class Lease(Protocol):
+    """The right to execute a run or batch, until it expires or another process has a higher fencing token."""
+
+    @property
+    def id(self) -> str:
+        """ID of the run or batch."""
+
+    @property
+    def fence(self) -> int:
+        """Fencing token."""
+
+
+ClaimT = TypeVar("ClaimT", bound=Lease)
+"""A claimed lease."""
+HeldT = TypeVar("HeldT", bound=Lease)
+"""A lease with the data to execute its run or batch; equal only to itself."""
+HeldT_contra = TypeVar("HeldT_contra", bound=Lease, contravariant=True)
+
+
+class LeaseStore(Protocol[ClaimT, HeldT]):
+    """Leases of runs, or of batches, in the journal."""
+
+    kind: str
+    """"run" or "batch"."""
+
+    async def claim(self, active: Mapping[str, HeldT]) -> Sequence[ClaimT]:
+        """Claims leases without an owner, as many as this process may hold in addition to the active ones."""
+
+    async def load(self, claimed: ClaimT) -> HeldT:
+        """Loads the data of a claimed lease.
+
+        Raises:
+            CorruptData: the stored data cannot be read.
+            Unavailable: the journal is unavailable.
+        """
+
+    def renew(self, active: Collection[str]) -> Awaitable[Mapping[str, int]]:
+        """Renews leases by ID; returns the fencing tokens of those that this process still has."""
+
+    async def release(self) -> None:
+        """Releases all leases of this process, for others to claim at once."""
+
+    async def fail(self, lease: Lease, failure: Failure) -> None:
+        """Ends a run or batch that cannot be continued."""
+
+    def changes(self, active: Mapping[str, HeldT]) -> AsyncIterator[None]:
+        """Yields whenever there may be leases to claim; applies commands to active ones."""
+
+    def released(self, held: HeldT) -> None:
+        """Called when this process no longer executes a run or batch."""
+
+    def in_trace(self, held: HeldT) -> AbstractContextManager[None]:
+        """Makes the trace of a run or batch the current one within the block."""
+
+
+class Executor(Protocol[HeldT_contra]):
+    """Executes runs, or batches."""
+
+    async def execute(self, held: HeldT_contra) -> None:
+        """Executes a run or batch to its end; if cancelled, leaves it for another owner."""
 
 
 def owner_name() -> str:
@@ -49,112 +97,119 @@ def stopping_error() -> Unavailable:
     return Unavailable("this orchestrator is stopping", remedy="retry: another orchestrator serves the request")
 
 
-class LeaseManager:
-    """Executes the runs whose leases this process holds.
+class LeaseManager(Generic[ClaimT, HeldT]):
+    """Executes the runs, or the batches, whose leases this process holds.
 
     Args:
-        journal: stores the leases.
-        executor: executes a run to its end.
-        free_slots: returns how many more runs may be claimed now.
-        lease_seconds: of the journal; leases are renewed after a third of it.
+        store: stores the leases.
+        executor: executes a run or batch to its end.
+        active: empty; the manager keeps what this process executes in it, by ID.
+        lease_seconds: length of a lease; leases are renewed after a third of it.
     """
 
     def __init__(
-        self, journal: Journal, executor: RunExecutor, free_slots: Callable[[], int], *, lease_seconds: float
+        self,
+        store: LeaseStore[ClaimT, HeldT],
+        executor: Executor[HeldT],
+        active: dict[str, HeldT],
+        *,
+        lease_seconds: float,
     ) -> None:
-        self.active: dict[str, RunLog] = {}
-        self.notifier = RunNotifier()
-        self.closed = False
-        self._journal = journal
+        self.active: Mapping[str, HeldT] = active
+        """What this process executes, by ID."""
+        self.is_closed = False
+        """Whether this process stops, and executes nothing more."""
+        self._active = active
+        self._store = store
         self._executor = executor
-        self._free_slots = free_slots
         self._lease_seconds = lease_seconds
-        self._executing: dict[RunLog, asyncio.Task[None]] = {}
+        self._executing: dict[HeldT, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._claim_due = asyncio.Event()
-        self._faults = FaultCounter()
+        self._failed_takeovers = FailedTakeovers()
 
     async def __aenter__(self) -> Self:
-        for loop, name in (
-            (self._renew_periodically, "run leases"),
-            (self._follow_changes, "journal changes"),
-            (self._claim_periodically, "run takeover"),
+        for loop, what in (
+            (self._renew_periodically, "leases"),
+            (self._follow_changes, "changes"),
+            (self._claim_periodically, "takeover"),
         ):
-            self._loops.append(asyncio.create_task(supervise(loop, name=name), name=name))
+            name = f"{self._store.kind} {what}"
+            # An empty context: what is claimed does not belong to the request that opens the manager.
+            self._loops.append(asyncio.create_task(supervise(loop, name=name), name=name, context=Context()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.release_all()
 
-    def start(self, run: RunLog, parent_id: str, on_release: OnRelease | None = None) -> None:
-        """Starts to execute a run, unless this process stops: then another orchestrator claims it.
+    def close(self) -> None:
+        """Starts nothing more; what is active continues until release_all()."""
+        self.is_closed = True
+
+    def start(self, held: HeldT, on_release: Callable[[HeldT], None] | None = None) -> None:
+        """Starts to execute a run or batch, unless this process stops: then another process claims it.
 
         Args:
-            run: the run.
-            parent_id: ID of the run it continues.
+            held: whose lease this process holds.
             on_release: called when this process no longer executes it.
         """
-        if self.closed:
+        if self.is_closed:
             if on_release:
-                on_release(run)
+                on_release(held)
             return
-        self.active[run.id] = run
-        self._executing[run] = asyncio.create_task(self._execute(run, parent_id), name=run.id)
-        self._executing[run].add_done_callback(partial(self._released, run, on_release))
+        self._active[held.id] = held
+        self._executing[held] = task = asyncio.create_task(self._execute(held), name=held.id)
+        task.add_done_callback(partial(self._released, held, on_release))
 
-    async def _execute(self, run: RunLog, parent_id: str) -> None:
-        """Executes a run; ends it as FAILED if that has failed repeatedly."""
-        try:
-            await self._executor.execute(run, parent_id)
-        except Exception as error:
-            if not self._faults.add(run.id, error):
-                raise
-            with spans.in_run(run.trace):
-                await self._fail(run.id, run.fence, error)
-        else:
-            self._faults.forget(run.id)
-
-    async def wait_released(self, run: RunLog) -> None:
-        """Waits until this process no longer executes a run."""
-        if run in self._executing:
-            await asyncio.wait([self._executing[run]])
+    async def wait_released(self, held: HeldT) -> None:
+        """Waits until this process no longer executes a run or batch."""
+        if held in self._executing:
+            await asyncio.wait([self._executing[held]])
 
     def claim_now(self) -> None:
-        """Claims runs without an owner immediately: released ones, and approved ones."""
+        """Claims leases without an owner immediately."""
         self._claim_due.set()
 
     async def release_all(self) -> None:
-        """Stops executing and releases all runs, for other orchestrators to claim at once."""
-        self.closed = True
+        """Stops executing and releases all leases, for other processes to claim at once."""
+        self.close()
         if not self._loops:
             return
         loops, self._loops = self._loops, []
-        await self._cancel([*loops, *self._executing.values()])
-        self.notifier.notify(None)
+        await _cancel([*loops, *self._executing.values()])
         try:
-            await self._journal.release()
+            await self._store.release()
         except Unavailable as error:
-            log.warning("leases of runs not released: journal unavailable", error=error.message)
+            log.warning("leases not released: journal unavailable", kind=self._store.kind, error=error.message)
 
-    async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _execute(self, held: HeldT) -> None:
+        """Executes a run or batch; ends it as FAILED if that has failed repeatedly."""
+        try:
+            await self._executor.execute(held)
+        except Exception as error:
+            if not self._failed_takeovers.add(held.id, error):
+                raise
+            with self._store.in_trace(held):
+                await self._fail(held, error)
+        else:
+            self._failed_takeovers.forget(held.id)
 
-    def _released(self, run: RunLog, on_release: OnRelease | None, executing: asyncio.Task[None]) -> None:
-        del self._executing[run]
-        if self.active.get(run.id) is run:
-            del self.active[run.id]
-        self.notifier.notify((run.id,))
+    def _released(
+        self, held: HeldT, on_release: Callable[[HeldT], None] | None, executing: "asyncio.Task[None]"
+    ) -> None:
+        del self._executing[held]
+        if self._active.get(held.id) is held:
+            del self._active[held.id]
+        self._store.released(held)
         if on_release:
-            on_release(run)
+            on_release(held)
         if not executing.cancelled() and (error := executing.exception()):
-            with spans.in_run(run.trace):
-                log.error("run released after an internal error", run_id=run.id, exc_info=error)
+            with self._store.in_trace(held):
+                log.error("released after an internal error", **self._ids(held), exc_info=error)
 
     async def _renew_periodically(self) -> None:
-        """Renews the leases of this process; stops runs whose leases are lost or cannot be renewed."""
-        renewed = time.monotonic()
+        """Renews the leases of this process; stops what has lost its lease or cannot be renewed."""
+        kind, renewed = self._store.kind, time.monotonic()
         while True:
             try:
                 started = time.monotonic()
@@ -163,108 +218,73 @@ class LeaseManager:
                 renewed = started
             except Exception as error:  # any: otherwise the leases would expire
                 if isinstance(error, Unavailable | TimeoutError):
-                    log.warning("leases of runs not renewed: journal unavailable", error=str(error) or "timeout")
+                    log.warning("leases not renewed: journal unavailable", kind=kind, error=str(error) or "timeout")
                 else:
-                    log.exception("leases of runs not renewed: internal error")
-                if self.active and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
-                    log.warning("runs released: leases not renewed", runs=len(self.active))
-                    await self._cancel(list(self._executing.values()))
-                await asyncio.sleep(min(JOURNAL_PAUSE_SECONDS, self._lease_seconds / 6))
+                    log.exception("leases not renewed: internal error", kind=kind)
+                if self._active and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
+                    log.warning("released: leases not renewed", kind=kind, count=len(self._active))
+                    await _cancel(list(self._executing.values()))
+                await asyncio.sleep(min(RENEWAL_PAUSE_SECONDS, self._lease_seconds / 6))
             else:
                 await asyncio.sleep(self._lease_seconds / 3)
 
     async def _renew(self) -> None:
-        held = dict(self.active)
-        fences = await asyncio.shield(self._journal.renew(held))
-        for run_id, run in held.items():
-            if fences.get(run_id) != run.fence and run in self._executing:
-                with spans.in_run(run.trace):
-                    log.warning("run lease lost", run_id=run_id)
-                self._executing[run].cancel()
+        active = dict(self._active)
+        fences = await asyncio.shield(self._store.renew(active))
+        for id_, held in active.items():
+            if fences.get(id_) != held.fence and held in self._executing:
+                with self._store.in_trace(held):
+                    log.warning("lease lost", **self._ids(held))
+                self._executing[held].cancel()
 
     async def _follow_changes(self) -> None:
-        """Notifies watchers of journal changes, applies cancel commands, and claims released runs."""
-        async for run_ids in self._journal.changes():
-            self.notifier.notify(run_ids)
-            if self.active and (run_ids is None or not run_ids.isdisjoint(self.active)):
-                for command in await self._journal.commands():
-                    run = self.active.get(command.run_id)
-                    if run and command.kind == CANCEL and not run.cancel_reason:
-                        run.cancel()
-            if await self._journal.overdue():
-                self.claim_now()
+        """Claims leases whenever there may be some without an owner."""
+        async for _ in self._store.changes(self._active):
+            self.claim_now()
 
     async def _claim_periodically(self) -> None:
-        """Claims runs without an owner while slots are free."""
+        """Claims leases without an owner, at the latest after a third of a lease."""
         while True:
             self._claim_due.clear()
-            while limit := min(self._free_slots(), CLAIM_LIMIT):
-                if not (rows := await self._journal.claim(limit, list(self.active))):
-                    break
-                await self._resume_all(rows)
+            while claimed := await self._store.claim(self._active):
+                for each in claimed:
+                    await self._take_over(each)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._lease_seconds / 3):
                     await self._claim_due.wait()
 
-    async def _resume_all(self, rows: Sequence[Row]) -> None:
-        commands: defaultdict[str, list[Command]] = defaultdict(list)
-        for command in await self._journal.commands():
-            commands[command.run_id].append(command)
-        for row in rows:
-            await self._resume(row, commands[row.id])
-
-    async def _resume(self, row: Row, commands: list[Command]) -> None:
-        """Continues a claimed run; if that fails its lease expires, and after several failures the run ends."""
+    async def _take_over(self, claimed: ClaimT) -> None:
+        """Continues a run or batch; if that fails its lease expires, and after several failures it ends."""
         try:
-            run = await self._load(row)
+            held = await self._store.load(claimed)
         except Unavailable as error:
-            log.warning("run not resumed: journal unavailable", run_id=row.id, error=error.message)
-            return
-        except Exception as error:  # noqa: BLE001  # after several failures it becomes the run's failure
-            log.warning("run not resumed", run_id=row.id, error=repr(error.__cause__ or error))
-            if self._faults.add(row.id, error):
-                await self._fail(row.id, row.fence, error)
-            return
-        for command in commands:
-            if command.kind == CANCEL:
-                run.cancel()
-            elif command.kind == APPROVE:
-                run.approval = run.approval or command.payload
-        self.start(run, row.parent_id)
+            log.warning("takeover failed: journal unavailable", **self._ids(claimed), error=error.message)
+        except Exception as error:  # noqa: BLE001  # after several failures it ends the run or batch
+            log.warning("takeover failed", **self._ids(claimed), error=repr(error.__cause__ or error))
+            if self._failed_takeovers.add(claimed.id, error):
+                await self._fail(claimed, error)
+        else:
+            self.start(held)
 
-    async def _load(self, row: Row) -> RunLog:
-        """Loads a claimed run from its events.
-
-        Raises:
-            CorruptData: its stored data cannot be read.
-            Unavailable: the journal is unavailable.
-        """
-        if not row.is_readable:
-            raise unreadable(row.id)
-        events = await events_of(row.id, self._journal)
+    async def _fail(self, lease: Lease, error: Exception) -> None:
+        """Ends a run or batch that cannot be continued; if the journal is unavailable, a later attempt does."""
+        failure, ids = takeover_failure(self._store.kind, error), self._ids(lease)
         try:
-            run = RunLog(self._journal, row.id, row.fence, row.caller, events)
-        except Exception as error:
-            raise unreadable(row.id) from error
-        if not approval.is_awaited(run):
-            run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="the lease of its orchestrator expired")))
-            metrics.runs_taken_over.add(1)
-            with spans.taking_over(run):
-                log.info("run taken over", run_id=row.id, events=row.seq)
-        return run
-
-    async def _fail(self, run_id: str, fence: int, error: Exception) -> None:
-        """Ends a run that cannot be continued; if the journal is unavailable, a later attempt does."""
-        failure = failure_of("run", error)
-        try:
-            await self._journal.fail(run_id, fence, failure)
+            await self._store.fail(lease, failure)
         except Unavailable as unavailable:
-            log.warning("failed run not ended: journal unavailable", run_id=run_id, error=unavailable.message)
-            return
+            log.warning("failure not stored: journal unavailable", **ids, error=unavailable.message)
         except Exception:
-            log.exception("failed run not ended: internal error", run_id=run_id)
-            return
-        self._faults.forget(run_id)
-        self.notifier.notify((run_id,))
-        metrics.runs_ended.add(1, {"state": RunState.Name(RUN_STATE_FAILED), "reason": metrics.reason(failure.reason)})
-        log.error("run ended: it cannot be continued", run_id=run_id, reason=failure.reason, exc_info=error)
+            log.exception("failure not stored: internal error", **ids)
+        else:
+            self._failed_takeovers.forget(lease.id)
+            log.error("ended: it cannot be continued", **ids, reason=failure.reason, exc_info=error)
+
+    def _ids(self, lease: Lease) -> dict[str, str]:
+        """The field of log events that names a run or batch."""
+        return {f"{self._store.kind}_id": lease.id}
+
+
+async def _cancel(tasks: "Collection[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

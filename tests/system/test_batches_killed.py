@@ -95,7 +95,8 @@ def _owner_first(started: Sequence[Replica]) -> Sequence[Replica]:
 
 
 def _was_lost(log: str) -> bool:
-    return "batch lease lost" in log or "batch released" in log
+    reasons = ("lease lost", "released: leases not renewed")
+    return any("batch" in line and any(reason in line for reason in reasons) for line in log.splitlines())
 
 
 async def _assert_results(client: OrchestratorClient, batch_id: str, expert: Expert) -> None:

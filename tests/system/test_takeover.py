@@ -168,7 +168,7 @@ async def test_run_owner_paused_past_its_lease_writes_nothing(
     second = await calls.next()
     first.set_result("of the first owner")
     one.process.resume()
-    await asyncio.to_thread(eventually, lambda: "run lease lost" in one.process.log.read_text())
+    await asyncio.to_thread(eventually, lambda: "lease lost" in one.process.log.read_text())
     second.set_result("of the second owner")
     assert await watched.end == grpc.StatusCode.OK
     assert await asked.end == grpc.StatusCode.OK

@@ -17,11 +17,12 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunState,
 )
 from services.common import call_context
-from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded
+from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded, Unavailable
 from services.common.supervision import supervise
 from services.orchestrator.batches.items import caller_of
 from services.orchestrator.batches.runner import BatchDependencies, BatchRunner
 from services.orchestrator.experts.client import to_failure
+from services.orchestrator.journal import LeaseLost
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed
 from services.orchestrator.runs.run_log import CANCELLED
 
@@ -35,12 +36,15 @@ class BatchExecutor:
         self._shared = shared
 
     async def execute(self, claimed: Claimed) -> None:
-        """Executes a batch to its end; if cancelled, or without a journal, leaves it for another owner.
+        """Executes a batch to its end; if cancelled, or without a journal, leaves it for another owner."""
+        try:
+            await self._execute(claimed)
+        except* LeaseLost:
+            log.warning("lease lost", batch_id=claimed.id)
+        except* Unavailable as errors:
+            log.warning("released: dependency unavailable", batch_id=claimed.id, error=str(errors.exceptions[0]))
 
-        Raises:
-            LeaseLost: another orchestrator owns the batch.
-            Unavailable: the journal is unavailable.
-        """
+    async def _execute(self, claimed: Claimed) -> None:
         batch = claimed.batch
         with call_context.use_caller(caller_of(batch)):
             if not batch.is_planned and (failure := await self._plan(claimed)):

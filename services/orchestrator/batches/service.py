@@ -11,12 +11,13 @@ from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context
 from services.orchestrator.batches.executor import BatchExecutor
 from services.orchestrator.batches.ingest import BatchIngest
-from services.orchestrator.batches.leases import BatchLeaseManager
+from services.orchestrator.batches.leases import BatchLeases
 from services.orchestrator.batches.runner import BatchDependencies
 from services.orchestrator.batches.watch import BatchPoller, without_plan
 from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batch_rows import BatchRow, Counts, batch_counts
+from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Counts, batch_counts
 from services.orchestrator.journal.pages import Page
+from services.orchestrator.leases import LeaseManager
 from services.orchestrator.paging import timestamp
 
 RATE_SECONDS = 30.0
@@ -36,8 +37,11 @@ class BatchService:
         self._store = shared.store
         self._removal = removal
         self._ingest = BatchIngest(shared.store, removal, shared.pipelines)
-        self._leases = BatchLeaseManager(
-            shared.store, BatchExecutor(shared).execute, shared.runs.notifier, lease_seconds, shared.waiting
+        self._leases: LeaseManager[Claimed, Claimed] = LeaseManager(
+            BatchLeases(shared.store, shared.runs.notifier, shared.waiting),
+            BatchExecutor(shared),
+            {},
+            lease_seconds=lease_seconds,
         )
         self._notifier = shared.runs.notifier
         self._poller = BatchPoller(self._read)

@@ -68,12 +68,16 @@ class BatchRow:
         return bool(self.pipeline.plan.tasks)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Claimed:
     """A batch to run, and the fencing token of its owner."""
 
     fence: int
     batch: BatchRow
+
+    @property
+    def id(self) -> str:
+        return self.batch.id
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from services.orchestrator.journal.row_readers import single_query
 from services.orchestrator.journal.row_writers import Inserts
 from services.orchestrator.journal.statements import BATCH_RUNS
 from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.leases import Lease
 
 T = TypeVar("T")
 
@@ -226,7 +227,7 @@ class BatchStore:
         """
         return self._update(claimed, sql.SET_WAITING_REASON, reason)
 
-    def end(self, claimed: Claimed, state: "RunState.ValueType", failure: Failure | None) -> "asyncio.Future[None]":
+    def end(self, claimed: Lease, state: "RunState.ValueType", failure: Failure | None) -> "asyncio.Future[None]":
         """Stores the end of a batch.
 
         Raises:
@@ -269,12 +270,12 @@ class BatchStore:
 
         return self._write(operation, CHANGED)
 
-    def _update(self, claimed: Claimed, query: str, *values: object) -> "asyncio.Future[None]":
+    def _update(self, claimed: Lease, query: str, *values: object) -> "asyncio.Future[None]":
         def operation() -> Steps[None]:
-            if not (yield Query(query, (*values, claimed.batch.id, claimed.fence), alone=True)):
-                raise LeaseLost(f"another orchestrator owns batch {claimed.batch.id}")
+            if not (yield Query(query, (*values, claimed.id, claimed.fence), alone=True)):
+                raise LeaseLost(f"another orchestrator owns batch {claimed.id}")
 
-        return self._write(operation, claimed.batch.id)
+        return self._write(operation, claimed.id)
 
     def _check_owner(self, claimed: Claimed, inserts: Inserts) -> Steps[None]:
         if not (yield Query(sql.OWNED, (claimed.batch.id, claimed.fence), inserts)):

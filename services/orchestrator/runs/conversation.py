@@ -20,13 +20,14 @@ EARLIER_RUNS = 20
 """Number of earlier runs that a conversation includes."""
 
 
-async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> list[Turn]:
+async def turns_of(run: Run, tenant: str, journal: Journal) -> list[Turn]:
     """All turns up to the run's request, oldest first; runs that are deleted or cannot be read are left out.
 
     Raises:
         Unavailable: the journal is unavailable.
     """
     earlier: list[Turn] = []
+    parent_id = run.spec.parent_run_id
     for stored in await journal.conversation(parent_id, tenant, EARLIER_RUNS) if parent_id else ():
         try:
             previous = await _current_state(stored, journal)

@@ -54,23 +54,23 @@ class RunExecutor:
         self._workflow = workflow
         self._journal = journal
 
-    async def execute(self, run: RunLog, parent_id: str) -> None:
+    async def execute(self, run: RunLog) -> None:
         """Executes a run to its end; if cancelled, or if the journal is unavailable, releases it for another owner."""
         with call_context.use_caller(run.caller), spans.in_run(run.trace):
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(run.write_events(), name=f"write-{run.id}")
-                    await self._execute(run, parent_id)
+                    await self._execute(run)
             except* LeaseLost:
-                log.warning("run lease lost", run_id=run.id)
+                log.warning("lease lost", run_id=run.id)
             except* Unavailable:
-                log.warning("run released: journal unavailable", run_id=run.id)
+                log.warning("released: journal unavailable", run_id=run.id)
             finally:
                 await run.release()
 
-    async def _execute(self, run: RunLog, parent_id: str) -> None:
+    async def _execute(self, run: RunLog) -> None:
         needs_turns = _needs_conversation(run)
-        turns = await turns_of(run.fold.run, parent_id, run.caller.tenant, self._journal) if needs_turns else []
+        turns = await turns_of(run.fold.run, run.caller.tenant, self._journal) if needs_turns else []
         if approval.is_awaited(run) and not run.cancel_reason:
             approval.apply_decision(run)
         try:

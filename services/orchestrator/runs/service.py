@@ -1,7 +1,7 @@
 """Runs of callers: accepts, watches, reads, cancels, approves and deletes them."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Self
@@ -23,13 +23,15 @@ from services.common import call_context
 from services.common.errors import FailedPrecondition
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import EndedRun, NewRun, Row
-from services.orchestrator.leases import APPROVE, CANCEL, LeaseManager, OnRelease, stopping_error
+from services.orchestrator.leases import LeaseManager, stopping_error
+from services.orchestrator.notifier import RunNotifier
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs import acceptance
 from services.orchestrator.runs.admission import Admission
 from services.orchestrator.runs.conversation import events_after, read_state
 from services.orchestrator.runs.executor import RunExecutor
 from services.orchestrator.runs.forwarding import CommandForwarder
+from services.orchestrator.runs.ownership import APPROVE, CANCEL, ClaimedRun, RunLeases
 from services.orchestrator.runs.pending_runs import PendingRuns
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.workflow import Workflow
@@ -73,14 +75,16 @@ class RunService:
         self._pipelines = pipelines
         self._run_seconds = run_seconds
         self._pending = PendingRuns()
-        executor = RunExecutor(workflow, journal)
-        self._leases = LeaseManager(journal, executor, lambda: self.admission.free_slots, lease_seconds=lease_seconds)
-        self.notifier = self._leases.notifier
+        self.notifier = RunNotifier()
+        active: dict[str, RunLog] = {}
         self.admission = Admission(
-            self._leases.active,
-            max_runs=max_runs,
-            max_bytes=max_bytes,
-            pending_seconds=self._pending.longest_wait,
+            active, max_runs=max_runs, max_bytes=max_bytes, pending_seconds=self._pending.longest_wait
+        )
+        self._leases: LeaseManager[ClaimedRun, RunLog] = LeaseManager(
+            RunLeases(journal, self.admission, self.notifier),
+            RunExecutor(workflow, journal),
+            active,
+            lease_seconds=lease_seconds,
         )
 
     async def __aenter__(self) -> Self:
@@ -92,14 +96,14 @@ class RunService:
 
     async def release_all(self) -> None:
         """Releases all runs, for other orchestrators to claim at once; watchers get an error and retry."""
-        self._leases.closed = True
+        self._leases.close()
         await self._pending.done()
         await self._leases.release_all()
 
     @property
     def is_closed(self) -> bool:
         """Whether this process stops and accepts no runs."""
-        return self._leases.closed
+        return self._leases.is_closed
 
     async def accept(self, spec: RunSpec, position: BatchPosition | None = None) -> str:
         """Stores a run and starts it; returns its ID, or that of the earlier run with the same idempotency key.
@@ -145,9 +149,9 @@ class RunService:
         if not write.exception() and write.result() == new.id:
             self.start(new)
 
-    def start(self, new: NewRun, on_release: OnRelease | None = None) -> None:
+    def start(self, new: NewRun, on_release: Callable[[RunLog], None] | None = None) -> None:
         """Executes a run that was just stored; `on_release` is called when this process no longer executes it."""
-        self._leases.start(RunLog(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id, on_release)
+        self._leases.start(RunLog(self._journal, new.id, 1, new.caller, [new.first]), on_release)
 
     async def wait_until_ended(self, run_id: str) -> None:
         """Waits until a run of the caller has ended, whichever orchestrator executes it.
@@ -156,7 +160,7 @@ class RunService:
             NotFound: RUN.
             Unavailable: this process stops, or the journal is unavailable.
         """
-        with self._leases.notifier.subscribed(run_id) as changed:
+        with self.notifier.subscribed(run_id) as changed:
             while not self.is_closed:
                 changed.clear()
                 if run := self._active_run(run_id):
@@ -180,7 +184,7 @@ class RunService:
             Unavailable: this process stops, or the journal is unavailable; watch again.
         """
         after, ended, tenant = min(max(after, 0), _MAX_SEQUENCE), False, call_context.current().tenant
-        with self._leases.notifier.subscribed(run_id) as changed:
+        with self.notifier.subscribed(run_id) as changed:
             while not ended:
                 changed.clear()
                 stream = self._active_events(run_id, after) or events_after(run_id, after, tenant, self._journal)

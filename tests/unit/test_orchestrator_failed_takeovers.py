@@ -1,6 +1,6 @@
 """Runs and batches that cannot be continued end as FAILED, with the reason, and are not claimed again."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,11 +14,12 @@ from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import ConstraintViolation, Database, Query, Steps
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
-from services.orchestrator.batches.leases import BatchLeaseManager
-from services.orchestrator.faults import TAKEOVER_ATTEMPTS, FaultCounter
+from services.orchestrator.batches.leases import BatchLeases
+from services.orchestrator.failed_takeovers import TAKEOVER_ATTEMPTS, FailedTakeovers
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
 from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import RunNotifier
 from tests.support.run_stages import (
     GONE,
@@ -242,19 +243,25 @@ async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Da
     assert [turn.text for turn in stages.executed[-1]] == ["one", "", "three"]
 
 
-def test_transient_errors_do_not_count() -> None:
-    faults = FaultCounter()
+def test_transient_errors_are_not_counted_as_failed_takeovers() -> None:
+    failed = FailedTakeovers()
     refused = FailedPrecondition("wrong password", reason="DATABASE")
     for error in (GONE, refused, TimeoutError(), ConnectionError(), ExceptionGroup("", [ValueError(), GONE])):
-        assert not any(faults.add("run", error) for _ in range(TAKEOVER_ATTEMPTS)), error
+        assert not any(failed.add("run", error) for _ in range(TAKEOVER_ATTEMPTS)), error
 
 
-def test_faults_count_until_the_last_attempt() -> None:
-    faults = FaultCounter()
-    counted = [faults.add("run", ConstraintViolation()) for _ in range(TAKEOVER_ATTEMPTS)]
+def test_failed_takeovers_are_counted_until_the_last_attempt() -> None:
+    failed = FailedTakeovers()
+    counted = [failed.add("run", ConstraintViolation()) for _ in range(TAKEOVER_ATTEMPTS)]
     assert counted == [False] * (TAKEOVER_ATTEMPTS - 1) + [True]
-    faults.forget("run")
-    assert not faults.add("run", ConstraintViolation())
+
+
+def test_failed_takeovers_are_counted_anew_once_forgotten() -> None:
+    failed = FailedTakeovers()
+    for _ in range(TAKEOVER_ATTEMPTS):
+        failed.add("run", ConstraintViolation())
+    failed.forget("run")
+    assert not failed.add("run", ConstraintViolation())
 
 
 # ---------------------------------------------------------------- batches
@@ -264,8 +271,15 @@ def test_faults_count_until_the_last_attempt() -> None:
 async def driving(database: Database, drive: Any) -> AsyncIterator[BatchStore]:
     """Batches driven by a function of the test's."""
     kept = BatchStore(database, Journal(database, "me", LEASE_SECONDS), "me", LEASE_SECONDS)
-    waiting: Collection[str] = ()
-    async with BatchLeaseManager(kept, lambda claimed: drive(kept, claimed), RunNotifier(), LEASE_SECONDS, waiting):
+
+    class Executor:
+        async def execute(self, claimed: Claimed) -> None:
+            await drive(kept, claimed)
+
+    leases: LeaseManager[Claimed, Claimed] = LeaseManager(
+        BatchLeases(kept, RunNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
+    )
+    async with leases:
         yield kept
 
 

@@ -1,4 +1,4 @@
-"""Counts failed takeovers of runs and batches, and ends those that fail repeatedly."""
+"""Counts failed takeovers of runs and batches, so that those that fail repeatedly can be ended."""
 
 from collections import Counter
 
@@ -14,14 +14,14 @@ MAX_COUNTED = 10_000
 """Runs and batches counted at a time; the oldest counts are dropped first."""
 
 
-class FaultCounter:
+class FailedTakeovers:
     """Failed takeovers in this process by run or batch ID, without those caused by transient errors."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def add(self, key: str, error: Exception) -> bool:
-        """Counts a failure; returns whether it was the last attempt."""
+        """Counts a failed takeover; returns whether it was the last attempt."""
         if is_transient(error):
             return False
         self._counts[key] += 1
@@ -42,7 +42,7 @@ def is_transient(error: BaseException) -> bool:
     return refused or isinstance(error, Unavailable | OSError)
 
 
-def failure_of(kind: str, error: Exception) -> Failure:
+def takeover_failure(kind: str, error: Exception) -> Failure:
     """The failure of a run or batch that cannot be continued.
 
     Args:
