@@ -129,9 +129,12 @@ async def test_what_the_llm_writes_becomes_a_typed_plan_with_its_account() -> No
         told = await events(planning, asked())
     assert written(told) == WHOLE
     decision = decided(told)
-    assert (decision.controller, decision.llm_model, decision.fell_back_because) == (CONTROLLER_LLM, "scripted", "")
+    assert decision.controller == CONTROLLER_LLM
+    assert decision.llm_model == "scripted"
+    assert decision.fell_back_because == ""
     assert decision.confidence == 0
-    assert (decision.usage.input_tokens > 100, decision.usage.output_tokens > 10) == (True, True)
+    assert decision.usage.input_tokens > 100
+    assert decision.usage.output_tokens > 10
     assert len(llm.requests) == 1
 
 
@@ -152,7 +155,8 @@ async def test_an_endpoint_that_can_is_held_to_the_names_of_the_catalogue() -> N
     async with scripted(Says(plan(OCR))) as (planning, llm):
         await events(planning, asked())
     format_ = llm.requests[0]["response_format"]
-    assert (format_["type"], format_["json_schema"]["name"]) == ("json_schema", "plan")
+    assert format_["type"] == "json_schema"
+    assert format_["json_schema"]["name"] == "plan"
     *tasks, _note = format_["json_schema"]["schema"]["properties"]["tasks"]["items"]["anyOf"]
     assert {name for task in tasks for name in task["properties"]["task"]["enum"]} == LITE.keys()
 
@@ -195,7 +199,8 @@ async def test_what_no_task_does_is_said_beside_the_plan() -> None:
     lost = {"note": "unmapped", "text": "Nobody here sends mail.", "source": "and mail it"}
     async with scripted(Says(plan(OCR, lost))) as (planning, _):
         told = await events(planning, asked("Read it and mail it"))
-    assert (written(told), notes(told)) == (WHOLE[:1], ["UNMAPPED"])
+    assert written(told) == WHOLE[:1]
+    assert notes(told) == ["UNMAPPED"]
     assert next(event.note.span for event in told if event.HasField("note")) == "and mail it"
 
 
@@ -210,7 +215,8 @@ async def test_what_rules_cannot_mend_goes_back_once_with_the_exact_complaint() 
     first, second = llm.requests
     *_, answer, complaint = second["messages"]
     assert second["messages"][0]["role"] == "system"
-    assert (answer["role"], json.loads(answer["content"])) == ("assistant", {"tasks": [OCR, TELEPATHY, MOOD]})
+    assert answer["role"] == "assistant"
+    assert json.loads(answer["content"]) == {"tasks": [OCR, TELEPATHY, MOOD]}
     assert complaint["role"] == "user"
     assert "task 1 (telepathy)" in complaint["content"]
     assert "task 0" not in complaint["content"]
@@ -220,7 +226,8 @@ async def test_what_rules_cannot_mend_goes_back_once_with_the_exact_complaint() 
 async def test_what_remains_wrong_is_a_note_and_the_rest_stands() -> None:
     async with scripted(Says(plan(OCR, TELEPATHY)), Says(plan(TELEPATHY))) as (planning, llm):
         told = await events(planning, asked())
-    assert (written(told), notes(told)) == (WHOLE[:1], ["UNMAPPED"])
+    assert written(told) == WHOLE[:1]
+    assert notes(told) == ["UNMAPPED"]
     assert decided(told).controller == CONTROLLER_LLM
     assert len(llm.requests) == 2
 
@@ -239,15 +246,18 @@ async def test_what_could_not_be_read_is_asked_for_again_and_if_it_stays_so_is_t
     async with scripted(Says(plan(OCR, huge)), Says(plan(MOOD)), *[Says(plan(OCR, huge))] * 2) as (planning, llm):
         mended, given_up = await events(planning, asked()), await events(planning, asked())
     assert "longer than" in llm.requests[1]["messages"][-1]["content"]
-    assert (written(mended), notes(mended)) == ([WHOLE[0], WHOLE[2]], [])
-    assert (written(given_up), notes(given_up)) == (WHOLE[:1], ["UNMAPPED"])
+    assert written(mended) == [WHOLE[0], WHOLE[2]]
+    assert notes(mended) == []
+    assert written(given_up) == WHOLE[:1]
+    assert notes(given_up) == ["UNMAPPED"]
 
 
 async def test_an_answer_cut_at_its_limit_of_tokens_is_finished_by_a_second_one() -> None:
     text = plan(OCR, ALOUD, MOOD)
     async with scripted(Says(text[: text.index('"id": 2')], finish="length"), Says(plan(MOOD))) as (planning, llm):
         told = await events(planning, asked())
-    assert (written(told), notes(told)) == (WHOLE, [])
+    assert written(told) == WHOLE
+    assert notes(told) == []
     assert "broke off" in llm.requests[1]["messages"][-1]["content"]
 
 
@@ -291,7 +301,8 @@ async def test_another_way_is_planned_to_what_failed_and_the_failed_task_is_not_
         told = await events(planning, asked(prior=prior, goal=goal))
         hopeless = await events(planning, asked(prior=prior, goal=goal))
     assert written(told) == [("document-question-answering", {"image": "file1", "question": "What does it say?"})]
-    assert (written(hopeless), notes(hopeless)) == ([], ["UNMAPPED"])
+    assert written(hopeless) == []
+    assert notes(hopeless) == ["UNMAPPED"]
     assert 'failed {"task": "image-to-text", "id": 1' in llm.requests[0]["messages"][-1]["content"]
 
 
@@ -299,7 +310,9 @@ async def test_a_supplied_plan_is_checked_without_asking_the_llm() -> None:
     goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[DONE])))
     async with scripted() as (planning, llm):
         told = await events(planning, asked(goal=goal))
-    assert (written(told), decided(told).controller, llm.requests) == (WHOLE[:1], CONTROLLER_SUPPLIED, [])
+    assert written(told) == WHOLE[:1]
+    assert decided(told).controller == CONTROLLER_SUPPLIED
+    assert llm.requests == []
 
 
 # ---------------------------------------------------------------- falling back
@@ -326,7 +339,8 @@ async def test_where_the_llm_fails_the_request_is_planned_without_it(fault: Turn
     assert written(told) == WHOLE
     assert notes(told) == ["FELL_BACK"]
     decision = decided(told)
-    assert (decision.controller, decision.llm_model) == (CONTROLLER_EMBEDDED, "scripted")
+    assert decision.controller == CONTROLLER_EMBEDDED
+    assert decision.llm_model == "scripted"
     assert decision.fell_back_because
 
 
@@ -342,7 +356,8 @@ async def test_tasks_that_have_left_stand_and_the_embedded_planner_adds_what_is_
 async def test_where_the_embedded_planner_is_not_sure_it_adds_nothing_to_what_has_left() -> None:
     async with scripted(Cuts(BROKEN_OFF)) as (planning, _):
         told = await events(planning, asked("Please do with it what you did with the other ones"))
-    assert (written(told), notes(told)) == (WHOLE[:2], ["FELL_BACK"])
+    assert written(told) == WHOLE[:2]
+    assert notes(told) == ["FELL_BACK"]
 
 
 async def test_no_more_tasks_are_added_than_are_wanted() -> None:
@@ -354,7 +369,9 @@ async def test_no_more_tasks_are_added_than_are_wanted() -> None:
 async def test_a_context_too_small_for_a_plan_is_not_asked() -> None:
     async with scripted(context_tokens=1_024, answer_tokens=512) as (planning, llm):
         told = await events(planning, asked())
-    assert (written(told), notes(told), llm.requests) == (WHOLE, ["FELL_BACK"], [])
+    assert written(told) == WHOLE
+    assert notes(told) == ["FELL_BACK"]
+    assert llm.requests == []
 
 
 async def test_an_endpoint_that_is_not_there_is_done_without() -> None:
@@ -362,7 +379,8 @@ async def test_an_endpoint_that_is_not_there_is_done_without() -> None:
         asking = settings(llm, attempts=1)
     async with opened(asking) as planning:
         told = await events(planning, asked())
-    assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
+    assert written(told) == WHOLE
+    assert notes(told) == ["FELL_BACK"]
 
 
 async def test_restricted_request_is_not_sent_to_external_endpoint() -> None:
@@ -370,7 +388,8 @@ async def test_restricted_request_is_not_sent_to_external_endpoint() -> None:
         told = await events(planning, asked())
         with call_context.use_caller(caller_pb2.Caller(tenant="default", policy=caller_pb2.DATA_POLICY_OPEN)):
             open_ = await events(planning, asked())
-    assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
+    assert written(told) == WHOLE
+    assert notes(told) == ["FELL_BACK"]
     assert "data policy" in decided(told).fell_back_because
     assert decided(open_).controller == CONTROLLER_LLM
     assert len(llm.requests) == 1
@@ -379,7 +398,8 @@ async def test_restricted_request_is_not_sent_to_external_endpoint() -> None:
 async def test_a_silent_endpoint_leaves_time_before_the_callers_deadline() -> None:
     async with scripted(Stalls(), first_token_seconds=30) as (planning, _):
         told = await events(planning, asked(), timeout=3)
-    assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
+    assert written(told) == WHOLE
+    assert notes(told) == ["FELL_BACK"]
 
 
 async def test_a_switched_off_endpoint_costs_nothing_once_it_is_known() -> None:

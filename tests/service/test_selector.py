@@ -221,8 +221,11 @@ async def test_replicas_are_endpoints_of_one_candidate(start_selector: StartSele
         (selected,) = (await selector.select(Task(task="text-classification"))).candidates
         by_address = {endpoint.address: endpoint for endpoint in selected.endpoints}
         assert set(by_address) == {first, second}
-        assert (by_address[first].loaded, by_address[first].queue, by_address[first].free_bytes) == (True, 3, 5)
-        assert (by_address[second].loaded, by_address[second].queue) == (False, 0)
+        assert by_address[first].loaded
+        assert by_address[first].queue == 3
+        assert by_address[first].free_bytes == 5
+        assert not by_address[second].loaded
+        assert by_address[second].queue == 0
 
 
 async def test_the_answer_is_ranked_and_explained(start_selector: StartSelector) -> None:
@@ -233,7 +236,8 @@ async def test_the_answer_is_ranked_and_explained(start_selector: StartSelector)
         assert found.candidate.model_id == "mood"
         assert found.candidate.role == CANDIDATE_ROLE_PRIMARY
         assert "happy" in found.candidate.reason
-        assert (answer.decision.controller, bool(answer.decision.fell_back_because)) == (CONTROLLER_RANK, True)
+        assert answer.decision.controller == CONTROLLER_RANK
+        assert answer.decision.fell_back_because
         assert answer.spec.name == "text-classification"
         answer = await selector.select(Task(task="text-classification"))
         roles = [found.candidate.role for found in answer.candidates]
@@ -258,7 +262,8 @@ async def test_who_says_nothing_of_policy_gets_nothing_external(start_selector: 
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await selector.select(task, who)
             error = errors.from_rpc(refused.value)
-            assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
+            assert error.code == grpc.StatusCode.FAILED_PRECONDITION
+            assert error.reason == "POLICY"
         answer = await selector.select(task, Caller(policy=DATA_POLICY_OPEN), inference_mode=INFERENCE_MODE_REMOTE)
         assert answer.candidates[0].candidate.location == MODEL_LOCATION_EXTERNAL
 
@@ -280,7 +285,9 @@ async def test_a_refusal_has_code_reason_and_remedy(
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await selector.select(task)
         error = errors.from_rpc(refused.value)
-        assert (error.code, error.reason, bool(error.remedy)) == (code, reason, True)
+        assert error.code == code
+        assert error.reason == reason
+        assert error.remedy
 
 
 async def test_who_is_awake_or_unknown_cannot_be_forgotten(start_selector: StartSelector) -> None:
@@ -297,8 +304,12 @@ async def test_what_the_caller_knows_is_not_sent_again(start_selector: StartSele
         known = (await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
         tasks = await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)
         models = await selector.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
-        assert (tasks.unchanged, len(tasks.tasks), tasks.revision) == (True, 0, known)
-        assert (models.unchanged, len(models.models), models.revision) == (True, 0, known)
+        assert tasks.unchanged
+        assert len(tasks.tasks) == 0
+        assert tasks.revision == known
+        assert models.unchanged
+        assert len(models.models) == 0
+        assert models.revision == known
 
         async def changed() -> bool:
             return not (
@@ -326,8 +337,10 @@ async def test_models_come_page_by_page(start_selector: StartSelector) -> None:
             token = reply.next_page_token
         assert seen == ["m0", "m1", "m2", "m3", "m4"]
         everything = await selector.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
-        assert (everything.models[0].task, everything.models[0].expert) == ("image-to-text", "lite")
-        assert (len(everything.models), everything.next_page_token) == (6, "")
+        assert everything.models[0].task == "image-to-text"
+        assert everything.models[0].expert == "lite"
+        assert len(everything.models) == 6
+        assert everything.next_page_token == ""
 
 
 async def test_tasks_are_listed_in_pages(start_selector: StartSelector) -> None:
@@ -368,7 +381,9 @@ async def test_every_watcher_hears_of_every_change(selector: SelectorUnderTest) 
             address = await stack.enter_async_context(FakeExpert("lite", [MOOD]).serving())
             selector.add("lite", address)
             second = {(await anext(stream)).revision for stream in streams}
-        assert (len(first), len(second), len(first | second)) == (1, 1, 2)
+        assert len(first) == 1
+        assert len(second) == 1
+        assert len(first | second) == 2
         for watch in watches:
             watch.cancel()
 

@@ -118,7 +118,9 @@ async def test_the_llm_s_choice_comes_first_and_the_rest_as_it_is_ranked(start_l
         roles = [selected.candidate.role for selected in answer.candidates]
         assert roles == [CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_FALLBACK, CANDIDATE_ROLE_FALLBACK]
         decision = answer.decision
-        assert (decision.controller, decision.llm_model, decision.fell_back_because) == (CONTROLLER_LLM, "scripted", "")
+        assert decision.controller == CONTROLLER_LLM
+        assert decision.llm_model == "scripted"
+        assert decision.fell_back_because == ""
         assert decision.reason == answer.candidates[0].candidate.reason == "Wisdom was asked for."
         assert decision.usage.input_tokens == decision.usage.cost > 0
         assert decision.usage.output_tokens > 0
@@ -141,7 +143,8 @@ async def test_the_llm_is_told_what_is_wanted_and_who_can_do_it_and_how_to_answe
 async def test_an_answer_in_another_form_is_understood(start_llm_selector: Opened, text: str) -> None:
     async with start_llm_selector([Says(text)]) as room:
         answer = await room.select()
-        assert (answer.candidates[0].candidate.model_id, answer.decision.controller) == ("wise", CONTROLLER_LLM)
+        assert answer.candidates[0].candidate.model_id == "wise"
+        assert answer.decision.controller == CONTROLLER_LLM
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,8 @@ async def test_what_cannot_be_used_is_ranked_and_said(start_llm_selector: Opened
     async with start_llm_selector([turn]) as room:
         answer = await room.select()
         assert ids(answer) == ["loud", "calm", "wise"]
-        assert (answer.decision.controller, answer.decision.llm_model) == (CONTROLLER_RANK, "scripted")
+        assert answer.decision.controller == CONTROLLER_RANK
+        assert answer.decision.llm_model == "scripted"
         assert answer.decision.fell_back_because
         assert because in answer.decision.fell_back_because
         assert (answer.decision.usage.output_tokens > 0) is bool(because)
@@ -170,11 +174,13 @@ async def test_what_cannot_be_used_is_ranked_and_said(start_llm_selector: Opened
 async def test_an_endpoint_that_is_down_or_slow_costs_no_selection(start_llm_selector: Opened) -> None:
     async with start_llm_selector([Stalls()]) as room:
         answer = await room.select(seconds=2)
-        assert (ids(answer)[0], answer.decision.controller) == ("loud", CONTROLLER_RANK)
+        assert ids(answer)[0] == "loud"
+        assert answer.decision.controller == CONTROLLER_RANK
         assert "in time" in answer.decision.fell_back_because
         await room.llm.stop()
         answer = await room.select()
-        assert (ids(answer)[0], answer.decision.controller) == ("loud", CONTROLLER_RANK)
+        assert ids(answer)[0] == "loud"
+        assert answer.decision.controller == CONTROLLER_RANK
         assert answer.decision.fell_back_because
 
 
@@ -215,8 +221,10 @@ async def test_no_llm_is_asked_where(
 ) -> None:
     async with start_llm_selector([], models) as room:
         answer = await room.select(**fields)
-        assert (answer.candidates[0].candidate.model_id, answer.decision.controller) == (best, controller)
-        assert (answer.decision.fell_back_because, answer.decision.llm_model) == ("", "")
+        assert answer.candidates[0].candidate.model_id == best
+        assert answer.decision.controller == controller
+        assert answer.decision.fell_back_because == ""
+        assert answer.decision.llm_model == ""
         assert room.llm.requests == []
 
 
@@ -248,7 +256,8 @@ async def test_ten_thousand_models_with_long_descriptions_are_asked_about_within
     models = [card(f"model-{number}", TASK, "Says many things. " * 50, likes=number) for number in range(10_000)]
     async with start_llm_selector([says("model-9998")], models, context_tokens=2048, answer_tokens=256) as room:
         answer = await room.select("say it. " * 500, request="Please. " * 5000)
-        assert (len(answer.candidates), answer.candidates[0].candidate.model_id) == (5, "model-9998")
+        assert len(answer.candidates) == 5
+        assert answer.candidates[0].candidate.model_id == "model-9998"
         assert answer.decision.controller == CONTROLLER_LLM
         assert 0 < answer.decision.usage.input_tokens <= 2048 - 256
 

@@ -24,7 +24,8 @@ def test_settings_of_role_override_common_settings(llm_environment: pytest.Monke
     llm_environment.setenv("PLANNER_LLM_MODEL", "large")
     llm_environment.setenv("PLANNER_LLM_PRICES", '{"large": {"input": 0.15, "output": 0.6}}')
     planner, responder = LlmSettings.of("planner"), LlmSettings.of("responder")
-    assert (planner.model, responder.model) == ("large", "small")
+    assert planner.model == "large"
+    assert responder.model == "small"
     assert planner.base_url == responder.base_url == "http://127.0.0.1:8000/v1"
     assert planner.prices == {"large": Price(input=0.15, output=0.6)}
     assert planner.internal

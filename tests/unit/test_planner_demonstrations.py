@@ -27,7 +27,8 @@ def drafted(shown: Demonstration) -> tuple[list[Task], PlanRepairer, PlanReader]
 @pytest.mark.parametrize("shown", ALL, ids=lambda shown: shown.request[:30])
 def test_a_demonstration_is_a_plan_that_runs_as_it_is_written(shown: Demonstration) -> None:
     tasks, drafting, reader = drafted(shown)
-    assert (drafting.complaints, reader.dropped) == ([], [])
+    assert drafting.complaints == []
+    assert reader.dropped == []
     assert [task.task for task in tasks] == [task["task"] for task in shown.tasks if "task" in task]
     assert len(tasks) + len(reader.notes) == len(shown.tasks)
     if tasks:

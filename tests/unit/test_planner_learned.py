@@ -74,7 +74,8 @@ def test_what_was_learned_fits_the_tasks_there_are() -> None:
 
 def test_weights_are_read_as_they_were_written_but_for_their_last_digits() -> None:
     again = read_weights(write(LEARNED))
-    assert (again.senses, again.features) == (LEARNED.senses, LEARNED.features)
+    assert again.senses == LEARNED.senses
+    assert again.features == LEARNED.features
     np.testing.assert_array_equal(again.step, LEARNED.step)
     largest = np.abs(LEARNED.linear).max(axis=0)
     assert (np.abs(again.linear - LEARNED.linear) <= largest / 127 + 1e-6).all()

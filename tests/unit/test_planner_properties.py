@@ -150,7 +150,9 @@ def test_pieces_of_text_give_what_the_whole_gives(text: str, piece: int) -> None
     at_once, whole = read(text)
     in_pieces, reader = read(text, piece=piece)
     assert in_pieces == at_once
-    assert (reader.notes, reader.dropped, reader.is_incomplete) == (whole.notes, whole.dropped, whole.is_incomplete)
+    assert reader.notes == whole.notes
+    assert reader.dropped == whole.dropped
+    assert reader.is_incomplete == whole.is_incomplete
 
 
 @settings(bounded, max_examples=40)

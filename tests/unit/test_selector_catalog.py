@@ -69,7 +69,8 @@ def test_what_an_expert_describes_can_be_planned_with_the_words_of_the_standard(
     answers(catalog, HERE, reply("vision", OCR))
     task = catalog.view.tasks["image-to-text"]
     assert task.spec == standard_tasks()["image-to-text"]
-    assert (list(task.experts), task.dormant) == (["vision"], False)
+    assert list(task.experts) == ["vision"]
+    assert not task.dormant
 
 
 def test_an_unknown_kind_of_task_is_offered_by_its_own_spec(catalog: Catalog) -> None:
@@ -269,7 +270,9 @@ def test_one_that_may_sleep_stays_asleep(catalog: Catalog, clock: Clock) -> None
     assert catalog.view.tasks["image-to-text"].dormant
     assert [model.state for model in catalog.view.models_of("image-to-text")] == [MODEL_STATE_DORMANT]
     sleeping = row(catalog, "vision")
-    assert (sleeping.dormant, list(sleeping.addresses), list(sleeping.problems)) == (True, [], [])
+    assert sleeping.dormant
+    assert list(sleeping.addresses) == []
+    assert list(sleeping.problems) == []
 
 
 def test_one_that_may_sleep_sleeps_as_soon_as_its_last_address_is_gone(catalog: Catalog) -> None:
@@ -301,7 +304,8 @@ def test_forgetting(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR, scales_to_zero=True))
     with pytest.raises(FailedPrecondition) as awake:
         catalog.forget("vision")
-    assert (missing.value.reason, awake.value.reason) == ("EXPERT", "EXPERT_RUNNING")
+    assert missing.value.reason == "EXPERT"
+    assert awake.value.reason == "EXPERT_RUNNING"
     catalog.drop_address(HERE)
     catalog.forget("vision")
     assert not catalog.view.tasks
@@ -317,7 +321,10 @@ def test_load_is_fresh_and_no_news(catalog: Catalog) -> None:
     offers = catalog.view.offers_of("image-to-text")
     assert offers is not None
     endpoint = offers.offers[0].replicas[0].endpoint("ocr")
-    assert (endpoint.address, endpoint.loaded, endpoint.queue, endpoint.free_bytes) == (HERE, True, 3, 7)
+    assert endpoint.address == HERE
+    assert endpoint.loaded
+    assert endpoint.queue == 3
+    assert endpoint.free_bytes == 7
 
 
 def test_the_revision_follows_the_content(catalog: Catalog) -> None:

@@ -118,7 +118,8 @@ def test_what_is_written_by_others_stays_in_its_place() -> None:
     )
     assert [message.role for message in question.messages] == ["system", "user"]
     evil, good = sorted(listed(question), key=lambda fields: fields["id"])
-    assert (evil["id"], good["id"]) == ("evil", "good")
+    assert evil["id"] == "evil"
+    assert good["id"] == "good"
     assert "\n" not in evil["description"]
     assert "{{words}}" in evil["description"]
     assert "</data>" not in question.messages[-1].content

@@ -32,7 +32,8 @@ def written(folder: Path, text: str) -> Path:
 def test_a_table_says_what_is_laid_down(tmp_path: Path) -> None:
     table = read(written(tmp_path, WHOLE))
     reading, finding = table.route("image-to-text"), table.route("object-detection")
-    assert (reading.model, reading.shadow) == (ModelName("org/ocr", "0123abc"), ModelName("org/new-ocr"))
+    assert reading.model == ModelName("org/ocr", "0123abc")
+    assert reading.shadow == ModelName("org/new-ocr")
     assert finding.listed == [ModelName("a"), ModelName("b"), ModelName("c")]
     assert finding.weights == {ModelName("a"): 3, ModelName("b"): 1}
     assert table.forbids("object-detection", "d", "7")
