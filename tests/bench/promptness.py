@@ -26,7 +26,7 @@ from tests.bench.service_processes import start_services
 from tests.bench.shapes import TASK as WRITTEN_TASK
 from tests.bench.shapes import Script
 from tests.bench.telemetry import collector, environment
-from tests.fakes import FakeExpert, Says, ScriptedLLM, card
+from tests.fakes import FakeExpert, ScriptedLLM, TextReply, card
 
 if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
@@ -92,7 +92,7 @@ async def _cancelled(client: httpx.AsyncClient, task: _EndlessTask) -> float:
 
 
 async def _brace() -> Row:
-    reply = Says(plan(WRITTEN), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS)
+    reply = TextReply(plan(WRITTEN), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS)
     taken = list[float]()
     delayed = FakeExpert("delayed", [card("delayed", WRITTEN_TASK)], specs=[DELAYED_TASK])
     with TemporaryDirectory() as home:

@@ -1,6 +1,6 @@
 """Fakes of external systems; each is a real server or client with scripted behaviour."""
 
-from tests.fakes.llm import Cuts, Fails, Garbage, Says, ScriptedLLM, Stalls, Turn
+from tests.fakes.llm import ErrorReply, RawReply, ScriptedLLM, ScriptedReply, StalledReply, TextReply, TruncatedReply
 from tests.fakes.services import (
     ANSWERED,
     Answer,
@@ -15,17 +15,17 @@ from tests.fakes.services import (
 __all__ = [
     "ANSWERED",
     "Answer",
-    "Cuts",
-    "Fails",
+    "ErrorReply",
     "FakeExpert",
-    "Garbage",
-    "Says",
+    "RawReply",
     "ScriptedLLM",
     "ScriptedOrchestrator",
+    "ScriptedReply",
     "ScriptedRun",
     "ScriptedSelector",
-    "Stalls",
-    "Turn",
+    "StalledReply",
+    "TextReply",
+    "TruncatedReply",
     "card",
     "echo",
 ]

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.cli.llm_endpoints import offers
-from tests.fakes import Fails, Garbage, Says, ScriptedLLM, Turn
-from tests.fakes.llm.doctor_answers import examined
+from tests.fakes import ErrorReply, RawReply, ScriptedLLM, ScriptedReply, TextReply
+from tests.fakes.llm.doctor_answers import doctor_answer
 from tests.support.scripted_gateway import ScriptedGateway
 
 KEY = "sk-never-to-be-seen"
@@ -29,12 +29,12 @@ class Model:
     def __init__(self, *, deaf: bool = False, loose: bool = False) -> None:
         self._deaf, self._loose = deaf, loose
 
-    def __call__(self, body: Any) -> Turn:
+    def __call__(self, body: Any) -> ScriptedReply:
         if self._loose:
             body.pop("response_format", None)
-        said = examined(body)
+        said = doctor_answer(body)
         assert said
-        return Says("I see no word." if self._deaf and "secret" in str(body) else said)
+        return TextReply("I see no word." if self._deaf and "secret" in str(body) else said)
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ async def test_context_is_unknown_if_model_repeats_nothing() -> None:
 
 
 async def test_prompt_rejected_for_length_fails_check() -> None:
-    model, too_long = Model(), Fails(400, body={"error": {"message": "maximum context length is 2048 tokens"}})
+    model, too_long = Model(), ErrorReply(400, body={"error": {"message": "maximum context length is 2048 tokens"}})
     async with ScriptedLLM.serving(lambda body: too_long if "ferry" in str(body) else model(body)) as server:
         found = await doctor(server)
     assert found["LLM context"]["level"] == "wrong"
@@ -146,8 +146,8 @@ async def test_ignored_schema_is_a_warning() -> None:
 async def test_unstreamed_answer_is_a_warning() -> None:
     model = Model()
 
-    def at_once(body: Any) -> Turn:
-        return Says("one two three", chunk=100) if "Count" in str(body) else model(body)
+    def at_once(body: Any) -> ScriptedReply:
+        return TextReply("one two three", chunk=100) if "Count" in str(body) else model(body)
 
     async with ScriptedLLM.serving(at_once) as server:
         found = await doctor(server)
@@ -164,7 +164,7 @@ async def test_priced_tokens_are_reported_with_cost() -> None:
 
 
 async def test_rejected_key_is_reported_without_the_key() -> None:
-    async with ScriptedLLM.serving(lambda _: Fails(401)) as server:
+    async with ScriptedLLM.serving(lambda _: ErrorReply(401)) as server:
         found = await doctor(server)
     assert "refuses the key" in found["LLM"]["found"]
     assert found["LLM"]["remedy"] == "set LLM_API_KEY to a valid key"
@@ -173,7 +173,7 @@ async def test_rejected_key_is_reported_without_the_key() -> None:
 
 async def test_unknown_model_suggests_similar_names() -> None:
     listed = ["qwen3:4b", "qwen3:8b", "llama3.2:latest"]
-    async with ScriptedLLM.serving(lambda _: Fails(404), models=listed) as server:
+    async with ScriptedLLM.serving(lambda _: ErrorReply(404), models=listed) as server:
         found = await doctor(server, LLM_MODEL="qwen-3")
         unlike = await doctor(server, LLM_MODEL="zzz")
     assert found["LLM"]["found"] == f"{server.base_url} has no model qwen-3"
@@ -199,7 +199,7 @@ async def test_missing_v1_in_address_is_suggested() -> None:
 
 
 async def test_invalid_reply_fails_check() -> None:
-    async with ScriptedLLM.serving(lambda _: Garbage(b"<html>")) as server:
+    async with ScriptedLLM.serving(lambda _: RawReply(b"<html>")) as server:
         found = await doctor(server, LLM_RETRY_SECONDS="0.01")
     assert found["LLM"]["level"] == "wrong"
     assert "does not follow the chat completions" in found["LLM"]["found"]

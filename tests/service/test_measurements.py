@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common.call_context import METADATA_KEY
 from services.common.channel import dial
 from services.local.ports import free_address
-from tests.fakes import Says, ScriptedLLM
+from tests.fakes import ScriptedLLM, TextReply
 from tests.support.logs import logged
 from tests.support.processes import processes
 
@@ -60,7 +60,7 @@ async def test_an_expert_counts_its_batches_loads_calls_and_memory(tmp_path: Pat
 
 
 async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model_and_role() -> None:
-    async with ScriptedLLM.serving([Says("It is done.")]) as server, processes(60) as start:
+    async with ScriptedLLM.serving([TextReply("It is done.")]) as server, processes(60) as start:
         settings = {
             "RESPONDER_LISTEN": ANY,
             "METRICS_LISTEN": ANY,

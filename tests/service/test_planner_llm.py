@@ -24,7 +24,16 @@ from services.planner.__main__ import planner
 from services.planner.llm.json_stream import MAX_OBJECT_LENGTH
 from services.planner.llm.planner import MAX_UNMAPPED_NOTES
 from services.planner.settings import Settings
-from tests.fakes import Cuts, Fails, Garbage, Says, ScriptedLLM, ScriptedSelector, Stalls, Turn
+from tests.fakes import (
+    ErrorReply,
+    RawReply,
+    ScriptedLLM,
+    ScriptedReply,
+    ScriptedSelector,
+    StalledReply,
+    TextReply,
+    TruncatedReply,
+)
 from tests.support.plans import LITE
 
 if TYPE_CHECKING:  # this name exists for type checkers only
@@ -105,7 +114,7 @@ async def opened(asking: LlmSettings) -> "AsyncIterator[PlannerServiceAsyncStub]
 
 
 @asynccontextmanager
-async def scripted(*script: Turn, **how: Any) -> "AsyncIterator[tuple[PlannerServiceAsyncStub, ScriptedLLM]]":
+async def scripted(*script: ScriptedReply, **how: Any) -> "AsyncIterator[tuple[PlannerServiceAsyncStub, ScriptedLLM]]":
     async with (
         ScriptedLLM.serving(list(script), schema=how.pop("schema", True)) as llm,
         opened(settings(llm, **how)) as planning,
@@ -125,7 +134,7 @@ async def events(
 
 
 async def test_what_the_llm_writes_becomes_a_typed_plan_with_its_account() -> None:
-    async with scripted(Says(plan(OCR, ALOUD, MOOD))) as (planning, llm):
+    async with scripted(TextReply(plan(OCR, ALOUD, MOOD))) as (planning, llm):
         told = await events(planning, asked())
     assert written(told) == WHOLE
     decision = decided(told)
@@ -140,7 +149,7 @@ async def test_what_the_llm_writes_becomes_a_typed_plan_with_its_account() -> No
 
 async def test_the_first_task_leaves_before_the_second_is_written() -> None:
     first, _ = plan(OCR, ALOUD, MOOD).split(', {"task": "text-to-speech"')
-    async with scripted(Stalls(first)) as (planning, llm):
+    async with scripted(StalledReply(first)) as (planning, llm):
         stream = planning.Plan(asked(), timeout=20, metadata=call_context.metadata())
         async with asyncio.timeout(10):
             event = await anext(aiter(stream))
@@ -148,11 +157,11 @@ async def test_the_first_task_leaves_before_the_second_is_written() -> None:
         assert not llm.released.is_set()
         stream.cancel()
         async with asyncio.timeout(10):
-            await llm.left.get()
+            await llm.disconnects.get()
 
 
 async def test_an_endpoint_that_can_is_held_to_the_names_of_the_catalogue() -> None:
-    async with scripted(Says(plan(OCR))) as (planning, llm):
+    async with scripted(TextReply(plan(OCR))) as (planning, llm):
         await events(planning, asked())
     format_ = llm.requests[0]["response_format"]
     assert format_["type"] == "json_schema"
@@ -162,7 +171,7 @@ async def test_an_endpoint_that_can_is_held_to_the_names_of_the_catalogue() -> N
 
 
 async def test_an_endpoint_that_knows_no_schema_plans_without() -> None:
-    async with scripted(Says(f"Sure!\n```json\n{plan(OCR, ALOUD)}\n```"), schema=False) as (planning, llm):
+    async with scripted(TextReply(f"Sure!\n```json\n{plan(OCR, ALOUD)}\n```"), schema=False) as (planning, llm):
         told = await events(planning, asked())
     assert written(told) == WHOLE[:2]
     assert ["response_format" in request for request in llm.requests] == [True, False]
@@ -171,7 +180,7 @@ async def test_an_endpoint_that_knows_no_schema_plans_without() -> None:
 async def test_an_image_sent_before_is_found() -> None:
     blur = {"task": "image-to-image", "id": 0, "dep": [-1], "args": {"image": "<earlier1>", "instruction": "Blur it"}}
     earlier = [run_pb2.Turn(role=run_pb2.ROLE_USER, text="What is this?", attachments=[SIGN])]
-    async with scripted(Says(plan(blur))) as (planning, llm):
+    async with scripted(TextReply(plan(blur))) as (planning, llm):
         told = await events(planning, asked("Blur the image I sent before", earlier=earlier, inputs=[]))
     assert written(told) == [("image-to-image", {"image": "ab", "instruction": "Blur it"})]
     assert "<earlier1>: image" in llm.requests[0]["messages"][-1]["content"]
@@ -180,7 +189,7 @@ async def test_an_image_sent_before_is_found() -> None:
 async def test_long_pasted_text_is_given_whole_though_the_llm_never_repeats_it() -> None:
     pasted = "The harbour was built in stone. " * 1_000
     short_ = {"task": "summarization", "id": 0, "dep": [-1], "args": {"text": "<text1>"}, "source": "Sum this up"}
-    async with scripted(Says(plan(short_)), context_tokens=4_096) as (planning, _):
+    async with scripted(TextReply(plan(short_)), context_tokens=4_096) as (planning, _):
         told = await events(planning, asked(f"Sum this up: {pasted}", inputs=[]))
     assert written(told) == [("summarization", {"text": pasted})]
     assert notes(told) == ["TRIMMED"]
@@ -191,13 +200,13 @@ async def test_long_pasted_text_is_given_whole_though_the_llm_never_repeats_it()
 
 async def test_words_that_need_no_task_are_chat() -> None:
     chat = {"note": "chat", "text": "A greeting.", "source": "Hello"}
-    async with scripted(Says(plan(chat)), Says(plan())) as (planning, _):
+    async with scripted(TextReply(plan(chat)), TextReply(plan())) as (planning, _):
         assert [notes(await events(planning, asked("Hello", inputs=[]))) for _ in range(2)] == [["CHAT"], ["CHAT"]]
 
 
 async def test_what_no_task_does_is_said_beside_the_plan() -> None:
     lost = {"note": "unmapped", "text": "Nobody here sends mail.", "source": "and mail it"}
-    async with scripted(Says(plan(OCR, lost))) as (planning, _):
+    async with scripted(TextReply(plan(OCR, lost))) as (planning, _):
         told = await events(planning, asked("Read it and mail it"))
     assert written(told) == WHOLE[:1]
     assert notes(told) == ["UNMAPPED"]
@@ -208,7 +217,7 @@ async def test_what_no_task_does_is_said_beside_the_plan() -> None:
 
 
 async def test_what_rules_cannot_mend_goes_back_once_with_the_exact_complaint() -> None:
-    async with scripted(Says(plan(OCR, TELEPATHY, MOOD)), Says(plan(ALOUD))) as (planning, llm):
+    async with scripted(TextReply(plan(OCR, TELEPATHY, MOOD)), TextReply(plan(ALOUD))) as (planning, llm):
         told = await events(planning, asked())
     assert sorted(written(told)) == sorted(WHOLE)
     assert [event.task.id for event in told if event.HasField("task")] == [1, 2, 3]
@@ -224,7 +233,7 @@ async def test_what_rules_cannot_mend_goes_back_once_with_the_exact_complaint() 
 
 
 async def test_what_remains_wrong_is_a_note_and_the_rest_stands() -> None:
-    async with scripted(Says(plan(OCR, TELEPATHY)), Says(plan(TELEPATHY))) as (planning, llm):
+    async with scripted(TextReply(plan(OCR, TELEPATHY)), TextReply(plan(TELEPATHY))) as (planning, llm):
         told = await events(planning, asked())
     assert written(told) == WHOLE[:1]
     assert notes(told) == ["UNMAPPED"]
@@ -234,7 +243,7 @@ async def test_what_remains_wrong_is_a_note_and_the_rest_stands() -> None:
 
 async def test_of_many_things_that_remain_wrong_some_are_told_and_the_others_counted() -> None:
     wrong = [TELEPATHY | {"id": number, "source": f"thought {number}"} for number in range(1, 100)]
-    async with scripted(Says(plan(OCR, *wrong)), Says(plan())) as (planning, _):
+    async with scripted(TextReply(plan(OCR, *wrong)), TextReply(plan())) as (planning, _):
         told = await events(planning, asked())
     assert written(told) == WHOLE[:1]
     assert notes(told) == ["UNMAPPED"] * (MAX_UNMAPPED_NOTES + 1)
@@ -243,7 +252,8 @@ async def test_of_many_things_that_remain_wrong_some_are_told_and_the_others_cou
 
 async def test_what_could_not_be_read_is_asked_for_again_and_if_it_stays_so_is_told() -> None:
     huge = MOOD | {"args": {"text": "x" * 2 * MAX_OBJECT_LENGTH}}
-    async with scripted(Says(plan(OCR, huge)), Says(plan(MOOD)), *[Says(plan(OCR, huge))] * 2) as (planning, llm):
+    unreadable = TextReply(plan(OCR, huge))
+    async with scripted(unreadable, TextReply(plan(MOOD)), unreadable, unreadable) as (planning, llm):
         mended, given_up = await events(planning, asked()), await events(planning, asked())
     assert "longer than" in llm.requests[1]["messages"][-1]["content"]
     assert written(mended) == [WHOLE[0], WHOLE[2]]
@@ -254,7 +264,8 @@ async def test_what_could_not_be_read_is_asked_for_again_and_if_it_stays_so_is_t
 
 async def test_an_answer_cut_at_its_limit_of_tokens_is_finished_by_a_second_one() -> None:
     text = plan(OCR, ALOUD, MOOD)
-    async with scripted(Says(text[: text.index('"id": 2')], finish="length"), Says(plan(MOOD))) as (planning, llm):
+    truncated = TextReply(text[: text.index('"id": 2')], finish="length")
+    async with scripted(truncated, TextReply(plan(MOOD))) as (planning, llm):
         told = await events(planning, asked())
     assert written(told) == WHOLE
     assert notes(told) == []
@@ -263,7 +274,7 @@ async def test_an_answer_cut_at_its_limit_of_tokens_is_finished_by_a_second_one(
 
 async def test_what_the_llm_itself_says_it_cannot_plan_is_said_once() -> None:
     sorry = {"note": "unmapped", "text": "Nothing here reads minds.", "source": TELEPATHY["source"]}
-    async with scripted(Says(plan(OCR, TELEPATHY)), Says(plan(sorry))) as (planning, _):
+    async with scripted(TextReply(plan(OCR, TELEPATHY)), TextReply(plan(sorry))) as (planning, _):
         told = await events(planning, asked())
     assert [event.note.text for event in told if event.HasField("note")] == ["Nothing here reads minds."]
 
@@ -281,7 +292,7 @@ DONE = task_pb2.Task(
 async def test_a_plan_that_broke_off_is_continued() -> None:
     prior = [pb.PriorTask(task=DONE, state=run_pb2.TASK_STATE_SUCCEEDED, summary="Pull here")]
     again = [OCR | {"id": 2}, ALOUD | {"id": 3, "dep": [1], "args": {"text": "<text>-1"}}]
-    async with scripted(Says(plan(*again))) as (planning, llm):
+    async with scripted(TextReply(plan(*again))) as (planning, llm):
         told = await events(planning, asked(prior=prior, goal=pb.PlanGoal(continuation=pb.ContinuePlan())))
     assert written(told) == [("text-to-speech", {"text": "1"})]
     assert next(event.task.id for event in told) > 1
@@ -297,7 +308,7 @@ async def test_another_way_is_planned_to_what_failed_and_the_failed_task_is_not_
         "args": {"image": "<file1>", "question": "What does it say?"},
     }
     goal = pb.PlanGoal(replan=pb.Replan(failed=[1]))
-    async with scripted(Says(plan(OCR | {"id": 2}, ask)), Says(plan(OCR | {"id": 2}))) as (planning, llm):
+    async with scripted(TextReply(plan(OCR | {"id": 2}, ask)), TextReply(plan(OCR | {"id": 2}))) as (planning, llm):
         told = await events(planning, asked(prior=prior, goal=goal))
         hopeless = await events(planning, asked(prior=prior, goal=goal))
     assert written(told) == [("document-question-answering", {"image": "file1", "question": "What does it say?"})]
@@ -323,17 +334,17 @@ BROKEN_OFF = plan(OCR, ALOUD, MOOD).split('"source": "tell me')[0]
 @pytest.mark.parametrize(
     "fault",
     [
-        Fails(500),
-        Fails(401),
-        Fails(429, retry_after=60),
-        Garbage(b"\x00 not of the protocol"),
-        Says("I am sorry, I would rather talk about the weather."),
-        Says("{{{{[[[[ :::: "),
-        Cuts('{"tasks": ['),
+        ErrorReply(500),
+        ErrorReply(401),
+        ErrorReply(429, retry_after=60),
+        RawReply(b"\x00 not of the protocol"),
+        TextReply("I am sorry, I would rather talk about the weather."),
+        TextReply("{{{{[[[[ :::: "),
+        TruncatedReply('{"tasks": ['),
     ],
     ids=["500", "401", "429", "garbage", "prose", "nonsense", "cut"],
 )
-async def test_where_the_llm_fails_the_request_is_planned_without_it(fault: Turn) -> None:
+async def test_where_the_llm_fails_the_request_is_planned_without_it(fault: ScriptedReply) -> None:
     async with scripted(*[fault] * 4) as (planning, _):
         told = await events(planning, asked())
     assert written(told) == WHOLE
@@ -345,7 +356,7 @@ async def test_where_the_llm_fails_the_request_is_planned_without_it(fault: Turn
 
 
 async def test_tasks_that_have_left_stand_and_the_embedded_planner_adds_what_is_missing() -> None:
-    async with scripted(Cuts(BROKEN_OFF)) as (planning, _):
+    async with scripted(TruncatedReply(BROKEN_OFF)) as (planning, _):
         told = await events(planning, asked())
     assert written(told) == WHOLE
     assert [event.task.id for event in told if event.HasField("task")] == [1, 2, 3]
@@ -354,14 +365,14 @@ async def test_tasks_that_have_left_stand_and_the_embedded_planner_adds_what_is_
 
 
 async def test_where_the_embedded_planner_is_not_sure_it_adds_nothing_to_what_has_left() -> None:
-    async with scripted(Cuts(BROKEN_OFF)) as (planning, _):
+    async with scripted(TruncatedReply(BROKEN_OFF)) as (planning, _):
         told = await events(planning, asked("Please do with it what you did with the other ones"))
     assert written(told) == WHOLE[:2]
     assert notes(told) == ["FELL_BACK"]
 
 
 async def test_no_more_tasks_are_added_than_are_wanted() -> None:
-    async with scripted(Cuts(BROKEN_OFF)) as (planning, _):
+    async with scripted(TruncatedReply(BROKEN_OFF)) as (planning, _):
         told = await events(planning, asked(budget=usage_pb2.Budget(tasks=2)))
     assert written(told) == WHOLE[:2]
 
@@ -384,7 +395,7 @@ async def test_an_endpoint_that_is_not_there_is_done_without() -> None:
 
 
 async def test_restricted_request_is_not_sent_to_external_endpoint() -> None:
-    async with scripted(Says(plan(OCR)), internal=False) as (planning, llm):
+    async with scripted(TextReply(plan(OCR)), internal=False) as (planning, llm):
         told = await events(planning, asked())
         with call_context.use_caller(caller_pb2.Caller(tenant="default", policy=caller_pb2.DATA_POLICY_OPEN)):
             open_ = await events(planning, asked())
@@ -396,14 +407,14 @@ async def test_restricted_request_is_not_sent_to_external_endpoint() -> None:
 
 
 async def test_a_silent_endpoint_leaves_time_before_the_callers_deadline() -> None:
-    async with scripted(Stalls(), first_token_seconds=30) as (planning, _):
+    async with scripted(StalledReply(), first_token_seconds=30) as (planning, _):
         told = await events(planning, asked(), timeout=3)
     assert written(told) == WHOLE
     assert notes(told) == ["FELL_BACK"]
 
 
 async def test_a_switched_off_endpoint_costs_nothing_once_it_is_known() -> None:
-    async with scripted(*[Fails(500)] * 40, attempts=1) as (planning, llm):
+    async with scripted(*[ErrorReply(500)] * 40, attempts=1) as (planning, llm):
         for _ in range(12):
             assert written(await events(planning, asked())) == WHOLE
     assert len(llm.requests) < 12
@@ -431,7 +442,7 @@ async def test_an_llm_that_obeys_hostile_words_still_uses_only_what_there_is(obe
     )
     prior = [pb.PriorTask(task=DONE, state=run_pb2.TASK_STATE_SUCCEEDED, summary=HOSTILE)]
     request = asked(HOSTILE, inputs=[SIGN, hostile], prior=prior)
-    async with scripted(*[Says(plan(obeyed))] * 2) as (planning, llm):
+    async with scripted(*[TextReply(plan(obeyed))] * 2) as (planning, llm):
         told = await events(planning, request)
     for task, arguments in written(told):
         assert task in LITE

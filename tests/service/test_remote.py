@@ -16,7 +16,7 @@ from PIL import Image
 from experts.host.handler import Media
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, MODEL_STATE_READY
 from services.common.errors import RecoveryAction, recovery_action
-from tests.fakes.llm import Says, ScriptedLLM
+from tests.fakes.llm import ScriptedLLM, TextReply
 from tests.fakes.llm.http import Request
 from tests.fakes.providers import providers
 from tests.fakes.web import Answer, Web
@@ -385,8 +385,8 @@ async def test_configured_endpoint_precedes_providers(
 async def test_configured_llm_runs_text_tasks(
     remote_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    quoted = Says('{"answer": "in 1998"}')
-    async with ScriptedLLM.serving([Says("Kurz."), quoted, Says('{"answer": "never said"}')]) as llm:
+    quoted = TextReply('{"answer": "in 1998"}')
+    async with ScriptedLLM.serving([TextReply("Kurz."), quoted, TextReply('{"answer": "never said"}')]) as llm:
         monkeypatch.setenv("LLM_BASE_URL", llm.base_url)
         monkeypatch.setenv("LLM_MODEL", "little:7b")
         async with serve_expert("experts.remote", tmp_path) as expert:

@@ -34,7 +34,7 @@ from services.selector.catalog import Catalog
 from services.selector.routing_status import watching
 from services.selector.routing_table import Route, RoutingTable
 from services.selector.settings import Settings
-from tests.fakes import FakeExpert, Says, ScriptedLLM, card
+from tests.fakes import FakeExpert, ScriptedLLM, TextReply, card
 
 TASK = "object-detection"
 CARDS = [card(name, TASK) for name in ("faces", "people", "things")]
@@ -128,7 +128,7 @@ async def test_the_shadow_comes_last_under_its_role(tmp_path: Path) -> None:
 
 async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_path: Path) -> None:
     free = "format: hugginggpt/routes/1\ntasks: {object-detection: {forbidden: [faces]}}\n"
-    answer = Says(json.dumps({"id": "things", "reason": "Says so."}))
+    answer = TextReply(json.dumps({"id": "things", "reason": "Says so."}))
     async with ScriptedLLM.serving([answer]) as llm, opened(tmp_path, free, llm=endpoint(llm)) as stub:
         told = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
         unasked, asked = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)

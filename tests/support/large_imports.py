@@ -35,10 +35,10 @@ def _plan() -> None:
 
 async def _ask() -> None:
     from services.llm.client import LLMError, Message  # noqa: PLC0415  # likewise
-    from tests.fakes.llm import Cuts, Fails, Says  # noqa: PLC0415  # likewise
-    from tests.fakes.llm.client import asking  # noqa: PLC0415  # likewise
+    from tests.fakes.llm import ErrorReply, TextReply, TruncatedReply  # noqa: PLC0415  # likewise
+    from tests.fakes.llm.client import open_llm  # noqa: PLC0415  # likewise
 
-    async with asking([Fails(503), Says("{}"), Cuts("{"), Fails(400)]) as (llm, _):
+    async with open_llm([ErrorReply(503), TextReply("{}"), TruncatedReply("{"), ErrorReply(400)]) as (llm, _):
         assert (await llm.complete([Message("user", "hi")])).text == "{}"
         for _ in range(2):
             with suppress(LLMError):

@@ -15,8 +15,8 @@ from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grp
 from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, run_pb2
 from services.common.channel import connect
 from services.common.errors import ModelFailed
-from tests.fakes import Fails, ScriptedLLM, Turn
-from tests.fakes.llm.plausible import Plausible
+from tests.fakes import ErrorReply, ScriptedLLM, ScriptedReply
+from tests.fakes.llm.plausible import PlausibleScript
 from tests.observability.promql import Known, complaints
 from tests.observability.queries import Query, of_dashboards, of_rules, of_scalers
 from tests.observability.server import Prometheus, reading
@@ -108,8 +108,8 @@ class UnreliableLLM:
 
     down = False
 
-    def __call__(self, body: Any) -> Turn:
-        return Fails(500) if self.down else Plausible()(body)
+    def __call__(self, body: Any) -> ScriptedReply:
+        return ErrorReply(500) if self.down else PlausibleScript()(body)
 
 
 async def send_requests(local_stack: LocalStack) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fakes import ScriptedLLM, Stalls, Turn
-from tests.fakes.llm.plausible import Plausible
+from tests.fakes import ScriptedLLM, ScriptedReply, StalledReply
+from tests.fakes.llm.plausible import ANSWER_START, PlausibleScript
 from tests.system.conftest import ANY_PORTS, ROOT, CommandResult, LocalStack, environment, start_local_stack
 
 pytestmark = pytest.mark.slow
@@ -102,7 +102,7 @@ def is_plan(body: Any) -> bool:
 async def test_llm_plans_and_answers(tmp_path: Path) -> None:
     prices = json.dumps({"scripted": {"input": 1, "output": 1}})
     async with (
-        ScriptedLLM.serving(Plausible()) as llm,
+        ScriptedLLM.serving(PlausibleScript()) as llm,
         lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as local_stack,
     ):
         told, said = await ask(local_stack, "--policy", "local")
@@ -114,7 +114,7 @@ async def test_llm_plans_and_answers(tmp_path: Path) -> None:
     assert written["controller"] == "llm"
     assert written["llm_model"] == "scripted"
     assert "fell_back_because" not in written
-    assert told["answer"].startswith("Here is what came of it.")
+    assert told["answer"].startswith(ANSWER_START)
     for counted in ("input_tokens", "output_tokens"):
         assert told["usage"][counted] == plan["usage"][counted] + written["usage"][counted] > 0
     assert told["usage"]["cost"] == pytest.approx(plan["usage"]["cost"] + written["usage"]["cost"])
@@ -123,7 +123,7 @@ async def test_llm_plans_and_answers(tmp_path: Path) -> None:
 
 
 async def test_local_policy_sends_nothing_to_an_external_llm(tmp_path: Path) -> None:
-    async with ScriptedLLM.serving(Plausible()) as llm, lived_in(tmp_path, llm.base_url) as local_stack:
+    async with ScriptedLLM.serving(PlausibleScript()) as llm, lived_in(tmp_path, llm.base_url) as local_stack:
         told, said = await ask(local_stack, "--policy", "local")
         assert llm.requests == []
         assert llm.connections == 0
@@ -148,9 +148,9 @@ async def test_unreachable_llm_falls_back_and_is_reported(tmp_path: Path) -> Non
 
 
 async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
-    def one_task(body: Any) -> Turn:
-        whole = Plausible()(body)
-        return Stalls(whole.text[: whole.text.index("}, {") + len("}, {")]) if is_plan(body) else whole
+    def one_task(body: Any) -> ScriptedReply:
+        whole = PlausibleScript()(body)
+        return StalledReply(whole.text[: whole.text.index("}, {") + len("}, {")]) if is_plan(body) else whole
 
     async with (
         ScriptedLLM.serving(one_task) as llm,
@@ -178,7 +178,7 @@ async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
 
 async def test_llm_failure_between_plan_and_answer_falls_back(tmp_path: Path) -> None:
     async with (
-        ScriptedLLM.serving(Plausible()) as llm,
+        ScriptedLLM.serving(PlausibleScript()) as llm,
         lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
     ):
 
@@ -198,8 +198,8 @@ async def test_llm_failure_between_plan_and_answer_falls_back(tmp_path: Path) ->
 
 
 async def test_llm_failure_during_answer_is_completed_by_template(tmp_path: Path) -> None:
-    def half(body: Any) -> Turn:
-        return Plausible()(body) if is_plan(body) else Stalls("The sign says")
+    def half(body: Any) -> ScriptedReply:
+        return PlausibleScript()(body) if is_plan(body) else StalledReply("The sign says")
 
     async with ScriptedLLM.serving(half) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack:
 

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI
 from gateway.client import Attachment, HuggingGPT, Item
 from tests.fakes import ScriptedLLM
 from tests.fakes.collector import Collected, collecting
-from tests.fakes.llm.plausible import Plausible
+from tests.fakes.llm.plausible import ANSWER_START, PlausibleScript
 from tests.support.mcp_clients import opened_client
 from tests.system.conftest import ROOT, LocalStack, eventually
 from tests.system.test_llm import lived_in
@@ -22,7 +22,7 @@ from tests.system.test_llm import lived_in
 pytestmark = pytest.mark.slow
 
 SIGN = (ROOT / "tests" / "data" / "sign.png").read_bytes()
-ASKED, NAMED, READ, WRITTEN = "zebulon", "quixotic", "wonderful", "Here is what came of it"
+ASKED, NAMED, READ, WRITTEN = "zebulon", "quixotic", "wonderful", ANSWER_START
 """Text from requests, file names, images and LLM answers."""
 
 REQUEST = f"Read the text in this image for {ASKED} aloud and tell me whether it sounds happy"
@@ -36,7 +36,7 @@ async def collected() -> AsyncIterator[Collected]:
 
 
 async def test_spans_metrics_and_logs_contain_no_content(collected: Collected, tmp_path: Path) -> None:
-    async with asyncio.timeout(180), ScriptedLLM.serving(Plausible()) as llm:
+    async with asyncio.timeout(180), ScriptedLLM.serving(PlausibleScript()) as llm:
         told = {"LLM_INTERNAL": "true", **collected.settings}
         async with lived_in(tmp_path, llm.base_url, **told) as local_stack:
             await asyncio.to_thread(_kept_and_run_over_many, local_stack)

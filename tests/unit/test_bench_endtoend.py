@@ -14,7 +14,7 @@ from tests.bench.peers.makespan import SCRIPTS, overhead_row
 from tests.bench.shapes import TASK, Script
 from tests.fakes import FakeExpert, card
 from tests.fakes.llm.http_reply import cut
-from tests.fakes.llm.scripted_replies import Says
+from tests.fakes.llm.scripted_replies import TextReply
 
 CLOCK_SECONDS = 0.005
 """Sleeps may be shorter by the resolution of timers."""
@@ -24,7 +24,7 @@ BY_NAME = {controller.name: controller for controller in CONTROLLERS}
 @pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
 def test_a_task_is_complete_with_the_chunk_that_closes_it(script: Script) -> None:
     text = scripted_llm.plan(script)
-    pieces = cut(Says(text, chunk=scripted_llm.CHARACTERS))
+    pieces = cut(TextReply(text, chunk=scripted_llm.CHARACTERS))
     planned, whole = scripted_llm.planned(script)
     for number, seconds in planned.items():
         last = round((seconds - scripted_llm.FIRST_SECONDS) * scripted_llm.TOKENS_PER_SECOND)

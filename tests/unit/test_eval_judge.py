@@ -7,7 +7,7 @@ from services.planner.request import Request
 from tests.eval import judge
 from tests.eval.lines import Line
 from tests.eval.planners import Outcome
-from tests.fakes import Says, ScriptedLLM
+from tests.fakes import ScriptedLLM, TextReply
 from tests.support.plans import LITE
 
 YES = json.dumps({"correct": True, "passing": True, "rational": True, "success": True})
@@ -35,7 +35,9 @@ async def scores(count: int) -> dict[str, object]:
 
 
 async def test_scores_are_percentages_of_true(judge_environment: pytest.MonkeyPatch) -> None:
-    async with ScriptedLLM.serving([Says(f"Here it is: {YES}"), Says(PARTLY), Says("I cannot tell.")]) as endpoint:
+    async with ScriptedLLM.serving(
+        [TextReply(f"Here it is: {YES}"), TextReply(PARTLY), TextReply("I cannot tell.")]
+    ) as endpoint:
         judge_environment.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
         assert await scores(3) == {
             "model": "critic",
@@ -49,7 +51,7 @@ async def test_scores_are_percentages_of_true(judge_environment: pytest.MonkeyPa
 
 
 async def test_the_judge_sees_the_request_the_tasks_and_the_plan(judge_environment: pytest.MonkeyPatch) -> None:
-    async with ScriptedLLM.serving([Says(YES)]) as endpoint:
+    async with ScriptedLLM.serving([TextReply(YES)]) as endpoint:
         judge_environment.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
         await scores(1)
     said = endpoint.requests[0]["messages"][-1]["content"]

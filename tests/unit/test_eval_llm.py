@@ -7,14 +7,14 @@ import pytest
 
 from tests.eval.__main__ import arguments, main
 from tests.eval.llm import NoEndpoint
-from tests.fakes import Fails, Says, ScriptedLLM
+from tests.fakes import ErrorReply, ScriptedLLM, TextReply
 
 LINE = {"id": "1", "request": "Describe 'a.jpg'.", "type": "single", "tasks": ["Image-to-Text"], "links": []}
 PLAN = json.dumps({"tasks": [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file1>"}}]})
 
 
-def answered(body: Mapping[str, Any]) -> Says | Fails:
-    return Fails(400) if "break it" in body["messages"][-1]["content"] else Says(PLAN)
+def answered(body: Mapping[str, Any]) -> TextReply | ErrorReply:
+    return ErrorReply(400) if "break it" in body["messages"][-1]["content"] else TextReply(PLAN)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> Any:

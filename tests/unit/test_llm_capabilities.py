@@ -32,7 +32,7 @@ def test_all_parameters_are_sent_at_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "named"),
+    ("body", "parameter"),
     [
         ({"message": "Unknown parameter: 'response_format'"}, "response_format"),
         ({"detail": [{"loc": ["body", "response_format"], "msg": "extra fields not permitted"}]}, "response_format"),
@@ -43,15 +43,16 @@ def test_all_parameters_are_sent_at_first() -> None:
         ({"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}, "max_tokens"),
     ],
 )
-def test_parameter_named_by_refusal_can_be_disabled(body: Any, named: str) -> None:
+def test_parameter_named_by_refusal_can_be_disabled(body: Any, parameter: str) -> None:
     capabilities = EndpointCapabilities()
     before = capabilities.parameters(SETTINGS, chat_request(CLOSED))
-    assert refused_parameter(body, before) == named
-    assert before.keys() - capabilities.parameters(SETTINGS, chat_request(CLOSED), without=[named]).keys() == {named}
+    assert refused_parameter(body, before) == parameter
+    without = capabilities.parameters(SETTINGS, chat_request(CLOSED), without=[parameter])
+    assert before.keys() - without.keys() == {parameter}
     assert capabilities.parameters(SETTINGS, chat_request(CLOSED)) == before
-    capabilities.disable([named], "m")
+    capabilities.disable([parameter], "m")
     after = capabilities.parameters(SETTINGS, chat_request(CLOSED))
-    assert before.keys() - after.keys() == {named}
+    assert before.keys() - after.keys() == {parameter}
     assert refused_parameter(body, after) is None
 
 
@@ -68,7 +69,7 @@ def test_refusal_without_optional_parameter_names_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "loose",
+    "schema",
     [
         {"type": "object"},
         CLOSED | {"additionalProperties": True},
@@ -77,9 +78,9 @@ def test_refusal_without_optional_parameter_names_none() -> None:
         {"anyOf": [CLOSED, {"type": "object", "properties": {"b": {}}}]},
     ],
 )
-def test_strict_mode_is_off_for_schemas_that_do_not_meet_it(loose: dict[str, Any]) -> None:
+def test_strict_mode_is_off_for_schemas_that_do_not_meet_it(schema: dict[str, Any]) -> None:
     assert (
-        EndpointCapabilities().parameters(SETTINGS, chat_request(loose))["response_format"]["json_schema"]["strict"]
+        EndpointCapabilities().parameters(SETTINGS, chat_request(schema))["response_format"]["json_schema"]["strict"]
         is False
     )
 

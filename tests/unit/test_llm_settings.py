@@ -15,7 +15,7 @@ def llm_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Sets an internal endpoint for all roles."""
     monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:8000/v1/")
     monkeypatch.setenv("LLM_MODEL", "small")
-    monkeypatch.setenv("LLM_API_KEY", "of-the-house")
+    monkeypatch.setenv("LLM_API_KEY", "common-key")
     monkeypatch.setenv("LLM_INTERNAL", "true")
     return monkeypatch
 
@@ -29,7 +29,7 @@ def test_settings_of_role_override_common_settings(llm_environment: pytest.Monke
     assert planner.base_url == responder.base_url == "http://127.0.0.1:8000/v1"
     assert planner.prices == {"large": Price(input=0.15, output=0.6)}
     assert planner.internal
-    assert responder.api_key.get_secret_value() == "of-the-house"
+    assert responder.api_key.get_secret_value() == "common-key"
 
 
 def test_endpoint_on_other_host_inherits_neither_internal_nor_key(
@@ -56,7 +56,7 @@ def test_empty_variable_is_ignored(llm_environment: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "remedy"),
     [
         ("127.0.0.1:8000", "write it as in"),
         ("ftp://host/v1", "write it as in"),
@@ -67,8 +67,8 @@ def test_empty_variable_is_ignored(llm_environment: pytest.MonkeyPatch) -> None:
         ("http://host:99999/v1", "out of range"),
     ],
 )
-def test_invalid_base_url_error_names_remedy(url: str, says: str) -> None:
-    with pytest.raises(ValidationError, match=says) as error:
+def test_invalid_base_url_error_names_remedy(url: str, remedy: str) -> None:
+    with pytest.raises(ValidationError, match=remedy) as error:
         LlmSettings(base_url=url, model="m")
     assert "secret" not in str(error.value)
 

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from tests.bench.shapes import INPUTS, TASK, Script
-from tests.fakes import Says
+from tests.fakes import TextReply
 from tests.fakes.llm.plausible import data, prompt_of, role
 
 FIRST_SECONDS = 0.1
@@ -63,8 +63,8 @@ class ScriptedReplies:
     def __init__(self, *scripts: Script) -> None:
         self._plans = {(script.shape, script.size): plan(script) for script in scripts}
 
-    def __call__(self, body: Any) -> Says:
-        return Says(self._text(body), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS, after=FIRST_SECONDS)
+    def __call__(self, body: Any) -> TextReply:
+        return TextReply(self._text(body), tokens_per_second=TOKENS_PER_SECOND, chunk=CHARACTERS, after=FIRST_SECONDS)
 
     def _text(self, body: Any) -> str:
         kind, quoted = role(body), data(prompt_of(body))

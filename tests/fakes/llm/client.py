@@ -10,19 +10,19 @@ from tests.fakes.llm.scripted_replies import Script
 from tests.fakes.llm.server import ScriptedLLM
 
 
-def settings(server: ScriptedLLM, **given: Any) -> LlmSettings:
+def settings(server: ScriptedLLM, **overrides: Any) -> LlmSettings:
     """LLM settings for the server: internal, with short retry delays."""
-    usual: dict[str, Any] = {"base_url": server.base_url, "model": "m", "internal": True, "retry_seconds": 0.01}
-    return LlmSettings(**(usual | given))
+    defaults: dict[str, Any] = {"base_url": server.base_url, "model": "m", "internal": True, "retry_seconds": 0.01}
+    return LlmSettings(**(defaults | overrides))
 
 
 @asynccontextmanager
-async def asking(
-    script: Script, *, schema: bool = True, context: int | None = None, **given: Any
+async def open_llm(
+    script: Script, *, schema: bool = True, context: int | None = None, **overrides: Any
 ) -> AsyncIterator[tuple[LLM, ScriptedLLM]]:
     """Yields a client and its scripted server; further arguments are the client's settings."""
     async with (
         ScriptedLLM.serving(script, schema=schema, context=context) as server,
-        LLM.open(settings(server, **given), role="planner") as llm,
+        LLM.open(settings(server, **overrides), role="planner") as llm,
     ):
         yield llm, server

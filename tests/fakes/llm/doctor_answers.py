@@ -7,7 +7,7 @@ from typing import Any
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
 
 
-def examined(body: Any) -> str | None:
+def doctor_answer(body: Any) -> str | None:
     """The answer of a model that follows the instructions; None for other requests."""
     prompt = body["messages"][0]["content"]
     if prompt.startswith("Count from one"):

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from tests.fakes.llm import http
-from tests.fakes.llm.scripted_replies import Cuts, Fails, Garbage, Says, Stalls, Turn
+from tests.fakes.llm.scripted_replies import (
+    ErrorReply,
+    RawReply,
+    ScriptedReply,
+    StalledReply,
+    TextReply,
+    TruncatedReply,
+)
 
 
 @dataclass(frozen=True)
@@ -46,58 +53,58 @@ def error(message: str, *, param: str | None = None, code: str | None = None) ->
     return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
 
 
-async def tell(turn: Turn, exchange: Exchange) -> None:
+async def send_reply(reply: ScriptedReply, exchange: Exchange) -> None:
     """Sends the scripted reply."""
-    match turn:
-        case Fails():
-            await _fail(turn, exchange)
-        case Garbage():
+    match reply:
+        case ErrorReply():
+            await _fail(reply, exchange)
+        case RawReply():
             media_type = "text/event-stream" if exchange.streams else "application/json"
             await http.send_head(exchange.writer, 200, media_type)
-            await http.send(exchange.writer, turn.content)
+            await http.send(exchange.writer, reply.content)
             await http.send(exchange.writer, b"")
-        case Says():
-            await asyncio.sleep(turn.after)
-            await (_stream if exchange.streams else _whole)(turn, exchange)
-        case Cuts():
+        case TextReply():
+            await asyncio.sleep(reply.after)
+            await (_stream if exchange.streams else _whole)(reply, exchange)
+        case TruncatedReply():
             await _begin(exchange)
-            await _pieces(Says(turn.text), exchange)
-        case Stalls():
-            await _stall(turn, exchange)
+            await _pieces(TextReply(reply.text), exchange)
+        case StalledReply():
+            await _stall(reply, exchange)
         case _:
-            assert_never(turn)
+            assert_never(reply)
 
 
-async def _fail(turn: Fails, exchange: Exchange) -> None:
-    headers = dict(turn.headers)
-    if turn.retry_after is not None:
-        headers["Retry-After"] = str(turn.retry_after)
-    body = error("the script says so") if turn.body is None else turn.body
-    await http.send_json(exchange.writer, body, status=turn.status, headers=headers)
+async def _fail(reply: ErrorReply, exchange: Exchange) -> None:
+    headers = dict(reply.headers)
+    if reply.retry_after is not None:
+        headers["Retry-After"] = str(reply.retry_after)
+    body = error("the script says so") if reply.body is None else reply.body
+    await http.send_json(exchange.writer, body, status=reply.status, headers=headers)
 
 
-async def _whole(turn: Says, exchange: Exchange) -> None:
-    pieces = cut(turn)
-    message = {"role": "assistant", "content": turn.text}
-    usage = {"usage": exchange.usage(len(pieces))} if turn.usage else {}
-    choice = {"index": 0, "message": message, "finish_reason": turn.finish}
+async def _whole(reply: TextReply, exchange: Exchange) -> None:
+    pieces = cut(reply)
+    message = {"role": "assistant", "content": reply.text}
+    usage = {"usage": exchange.usage(len(pieces))} if reply.usage else {}
+    choice = {"index": 0, "message": message, "finish_reason": reply.finish}
     await http.send_json(exchange.writer, exchange.chunk([choice], **usage))
 
 
-async def _stall(turn: Stalls, exchange: Exchange) -> None:
+async def _stall(reply: StalledReply, exchange: Exchange) -> None:
     if not exchange.streams:
         await exchange.released.wait()
-        await _whole(Says(turn.text), exchange)
+        await _whole(TextReply(reply.text), exchange)
         return
     await _begin(exchange)
-    pieces = await _pieces(Says(turn.text), exchange)
+    pieces = await _pieces(TextReply(reply.text), exchange)
     await exchange.released.wait()
-    await _end(Says(turn.text), pieces, exchange)
+    await _end(TextReply(reply.text), pieces, exchange)
 
 
-async def _stream(turn: Says, exchange: Exchange) -> None:
+async def _stream(reply: TextReply, exchange: Exchange) -> None:
     await _begin(exchange)
-    await _end(turn, await _pieces(turn, exchange), exchange)
+    await _end(reply, await _pieces(reply, exchange), exchange)
 
 
 async def _begin(exchange: Exchange) -> None:
@@ -106,32 +113,32 @@ async def _begin(exchange: Exchange) -> None:
     await http.send_event(exchange.writer, exchange.chunk([first]))
 
 
-async def _pieces(turn: Says, exchange: Exchange) -> int:
+async def _pieces(reply: TextReply, exchange: Exchange) -> int:
     """Streams the text; the time of piece n counts from the first piece, independent of the time for sending."""
     loop = asyncio.get_running_loop()
-    begun, pieces = loop.time(), cut(turn)
+    start, pieces = loop.time(), cut(reply)
     for number, piece in enumerate(pieces):
-        if turn.tokens_per_second:
-            await asyncio.sleep(begun + number / turn.tokens_per_second - loop.time())
+        if reply.tokens_per_second:
+            await asyncio.sleep(start + number / reply.tokens_per_second - loop.time())
         exchange.sent.append((loop.time(), piece))
         choice = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
         await http.send_event(exchange.writer, exchange.chunk([choice]))
     return len(pieces)
 
 
-async def _end(turn: Says, pieces: int, exchange: Exchange) -> None:
-    if turn.finish:
-        last = {"index": 0, "delta": {}, "finish_reason": turn.finish}
+async def _end(reply: TextReply, pieces: int, exchange: Exchange) -> None:
+    if reply.finish:
+        last = {"index": 0, "delta": {}, "finish_reason": reply.finish}
         await http.send_event(exchange.writer, exchange.chunk([last]))
-    if turn.usage and (exchange.body.get("stream_options") or {}).get("include_usage"):
+    if reply.usage and (exchange.body.get("stream_options") or {}).get("include_usage"):
         await http.send_event(exchange.writer, exchange.chunk([], usage=exchange.usage(pieces)))
     await http.send_event(exchange.writer, "[DONE]")
     await http.send(exchange.writer, b"")
 
 
-def cut(turn: Says) -> list[str]:
+def cut(reply: TextReply) -> list[str]:
     """The pieces in which the text is sent."""
-    if turn.chunk:
-        starts: Iterable[int] = range(0, len(turn.text), turn.chunk)
-        return [turn.text[start : start + turn.chunk] for start in starts]
-    return re.findall(r"\s*\S+\s*", turn.text)
+    if reply.chunk:
+        starts: Iterable[int] = range(0, len(reply.text), reply.chunk)
+        return [reply.text[start : start + reply.chunk] for start in starts]
+    return re.findall(r"\s*\S+\s*", reply.text)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Says:
+class TextReply:
     """Replies with a text.
 
     Args:
@@ -27,7 +27,7 @@ class Says:
 
 
 @dataclass(frozen=True)
-class Fails:
+class ErrorReply:
     """Replies with an HTTP error.
 
     Args:
@@ -44,26 +44,26 @@ class Fails:
 
 
 @dataclass(frozen=True)
-class Cuts:
+class TruncatedReply:
     """Streams the text, then closes the connection without ending the response."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Stalls:
+class StalledReply:
     """Streams the text, then waits until ScriptedLLM.released is set, and ends normally."""
 
     text: str = ""
 
 
 @dataclass(frozen=True)
-class Garbage:
+class RawReply:
     """Replies with status 200 and arbitrary bytes as the body."""
 
     content: bytes
 
 
-Turn = Says | Fails | Cuts | Stalls | Garbage
-Script = Iterable[Turn] | Callable[[Any], Turn]
+ScriptedReply = TextReply | ErrorReply | TruncatedReply | StalledReply | RawReply
+Script = Iterable[ScriptedReply] | Callable[[Any], ScriptedReply]
 """Replies in the order of requests, or a function that chooses one by a request's JSON body."""

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from tests.fakes.llm import http
-from tests.fakes.llm.http_reply import Exchange, error, tell
-from tests.fakes.llm.scripted_replies import Fails, Script, Turn
+from tests.fakes.llm.http_reply import Exchange, error, send_reply
+from tests.fakes.llm.scripted_replies import ErrorReply, Script, ScriptedReply
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 """A token of this server."""
@@ -41,21 +41,21 @@ class ScriptedLLM:
         """Authorization headers of the requests."""
         self.arrivals: asyncio.Queue[Any] = asyncio.Queue()
         """The same bodies, as a queue for tests to wait on."""
-        self.left: asyncio.Queue[Any] = asyncio.Queue()
+        self.disconnects: asyncio.Queue[Any] = asyncio.Queue()
         """Bodies of the requests whose client disconnected early."""
         self.released = asyncio.Event()
         """Set by a test to resume stalled replies."""
         self.sent: list[tuple[float, str]] = []
         """Pieces of text streamed, with the time of the event loop."""
-        self.open = self.busiest = 0
+        self.active = self.max_active = 0
         """Active chat completions: current and maximum number."""
         self.connections = 0
         """Number of accepted connections."""
-        self._decide = script if callable(script) else _in_turn(script)
+        self._next_reply = script if callable(script) else _in_order(script)
         self._schema = schema
         self._context = context
         self._models = models
-        self._broken: list[Exception] = []
+        self._script_errors: list[Exception] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -77,8 +77,8 @@ class ScriptedLLM:
             yield scripted
         finally:
             await scripted.stop()
-        if scripted._broken:
-            raise scripted._broken[0]
+        if scripted._script_errors:
+            raise scripted._script_errors[0]
 
     async def stop(self) -> None:
         """Stops listening and closes every connection."""
@@ -117,51 +117,51 @@ class ScriptedLLM:
     async def _chat(self, body: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.requests.append(body)
         self.arrivals.put_nowait(body)
-        self.open += 1
-        self.busiest = max(self.busiest, self.open)
+        self.active += 1
+        self.max_active = max(self.max_active, self.active)
         answer = asyncio.ensure_future(self._answer(body, writer))
-        hung_up = asyncio.ensure_future(reader.read(1))
+        disconnect = asyncio.ensure_future(reader.read(1))
         try:
-            await asyncio.wait((answer, hung_up), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((answer, disconnect), return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                self.left.put_nowait(body)
+                self.disconnects.put_nowait(body)
         finally:
-            self.open -= 1
-            for task in (answer, hung_up):
+            self.active -= 1
+            for task in (answer, disconnect):
                 task.cancel()
-            await asyncio.gather(answer, hung_up, return_exceptions=True)
+            await asyncio.gather(answer, disconnect, return_exceptions=True)
 
     async def _answer(self, body: Any, writer: asyncio.StreamWriter) -> None:
         if "response_format" in body and not self._schema:
             refusal = error("this server does not support response_format", param="response_format")
             await http.send_json(writer, refusal, status=400)
             return
-        seen, tokens = _cut(body, self._context)
+        visible, tokens = _truncate(body, self._context)
         try:
-            turn = self._decide(seen)
-        except Exception as broken:  # noqa: BLE001  # raised when the server ends
-            self._broken.append(broken)
-            turn = Fails(400, body=error("the script is broken"))
-        await tell(turn, Exchange(body, tokens, writer, self.released, self.sent))
+            reply = self._next_reply(visible)
+        except Exception as failure:  # noqa: BLE001  # raised when the server ends
+            self._script_errors.append(failure)
+            reply = ErrorReply(400, body=error("the script is broken"))
+        await send_reply(reply, Exchange(body, tokens, writer, self.released, self.sent))
 
 
-def _in_turn(script: Any) -> Any:
-    turns = iter(script)
-    ended = Fails(400, body=error("the script has ended"))
+def _in_order(script: Any) -> Any:
+    replies = iter(script)
+    ended = ErrorReply(400, body=error("the script has ended"))
 
-    def decide(_: Any) -> Turn:
-        return next(turns, ended)
+    def next_reply(_: Any) -> ScriptedReply:
+        return next(replies, ended)
 
-    return decide
+    return next_reply
 
 
-def _cut(body: Any, context: int | None) -> tuple[Any, int]:
+def _truncate(body: Any, context: int | None) -> tuple[Any, int]:
     """The request with its prompt truncated to the context, and the number of tokens."""
-    kept, left = [], context if context is not None else 2**60
+    messages, left = [], context if context is not None else 2**60
     for message in reversed(body["messages"]):
         found = list(_TOKEN.finditer(message["content"]))
         begin = found[-left].start() if 0 < left < len(found) else 0
-        kept.append(message | {"content": message["content"][begin:] if left > 0 else ""})
+        messages.append(message | {"content": message["content"][begin:] if left > 0 else ""})
         left -= min(left, len(found))
-    tokens = sum(len(_TOKEN.findall(message["content"])) for message in kept)
-    return body | {"messages": kept[::-1]}, tokens
+    tokens = sum(len(_TOKEN.findall(message["content"])) for message in messages)
+    return body | {"messages": messages[::-1]}, tokens
