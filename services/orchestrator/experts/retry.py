@@ -278,10 +278,8 @@ class RetryingCall:
                         if not self._selected.endpoints:
                             await changed.wait(version)
         except TimeoutError:
-            message = f"expert {expert} did not start in time"
-            raise CandidateUnavailable(
-                message, reason="EXPERT_DORMANT", remedy=f"see why {expert} does not start"
-            ) from None
+            message, remedy = f"expert {expert} did not start in time", f"see why {expert} does not start"
+            raise CandidateUnavailable(message, reason="EXPERT_DORMANT", remedy=remedy) from None
 
     async def _refresh_candidate(self) -> None:
         """Updates the candidate's addresses from the selector."""
