@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from services.responder.escape import describe_file, inline, inline_full
+from services.responder.escape import describe_file, inline, inline_full, join_list
 from services.responder.run_summary import NoteKind, RunSummary, State, Task
 from services.responder.task_phrases import describe_result
 
@@ -44,7 +44,7 @@ class UnfinishedItem:
 
 def compose(summary: RunSummary) -> list[str]:
     """Composes the answer as paragraphs; equal summaries give equal answers."""
-    results, chat = [describe_result(task) for task in _reported_tasks(summary.tasks)], list(_chat_unavailable(summary))
+    results, chat = _describe_results(summary.tasks, _reported_tasks(summary.tasks)), list(_chat_unavailable(summary))
     missing = [each.sentence for each in unfinished_items(summary)]
     if not summary.tasks:
         return [*chat, *missing] or [_NO_RESULT]
@@ -71,7 +71,8 @@ def unmentioned_failures(summary: RunSummary, text: str) -> list[str]:
 def unmentioned_results(summary: RunSummary, text: str) -> list[str]:
     """Returns paragraphs on results that the text does not mention."""
     text_words = _normalized(text)
-    return [describe_result(task) for task in _reported_tasks(summary.tasks) if not _is_mentioned(task, text_words)]
+    reported = [task for task in _reported_tasks(summary.tasks) if not _is_mentioned(task, text_words)]
+    return _describe_results(summary.tasks, reported)
 
 
 def unfinished_items(summary: RunSummary) -> Iterator[UnfinishedItem]:
@@ -121,6 +122,27 @@ def _is_intermediate(task: Task, tasks: Sequence[Task]) -> bool:
     return any(each.state.is_successful and each.text for each in users)
 
 
+def _describe_results(tasks: Sequence[Task], reported: Sequence[Task]) -> list[str]:
+    """Describes results; if the tasks used several files, each description names those that it comes from."""
+    files = _source_files(tasks)
+    several = len({name for names in files.values() for name in names}) > 1
+    return [_with_files(describe_result(task), files[task.id] if several else ()) for task in reported]
+
+
+def _source_files(tasks: Sequence[Task]) -> dict[int, tuple[str, ...]]:
+    """Names of the files that each task used, itself or through the tasks before it."""
+    files: dict[int, tuple[str, ...]] = {}
+    for task in tasks:
+        inherited = (name for need in sorted(task.needs) for name in files.get(need, ()))
+        files[task.id] = tuple(dict.fromkeys((*task.given, *inherited)))
+    return files
+
+
+def _with_files(description: str, names: Sequence[str]) -> str:
+    missing = [inline(name) for name in names if inline(name) not in description]
+    return f"{join_list(missing)}: {description}" if missing else description
+
+
 # ---------------------------------------------------------------- process
 
 
@@ -128,10 +150,11 @@ def _process(tasks: Sequence[Task]) -> Iterator[str]:
     done = [task for task in tasks if task.state.is_successful]
     if done:
         yield "**How it was done**"
-        yield "\n".join(_process_line(task) for task in done)
+        is_consecutive = all(task.id == done[0].id + index for index, task in enumerate(done))
+        yield "\n".join(_process_line(task, is_consecutive=is_consecutive) for task in done)
 
 
-def _process_line(task: Task) -> str:
+def _process_line(task: Task, *, is_consecutive: bool) -> str:
     by = f"{inline(task.model)} ({inline(task.expert)})" if task.expert else inline(task.model)
     how = [by] if by else []
     if task.state is State.REUSED:
@@ -139,7 +162,9 @@ def _process_line(task: Task) -> str:
     elif task.seconds is not None:
         how.append(_seconds(task.seconds))
     files = f" → {', '.join(describe_file(artifact) for artifact in task.artifacts)}" if task.artifacts else ""
-    return f"{task.id}. {inline(task.name)}: {', '.join(how) or 'done'}{files}"
+    # Markdown renumbers an ordered list from its first number, so that a gap needs bullets.
+    number = f"{task.id}." if is_consecutive else f"- {task.id}\\."
+    return f"{number} {inline(task.name)}: {', '.join(how) or 'done'}{files}"
 
 
 def _seconds(seconds: float) -> str:

@@ -57,6 +57,30 @@ def test_intermediate_result_is_omitted() -> None:
     assert "1. image-to-text" in text
 
 
+def test_step_numbers_survive_markdown_when_a_task_failed() -> None:
+    failed = Task(2, "text-to-speech", State.FAILED, failure=Failure("no voice"))
+    text = answer(READ, failed, MOOD)
+    assert "- 1\\. image-to-text: rapidocr (lite), 0.91 s\n- 3\\. text-classification: done" in text
+
+
+def test_step_numbers_of_a_follow_up_continue() -> None:
+    assert "4. translation: done" in answer(done(4, "translation", {"text": "bonjour"}))
+
+
+def test_results_of_several_files_name_their_files() -> None:
+    door = done(2, "image-to-text", {"text": "Pull"}, given=("door.png",), source="read them")
+    spoken = done(3, "text-to-speech", {"audio": SPEECH}, needs=frozenset({1}))
+    mood = done(4, "text-classification", {"labels": Json([{"label": "neutral"}])}, needs=frozenset({2}))
+    paragraphs = compose(RunSummary("request", (READ, door, spoken, mood)))
+    assert paragraphs[1] == "door.png says: “Pull”"
+    assert paragraphs[2] == "sign.png: Read aloud in speech.wav (recording, 120 KB)."
+    assert paragraphs[3].startswith("door.png: ")
+
+
+def test_result_of_the_only_file_does_not_repeat_its_name() -> None:
+    assert "sign.png: " not in answer(READ, SPOKEN, MOOD)
+
+
 @pytest.mark.parametrize(
     ("name", "outputs", "fields", "says"),
     [
