@@ -32,10 +32,9 @@ from services.orchestrator.leases import owner_name
 from services.orchestrator.pipelines.builder import PipelineBuilder
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.pricing import Prices
-from services.orchestrator.runs.candidate_cache import CandidateCache
 from services.orchestrator.runs.forwarding import CommandForwarder
 from services.orchestrator.runs.result_cache import ResultCache
-from services.orchestrator.runs.selection import SelectorClient
+from services.orchestrator.runs.selection import CandidateCache, SelectorClient
 from services.orchestrator.runs.service import RunService
 from services.orchestrator.runs.task_executor import TaskDependencies
 from services.orchestrator.runs.workflow import Workflow

@@ -24,9 +24,8 @@ from services.common.errors import DeadlineExceeded, Overloaded
 from services.common.server import serving
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.runs import selection
-from services.orchestrator.runs.candidate_cache import CandidateCache
 from services.orchestrator.runs.planning import PlannerClient
-from services.orchestrator.runs.selection import SelectorClient
+from services.orchestrator.runs.selection import CandidateCache, SelectorClient
 from tests.conftest import Serve
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, Asker, asking, candidate

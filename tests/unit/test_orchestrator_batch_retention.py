@@ -17,13 +17,13 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, BatchPosition
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.database import Database, Query, Steps, sqlite
 from services.common.errors import NotFound
-from services.orchestrator.batches.items import item_result_rows
 from services.orchestrator.journal import Journal, LeaseLost, batch_removal
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.runs.result import item_result_rows
 from tests.unit.test_orchestrator_retention import RetainedRuns
 
 CALLER = Caller(tenant="default")

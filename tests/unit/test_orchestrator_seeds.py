@@ -6,7 +6,7 @@ import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
-from services.orchestrator.runs.seeds import apply_seed, choose_seed
+from services.orchestrator.runs.arguments import apply_seed, choose_seed
 
 DRAWS = TaskSpec(name="text-to-image", parameters=[Parameter(name="seed")])
 

@@ -20,8 +20,8 @@ from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs import acceptance
-from services.orchestrator.runs.candidate_cache import LOOK_SECONDS, CandidateCache
 from services.orchestrator.runs.run_log import RunLog
+from services.orchestrator.runs.selection import LOOK_SECONDS, CandidateCache
 from services.orchestrator.runs.service import RunService
 
 log = structlog.get_logger(__name__)

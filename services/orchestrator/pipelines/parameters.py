@@ -23,7 +23,7 @@ from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
 from services.common.media_types import modality_names
-from services.orchestrator.runs.arguments import dependencies, is_too_large
+from services.orchestrator.runs.arguments import final_tasks, is_too_large, output_name
 
 _DESCRIPTIONS = {
     MODALITY_TEXT: "a text",
@@ -79,17 +79,6 @@ def derive_outputs(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
         if task.id in last
         for port in specs[task.task].outputs
     ]
-
-
-def final_tasks(tasks: Iterable[Task]) -> frozenset[int]:
-    """IDs of the tasks that no other task depends on."""
-    listed = list(tasks)
-    return frozenset(task.id for task in listed) - {each for task in listed for each in dependencies(task)}
-
-
-def output_name(last: frozenset[int], task_id: int, output: str) -> str:
-    """Name of an output among those of all final tasks."""
-    return output if len(last) == 1 else f"task{task_id}.{output}"
 
 
 def sample_inputs(ports: Iterable[Port]) -> Iterator[NamedValue]:

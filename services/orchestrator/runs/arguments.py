@@ -1,22 +1,40 @@
-"""Resolves a task's arguments to the values of its expert call, and computes the call's digest."""
+"""Resolves a task's arguments to the request of its expert call, with its seed and digest."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 
 from protos.hugginggpt.v1.artifact_pb2 import Value, ValueList
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.run_pb2 import TaskResult
-from protos.hugginggpt.v1.task_pb2 import Argument, Task
+from protos.hugginggpt.v1.task_pb2 import Argument, Task, TaskSpec
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import InvalidRequest
 
 _FRAMING_BYTES = 4
 """Bytes that a message adds to its one field of INLINE_BYTES."""
 
+SEED = "seed"
+"""Name of the parameter that makes a random task repeatable."""
+
+_SEED_BITS = 53
+"""Bits that a JSON number holds exactly in every implementation."""
+
 
 def dependencies(task: Task) -> set[int]:
     """IDs of the tasks whose outputs a task refers to."""
     return {argument.reference.task_id for argument in _flat(task) if argument.HasField("reference")}
+
+
+def final_tasks(tasks: Iterable[Task]) -> frozenset[int]:
+    """IDs of the tasks that no other task depends on."""
+    listed = list(tasks)
+    return frozenset(task.id for task in listed) - {each for task in listed for each in dependencies(task)}
+
+
+def output_name(final: frozenset[int], task_id: int, output: str) -> str:
+    """Name of an output among those of all final tasks."""
+    return output if len(final) == 1 else f"task{task_id}.{output}"
 
 
 def resolve_arguments(task: Task, inputs: Mapping[str, Value], results: Mapping[int, TaskResult]) -> InferRequest:
@@ -43,6 +61,27 @@ def resolve_arguments(task: Task, inputs: Mapping[str, Value], results: Mapping[
 def is_too_large(value: Value) -> bool:
     """Whether a value must be an artifact: inline values are stored with each event and sent to all watchers."""
     return not value.HasField("artifact") and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES
+
+
+def choose_seed(request: InferRequest, spec: TaskSpec, run_id: str, task_id: int) -> int:
+    """The seed among the parameters, or one derived from run and task; 0 if the task has no seed parameter.
+
+    A derived seed is the same after a retry or takeover, and so is the result.
+    """
+    if all(parameter.name != SEED for parameter in spec.parameters):
+        return 0
+    given = json.loads(request.parameters_json or "{}").get(SEED)
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << _SEED_BITS:
+        return given
+    drawn = hashlib.sha256(f"{run_id}/{task_id}".encode()).digest()
+    return int.from_bytes(drawn[:8]) >> (64 - _SEED_BITS)
+
+
+def apply_seed(request: InferRequest, seed: int) -> None:
+    """Sets a seed other than 0 in the request's parameters."""
+    if seed:
+        parameters = {**json.loads(request.parameters_json or "{}"), SEED: seed}
+        request.parameters_json = json.dumps(parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def input_digest(request: InferRequest) -> str:

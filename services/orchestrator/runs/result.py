@@ -1,4 +1,4 @@
-"""Final state, failure and usage of a run, from its tasks and notes."""
+"""Final state, failure and usage of a run, and the outcome of its batch item."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2
 
+from protos.hugginggpt.v1.batch_pb2 import BatchItem
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT, NOTE_KIND_CLARIFY, NOTE_KIND_UNMAPPED, Decision
 from protos.hugginggpt.v1.run_pb2 import (
@@ -19,6 +20,9 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunState,
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
+from services.orchestrator.journal.row_writers import Inserts
+from services.orchestrator.journal.statements import BATCH_RUNS
+from services.orchestrator.runs.arguments import final_tasks, output_name
 
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 _MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})
@@ -59,6 +63,21 @@ def total_usage(run: Run, decisions: Iterable[Decision], failed_usage: Iterable[
         for pool, seconds in usage.pool_seconds.items():
             total.pool_seconds[pool] += seconds
     return total
+
+
+def item_result_rows(run: Run) -> Inserts:
+    """The row with the outcome of the batch item whose run has ended; none for other runs."""
+    position = run.batch
+    if not position.index:
+        return ()
+    item = BatchItem(usage=run.usage, failure=run.failure if run.HasField("failure") else None)
+    final = final_tasks(status.task for status in run.tasks)
+    for status in run.tasks:
+        if status.task.id in final:
+            for output, value in status.result.outputs.items():
+                item.outputs[output_name(final, status.task.id, output)].CopyFrom(value)
+    row = (position.batch_id, position.index, run.run_id, run.state, time.time(), item.SerializeToString())
+    return [(BATCH_RUNS, [row])]
 
 
 def _first_failure(run: Run, replaced: Collection[int]) -> Failure | None:

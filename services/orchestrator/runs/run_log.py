@@ -16,10 +16,10 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import Run, RunState
 from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
-from services.orchestrator.batches.items import item_result_rows
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import Memo, Row
 from services.orchestrator.runs.budget import BudgetTracker
+from services.orchestrator.runs.result import item_result_rows
 
 log = structlog.get_logger(__name__)
 

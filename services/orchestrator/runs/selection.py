@@ -1,9 +1,9 @@
-"""Client of the selector: requests the candidates of a task."""
+"""Client of the selector: requests the candidates of a task, and caches those that depend only on the catalogue."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Self
 
 import grpc
 
@@ -13,9 +13,10 @@ from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskSelected
 from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK, Constraints, InferenceMode
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, Task
 from services.common import call_context
+from services.common.change_signal import ChangeSignal
 from services.common.errors import DeadlineExceeded, NotFound, from_rpc
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.runs.candidate_cache import LOOK_SECONDS, CandidateCache
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.runs.run_log import RunLog
 
 if TYPE_CHECKING:  # this name exists for type checkers only
@@ -32,6 +33,74 @@ SHARE = 0.25
 
 CACHED_SECONDS = 10.0
 """Timeout of a selection for the cache, which is not bound to one run's deadline."""
+
+LOOK_SECONDS = 5.0
+"""Interval at which availability is checked again while the catalogue does not change."""
+
+MAX_RESPONSES = 1_000
+"""Number of cached responses; with more, all are dropped."""
+
+
+class CandidateCache:
+    """The selector's responses, dropped whenever the catalogue changes; the catalogue is watched from first use.
+
+    Args:
+        watcher: watches the catalogue.
+    """
+
+    def __init__(self, watcher: CatalogueWatcher) -> None:
+        self._watcher = watcher
+        self._watching = ExitStack()
+        self._changed: ChangeSignal | None = None
+        self._version = 0
+        self._responses: dict[tuple[Hashable, int], SelectResponse] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._watching.close()
+
+    async def get(self, key: Hashable, select: Callable[[], Awaitable[SelectResponse]]) -> SelectResponse:
+        """A response that depends only on the catalogue and the data policy; calls `select` if it is not cached.
+
+        Raises:
+            ServiceError: there is no candidate, or the selector is unavailable.
+        """
+        key = (key, call_context.current().policy)
+        version = self._current_version()
+        if key not in self._responses:
+            response = await select()
+            if self._current_version() != version:
+                return response
+            if len(self._responses) >= MAX_RESPONSES:
+                self._responses.clear()
+            self._responses[key] = response
+        return self._responses[key]
+
+    async def wait_for_change(self, seconds: float) -> None:
+        """Waits until the catalogue changes, or until the time has passed."""
+        changed, version = self._watch_changes(), self._current_version()
+        try:
+            async with asyncio.timeout(seconds):
+                await changed.wait(version)
+        except TimeoutError:
+            return
+
+    def _watch_changes(self) -> ChangeSignal:
+        """The signal of changes of the catalogue, watched from the first call on."""
+        if self._changed is None:
+            self._changed = self._watching.enter_context(self._watcher.watched())
+            self._version = self._changed.version
+        return self._changed
+
+    def _current_version(self) -> int:
+        """Version of the catalogue; when it has changed, the cached responses are dropped."""
+        version = self._watch_changes().version
+        if version != self._version:
+            self._responses.clear()
+            self._version = version
+        return version
 
 
 class SelectorClient:

@@ -29,8 +29,14 @@ from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.backoff import RetryBudget
 from services.orchestrator.experts.client import ExpertClient, TaskRequest, to_failure
 from services.orchestrator.journal.tables import Memo
-from services.orchestrator.runs import seeds, spans
-from services.orchestrator.runs.arguments import dependencies, input_digest, resolve_arguments
+from services.orchestrator.runs import spans
+from services.orchestrator.runs.arguments import (
+    apply_seed,
+    choose_seed,
+    dependencies,
+    input_digest,
+    resolve_arguments,
+)
 from services.orchestrator.runs.result_cache import ResultCache, memo
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.selection import SelectorClient
@@ -103,7 +109,7 @@ class TaskExecutor:
             request = resolve_arguments(task, self._inputs, {each: self._restored[each] for each in dependencies(task)})
         except (KeyError, ServiceError):  # an input of the result no longer exists
             return False
-        seeds.apply_seed(request, result.seed)
+        apply_seed(request, result.seed)
         is_current = input_digest(request) == result.input_digest
         if not is_current:
             log.warning("task runs again: its stored result has other inputs", task_id=task.id)
@@ -145,8 +151,8 @@ class TaskExecutor:
         selected = await self._candidates[task.id]
         if isinstance(selected, ServiceError):
             raise selected
-        seed = seeds.choose_seed(request, selected.spec, run.id, task.id)
-        seeds.apply_seed(request, seed)
+        seed = choose_seed(request, selected.spec, run.id, task.id)
+        apply_seed(request, seed)
         digest = input_digest(request)
         if known := await shared.results.lookup(run, selected.spec, selected.candidates[0].candidate, digest):
             known.task_id, known.attempt = task.id, 0
