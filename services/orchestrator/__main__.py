@@ -69,7 +69,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
             CandidateCache(CatalogueWatcher(selector)) as catalogue,
             _expert_client(selector, settings) as experts,
         ):
-            selections = SelectorClient(selector, experts.avoid, catalogue)
+            selections = SelectorClient(selector, experts.health.avoid, catalogue)
             shared = TaskDependencies(selections, experts, ResultCache(journal, store))
             workflow = Workflow(PlannerServiceStub(planner), ResponderServiceStub(responder), shared)
             builder = PipelineBuilder(journal, selections, workflow.check)

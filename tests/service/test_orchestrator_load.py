@@ -14,11 +14,10 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from services.common.errors import ServiceError, Unavailable
-from services.orchestrator.experts.backoff import INITIAL_RETRIES, RETRIES_PER_CALL
-from services.orchestrator.experts.circuit_breaker import Key
+from services.orchestrator.experts.attempts import INITIAL_RETRIES, RETRIES_PER_CALL
 from tests.fakes import FakeExpert, card
 from tests.fakes.tracing import record_traces
-from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
+from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate, open_circuit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(30)]
 
@@ -62,7 +61,7 @@ def quick(name: str = "fake") -> FakeExpert:
 async def test_cancel_reaches_the_running_expert(*, traced: bool) -> None:
     expert = Held()
     with record_traces() if traced else nullcontext():
-        async with asking() as attempts, expert.serving() as address:
+        async with asking() as attempts, expert.serving() as address, quick().serving() as other:
             for _ in range(3):
                 expert.left.clear()
                 task = asyncio.create_task(Asker(attempts).infer(candidate(address)))
@@ -71,8 +70,9 @@ async def test_cancel_reaches_the_running_expert(*, traced: bool) -> None:
                 await expert.left.wait()
                 await asyncio.wait([task])
                 assert task.cancelled()
-            assert not attempts._calls._balancer._replicas[address].calls
-            assert attempts._calls.circuits.all_closed
+            both = candidate(Endpoint(address=address, loaded=True), Endpoint(address=other, loaded=True, queue=1))
+            assert attempts.health.choose_address(both, set()) == address
+            assert not attempts.health.avoid()
 
 
 async def test_a_traced_call_tells_how_its_expert_is() -> None:
@@ -95,7 +95,7 @@ async def test_a_traced_call_tells_how_its_expert_is() -> None:
 
 
 async def test_an_expert_that_hangs_costs_only_its_callers() -> None:
-    hung, fine = Held("hung"), quick("fine")
+    hung, fine, free = Held("hung"), quick("fine"), Held("free")
     limits: dict[str, Any] = {"calls_at_once": 20, "calls_per_expert": 10}
     async with asking(**limits) as attempts, hung.serving() as one, fine.serving() as two:
         stuck = [
@@ -110,7 +110,15 @@ async def test_an_expert_that_hangs_costs_only_its_callers() -> None:
         for task in stuck:
             task.cancel()
         await asyncio.wait(stuck)
-        assert attempts._dependencies.limiter._free == 20
+        async with free.serving() as three:
+            freed = [(candidate(one, expert="hung"), f"run-{number}") for number in range(10)]
+            freed += [(candidate(three, expert="free"), f"run-{number}") for number in range(10)]
+            calls = [asyncio.create_task(Asker(attempts, run).infer(each)) for each, run in freed]
+            await hung.has(10)
+            await free.has(10)
+            hung.go.set()
+            free.go.set()
+            await asyncio.gather(*calls)
 
 
 async def test_a_large_run_leaves_places_to_others() -> None:
@@ -148,7 +156,7 @@ async def test_people_are_served_before_the_background() -> None:
 
 
 async def test_a_wait_for_a_turn_is_told_once_and_only_if_it_is_noticeable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.retry.REPORT_WAIT_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.experts.candidate_waiter.REPORT_WAIT_AFTER_SECONDS", 0.01)
     told = asyncio.Event()
     expert, asked = Held(), Asked()
 
@@ -224,7 +232,7 @@ async def test_an_outage_is_not_amplified(
     monkeypatch: pytest.MonkeyPatch, failure: ServiceError | None, runs: int
 ) -> None:
     monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.02)
-    monkeypatch.setattr("services.orchestrator.experts.retry.MAX_PROBE_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("services.orchestrator.experts.health.MAX_PROBE_WAIT_SECONDS", 0.1)
     expert, tasks = Down(failure), 200
     async with asking(calls_per_expert=16) as attempts, expert.serving() as address:
         askers = [Asker(attempts, f"run-{number}") for number in range(runs)]
@@ -242,8 +250,8 @@ async def test_tasks_in_flight_outlast_the_restart_of_their_only_expert(monkeypa
             asker = Asker(attempts)
             calls = [asyncio.create_task(asker.infer(candidate(address))) for _ in range(tasks)]
             await before.has(100)
-        while not attempts.avoid():  # until it is known that the expert is away
-            await attempts._calls.circuits.wait_for_change(1)
+        while not attempts.health.avoid():  # until it is known that the expert is away
+            await attempts.health.wait_for_change(1)
         async with after.serving(listen=address):
             asked = await asyncio.gather(*calls)
     assert {each.result.outputs["text"].text for each in asked} == {"hello"}
@@ -254,8 +262,7 @@ async def test_a_long_call_shows_that_an_expert_is_back_before_it_has_ended(monk
     monkeypatch.setattr("services.orchestrator.experts.infer_call.REACHED_SECONDS", 0.05)
     expert = Held()
     async with asking() as attempts, expert.serving() as address:
-        for _ in range(3):
-            attempts._calls.circuits.failed(Key("fake", address=address), "down")
+        open_circuit(attempts, candidate(address), Unavailable("down"))
         calls = [asyncio.create_task(Asker(attempts).infer(candidate(address))) for _ in range(20)]
         async with asyncio.timeout(20):
             await expert.has(20)

@@ -11,16 +11,15 @@ import grpc
 import pytest
 from google.rpc import code_pb2
 
-from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint, SelectedCandidate
+from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, Endpoint, SelectedCandidate
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL
 from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
-from services.orchestrator.experts.circuit_breaker import Key
 from services.orchestrator.experts.retry import MAX_BATCH_CALLS, MAX_CALLS
 from tests.fakes import FakeExpert, card
-from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
+from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate, open_circuit
 
 GONE = "127.0.0.1:1"
 """Where nobody listens."""
@@ -43,19 +42,17 @@ async def forever(_: InferRequest) -> dict[str, Value]:
 
 
 async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.retry.MAX_PROBE_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("services.orchestrator.experts.health.MAX_PROBE_WAIT_SECONDS", 0.0)
     async with asking() as attempts:
         async with fake().serving() as address:
             asked = await Asker(attempts).infer(candidate(address))
             assert asked.result.outputs["text"].text == "hello"
-            assert list(attempts._calls._channels._channels) == [address]
         asked = await Asker(attempts).infer(candidate(address))
         failure = asked.result.failure
         assert (failure.code, failure.reason) == (code_pb2.UNAVAILABLE, "CIRCUIT_OPEN")
         assert "fake" in failure.message
         assert "fake" in failure.remedy
         assert asked.told.count("task_started") == asked.result.attempt == 3
-        assert not attempts._calls._channels._channels
 
 
 async def test_an_expert_that_comes_back_is_reached_again() -> None:
@@ -83,10 +80,10 @@ async def test_a_lone_task_outlasts_a_restart_with_probes_ever_further_apart(mon
     async with asking() as attempts:
         waiting = asyncio.create_task(Asker(attempts).infer(candidate(address), asked=asked))
         await sixth.wait()
-        assert [avoid.address for avoid in attempts.avoid()] == [address]
+        assert [avoid.address for avoid in attempts.health.avoid()] == [address]
         async with fake().serving(listen=address):
             assert (await waiting).result.outputs["text"].text == "hello"
-        assert not attempts.avoid()
+        assert not attempts.health.avoid()
     assert asked.told.count("task_waiting") == 1
     assert asked.result.attempt <= 8
 
@@ -146,8 +143,7 @@ async def test_a_call_under_way_does_not_lose_its_channel_to_another_that_fails(
 
 async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() -> None:
     async with asking() as attempts, fake().serving() as address:
-        for _ in range(3):
-            attempts._calls.circuits.failed(Key("fake", address=GONE), "gone")
+        open_circuit(attempts, candidate(GONE), Unavailable("gone"))
 
         async def again() -> Sequence[SelectedCandidate]:
             return [candidate(address)]
@@ -166,10 +162,9 @@ async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fai
         raise ModelFailed("nan")
 
     async with asking() as attempts, fake(broken).serving() as one, fake().serving() as two:
-        for key in (Key("fake", model="model"), Key("another", address=two), Key("fake", model="other")):
-            for _ in range(3):
-                attempts._calls.circuits.failed(key, "down")
         chosen = [candidate(one), candidate(two, expert="another"), candidate(one, model="other")]
+        for each, error in zip(chosen, (ModelFailed("down"), Unavailable("down"), ModelFailed("down")), strict=True):
+            open_circuit(attempts, each, error)
         asked = await Asker(attempts).infer(*chosen)
     passed_over, failed = ("UNAVAILABLE", "next_candidate"), ("INTERNAL", "next_candidate")
     assert asked.failures == [passed_over, passed_over, failed]
@@ -369,7 +364,7 @@ async def test_nobody_else_is_asked_what_is_wrong_with_the_request() -> None:
     expert = fake(picky)
     async with asking() as attempts, expert.serving() as address:
         asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
-        assert not attempts.avoid()
+        assert not attempts.health.avoid()
     assert (asked.result.failure.port, asked.result.attempt, len(expert.asked)) == ("text", 1, 1)
 
 
@@ -456,7 +451,7 @@ async def test_the_time_of_a_run_is_final() -> None:
         asked = await Asker(attempts, seconds=0.3).infer(candidate(address))
         assert (asked.result.failure.code, len(expert.asked)) == (code_pb2.DEADLINE_EXCEEDED, 1)
         assert "model of expert fake did not answer within 0." in asked.result.failure.message
-        assert not attempts.avoid()
+        assert not attempts.health.avoid()
         asked = await Asker(attempts, seconds=-1).infer(candidate(address), candidate(address, model="other"))
         assert (asked.result.failure.code, asked.result.attempt, len(expert.asked)) == (
             code_pb2.DEADLINE_EXCEEDED,
@@ -480,7 +475,7 @@ async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monke
     async with asking() as attempts, expert.serving() as address:
         for _ in range(5):
             await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
-        assert [(avoid.model_id, avoid.expert, avoid.address) for avoid in attempts.avoid()] == [("model", "fake", "")]
+        assert attempts.health.avoid() == [Avoid(model_id="model", expert="fake")]
         assert [request.model for request in expert.asked].count("model") == 3
         asked = await Asker(attempts).infer(candidate(address))
         assert asked.result.failure.reason == "CIRCUIT_OPEN"
@@ -506,8 +501,7 @@ async def test_those_who_wait_for_an_expert_send_one_probe_at_a_time(monkeypatch
 
     expert = fake(answer)
     async with asking() as attempts, expert.serving() as address:
-        for _ in range(3):
-            attempts._calls.circuits.failed(Key("fake", address=address), "down")
+        open_circuit(attempts, candidate(address), Unavailable("down"))
         waiting = [asyncio.create_task(Asker(attempts).infer(candidate(address))) for _ in range(50)]
         await third.wait()
         assert most == 1

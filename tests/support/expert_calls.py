@@ -19,8 +19,10 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.channel import connect
+from services.common.errors import ServiceError
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.backoff import RetryBudget
+from services.orchestrator.experts.attempts import RetryBudget
+from services.orchestrator.experts.circuit_breaker import FAILURES
 from services.orchestrator.experts.client import ExpertClient, TaskRequest
 from services.orchestrator.pricing import Prices
 
@@ -55,6 +57,12 @@ class Asked:
             (code_pb2.Code.Name(each.failure.code), NextStep.Name(each.next).removeprefix("NEXT_STEP_").lower())
             for each in failed
         ]
+
+
+def open_circuit(client: ExpertClient, selected: SelectedCandidate, error: ServiceError) -> None:
+    """Records so many failed calls that the circuit of the address, or of the model, opens."""
+    for _ in range(FAILURES):
+        client.health.call_failed(selected.candidate, selected.endpoints[0].address, error, had_full_timeout=True)
 
 
 async def nobody_new() -> Sequence[SelectedCandidate]:

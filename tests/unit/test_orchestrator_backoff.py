@@ -2,14 +2,8 @@
 
 import pytest
 
-from services.orchestrator.experts.backoff import (
-    INITIAL_RETRIES,
-    RETRIES_PER_CALL,
-    RetryBudget,
-    backoff,
-    refusal_backoff,
-    spend,
-)
+from services.orchestrator.experts.attempts import INITIAL_RETRIES, RETRIES_PER_CALL, RetryBudget, spend
+from services.orchestrator.experts.retry import backoff, refusal_backoff
 
 
 def test_a_budget_has_a_reserve_and_then_what_calls_earn() -> None:

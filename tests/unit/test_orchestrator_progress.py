@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import ProgressEvent
-from services.orchestrator.experts.progress import ProgressFollower
+from services.orchestrator.experts.infer_call import ProgressFollower
 
 
 class Steps:
@@ -32,7 +32,7 @@ class Steps:
 async def test_a_call_is_followed_once_it_takes_long_and_not_every_step_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.progress.AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("services.orchestrator.experts.infer_call.PROGRESS_AFTER_SECONDS", 0.0)
     expert, told = Steps(0.1, 0.2, 0.3), list[float]()
     following = ProgressFollower(expert, "call", lambda fraction, _: told.append(fraction))  # type: ignore[arg-type]  # as much of a stub as is used
     async with asyncio.timeout(5):
@@ -43,7 +43,7 @@ async def test_a_call_is_followed_once_it_takes_long_and_not_every_step_is_told(
 
 
 async def test_a_call_that_ends_soon_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.progress.AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("services.orchestrator.experts.infer_call.PROGRESS_AFTER_SECONDS", 0.0)
     ended, later = Steps(), Steps()
     ProgressFollower(ended, "ended", lambda *_: None).stop()  # type: ignore[arg-type]  # as above
     following = ProgressFollower(later, "later", lambda *_: None)  # type: ignore[arg-type]  # as above

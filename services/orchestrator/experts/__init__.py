@@ -1,1 +1,1 @@
-"""Calling experts: whom, where, when, how often, and what a failure leads to."""
+"""Client of experts: candidates, retries, limits, circuit breakers and load balancing."""

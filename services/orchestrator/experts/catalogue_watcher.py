@@ -12,7 +12,7 @@ import structlog
 from protos.hugginggpt.internal.v1.selector_pb2 import WatchCatalogueRequest
 from services.common.change_signal import ChangeSignal
 from services.common.supervision import supervise
-from services.orchestrator.experts.backoff import backoff
+from services.orchestrator.experts.retry import backoff
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub

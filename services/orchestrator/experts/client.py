@@ -1,25 +1,19 @@
-"""Client of all experts: calls the candidates of a task in order until one succeeds."""
+"""Client of all experts: calls the candidates of a task until one succeeds."""
 
-import math
-from collections import defaultdict
+import time
 from typing import TYPE_CHECKING, Self
 
-from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectedCandidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import RecoveryAction, ServiceError
 from services.orchestrator import metrics
-from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.candidates import (
-    AttemptReporter,
-    CandidateQueue,
-    CandidateUnavailable,
-    TaskRequest,
-    to_failure,
-)
+from services.orchestrator.experts.attempts import TaskAttempts, TaskRequest, to_failure
+from services.orchestrator.experts.candidate_waiter import CandidateWaiter
+from services.orchestrator.experts.candidates import CandidateAttempts, CandidateQueue, CandidateUnavailable
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
+from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.infer_call import InferCaller
 from services.orchestrator.experts.limiter import ConcurrencyLimiter
-from services.orchestrator.experts.retry import CallDependencies, RetryingCall
+from services.orchestrator.experts.retry import RetryPolicy
 from services.orchestrator.experts.shadow import ShadowRunner
 from services.orchestrator.pricing import Prices
 
@@ -27,6 +21,8 @@ if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 __all__ = ["ExpertClient", "TaskRequest", "to_failure"]
+
+FORGET_EVERY_SECONDS = 60.0
 
 
 class ExpertClient:
@@ -53,12 +49,15 @@ class ExpertClient:
         calls_per_run: int,
         prices: Prices,
     ) -> None:
-        self._calls = InferCaller(attempt_seconds, prices)
+        self.health = ExpertHealth()
+        """Of all experts, as their calls have shown."""
         self._catalogue = CatalogueWatcher(selector)
         limiter = ConcurrencyLimiter(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
-        self._dependencies = CallDependencies(self._calls, limiter, self._catalogue, attempt_seconds, overload_seconds)
-        self._retries: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
+        self._waiter = CandidateWaiter(self.health, limiter, self._catalogue)
+        self._calls = InferCaller(self.health, attempt_seconds, prices)
+        self._retry_policy = RetryPolicy(self.health, overload_seconds)
         self._shadows = ShadowRunner(self.infer)
+        self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,53 +67,53 @@ class ExpertClient:
         self._catalogue.close()
         await self._calls.close()
 
-    def avoid(self) -> list[Avoid]:
-        """Experts, addresses and models with open circuits, for the selector to rank last."""
-        return self._calls.circuits.avoid()
-
-    async def infer(self, task: TaskRequest) -> TaskResult:
-        """Calls the candidates in order until one succeeds; returns its outputs, or the failure of the last attempt."""
-        await self._calls.forget_unused()
-        reporter = AttemptReporter(task)
-        queue = CandidateQueue(reporter, self._seconds_left)
-        selected = await queue.next()
-        if selected is None:
-            return reporter.failed_result(queue.no_candidate_error())
-        while True:
-            try:
-                return await self._call(reporter, selected, queue)
-            except ServiceError as error:
-                following = await queue.next(error) if reporter.left > 0 else None
-                if following is None:
-                    return reporter.failed_result(error, selected.candidate)
-                reporter.attempt_failed(error, selected.candidate, RecoveryAction.NEXT_CANDIDATE)
-                selected = following
-
     def run_shadows(self, task: TaskRequest, result: TaskResult) -> None:
         """Starts the shadow candidates of a task that has succeeded, in the background."""
         self._shadows.start(task, result)
 
-    def _seconds_left(self, selected: SelectedCandidate) -> float:
-        return self._calls.seconds_left(selected) if selected.endpoints else math.inf
+    async def infer(self, task: TaskRequest) -> TaskResult:
+        """Calls the candidates until one succeeds; returns its outputs, or the failure of the last attempt."""
+        await self._forget_unused()
+        attempts = TaskAttempts(task)
+        queue = CandidateQueue(attempts, self.health.seconds_to_call)
+        current = await queue.next()
+        if current is None:
+            return attempts.failed_result(queue.no_candidate_error())
+        while True:
+            try:
+                return await self._attempt(current)
+            except ServiceError as error:
+                delay_or_error = self._retry_policy.next_delay(current, error)
+                if isinstance(delay_or_error, float):
+                    current.delay = delay_or_error
+                    attempts.report_failure(error, current.candidate, RecoveryAction.RETRY, delay_or_error)
+                    continue
+                following = await queue.next(delay_or_error) if attempts.seconds_left > 0 else None
+                if following is None:
+                    return attempts.failed_result(delay_or_error, current.candidate)
+                attempts.report_failure(delay_or_error, current.candidate, RecoveryAction.NEXT_CANDIDATE)
+                current = following
 
-    async def _call(self, reporter: AttemptReporter, selected: SelectedCandidate, queue: CandidateQueue) -> TaskResult:
-        expert = selected.candidate.expert
-        attempt, label, retries = reporter.attempt, {"expert": expert}, self._retries[expert]
+    async def _attempt(self, current: CandidateAttempts) -> TaskResult:
+        """Waits until the candidate can be called, and calls it once."""
+        label = {"expert": current.expert}
         metrics.expert_queue_depth.add(1, label)
         try:
-            call = RetryingCall(
-                self._dependencies,
-                reporter,
-                selected,
-                retries,
-                is_last=queue.is_last,
-                may_wait=queue.may_wait,
-                has_alternative=queue.has_alternative,
-            )
-            return await call.result()
+            address = await self._waiter.acquire_address(current)
+            try:
+                self._retry_policy.record_call(current, address)
+                return await self._calls.call(current, address)
+            finally:
+                self._waiter.release(current)
         except CandidateUnavailable:
-            if reporter.attempt == attempt:
-                reporter.count_unavailable()
+            if current.attempts.number == current.number_before:
+                current.attempts.count_unavailable()
             raise
         finally:
             metrics.expert_queue_depth.add(-1, label)
+
+    async def _forget_unused(self) -> None:
+        """Drops channels, load and circuits of addresses that are no longer used, at most once a minute."""
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
+            await self._calls.close_unused(self.health.forget_unused())

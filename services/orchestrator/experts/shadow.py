@@ -14,8 +14,7 @@ from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROL
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.orchestrator import metrics
-from services.orchestrator.experts.backoff import RetryBudget
-from services.orchestrator.experts.candidates import TaskRequest
+from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
 
 log = structlog.get_logger(__name__)
 

@@ -26,7 +26,7 @@ from services.common.errors import DeadlineExceeded, NotFound, ServiceError, Una
 from services.orchestrator import metrics
 from services.orchestrator.dag import Dag
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.backoff import RetryBudget
+from services.orchestrator.experts.attempts import RetryBudget
 from services.orchestrator.experts.client import ExpertClient, TaskRequest, to_failure
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.runs import spans
