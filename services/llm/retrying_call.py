@@ -7,7 +7,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random_exponential,
+)
+from tenacity.wait import wait_base
 
 from services.common import call_context
 from services.llm.endpoint_capabilities import ChatRequest
@@ -88,23 +96,20 @@ class RetryingCall:
         )
 
     def _retrying(self) -> AsyncRetrying:
-        backoff = wait_random_exponential(multiplier=self._endpoint.settings.retry_seconds, max=MAX_RETRY_PAUSE_SECONDS)
+        settings = self._endpoint.settings
+        backoff = wait_random_exponential(multiplier=settings.retry_seconds, max=MAX_RETRY_PAUSE_SECONDS)
+        return AsyncRetrying(
+            retry=retry_if_exception(_is_retryable),
+            wait=_WaitAtLeastRetryAfter(backoff),
+            stop=stop_after_attempt(settings.attempts) | stop_before_delay(self._timeouts.remaining),
+            before_sleep=self._record_failed_attempt,
+            reraise=True,
+        )
 
-        def pause(state: RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome else None
-            return max(backoff(state), error.retry_after_seconds if isinstance(error, LLMError) else 0.0)
-
-        def is_exhausted(state: RetryCallState) -> bool:
-            is_too_late = state.upcoming_sleep >= self._timeouts.remaining
-            return is_too_late or state.attempt_number >= self._endpoint.settings.attempts
-
-        def record_attempt(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            if isinstance(error, LLMError):
-                self._trace.attempt_failed(error, state.upcoming_sleep)
-
-        retryable = retry_if_exception(lambda error: isinstance(error, LLMError) and error.retryable)
-        return AsyncRetrying(retry=retryable, wait=pause, stop=is_exhausted, before_sleep=record_attempt, reraise=True)
+    def _record_failed_attempt(self, state: RetryCallState) -> None:
+        error = state.outcome and state.outcome.exception()
+        if isinstance(error, LLMError):
+            self._trace.attempt_failed(error, state.upcoming_sleep)
 
     async def _attempt(self) -> AnswerStream:
         """Sends one request in a concurrency slot; the slot and the stream are released unless text arrives."""
@@ -159,3 +164,19 @@ class RetryingCall:
         if answer.reported_tokens and answer.reported_tokens[0] > 0:
             schema = json.dumps(dict(self._request.schema.json_schema)) if self._request.schema else ""
             self._endpoint.state.estimator.calibrate(self._request.messages, answer.reported_tokens[0], schema=schema)
+
+
+class _WaitAtLeastRetryAfter(wait_base):
+    """Waits as long as the endpoint requests, but no shorter than the backoff."""
+
+    def __init__(self, backoff: wait_base) -> None:
+        self._backoff = backoff
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        error = retry_state.outcome and retry_state.outcome.exception()
+        requested = error.retry_after_seconds if isinstance(error, LLMError) else 0.0
+        return max(self._backoff(retry_state), requested)
+
+
+def _is_retryable(error: BaseException) -> bool:
+    return isinstance(error, LLMError) and error.retryable
