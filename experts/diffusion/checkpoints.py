@@ -1,4 +1,4 @@
-"""Checkpoints of pictures' makers: half the download on a GPU, and models that work together with another."""
+"""Checkpoints of diffusers pipelines: 16-bit weights on a GPU, and second models with their own commit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ from experts.torch_host.checkpoint import Checkpoint
 _HALF = "fp16"
 
 
-def checkpoint_of(model_id: str, device: str) -> Checkpoint:
-    """A pipeline's files; of weights those with 16 bits where they will have no more anyway.
+def fetch_checkpoint(model_id: str, device: str) -> Checkpoint:
+    """Fetches a pipeline's files; on a GPU the 16-bit weights, which are half the download.
 
     Raises:
         FailedPrecondition: LOAD_FAILED.
@@ -21,24 +21,24 @@ def checkpoint_of(model_id: str, device: str) -> Checkpoint:
 
 
 @contextmanager
-def at_commit(commit: str) -> Iterator[None]:
-    """For a second model that the one being loaded works with: it has a commit of its own; empty means any."""
+def use_commit(commit: str) -> Iterator[None]:
+    """Sets the commit for a second model that the model being loaded depends on; empty selects any commit."""
     with load_context.use(replace(load_context.current(), revision=commit)):
         yield
 
 
-def assembled(checkpoint: Checkpoint, kind: Any, **options: Any) -> Any:
-    """A pipeline of diffusers, or a component, from whichever variant of the weights is there.
+def load_pipeline(checkpoint: Checkpoint, pipeline_class: Any, **options: Any) -> Any:
+    """Loads a pipeline of diffusers, or a component, from the variant of the weights that is available.
 
     Raises:
         FailedPrecondition: LOAD_FAILED.
-        OutOfMemory: it does not fit.
+        OutOfMemory: the device has too little memory.
     """
-    halves = any(checkpoint.folder.rglob(f"*.{_HALF}*.safetensors"))
-    plain = any("." not in path.stem for path in checkpoint.folder.rglob("*.safetensors"))
+    has_half = any(checkpoint.folder.rglob(f"*.{_HALF}*.safetensors"))
+    has_full = any("." not in path.stem for path in checkpoint.folder.rglob("*.safetensors"))
     on_cpu = checkpoint.device.type == "cpu"
-    variant = _HALF if halves and not (on_cpu and plain) else None
-    made = checkpoint.pipeline(kind, variant=variant, **options)
-    if hasattr(made, "set_progress_bar_config"):
-        made.set_progress_bar_config(disable=True)
-    return made
+    variant = _HALF if has_half and not (on_cpu and has_full) else None
+    pipeline = checkpoint.pipeline(pipeline_class, variant=variant, **options)
+    if hasattr(pipeline, "set_progress_bar_config"):
+        pipeline.set_progress_bar_config(disable=True)
+    return pipeline

@@ -1,14 +1,14 @@
-"""Pictures that keep to a map: a ControlNet of any kind, on the Stable Diffusion it was made for."""
+"""Text to image conditioned on a control map, by a ControlNet and its Stable Diffusion base model."""
 
 import json
 import threading
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from experts.diffusion.checkpoints import assembled, at_commit, checkpoint_of
-from experts.diffusion.generation import Order, Painter, seed_of, words
-from experts.diffusion.image_size import Size, wanted
-from experts.diffusion.text_to_image import cut
+from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline, use_commit
+from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
+from experts.diffusion.image_size import Size, read_size
+from experts.diffusion.text_to_image import crop_centre
 from experts.host import load_context
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import open_image, renamed
@@ -16,95 +16,102 @@ from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import FailedPrecondition
 
 
-class Base(NamedTuple):
-    """A model that ControlNets steer."""
+class BaseModel(NamedTuple):
+    """A base model of ControlNets."""
 
     model_id: str
     commit: str
 
 
-BASES = {
-    768: Base("stable-diffusion-v1-5/stable-diffusion-v1-5", "451f4fe16113bff5a5d2269ed5ad43b0592e9a14"),
-    2048: Base("stabilityai/stable-diffusion-xl-base-1.0", "462165984030d82259a11f4367a4eed129e94a7b"),
+BASE_MODELS = {
+    768: BaseModel("stable-diffusion-v1-5/stable-diffusion-v1-5", "451f4fe16113bff5a5d2269ed5ad43b0592e9a14"),
+    2048: BaseModel("stabilityai/stable-diffusion-xl-base-1.0", "462165984030d82259a11f4367a4eed129e94a7b"),
 }
-"""By the width of the text that the ControlNet looks at, which tells the families apart."""
+"""Base models by the ControlNet's text embedding width, which differs between the families."""
 
-_kept: "WeakValueDictionary[tuple[str, str, str], Any]" = WeakValueDictionary()
+_base_pipelines: "WeakValueDictionary[tuple[str, str, str], Any]" = WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def map_text_to_image(model_id: str, device: str) -> Handler:
-    """One loader for all eight maps: which one a ControlNet knows is on its card."""
+    """Loads a ControlNet for any of the eight kinds of map; its card states which kind it supports."""
     from diffusers import AutoPipelineForText2Image, ControlNetModel
 
-    checkpoint = checkpoint_of(model_id, device)
+    checkpoint = fetch_checkpoint(model_id, device)
     if (checkpoint.folder / "model_index.json").is_file():
-        return AfterMap(checkpoint, assembled(checkpoint, AutoPipelineForText2Image))
-    under = _base_of(checkpoint, device)
-    controlnet, base = assembled(checkpoint, ControlNetModel), _base(under)
-    return AfterMap(checkpoint, _steered(base, controlnet), base)
+        return ControlNetTextToImage(checkpoint, load_pipeline(checkpoint, AutoPipelineForText2Image))
+    base_checkpoint = _fetch_base(checkpoint, device)
+    controlnet, base = load_pipeline(checkpoint, ControlNetModel), _load_base(base_checkpoint)
+    return ControlNetTextToImage(checkpoint, _combine(base, controlnet), base)
 
 
-class AfterMap(Painter):
-    """Paints what a text says where a map says."""
+class ControlNetTextToImage(DiffusionHandler):
+    """Generates a picture by text and control map."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any, base: Any = None) -> None:
         super().__init__(checkpoint, model)
         self._base = base
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Order:
-        prompt, media = words(inputs, "text"), inputs["image"]
-        drawing = open_image(media)
-        like = self.canvas.like(Size(*drawing.size), "image")
-        size = wanted(parameters, like) or like
-        work = self.canvas.above(size)
-        arguments = self.arguments(parameters, prompt, image=drawing.resize(work), **work._asdict())
-        return Order(arguments, seed_of(parameters), renamed(media, "picture", "png"), lambda made: cut(made, size))
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
+        prompt, media = read_prompt(inputs, "text"), inputs["image"]
+        control_map = open_image(media)
+        default = self.resolution.fit(Size(*control_map.size), "image")
+        size = read_size(parameters, default) or default
+        model_size = self.resolution.round_up(size)
+        arguments = self.build_arguments(
+            parameters, prompt, image=control_map.resize(model_size), **model_size._asdict()
+        )
+        return GenerationItem(
+            arguments,
+            choose_seed(parameters),
+            renamed(media, "picture", "png"),
+            lambda picture: crop_centre(picture, size),
+        )
 
     def close(self) -> None:
-        """Lets go of the base too, which others may still use."""
+        """Releases the base model too, which other ControlNets may still use."""
         self._base = None
         super().close()
 
 
-def _base_of(checkpoint: Checkpoint, device: str) -> Checkpoint:
-    """What the ControlNet was made for.
+def _fetch_base(checkpoint: Checkpoint, device: str) -> Checkpoint:
+    """Fetches the base model of the ControlNet.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, that is not known.
+        FailedPrecondition: LOAD_FAILED, the base model is unknown.
     """
     config = checkpoint.folder / "config.json"
     width = json.loads(config.read_text(encoding="utf-8")).get("cross_attention_dim") if config.is_file() else None
-    if width not in BASES:
+    if width not in BASE_MODELS:
         raise FailedPrecondition(
-            f"{checkpoint.model_id} is made for a model that is not known here (its text is {width} wide)",
+            f"{checkpoint.model_id} has no known base model (its text embeddings have width {width})",
             reason="LOAD_FAILED",
-            remedy="take a ControlNet for Stable Diffusion 1.5 or XL, or save it as a whole pipeline",
+            remedy="choose a ControlNet for Stable Diffusion 1.5 or XL, or save it as a complete pipeline",
         )
-    base = BASES[width]
-    with at_commit(base.commit):
-        return checkpoint_of(base.model_id, device)
+    base = BASE_MODELS[width]
+    with use_commit(base.commit):
+        return fetch_checkpoint(base.model_id, device)
 
 
-def _base(checkpoint: Checkpoint) -> Any:
-    """The pipeline of the base model: one for all ControlNets on a device."""
+def _load_base(checkpoint: Checkpoint) -> Any:
+    """Loads the pipeline of the base model; all ControlNets on a device share one."""
     from diffusers import AutoPipelineForText2Image
 
     key = (checkpoint.model_id, str(checkpoint.device), str(checkpoint.dtype))
     with _lock:
-        base = _kept.get(key)
+        base = _base_pipelines.get(key)
         if base is None:
             load_context.current().progress(0.5, f"loading {checkpoint.model_id}")
-            base = _kept[key] = assembled(checkpoint, AutoPipelineForText2Image)
+            base = _base_pipelines[key] = load_pipeline(checkpoint, AutoPipelineForText2Image)
         return base
 
 
-def _steered(base: Any, controlnet: Any) -> Any:
-    """The base's own weights, with a scheduler apart: it remembers the steps of its run."""
+def _combine(base: Any, controlnet: Any) -> Any:
+    """Returns a ControlNet pipeline with the base's weights and its own scheduler, which has state for each run."""
     import diffusers
 
-    kind = getattr(diffusers, type(base).__name__.replace("Pipeline", "ControlNetPipeline"))
+    pipeline_class = getattr(diffusers, type(base).__name__.replace("Pipeline", "ControlNetPipeline"))
     scheduler = type(base.scheduler).from_config(base.scheduler.config)
-    pipeline = kind(**{**base.components, "scheduler": scheduler}, controlnet=controlnet)
+    pipeline = pipeline_class(**{**base.components, "scheduler": scheduler}, controlnet=controlnet)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline

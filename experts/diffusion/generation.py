@@ -1,4 +1,4 @@
-"""One picture from one call of a diffusers pipeline: seeded, in steps that can be stopped between."""
+"""Handler base class of diffusers pipelines: one picture per call, seeded, cancellable between steps."""
 
 import inspect
 import secrets
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.image_size import Canvas
+from experts.diffusion.image_size import ModelResolution
 from experts.host.handler import UNBATCHED, Call, Inputs, Outputs, Parameters
 from experts.host.media import png
 from experts.host.parameters import port_of
@@ -19,152 +19,160 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-MOST_STEPS_UNASKED = 30
-"""What pipelines take by default (50 to 100) dates from slower schedulers."""
-_LONGEST_TEXT = 5_000
-_LARGEST_SEED = 2**53
-_NAMES = ("negative_prompt", "guidance_scale", "strength")
+MAX_DEFAULT_STEPS = 30
+"""Limit of the default; the defaults of pipelines (50 to 100) date from slower schedulers."""
+_MAX_PROMPT_CHARACTERS = 5_000
+_SEED_LIMIT = 2**53
+_OPTIONAL_PARAMETERS = ("negative_prompt", "guidance_scale", "strength")
 
 
 @dataclass(frozen=True)
-class Order:
-    """What one caller wants painted."""
+class GenerationItem:
+    """One call's arguments for the pipeline, with seed, file name and postprocessing."""
 
     arguments: Mapping[str, Any]
-    """For the pipeline; its generator and what watches its steps are added when it runs."""
+    """Keyword arguments of the pipeline, without the generator and the step callback."""
     seed: int
     name: str
-    """Of the file that comes out."""
-    framed: "Callable[[Image], Image]" = lambda picture: picture
-    """What is done to the picture in the end, such as cutting it to size."""
+    """Name of the output file."""
+    postprocess: "Callable[[Image], Image]" = lambda picture: picture
+    """Applied to the generated picture, such as cropping it to the requested size."""
 
 
 @dataclass(frozen=True)
-class Painted:
-    """A picture as the pipeline made it, height x width x 3 in 0 to 1, and what it was made for."""
+class GeneratedPicture:
+    """A generated picture with its item; pixels are height x width x 3, from 0 to 1."""
 
     pixels: "NDArray[Any]"
-    refused: bool
-    """The model's safety checker has blackened it."""
-    order: Order
+    is_blocked: bool
+    """Whether the model's safety checker has blackened the picture."""
+    item: GenerationItem
 
 
-class Painter(TorchHandler):
-    """A pipeline; each task's own says in prepare what it is called with."""
+class DiffusionHandler(TorchHandler):
+    """Runs a diffusers pipeline; subclasses build its arguments in prepare."""
 
     batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         super().__init__(checkpoint, model)
-        self.canvas = Canvas.of(model)
-        self._takes = inspect.signature(type(model).__call__).parameters
+        self.resolution = ModelResolution.from_pipeline(model)
+        self._pipeline_parameters = inspect.signature(type(model).__call__).parameters
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Order:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         raise NotImplementedError
 
-    def cost(self, item: Order) -> float:
+    def cost(self, item: GenerationItem) -> float:
         return float(item.arguments["num_inference_steps"])
 
-    def run(self, items: Sequence[Order], call: Call) -> list[Painted]:
-        return [painted for item in items if (painted := self._paint(item, call))]
+    def run(self, items: Sequence[GenerationItem], call: Call) -> list[GeneratedPicture]:
+        return [picture for item in items if (picture := self._generate(item, call))]
 
-    def finish(self, raw: Painted) -> Outputs:
+    def finish(self, raw: GeneratedPicture) -> Outputs:
         from diffusers.image_processor import VaeImageProcessor
 
-        if raw.refused:
+        if raw.is_blocked:
             raise InvalidRequest(
-                f"the safety checker of {self.model_id} refused the picture that came out",
-                remedy="use other words or another seed",
+                f"the safety checker of {self.model_id} blocked the generated picture",
+                remedy="use another text or another seed",
             )
-        if not _all_finite(raw.pixels):
+        if not _is_finite(raw.pixels):
             raise ModelFailed(
                 f"{self.model_id} failed on this input: the picture is not finite",
-                remedy="try another seed, or let the operator run the model in float32 (EXPERT_DEVICES)",
+                remedy="try another seed, or ask the operator to run the model in float32 (EXPERT_DEVICES)",
             )
-        picture = raw.order.framed(VaeImageProcessor.numpy_to_pil(raw.pixels[None])[0])
-        return {"image": png(picture, raw.order.name)}
+        picture = raw.item.postprocess(VaeImageProcessor.numpy_to_pil(raw.pixels[None])[0])
+        return {"image": png(picture, raw.item.name)}
 
-    def arguments(self, parameters: Parameters, prompt: str, **given: Any) -> dict[str, Any]:
-        """For the pipeline: what was asked for, and its own defaults.
+    def build_arguments(self, parameters: Parameters, prompt: str, **extra: Any) -> dict[str, Any]:
+        """Returns the pipeline's arguments: the requested parameters, and the number of steps by default.
 
         Raises:
-            InvalidRequest: this model has no such parameter.
+            InvalidRequest: the pipeline has no such parameter.
         """
-        asked = {name: parameters[name] for name in _NAMES if name in parameters}
-        if missing := next((name for name in asked if name not in self._takes), None):
+        requested = {name: parameters[name] for name in _OPTIONAL_PARAMETERS if name in parameters}
+        if missing := next((name for name in requested if name not in self._pipeline_parameters), None):
             raise InvalidRequest(
-                f"{self.model_id} takes no {missing}",
-                remedy=f"leave {missing} out, or choose another",
+                f"{self.model_id} has no parameter {missing}",
+                remedy=f"omit {missing}, or choose another model",
                 port=port_of(missing),
             )
-        steps = parameters.get("num_inference_steps") or min(self.default("num_inference_steps"), MOST_STEPS_UNASKED)
-        return {"prompt": prompt, "num_inference_steps": steps, **asked, **given}
+        steps = parameters.get("num_inference_steps") or min(
+            self.default_value("num_inference_steps"), MAX_DEFAULT_STEPS
+        )
+        return {"prompt": prompt, "num_inference_steps": steps, **requested, **extra}
 
-    def default(self, name: str) -> Any:
-        """What the pipeline takes where nothing is said."""
-        return self._takes[name].default
+    def default_value(self, name: str) -> Any:
+        """Returns the pipeline's default of a parameter."""
+        return self._pipeline_parameters[name].default
 
-    def _paint(self, order: Order, call: Call) -> Painted | None:
-        """The picture; nothing if nobody waits for it any more."""
+    def _generate(self, item: GenerationItem, call: Call) -> GeneratedPicture | None:
+        """Returns the picture, or None if the call is cancelled."""
         import torch
 
         if call.cancelled:
             return None
-        generator = torch.Generator().manual_seed(order.seed)  # the CPU's: the same numbers on every device
+        generator = torch.Generator().manual_seed(item.seed)  # on the CPU, so that all devices get the same numbers
         try:
             with inference_context(self.model_id):
-                out = self.model(
-                    **order.arguments, generator=generator, output_type="np", **self._watching(order, call)
+                output = self.model(
+                    **item.arguments, generator=generator, output_type="np", **self._step_callback(item, call)
                 )
-        except _NobodyWaitsError:
+        except _CallCancelledError:
             return None
-        return Painted(out.images[0], bool((getattr(out, "nsfw_content_detected", None) or [False])[0]), order)
+        return GeneratedPicture(
+            output.images[0], bool((getattr(output, "nsfw_content_detected", None) or [False])[0]), item
+        )
 
-    def _watching(self, order: Order, call: Call) -> dict[str, Any]:
-        def ended(step: int) -> None:
+    def _step_callback(self, item: GenerationItem, call: Call) -> dict[str, Any]:
+        def report_step(step: int) -> None:
             if call.cancelled:
-                raise _NobodyWaitsError
-            total = getattr(self.model, "num_timesteps", None) or order.arguments["num_inference_steps"]
+                raise _CallCancelledError
+            total = getattr(self.model, "num_timesteps", None) or item.arguments["num_inference_steps"]
             call.progress(min(1.0, (step + 1) / total), f"step {step + 1} of {total}")
 
         def on_step_end(_pipeline: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-            ended(step)
+            report_step(step)
             return tensors
 
-        if "callback_on_step_end" in self._takes:
+        if "callback_on_step_end" in self._pipeline_parameters:
             return {"callback_on_step_end": on_step_end}
-        return {"callback": lambda step, _time, _latents: ended(step)} if "callback" in self._takes else {}
+        return (
+            {"callback": lambda step, _time, _latents: report_step(step)}
+            if "callback" in self._pipeline_parameters
+            else {}
+        )
 
 
-class _NobodyWaitsError(Exception):
-    """Leaves a pipeline between two steps."""
+class _CallCancelledError(Exception):
+    """Raised in the step callback to stop the pipeline of a cancelled call."""
 
 
-def words(inputs: Inputs, port: str) -> str:
-    """The words on a port.
+def read_prompt(inputs: Inputs, port: str) -> str:
+    """Returns the stripped text on a port.
 
     Raises:
-        InvalidRequest: there are none, or far too many.
+        InvalidRequest: it is empty or longer than 5,000 characters.
     """
     text = str(inputs.get(port) or "").strip()
     if not text:
-        raise InvalidRequest(f"input {port} has no text in it", remedy="say what the picture should show", port=port)
-    if len(text) > _LONGEST_TEXT:
+        raise InvalidRequest(f"input {port} has no text", remedy="describe what the picture should show", port=port)
+    if len(text) > _MAX_PROMPT_CHARACTERS:
         raise InvalidRequest(
-            f"input {port} has {len(text)} characters, the limit is {_LONGEST_TEXT}",
-            remedy="say it shorter: most models read the first 75 words or so",
+            f"input {port} has {len(text)} characters, the limit is {_MAX_PROMPT_CHARACTERS}",
+            remedy="shorten the text: most models read only about the first 75 words",
             port=port,
         )
     return text
 
 
-def seed_of(parameters: Parameters) -> int:
-    """The seed asked for, else one by chance."""
+def choose_seed(parameters: Parameters) -> int:
+    """Returns the requested seed, or a random one."""
     seed = parameters.get("seed")
-    return secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed)
+    return secrets.randbelow(_SEED_LIMIT) if seed is None else int(seed)
 
 
-def _all_finite(pixels: "NDArray[Any]") -> bool:
+def _is_finite(pixels: "NDArray[Any]") -> bool:
     import numpy as np
 
     return bool(np.isfinite(pixels).all())

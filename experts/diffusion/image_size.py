@@ -1,4 +1,4 @@
-"""How large a picture is worked on, and how large it comes out."""
+"""Picture sizes: what a model can process, and what the caller requests."""
 
 import math
 from collections.abc import Mapping
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from experts.host.parameters import port_of
 from services.common.errors import InvalidRequest
 
-MOST_PIXELS = 2048 * 2048
-_NARROWEST = 8
-_USUAL_SIDE = 1024
+MAX_PIXELS = 2048 * 2048
+_MAX_ASPECT_RATIO = 8
+_DEFAULT_SIDE = 1024
 
 
 class Size(NamedTuple):
@@ -17,57 +17,57 @@ class Size(NamedTuple):
     height: int
 
 
-class Canvas(NamedTuple):
-    """What a pipeline can paint on."""
+class ModelResolution(NamedTuple):
+    """Resolution that a pipeline was trained on, and the sizes that it accepts."""
 
     side: int
-    """Of the square it was trained on."""
+    """Side of the training pictures, in pixels."""
     multiple: int
-    """Width and height are multiples of it."""
+    """Width and height are multiples of this."""
 
     @classmethod
-    def of(cls, pipeline: Any) -> "Canvas":
-        painter = getattr(pipeline, "unet", None) or pipeline.transformer
-        sample, factor = painter.config.get("sample_size"), pipeline.vae_scale_factor
+    def from_pipeline(cls, pipeline: Any) -> "ModelResolution":
+        denoiser = getattr(pipeline, "unet", None) or pipeline.transformer
+        sample, factor = denoiser.config.get("sample_size"), pipeline.vae_scale_factor
         if isinstance(sample, list | tuple):
             sample = sample[0]
         patches = 1 if getattr(pipeline, "unet", None) else 2
-        return cls(sample * factor if sample else _USUAL_SIDE, factor * patches)
+        return cls(sample * factor if sample else _DEFAULT_SIDE, factor * patches)
 
-    def above(self, size: Size) -> Size:
-        """The smallest that it can paint and that holds a size."""
+    def round_up(self, size: Size) -> Size:
+        """Returns the smallest accepted size that contains the given size."""
         return Size(*(math.ceil(edge / self.multiple) * self.multiple for edge in size))
 
-    def like(self, size: Size, port: str) -> Size:
-        """Shaped like a picture, and between a quarter of the area it was trained on and all of it.
+    def fit(self, size: Size, port: str) -> Size:
+        """Returns an accepted size with the picture's aspect ratio, and 1/4 to 1 of the area of the training pictures.
 
         Raises:
-            InvalidRequest: the picture is too narrow for that.
+            InvalidRequest: the picture is too narrow.
         """
-        if max(size) > _NARROWEST * min(size):
+        if max(size) > _MAX_ASPECT_RATIO * min(size):
             raise InvalidRequest(
                 f"the picture has {size.width} x {size.height} pixels: too narrow",
-                remedy=f"send one whose longer side is at most {_NARROWEST} times the shorter",
+                remedy=f"send a picture whose longer side is at most {_MAX_ASPECT_RATIO} times the shorter side",
                 port=port,
             )
-        area, whole = size.width * size.height, self.side**2
-        scale = math.sqrt(min(max(area, whole / 4), whole) / area)
+        area, full_area = size.width * size.height, self.side**2
+        scale = math.sqrt(min(max(area, full_area / 4), full_area) / area)
         return Size(*(max(1, round(edge * scale / self.multiple)) * self.multiple for edge in size))
 
 
-def wanted(parameters: Mapping[str, Any], usual: Size) -> Size | None:
-    """The size asked for; nothing if none is.
+def read_size(parameters: Mapping[str, Any], default: Size) -> Size | None:
+    """Returns the requested size, or None if neither width nor height is given.
 
     Raises:
-        InvalidRequest: it is too large.
+        InvalidRequest: the size has too many pixels.
     """
     if not parameters.keys() & {"width", "height"}:
         return None
-    size = Size(parameters.get("width", usual.width), parameters.get("height", usual.height))
-    if size.width * size.height > MOST_PIXELS:
+    size = Size(parameters.get("width", default.width), parameters.get("height", default.height))
+    if size.width * size.height > MAX_PIXELS:
         raise InvalidRequest(
             f"{size.width} x {size.height} pixels are too many",
-            remedy=f"ask for at most {MOST_PIXELS}, such as 2048 x 2048, and enlarge the result",
+            remedy=f"request at most {MAX_PIXELS} pixels, such as 2048 x 2048, and enlarge the result",
             port=port_of("width"),
         )
     return size

@@ -1,9 +1,9 @@
-"""Pictures from a picture and words: another like it, or itself with a change."""
+"""Image to image: a variation of a picture, or an edit by instruction."""
 
 import json
 
-from experts.diffusion.checkpoints import assembled, checkpoint_of
-from experts.diffusion.generation import Order, Painter, seed_of, words
+from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
+from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import open_image, renamed
@@ -11,51 +11,55 @@ from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import InvalidRequest
 
-_FARTHEST, _REACH = 1.0, 2.0
-"""How much of the picture an editor keeps at strength 1, and how much more at 0; its usual 1.5 is at 0.75."""
+_MIN_IMAGE_GUIDANCE, _IMAGE_GUIDANCE_RANGE = 1.0, 2.0
+"""Image guidance of an editor at strength 1, and its increase at strength 0; its default of 1.5 is at 0.75."""
 
 
 def image_to_image(model_id: str, device: str) -> Handler:
-    """An editor that follows instructions, or any pipeline that starts from a picture."""
+    """Loads an editor that follows instructions, or any pipeline that starts from a picture."""
     import diffusers
 
-    checkpoint = checkpoint_of(model_id, device)
+    checkpoint = fetch_checkpoint(model_id, device)
     name = _pipeline_name(checkpoint)
     if "InstructPix2Pix" in name:
-        return Editor(checkpoint, assembled(checkpoint, getattr(diffusers, name)))
-    return FromPicture(checkpoint, assembled(checkpoint, diffusers.AutoPipelineForImage2Image))
+        return InstructionEditor(checkpoint, load_pipeline(checkpoint, getattr(diffusers, name)))
+    return ImageToImage(checkpoint, load_pipeline(checkpoint, diffusers.AutoPipelineForImage2Image))
 
 
-class FromPicture(Painter):
-    """Paints what the words say, starting from a picture."""
+class ImageToImage(DiffusionHandler):
+    """Generates a picture by text, starting from a picture."""
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Order:
-        prompt, media = words(inputs, "instruction"), inputs["image"]
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
+        prompt, media = read_prompt(inputs, "instruction"), inputs["image"]
         picture = open_image(media)
-        size = self.canvas.like(Size(*picture.size), "image")
-        arguments = self.arguments(parameters, prompt, image=picture.resize(size))
-        strength = arguments.get("strength", self.default("strength") if "strength" in self._takes else 1)
+        size = self.resolution.fit(Size(*picture.size), "image")
+        arguments = self.build_arguments(parameters, prompt, image=picture.resize(size))
+        strength = arguments.get(
+            "strength", self.default_value("strength") if "strength" in self._pipeline_parameters else 1
+        )
         if int(arguments["num_inference_steps"] * strength) < 1:
             raise InvalidRequest(
                 f"with strength {strength} and {arguments['num_inference_steps']} steps there is nothing to do",
                 remedy="raise strength or num_inference_steps, so that their product is at least 1",
                 port=port_of("strength"),
             )
-        return Order(arguments, seed_of(parameters), renamed(media, "repainted", "png"))
+        return GenerationItem(arguments, choose_seed(parameters), renamed(media, "repainted", "png"))
 
 
-class Editor(Painter):
-    """Does to a picture what it is told."""
+class InstructionEditor(DiffusionHandler):
+    """Edits a picture by instruction (InstructPix2Pix)."""
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Order:
-        prompt, media = words(inputs, "instruction"), inputs["image"]
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
+        prompt, media = read_prompt(inputs, "instruction"), inputs["image"]
         picture = open_image(media)
-        size = self.canvas.like(Size(*picture.size), "image")
-        rest = {name: value for name, value in parameters.items() if name != "strength"}
-        arguments = self.arguments(rest, prompt, image=picture.resize(size))
+        size = self.resolution.fit(Size(*picture.size), "image")
+        other_parameters = {name: value for name, value in parameters.items() if name != "strength"}
+        arguments = self.build_arguments(other_parameters, prompt, image=picture.resize(size))
         if "strength" in parameters:
-            arguments["image_guidance_scale"] = _FARTHEST + _REACH * (1 - parameters["strength"])
-        return Order(arguments, seed_of(parameters), renamed(media, "edited", "png"))
+            arguments["image_guidance_scale"] = _MIN_IMAGE_GUIDANCE + _IMAGE_GUIDANCE_RANGE * (
+                1 - parameters["strength"]
+            )
+        return GenerationItem(arguments, choose_seed(parameters), renamed(media, "edited", "png"))
 
 
 def _pipeline_name(checkpoint: Checkpoint) -> str:

@@ -1,11 +1,11 @@
-"""Filling the masked part of a picture; the rest of it stays as it was, to the pixel."""
+"""Inpainting: generates the masked part of a picture; all other pixels stay unchanged."""
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from experts.diffusion.checkpoints import assembled, checkpoint_of
-from experts.diffusion.generation import Order, Painter, seed_of, words
-from experts.diffusion.image_size import Size, wanted
+from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
+from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
+from experts.diffusion.image_size import Size, read_size
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import open_image, renamed
 from services.common.errors import InvalidRequest
@@ -13,43 +13,50 @@ from services.common.errors import InvalidRequest
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_WHITE = 128
+_MASK_THRESHOLD = 128
 
 
 def inpainting(model_id: str, device: str) -> Handler:
-    """Any pipeline that fills a mask."""
+    """Loads any pipeline that inpaints by mask."""
     from diffusers import AutoPipelineForInpainting
 
-    checkpoint = checkpoint_of(model_id, device)
-    return Filler(checkpoint, assembled(checkpoint, AutoPipelineForInpainting))
+    checkpoint = fetch_checkpoint(model_id, device)
+    return InpaintingHandler(checkpoint, load_pipeline(checkpoint, AutoPipelineForInpainting))
 
 
-class Filler(Painter):
-    """Paints where a mask is white."""
+class InpaintingHandler(DiffusionHandler):
+    """Handler of the task inpainting: generates the pixels where the mask is white."""
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Order:
-        prompt, media = words(inputs, "text"), inputs["image"]
-        picture, mask = open_image(media), _mask(open_image(inputs["mask"], port="mask"))
-        _check(picture, mask)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
+        prompt, media = read_prompt(inputs, "text"), inputs["image"]
+        picture, mask = open_image(media), binarize(open_image(inputs["mask"], port="mask"))
+        _check_mask(picture, mask)
         size = Size(*picture.size)
-        if asked := wanted(parameters, size):
-            picture, mask, size = picture.resize(asked), _mask(mask.resize(asked)), asked
-            work = self.canvas.above(asked)
+        if requested := read_size(parameters, size):
+            picture, mask, size = picture.resize(requested), binarize(mask.resize(requested)), requested
+            model_size = self.resolution.round_up(requested)
         else:
-            work = self.canvas.like(size, "image")
-        given = {"image": picture.resize(work), "mask_image": _mask(mask.resize(work)), **work._asdict()}
-        framed = partial(_laid_in, picture=picture, mask=mask)
-        return Order(
-            self.arguments(parameters, prompt, **given), seed_of(parameters), renamed(media, "filled", "png"), framed
+            model_size = self.resolution.fit(size, "image")
+        extra = {
+            "image": picture.resize(model_size),
+            "mask_image": binarize(mask.resize(model_size)),
+            **model_size._asdict(),
+        }
+        postprocess = partial(_composite, picture=picture, mask=mask)
+        return GenerationItem(
+            self.build_arguments(parameters, prompt, **extra),
+            choose_seed(parameters),
+            renamed(media, "filled", "png"),
+            postprocess,
         )
 
 
-def _mask(picture: "Image") -> "Image":
-    """White where there is to be painted, black elsewhere, and nothing between."""
-    return picture.convert("L").point(lambda grey: 255 if grey >= _WHITE else 0)
+def binarize(picture: "Image") -> "Image":
+    """Returns the mask in black and white; white marks the part to generate."""
+    return picture.convert("L").point(lambda grey: 255 if grey >= _MASK_THRESHOLD else 0)
 
 
-def _check(picture: "Image", mask: "Image") -> None:
+def _check_mask(picture: "Image", mask: "Image") -> None:
     if mask.size != picture.size:
         raise InvalidRequest(
             f"the mask has {mask.width} x {mask.height} pixels, the picture {picture.width} x {picture.height}",
@@ -57,10 +64,10 @@ def _check(picture: "Image", mask: "Image") -> None:
             port="mask",
         )
     if not mask.getbbox():
-        raise InvalidRequest("the mask is black throughout", remedy="make white what is to be painted", port="mask")
+        raise InvalidRequest("the mask is black throughout", remedy="make the part to generate white", port="mask")
 
 
-def _laid_in(painted: "Image", picture: "Image", mask: "Image") -> "Image":
+def _composite(generated: "Image", picture: "Image", mask: "Image") -> "Image":
     from PIL import Image
 
-    return Image.composite(painted.resize(picture.size), picture, mask)
+    return Image.composite(generated.resize(picture.size), picture, mask)

@@ -1,4 +1,4 @@
-"""The tasks of the diffusion expert: pictures made, changed, filled and enlarged, and made after maps."""
+"""The tasks of the diffusion expert: generation, editing, inpainting and upscaling of pictures, and control maps."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ MAPS: Mapping[str, Loader] = {
     "scribble": scribble_control,
     "seg": seg_control,
 }
-"""Who draws each map; who paints after it is the same for all."""
+"""Loader of each kind of control map; the loader of the text-to-image tasks is the same for all kinds."""
 
 TASKS: Mapping[str, Loader] = {
     "text-to-image": text_to_image,
@@ -37,6 +37,6 @@ TASKS: Mapping[str, Loader] = {
 }
 
 PRELOAD = ()
-"""Gigabytes each: loaded when first asked for."""
+"""Empty, because each model has gigabytes: models are loaded on their first call."""
 
 DEVICES = TorchDevices()

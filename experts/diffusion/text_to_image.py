@@ -1,11 +1,11 @@
-"""Pictures from words alone."""
+"""Text to image."""
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from experts.diffusion.checkpoints import assembled, checkpoint_of
-from experts.diffusion.generation import Order, Painter, seed_of, words
-from experts.diffusion.image_size import Size, wanted
+from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
+from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
+from experts.diffusion.image_size import Size, read_size
 from experts.host.handler import Handler, Inputs, Parameters
 
 if TYPE_CHECKING:
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
 
 def text_to_image(model_id: str, device: str) -> Handler:
-    """Any pipeline that paints from words."""
+    """Loads any pipeline that generates pictures from text."""
     from diffusers import AutoPipelineForText2Image
 
-    checkpoint = checkpoint_of(model_id, device)
-    return FromWords(checkpoint, assembled(checkpoint, AutoPipelineForText2Image))
+    checkpoint = fetch_checkpoint(model_id, device)
+    return TextToImage(checkpoint, load_pipeline(checkpoint, AutoPipelineForText2Image))
 
 
-class FromWords(Painter):
-    """Paints what a text says."""
+class TextToImage(DiffusionHandler):
+    """Handler of the task text-to-image."""
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Order:
-        size = wanted(parameters, Size(self.canvas.side, self.canvas.side))
-        arguments = self.arguments(parameters, words(inputs, "text"))
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
+        size = read_size(parameters, Size(self.resolution.side, self.resolution.side))
+        arguments = self.build_arguments(parameters, read_prompt(inputs, "text"))
         if size is None:
-            return Order(arguments, seed_of(parameters), "picture.png")
-        arguments |= self.canvas.above(size)._asdict()
-        return Order(arguments, seed_of(parameters), "picture.png", partial(cut, size=size))
+            return GenerationItem(arguments, choose_seed(parameters), "picture.png")
+        arguments |= self.resolution.round_up(size)._asdict()
+        return GenerationItem(arguments, choose_seed(parameters), "picture.png", partial(crop_centre, size=size))
 
 
-def cut(picture: "Image", size: Size) -> "Image":
-    """The middle of a picture that is a little too large."""
+def crop_centre(picture: "Image", size: Size) -> "Image":
+    """Crops a picture to its centre."""
     left, top = (picture.width - size.width) // 2, (picture.height - size.height) // 2
     return picture.crop((left, top, left + size.width, top + size.height))

@@ -1,4 +1,4 @@
-"""Videos in and out: frames spread evenly over one, and one made of frames."""
+"""Decodes evenly spaced frames of videos, and encodes frames as videos."""
 
 import io
 import os
@@ -24,46 +24,46 @@ MAX_SECONDS = 4 * 3600.0
 
 _FORMATS = {"mp4": ("libx264", "yuv420p", "video/mp4"), "webm": ("libvpx-vp9", "yuv420p", "video/webm")}
 _REMEDY = "Send an MP4, WebM, MOV, MKV or AVI file."
-_KEPT = 128
-"""Most frames in memory of a video that has to be decoded as a whole."""
-_SIDE = 1280
-"""Frames are made no larger than that: models look at a few hundred pixels."""
+_MAX_BUFFERED_FRAMES = 128
+"""Maximum number of frames in memory while a whole video is decoded."""
+_MAX_SIDE = 1280
+"""Maximum side of decoded frames, because models process a few hundred pixels."""
 _THREADS = 4
-_CONCEALED = 3
-"""Damaged frames in a row after which the rest is taken for lost."""
+_MAX_DAMAGED_FRAMES = 3
+"""Number of consecutive damaged frames that are skipped; after more, decoding stops."""
 
 
-def sampled(media: Media, count: int, *, port: str = "video") -> "list[Image]":
-    """So many frames, upright, at even distances from the first to the last; a short video repeats some.
+def sample_frames(media: Media, count: int, *, port: str = "video") -> "list[Image]":
+    """Decodes a number of upright frames, evenly spaced from the first to the last; a short video repeats some.
 
     Raises:
-        InvalidRequest: it cannot be decoded, has no frames, is too large or too long, or DECODE_LIMIT.
+        InvalidRequest: the video cannot be decoded, has no frames, is too large or too long, or DECODE_LIMIT.
     """
-    return isolated(_sampled, media, count, port, file=media.name, port=port)
+    return isolated(_sample_frames, media, count, port, file=media.name, port=port)
 
 
-def _sampled(media: Media, count: int, port: str) -> "list[Image]":
-    """As sampled; in a worker process."""
-    with _opened(media, port) as container:
-        times, keys = _times(container)
-    wanted = [times[place] for place in _places(len(times), count)] if times else []
-    found = _found(media, sorted(set(wanted)), keys, port) if wanted else {}
+def _sample_frames(media: Media, count: int, port: str) -> "list[Image]":
+    """Like sample_frames, in a worker process."""
+    with _open_video(media, port) as container:
+        times, keyframes = _read_timestamps(container)
+    timestamps = [times[index] for index in _spread(len(times), count)] if times else []
+    found = _decode_at(media, sorted(set(timestamps)), keyframes, port) if timestamps else {}
     if found:
-        known = sorted(found)  # what is damaged is shown by the frame before it
-        return [found[known[max(0, bisect_right(known, time) - 1)]] for time in wanted]
-    frames = _all(media, port)
+        decoded = sorted(found)  # a damaged frame is replaced by the preceding one
+        return [found[decoded[max(0, bisect_right(decoded, time) - 1)]] for time in timestamps]
+    frames = _decode_all(media, port)
     if not frames:
         raise InvalidRequest(f"{media.name} is a video without frames.", remedy="Record it again.", port=port)
-    return [frames[place] for place in _places(len(frames), count)]
+    return [frames[index] for index in _spread(len(frames), count)]
 
 
-def written(frames: "Sequence[Pixels]", rate: float, name: str, kind: str = "mp4") -> Media:
-    """The frames, RGB and all of one size, as a video; of odd sizes the last row or column is left out.
+def encode_video(frames: "Sequence[Pixels]", rate: float, name: str, kind: str = "mp4") -> Media:
+    """Encodes RGB frames of equal size as a video; of odd sizes the last row or column is omitted.
 
     Args:
         frames: the pictures.
-        rate: how many a second.
-        name: what a person would call it, without an ending.
+        rate: frames per second.
+        name: file name without extension.
         kind: mp4 (H.264) or webm (VP9).
 
     Raises:
@@ -76,32 +76,36 @@ def written(frames: "Sequence[Pixels]", rate: float, name: str, kind: str = "mp4
     codec, pixels, media_type = _FORMATS[kind]
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=kind) as container:
-        height, width = (max(2, side - side % 2) for side in frames[0].shape[:2])  # as the colours of both formats need
+        height, width = (
+            max(2, side - side % 2) for side in frames[0].shape[:2]
+        )  # required by the pixel format of both codecs
         stream: Any = container.add_stream(codec, rate=Fraction(rate).limit_denominator(1001))
         stream.width, stream.height, stream.pix_fmt = width, height, pixels
         stream.options = {"crf": "18"} if kind == "mp4" else {"crf": "24", "b:v": "0"}
         for frame in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(_even(frame, height, width), format="rgb24")))
+            container.mux(
+                stream.encode(av.VideoFrame.from_ndarray(_to_even_size(frame, height, width), format="rgb24"))
+            )
         container.mux(stream.encode(None))
     return Media(buffer.getvalue(), media_type, f"{name}.{kind}")
 
 
-def _even(frame: "Pixels", height: int, width: int) -> "Pixels":
+def _to_even_size(frame: "Pixels", height: int, width: int) -> "Pixels":
     import numpy as np
 
-    grown = np.pad(frame, ((0, max(0, height - frame.shape[0])), (0, max(0, width - frame.shape[1])), (0, 0)), "edge")
-    return np.ascontiguousarray(grown[:height, :width])
+    padded = np.pad(frame, ((0, max(0, height - frame.shape[0])), (0, max(0, width - frame.shape[1])), (0, 0)), "edge")
+    return np.ascontiguousarray(padded[:height, :width])
 
 
-def _places(length: int, count: int) -> list[int]:
+def _spread(length: int, count: int) -> list[int]:
     if count == 1:
         return [length // 2]
-    return [round(place * (length - 1) / (count - 1)) for place in range(count)]
+    return [round(index * (length - 1) / (count - 1)) for index in range(count)]
 
 
 @contextmanager
-def _opened(media: Media, port: str) -> Iterator[Any]:
-    """Whatever FFmpeg says against the bytes becomes one clear refusal."""
+def _open_video(media: Media, port: str) -> Iterator[Any]:
+    """Opens and checks a video; an error of FFmpeg becomes one InvalidRequest."""
     import av
 
     try:
@@ -113,59 +117,61 @@ def _opened(media: Media, port: str) -> Iterator[Any]:
 
 
 def _check(container: Any, media: Media, port: str) -> None:
-    """Before anything is decoded: the header says how large it will be."""
+    """Checks size and duration by the header, before any frame is decoded."""
     if not container.streams.video:
-        what = "has no pictures in it, only sound" if container.streams.audio else "is a video without frames"
-        raise InvalidRequest(f"{media.name} {what}.", remedy="Send a video with pictures.", port=port)
+        problem = "has no pictures, only sound" if container.streams.audio else "is a video without frames"
+        raise InvalidRequest(f"{media.name} {problem}.", remedy="Send a video with pictures.", port=port)
     stream = container.streams.video[0]
     if stream.width * stream.height > MAX_PIXELS:
         size = f"{stream.width} x {stream.height} pixels"
         raise InvalidRequest(f"{media.name} has {size}.", remedy="Send it in 8K or smaller.", port=port)
     if (container.duration or 0) > MAX_SECONDS * 1_000_000:
         hours = f"{MAX_SECONDS / 3600:g} hours"
-        raise InvalidRequest(f"{media.name} is longer than {hours}.", remedy="Cut out the part you mean.", port=port)
+        raise InvalidRequest(f"{media.name} is longer than {hours}.", remedy="Send only a part of it.", port=port)
     stream.thread_type = "AUTO"
-    stream.codec_context.thread_count = min(_THREADS, os.cpu_count() or 1)  # each takes memory of its own
+    stream.codec_context.thread_count = min(_THREADS, os.cpu_count() or 1)  # each thread has its own buffers
 
 
-def _times(container: Any) -> tuple[list[int], list[int]]:
-    """When frames and key frames are shown, read without decoding; nothing if the packets do not say."""
+def _read_timestamps(container: Any) -> tuple[list[int], list[int]]:
+    """Returns the timestamps of frames and key frames without decoding, or empty lists if packets have none."""
     packets = [packet for packet in container.demux(container.streams.video[0]) if packet.size]
     if any(packet.pts is None for packet in packets):
         return [], []
     return sorted(packet.pts for packet in packets), sorted(packet.pts for packet in packets if packet.is_keyframe)
 
 
-def _found(media: Media, wanted: Sequence[int], keys: Sequence[int], port: str) -> "dict[int, Image]":
-    """The frames of these times; from one to the next by way of a key frame, if there is one between them."""
+def _decode_at(media: Media, timestamps: Sequence[int], keyframes: Sequence[int], port: str) -> "dict[int, Image]":
+    """Decodes the frames at the given timestamps; seeks if a key frame is between one timestamp and the next."""
     import av
 
     found: dict[int, Image] = {}
-    with _opened(media, port) as container:
-        stream, rest = container.streams.video[0], list(wanted)
-        while rest:
+    with _open_video(media, port) as container:
+        stream, remaining = container.streams.video[0], list(timestamps)
+        while remaining:
             try:
-                container.seek(rest[0], stream=stream, backward=True)
+                container.seek(remaining[0], stream=stream, backward=True)
             except av.FFmpegError:
                 break
-            begun = len(rest)
-            for frame in _decoded(container, stream):
-                while rest and frame.pts is not None and frame.pts >= rest[0]:
-                    found[rest.pop(0)] = _upright(frame)
-                if not rest or (len(rest) < begun and _has_between(keys, frame.pts or 0, rest[0])):
+            previous_count = len(remaining)
+            for frame in _decode(container, stream):
+                while remaining and frame.pts is not None and frame.pts >= remaining[0]:
+                    found[remaining.pop(0)] = _to_upright(frame)
+                if not remaining or (
+                    len(remaining) < previous_count and _has_keyframe_between(keyframes, frame.pts or 0, remaining[0])
+                ):
                     break
-            if len(rest) == begun:
-                rest.pop(0)  # it cannot be decoded
+            if len(remaining) == previous_count:
+                remaining.pop(0)  # it cannot be decoded
     return found
 
 
-def _has_between(keys: Sequence[int], here: int, there: int) -> bool:
-    place = bisect_right(keys, here)
-    return place < len(keys) and keys[place] <= there
+def _has_keyframe_between(keyframes: Sequence[int], start: int, end: int) -> bool:
+    index = bisect_right(keyframes, start)
+    return index < len(keyframes) and keyframes[index] <= end
 
 
-def _decoded(container: Any, stream: Any) -> Iterator[Any]:
-    """Frames; damaged ones are passed over while others follow."""
+def _decode(container: Any, stream: Any) -> Iterator[Any]:
+    """Yields decoded frames and skips up to three consecutive damaged ones."""
     import av
 
     failed = 0
@@ -175,25 +181,25 @@ def _decoded(container: Any, stream: Any) -> Iterator[Any]:
             failed = 0
         except av.FFmpegError:
             failed += 1
-            if failed > _CONCEALED:
+            if failed > _MAX_DAMAGED_FRAMES:
                 return
 
 
-def _all(media: Media, port: str) -> "list[Image]":
-    """Every frame of a video that does not say when they are shown: raw streams, mostly short."""
-    with _opened(media, port) as container:
+def _decode_all(media: Media, port: str) -> "list[Image]":
+    """Decodes a video without timestamps as a whole: such videos are raw streams, mostly short."""
+    with _open_video(media, port) as container:
         frames, step = list[Any](), 1
-        for number, frame in enumerate(_decoded(container, container.streams.video[0])):
+        for number, frame in enumerate(_decode(container, container.streams.video[0])):
             if number % step == 0:
-                frames.append(_upright(frame))
-            if len(frames) >= _KEPT:
+                frames.append(_to_upright(frame))
+            if len(frames) >= _MAX_BUFFERED_FRAMES:
                 frames, step = frames[::2], step * 2
         return frames
 
 
-def _upright(frame: Any) -> "Image":
-    """As players show it: telephones film sideways and say so."""
+def _to_upright(frame: Any) -> "Image":
+    """Returns the frame as players show it, rotated by its metadata."""
     image: Image = frame.to_image()
-    image.thumbnail((_SIDE, _SIDE))
-    turn = round(getattr(frame, "rotation", 0) or 0)
-    return image.rotate(turn, expand=True) if turn else image
+    image.thumbnail((_MAX_SIDE, _MAX_SIDE))
+    degrees = round(getattr(frame, "rotation", 0) or 0)
+    return image.rotate(degrees, expand=True) if degrees else image

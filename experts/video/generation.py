@@ -1,4 +1,4 @@
-"""Videos from words or from a picture, by diffusion: whichever pipeline a model names for itself."""
+"""Text to video and image to video, by the diffusers pipeline that the model's index names."""
 
 import inspect
 import math
@@ -13,55 +13,57 @@ from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
-from experts.video.frames import written
+from experts.video.frames import encode_video
 from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed
 
-_USUAL_RATE = 8.0
+_DEFAULT_RATE = 8.0
 _RATES: Mapping[str, float] = {"Wan": 16.0, "LTX": 24.0, "Hunyuan": 24.0, "StableVideoDiffusion": 7.0, "Cog": 8.0}
-"""Frames a second, by how the pipeline's name begins; most were taught with 8."""
-_LARGEST_SEED = 2**53
-_LONGEST_TEXT = 5_000
-_SHAPELESS = "StableVideoDiffusion"
+"""Frames per second by the start of the pipeline's name; most models were trained with 8."""
+_SEED_LIMIT = 2**53
+_MAX_PROMPT_CHARACTERS = 5_000
+_NEEDS_SIZE = "StableVideoDiffusion"
 """A pipeline that distorts an image to the requested size."""
-_GRID = 64
-"""Sides of a picture are multiples of it."""
+_SIZE_MULTIPLE = 64
+"""Sides of a generated video are multiples of this."""
 _OPTIONS = ("num_frames", "num_inference_steps", "guidance_scale")
 
 
 def text_to_video(model_id: str, device: str) -> Handler:
-    """Any pipeline that takes a prompt and gives frames."""
-    return Maker(*_loaded(model_id, device, "prompt"))
+    """Loads any pipeline that generates frames from a prompt."""
+    return VideoGenerator(*_load(model_id, device, "prompt"))
 
 
 def image_to_video(model_id: str, device: str) -> Handler:
-    """Any pipeline that takes a picture and gives frames; many take words as well."""
-    return Maker(*_loaded(model_id, device, "image"))
+    """Loads any pipeline that generates frames from a picture; many accept a prompt, too."""
+    return VideoGenerator(*_load(model_id, device, "image"))
 
 
 @dataclass(frozen=True)
 class GenerationItem:
-    """One caller's."""
+    """Pipeline options of one call, with seed and file name."""
 
     options: Mapping[str, Any]
     seed: int
     name: str
 
 
-class Maker(TorchHandler):
+class VideoGenerator(TorchHandler):
+    """Generates videos with a diffusers pipeline."""
+
     batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
         super().__init__(checkpoint, pipeline)
-        self._takes = inspect.signature(type(pipeline).__call__).parameters
+        self._pipeline_parameters = inspect.signature(type(pipeline).__call__).parameters
         kind = type(pipeline).__name__
-        self._rate = next((rate for name, rate in _RATES.items() if kind.startswith(name)), _USUAL_RATE)
+        self._rate = next((rate for name, rate in _RATES.items() if kind.startswith(name)), _DEFAULT_RATE)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         options = {name: parameters[name] for name in _OPTIONS if parameters.get(name) is not None}
-        unknown = options.keys() - self._takes.keys()
+        unknown = options.keys() - self._pipeline_parameters.keys()
         if unknown:
             raise InvalidRequest(
-                f"{self.model_id} has no {min(unknown)} to set", port=port_of(min(unknown)), remedy="leave it out"
+                f"{self.model_id} has no parameter {min(unknown)}", port=port_of(min(unknown)), remedy="omit it"
             )
         name = "video"
         if "image" in inputs:
@@ -70,27 +72,29 @@ class Maker(TorchHandler):
                 raise InvalidRequest(
                     "a video of one frame does not move",
                     port=port_of("num_frames"),
-                    remedy="ask for a num_frames of 2 or more",
+                    remedy="set num_frames to 2 or more",
                 )
-            image = image.resize((max(image.width, _GRID), max(image.height, _GRID)))  # a few dots cannot be blurred
-            options |= {"image": image, **self._size(image.width / image.height)}
+            image = image.resize(
+                (max(image.width, _SIZE_MULTIPLE), max(image.height, _SIZE_MULTIPLE))
+            )  # the pipeline's blur fails on a few pixels
+            options |= {"image": image, **self._choose_size(image.width / image.height)}
             name = renamed(inputs["image"], "video", "mp4").removesuffix(".mp4")
-        if "prompt" in self._takes:
+        if "prompt" in self._pipeline_parameters:
             options["prompt"] = self._prompt(inputs)
         seed = parameters.get("seed")
-        return GenerationItem(options, secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed), name)
+        return GenerationItem(options, secrets.randbelow(_SEED_LIMIT) if seed is None else int(seed), name)
 
     def cost(self, item: GenerationItem) -> float:
         return float(item.options.get("num_frames", 1))
 
     def run(self, items: Sequence[GenerationItem], call: Call) -> list[tuple[Any, str]]:
-        made = []
+        generated = []
         for item in items:
             try:
-                made.append((self._made(item, call), item.name))
-            except StoppedError:
+                generated.append((self._generate(item, call), item.name))
+            except CallCancelledError:
                 return []
-        return made
+        return generated
 
     def finish(self, raw: tuple[Any, str]) -> Outputs:
         import numpy as np
@@ -98,64 +102,66 @@ class Maker(TorchHandler):
         frames, name = raw
         if not np.isfinite(frames).all():
             raise ModelFailed("the model made pictures that are not finite", remedy="try another seed or another model")
-        return {"video": written((frames.clip(0, 1) * 255).round().astype(np.uint8), self._rate, name)}
+        return {"video": encode_video((frames.clip(0, 1) * 255).round().astype(np.uint8), self._rate, name)}
 
-    def _made(self, item: GenerationItem, call: Call) -> Any:
-        """Frames as floats, one after the other."""
+    def _generate(self, item: GenerationItem, call: Call) -> Any:
+        """Returns the frames as an array of floats."""
         import numpy as np
         import torch
 
-        self.model.progress_bar = Steps.counted(call)
-        chosen = {"generator": torch.Generator().manual_seed(item.seed), "output_type": "np", **item.options}
+        self.model.progress_bar = ProgressBar.for_call(call)
+        arguments = {"generator": torch.Generator().manual_seed(item.seed), "output_type": "np", **item.options}
         with inference_context(self.model_id):
-            frames = self.model(**{name: value for name, value in chosen.items() if name in self._takes}).frames[0]
+            frames = self.model(
+                **{name: value for name, value in arguments.items() if name in self._pipeline_parameters}
+            ).frames[0]
         return np.asarray(frames, dtype=np.float32)
 
     def _prompt(self, inputs: Inputs) -> str:
         text = str(inputs.get("text", "")).strip()
         if not text and "image" not in inputs:
-            raise InvalidRequest("the text is empty", port="text", remedy="say what the video should show")
-        if len(text) > _LONGEST_TEXT:
+            raise InvalidRequest("the text is empty", port="text", remedy="describe what the video should show")
+        if len(text) > _MAX_PROMPT_CHARACTERS:
             raise InvalidRequest(
-                f"the text has {len(text)} characters, the limit is {_LONGEST_TEXT}",
+                f"the text has {len(text)} characters, the limit is {_MAX_PROMPT_CHARACTERS}",
                 port="text",
                 reason="TOO_LARGE",
-                remedy="say it shorter: most models read the first 75 words or so",
+                remedy="shorten the text: most models read only about the first 75 words",
             )
         return text
 
-    def _size(self, ratio: float) -> dict[str, int]:
-        """As many pixels as the model was taught with, in the shape of the picture; most others cut it to theirs."""
-        if not type(self.model).__name__.startswith(_SHAPELESS):
+    def _choose_size(self, ratio: float) -> dict[str, int]:
+        """Returns a size with the training area and the picture's aspect ratio; other pipelines crop the picture."""
+        if not type(self.model).__name__.startswith(_NEEDS_SIZE):
             return {}
         side = self.model.unet.config.sample_size
-        usual = side * self.model.vae_scale_factor
-        area, grid = usual**2, min(_GRID, usual // 4)
+        default_side = side * self.model.vae_scale_factor
+        area, grid = default_side**2, min(_SIZE_MULTIPLE, default_side // 4)
         ratio = min(max(ratio, 0.5), 2.0)
         sides = {"height": math.sqrt(area / ratio), "width": math.sqrt(area * ratio)}
         return {name: max(grid, round(length / grid) * grid) for name, length in sides.items()}
 
 
-class StoppedError(Exception):
+class CallCancelledError(Exception):
     """Raised when the call is cancelled."""
 
 
 @dataclass
-class Steps:
-    """What a pipeline takes for its progress bar; all pipelines have one, and few another way to be stopped."""
+class ProgressBar:
+    """Replaces a pipeline's progress bar, to report steps and to cancel: few pipelines have a step callback."""
 
     call: Call
     total: int
-    things: Iterable[Any] = ()
+    items: Iterable[Any] = ()
     done: int = 0
 
     @classmethod
-    def counted(cls, call: Call) -> "Callable[..., Steps]":
-        """What makes the bars of one call."""
+    def for_call(cls, call: Call) -> "Callable[..., ProgressBar]":
+        """Returns a factory of progress bars for one call."""
 
-        def bar(iterable: Any = None, total: int | None = None) -> Steps:
-            things = list(iterable) if iterable is not None else []
-            return cls(call, total or len(things) or 1, things)
+        def bar(iterable: Any = None, total: int | None = None) -> ProgressBar:
+            items = list(iterable) if iterable is not None else []
+            return cls(call, total or len(items) or 1, items)
 
         return bar
 
@@ -166,26 +172,26 @@ class Steps:
         pass
 
     def __iter__(self) -> Iterator[Any]:
-        for thing in self.things:
-            yield thing
+        for item in self.items:
+            yield item
             self.update()
 
     def update(self, count: int = 1) -> None:
         self.done += count
         self.call.progress(min(1.0, self.done / self.total), f"step {self.done} of {self.total}")
         if self.call.cancelled:
-            raise StoppedError
+            raise CallCancelledError
 
 
-def _loaded(model_id: str, device: str, wanted: str) -> tuple[Checkpoint, Any]:
+def _load(model_id: str, device: str, required: str) -> tuple[Checkpoint, Any]:
     from diffusers import DiffusionPipeline
 
     checkpoint = Checkpoint.fetch(model_id, device)
     pipeline = checkpoint.pipeline(DiffusionPipeline)
-    if wanted not in inspect.signature(type(pipeline).__call__).parameters:
+    if required not in inspect.signature(type(pipeline).__call__).parameters:
         raise FailedPrecondition(
-            f"{model_id} is a {type(pipeline).__name__}, which takes no {wanted}",
+            f"{model_id} is a {type(pipeline).__name__}, which has no input {required}",
             reason="LOAD_FAILED",
-            remedy="take a model that is made for this task",
+            remedy="choose a model for this task",
         )
     return checkpoint, pipeline

@@ -1,4 +1,4 @@
-"""The tasks of the video expert: transformers' models that watch, diffusers' that make."""
+"""The tasks of the video expert: understanding with transformers, generation with diffusers."""
 
 from collections.abc import Mapping
 
@@ -15,6 +15,6 @@ TASKS: Mapping[str, Loader] = {
 }
 
 PRELOAD = ()
-"""Each is loaded when first asked for."""
+"""Empty, because each model is large: models are loaded on their first call."""
 
 DEVICES = TorchDevices()

@@ -1,4 +1,4 @@
-"""What a video shows: its class, or a description."""
+"""Video classification and video captioning."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from experts.torch_host.classification import is_multi_label, label_names, to_pr
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import generate_tokens, move_to_device
 from experts.torch_host.torch_handler import TorchHandler
-from experts.video.frames import sampled
+from experts.video.frames import sample_frames
 from services.common.errors import FailedPrecondition
 
-_USUAL_FRAMES = 16
-_USUAL_TOKENS = 50
+_DEFAULT_FRAMES = 16
+_DEFAULT_TOKENS = 50
 
 
 def video_classification(model_id: str, device: str) -> Handler:
-    """VideoMAE or TimeSformer."""
+    """Loads a VideoMAE or TimeSformer."""
     from transformers import AutoImageProcessor, AutoModelForVideoClassification
 
     checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoImageProcessor)
-    return Classifier(checkpoint, checkpoint.model(AutoModelForVideoClassification), processor)
+    return VideoClassifier(checkpoint, checkpoint.model(AutoModelForVideoClassification), processor)
 
 
 def video_to_text(model_id: str, device: str) -> Handler:
-    """GIT, taught with frames of videos.
+    """Loads a GIT trained with frames of videos.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, it knows single pictures only.
+        FailedPrecondition: LOAD_FAILED, the model supports only single pictures.
     """
     from transformers import AutoProcessor, GitForCausalLM
 
@@ -40,27 +40,29 @@ def video_to_text(model_id: str, device: str) -> Handler:
         raise FailedPrecondition(
             f"{model_id} describes single pictures, not videos",
             reason="LOAD_FAILED",
-            remedy="take one that was taught with videos, such as microsoft/git-base-vatex",
+            remedy="choose one trained with videos, such as microsoft/git-base-vatex",
         )
-    return Describer(checkpoint, model, checkpoint.processor(AutoProcessor))
+    return VideoCaptioner(checkpoint, model, checkpoint.processor(AutoProcessor))
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One caller's video, as the model takes it."""
+    """Preprocessed frames of one call, with its parameters."""
 
     pixels: Any
     parameters: Parameters
 
 
-class Classifier(TorchHandler):
+class VideoClassifier(TorchHandler):
+    """Classifies videos."""
+
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
-        self._processor, self._frames = processor, int(getattr(model.config, "num_frames", _USUAL_FRAMES))
+        self._processor, self._frames = processor, int(getattr(model.config, "num_frames", _DEFAULT_FRAMES))
         self._labels, self._several = label_names(model.config), is_multi_label(model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
-        frames = sampled(inputs["video"], self._frames)
+        frames = sample_frames(inputs["video"], self._frames)
         return Clip(self._processor([frames], return_tensors="pt")["pixel_values"], parameters)
 
     def cost(self, item: Clip) -> float:
@@ -81,15 +83,17 @@ class Classifier(TorchHandler):
         return {"labels": labels, "text": labels[0]["label"]}
 
 
-class Describer(TorchHandler):
+class VideoCaptioner(TorchHandler):
+    """Describes videos in a sentence."""
+
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
-        self._tokenizer, self._images = processor.tokenizer, processor.image_processor
+        self._tokenizer, self._image_processor = processor.tokenizer, processor.image_processor
         self._frames = int(model.config.num_image_with_embedding)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
-        frames = sampled(inputs["video"], self._frames)
-        return Clip(self._images(frames, return_tensors="pt")["pixel_values"].unsqueeze(0), parameters)
+        frames = sample_frames(inputs["video"], self._frames)
+        return Clip(self._image_processor(frames, return_tensors="pt")["pixel_values"].unsqueeze(0), parameters)
 
     def cost(self, item: Clip) -> float:
         return float(item.pixels.shape[1])
@@ -97,15 +101,17 @@ class Describer(TorchHandler):
     def run(self, items: Sequence[Clip], call: Call) -> list[list[int]]:
         import torch
 
-        room = self.model.config.max_position_embeddings - 1
-        asked = items[0].parameters.get("max_new_tokens") or _USUAL_TOKENS  # all items have the same parameters
+        max_tokens = self.model.config.max_position_embeddings - 1
+        requested = items[0].parameters.get("max_new_tokens") or _DEFAULT_TOKENS  # all items have the same parameters
         start = torch.full((len(items), 1), self._tokenizer.cls_token_id)
         batch = {
             "pixel_values": torch.cat([item.pixels for item in items]),
             "input_ids": start,
             "attention_mask": torch.ones_like(start),
         }
-        return generate_tokens(self.model, batch, call, max_new_tokens=min(asked, room), model_id=self.model_id)
+        return generate_tokens(
+            self.model, batch, call, max_new_tokens=min(requested, max_tokens), model_id=self.model_id
+        )
 
     def finish(self, raw: list[int]) -> Outputs:
         return {"text": self._tokenizer.decode(raw, skip_special_tokens=True).strip()}

@@ -1,4 +1,4 @@
-"""Pictures, words and parameters that cannot be taken are refused by name, and the next ones are answered."""
+"""Invalid inputs and parameters of the diffusion expert: errors name the port, and the next call succeeds."""
 
 import asyncio
 import io
@@ -14,13 +14,13 @@ from experts.host.handler import Media
 from tests.tiny import Served, Tiny
 from tests.tiny.pictures import plain, received, sent
 
-PAINT, REPAINT, FILL, ENLARGE = "text-to-image", "image-to-image", "inpainting", "image-super-resolution"
-CANNY, AFTER = "canny-control", "canny-text-to-image"
-WORDS = {"text": "a castle"}
+GENERATE, EDIT, INPAINT, UPSCALE = "text-to-image", "image-to-image", "inpainting", "image-super-resolution"
+CANNY, FROM_MAP = "canny-control", "canny-text-to-image"
+PROMPT = {"text": "a castle"}
 PICTURE = {"image": sent(plain("red", (32, 32)))}
 HUGE = Media(b"P4\n20000 20000\n" + bytes(64), "image/x-portable-bitmap", "huge.pbm")
-SOUND = Media(b"RIFF\x00\x00\x00\x00WAVE", "audio/wav", "a.wav")
-DRAWN = [f"{name}-control" for name in MAPS if name != "openpose"]
+AUDIO = Media(b"RIFF\x00\x00\x00\x00WAVE", "audio/wav", "a.wav")
+MAP_TASKS = [f"{name}-control" for name in MAPS if name != "openpose"]
 
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = [
@@ -36,108 +36,117 @@ async def expert(tiny: Tiny) -> AsyncIterator[Served]:
         yield expert
 
 
-async def _goes_on(expert: Served) -> None:
+async def _check_next_call(expert: Served) -> None:
+    """Checks that a valid call succeeds after the invalid one."""
     assert received((await expert.ask(CANNY, PICTURE))["image"]).size == (32, 32)
 
 
-def _needs(task: str) -> dict[str, Any]:
-    """What a task has besides a picture."""
-    mask = {"mask": sent(plain("white", (32, 32)))} if task == FILL else {}
-    words = {REPAINT: {"instruction": "a castle"}, FILL: WORDS, AFTER: WORDS}
-    return mask | words.get(task, {})
+def _other_inputs(task: str) -> dict[str, Any]:
+    """Returns the required inputs of a task other than the picture."""
+    mask = {"mask": sent(plain("white", (32, 32)))} if task == INPAINT else {}
+    texts = {EDIT: {"instruction": "a castle"}, INPAINT: PROMPT, FROM_MAP: PROMPT}
+    return mask | texts.get(task, {})
 
 
-@pytest.mark.parametrize("task", [REPAINT, FILL, ENLARGE, *DRAWN, AFTER])
+@pytest.mark.parametrize("task", [EDIT, INPAINT, UPSCALE, *MAP_TASKS, FROM_MAP])
 @pytest.mark.parametrize(
-    "image", [HUGE, SOUND, Media(b"\x89PNG\r\n\x1a\n broken", "image/png", "a.png"), "a text"], ids=range(4)
+    "image", [HUGE, AUDIO, Media(b"\x89PNG\r\n\x1a\n broken", "image/png", "a.png"), "a text"], ids=range(4)
 )
-async def test_what_is_no_picture_is_refused_by_every_task(expert: Served, task: str, image: Media | str) -> None:
-    error = await expert.refusal(task, {"image": image, **_needs(task)})
-    assert (error.code.name, error.port, bool(error.remedy)) == ("INVALID_ARGUMENT", "image", True)
-    await _goes_on(expert)
+async def test_invalid_picture_is_rejected_by_every_task(expert: Served, task: str, image: Media | str) -> None:
+    error = await expert.refusal(task, {"image": image, **_other_inputs(task)})
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.port == "image"
+    assert error.remedy
+    await _check_next_call(expert)
 
 
 @pytest.mark.parametrize(
     ("task", "inputs", "port"),
     [
-        (PAINT, {"text": " "}, "text"),
-        (PAINT, {"text": "castle " * 1000}, "text"),
-        (PAINT, {"words": "a castle"}, "words"),
-        (PAINT, {}, "text"),
-        (REPAINT, PICTURE, "instruction"),
-        (FILL, {**PICTURE, **WORDS, "mask": HUGE}, "mask"),
-        (FILL, {**PICTURE, **WORDS, "mask": sent(plain("black", (32, 32)))}, "mask"),
-        (FILL, {**PICTURE, **WORDS, "mask": sent(plain("white", (16, 16)))}, "mask"),
-        (FILL, {**PICTURE, **WORDS}, "mask"),
-        (AFTER, {"image": sent(plain("red", (10, 200))), **WORDS}, "image"),
-        (AFTER, {**PICTURE, "text": ""}, "text"),
+        (GENERATE, {"text": " "}, "text"),
+        (GENERATE, {"text": "castle " * 1000}, "text"),
+        (GENERATE, {"words": "a castle"}, "words"),
+        (GENERATE, {}, "text"),
+        (EDIT, PICTURE, "instruction"),
+        (INPAINT, {**PICTURE, **PROMPT, "mask": HUGE}, "mask"),
+        (INPAINT, {**PICTURE, **PROMPT, "mask": sent(plain("black", (32, 32)))}, "mask"),
+        (INPAINT, {**PICTURE, **PROMPT, "mask": sent(plain("white", (16, 16)))}, "mask"),
+        (INPAINT, {**PICTURE, **PROMPT}, "mask"),
+        (FROM_MAP, {"image": sent(plain("red", (10, 200))), **PROMPT}, "image"),
+        (FROM_MAP, {**PICTURE, "text": ""}, "text"),
     ],
     ids=range(11),
 )
-async def test_what_is_not_for_a_port_is_refused_by_it(expert: Served, task: str, inputs: Any, port: str) -> None:
+async def test_invalid_input_error_names_the_port(expert: Served, task: str, inputs: Any, port: str) -> None:
     error = await expert.refusal(task, inputs)
-    assert (error.code.name, error.port, bool(error.remedy)) == ("INVALID_ARGUMENT", port, True)
-    await _goes_on(expert)
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.port == port
+    assert error.remedy
+    await _check_next_call(expert)
 
 
 @pytest.mark.parametrize(
-    ("task", "inputs", "parameters", "said"),
+    ("task", "inputs", "parameters", "message"),
     [
-        (PAINT, WORDS, {"width": 63}, "width"),
-        (PAINT, WORDS, {"height": 4097}, "height"),
-        (PAINT, WORDS, {"width": 4096, "height": 4096}, "4096 x 4096 pixels are too many"),
-        (PAINT, WORDS, {"num_inference_steps": 201}, "num_inference_steps"),
-        (PAINT, WORDS, {"guidance_scale": 51}, "guidance_scale"),
-        (PAINT, WORDS, {"seed": 0.5}, "seed"),
-        (PAINT, WORDS, {"style": "oil"}, "no parameter style"),
-        (REPAINT, {**PICTURE, "instruction": "blue"}, {"strength": 1.1}, "strength"),
-        (ENLARGE, PICTURE, {"scale": 9}, "scale"),
+        (GENERATE, PROMPT, {"width": 63}, "width"),
+        (GENERATE, PROMPT, {"height": 4097}, "height"),
+        (GENERATE, PROMPT, {"width": 4096, "height": 4096}, "4096 x 4096 pixels are too many"),
+        (GENERATE, PROMPT, {"num_inference_steps": 201}, "num_inference_steps"),
+        (GENERATE, PROMPT, {"guidance_scale": 51}, "guidance_scale"),
+        (GENERATE, PROMPT, {"seed": 0.5}, "seed"),
+        (GENERATE, PROMPT, {"style": "oil"}, "no parameter style"),
+        (EDIT, {**PICTURE, "instruction": "blue"}, {"strength": 1.1}, "strength"),
+        (UPSCALE, PICTURE, {"scale": 9}, "scale"),
         (CANNY, PICTURE, {"low": 1}, "no parameter low"),
     ],
 )
-async def test_parameters_that_are_unknown_or_out_of_range_are_refused(
-    expert: Served, task: str, inputs: Any, parameters: dict[str, Any], said: str
+async def test_invalid_parameter_is_rejected(
+    expert: Served, task: str, inputs: Any, parameters: dict[str, Any], message: str
 ) -> None:
     error = await expert.refusal(task, inputs, **parameters)
     assert error.code.name == "INVALID_ARGUMENT"
-    assert said in error.message
-    await _goes_on(expert)
+    assert message in error.message
+    await _check_next_call(expert)
 
 
-async def test_a_model_that_is_not_here_is_named(expert: Served) -> None:
-    error = await expert.refusal(PAINT, WORDS, "nobody/nothing")
-    assert (error.code.name, error.reason, "nobody/nothing" in error.message) == ("NOT_FOUND", "MODEL", True)
+async def test_unknown_model_error_names_the_model(expert: Served) -> None:
+    error = await expert.refusal(GENERATE, PROMPT, "unknown/model")
+    assert error.code.name == "NOT_FOUND"
+    assert error.reason == "MODEL"
+    assert "unknown/model" in error.message
 
 
-@pytest.mark.parametrize("task", [REPAINT, FILL, ENLARGE, *DRAWN, AFTER])
-async def test_a_dot_is_a_picture_too(expert: Served, task: str) -> None:
-    mask = {"mask": sent(plain("white", (1, 1)))} if task == FILL else {}
-    few: dict[str, Any] = {"num_inference_steps": 2} if task in (REPAINT, FILL, AFTER) else {}
-    inputs = {"image": sent(plain("red", (1, 1)), "dot.png"), **_needs(task), **mask}
-    out = await expert.ask(task, inputs, **few)
-    assert received(out["image"]).width >= 1
+@pytest.mark.parametrize("task", [EDIT, INPAINT, UPSCALE, *MAP_TASKS, FROM_MAP])
+async def test_one_pixel_picture_is_accepted(expert: Served, task: str) -> None:
+    mask = {"mask": sent(plain("white", (1, 1)))} if task == INPAINT else {}
+    parameters: dict[str, Any] = {"num_inference_steps": 2} if task in (EDIT, INPAINT, FROM_MAP) else {}
+    inputs = {"image": sent(plain("red", (1, 1)), "dot.png"), **_other_inputs(task), **mask}
+    outputs = await expert.ask(task, inputs, **parameters)
+    assert received(outputs["image"]).width >= 1
 
 
-async def test_pictures_come_as_people_have_them(expert: Served) -> None:
-    """Turned by EXIF, in print colours, with transparency, in 16 bits."""
-    turned = Image.new("RGB", (32, 16), "red")
-    exif = turned.getexif()
+async def test_pictures_of_any_mode_and_orientation_are_accepted(expert: Served) -> None:
+    """Rotated by EXIF, in CMYK, with transparency, in 16 bits."""
+    rotated = Image.new("RGB", (32, 16), "red")
+    exif = rotated.getexif()
     exif[0x0112] = 6
     for image, kind, options, size in (
-        (turned, "JPEG", {"exif": exif}, (16, 32)),
+        (rotated, "JPEG", {"exif": exif}, (16, 32)),
         (Image.new("CMYK", (24, 16)), "JPEG", {}, (24, 16)),
         (Image.new("RGBA", (24, 16), (0, 0, 0, 0)), "PNG", {}, (24, 16)),
         (Image.new("I;16", (24, 16), 40_000), "PNG", {}, (24, 16)),
     ):
         buffer = io.BytesIO()
         image.save(buffer, kind, **options)
-        out = await expert.ask(CANNY, {"image": Media(buffer.getvalue(), f"image/{kind.lower()}", "a")})
-        assert received(out["image"]).size == size
+        outputs = await expert.ask(CANNY, {"image": Media(buffer.getvalue(), f"image/{kind.lower()}", "a")})
+        assert received(outputs["image"]).size == size
 
 
-async def test_bad_input_harms_nobody_beside_it(expert: Served) -> None:
-    few: dict[str, Any] = {"num_inference_steps": 2, "seed": 3}
-    good = [expert.ask(PAINT, WORDS, **few) for _ in range(2)]
-    (first, second), refused = await asyncio.gather(asyncio.gather(*good), expert.refusal(PAINT, {"text": " "}, **few))
+async def test_invalid_call_does_not_affect_concurrent_calls(expert: Served) -> None:
+    parameters: dict[str, Any] = {"num_inference_steps": 2, "seed": 3}
+    valid_calls = [expert.ask(GENERATE, PROMPT, **parameters) for _ in range(2)]
+    (first, second), error = await asyncio.gather(
+        asyncio.gather(*valid_calls), expert.refusal(GENERATE, {"text": " "}, **parameters)
+    )
     assert first == second
-    assert refused.port == "text"
+    assert error.port == "text"

@@ -1,4 +1,4 @@
-"""Control maps and pictures after them, over gRPC."""
+"""Control maps, and pictures generated from them, over gRPC."""
 
 import io
 from typing import Any
@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from experts.diffusion.controlnet import BASES
-from experts.diffusion.maps.segmentation import colours
+from experts.diffusion.controlnet import BASE_MODELS
+from experts.diffusion.maps.segmentation import load_palette
 from experts.diffusion.tasks import MAPS
 from experts.host.handler import Media
 from tests.tiny import Tiny
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 SIDE = 32
-MODELS = {
+MAP_MODELS = {
     "canny": "opencv/canny",
     "depth": "tiny/depth-map",
     "hed": "tiny/hed",
@@ -34,89 +34,92 @@ MODELS = {
 }
 
 
-def media(image: Image.Image) -> Media:
+def to_media(image: Image.Image) -> Media:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return Media(buffer.getvalue(), "image/png", "photo.png")
 
 
-def pixels(made: Media) -> Any:
+def to_pixels(made: Media) -> Any:
     return np.asarray(Image.open(io.BytesIO(made.content)).convert("RGB"))
 
 
-def halves(width: int = SIDE, height: int = SIDE) -> Image.Image:
-    """Black on the left, white on the right."""
+def half_white(width: int = SIDE, height: int = SIDE) -> Image.Image:
+    """Returns a picture that is black on the left and white on the right."""
     drawn = Image.new("RGB", (width, height))
     drawn.paste("white", (width // 2, 0, width, height))
     return drawn
 
 
-async def test_each_map_is_drawn_as_large_as_its_picture_and_steers_a_picture(tiny: Tiny) -> None:
+async def test_each_map_has_the_picture_size_and_conditions_a_picture(tiny: Tiny) -> None:
     steps: dict[str, Any] = {"num_inference_steps": 2, "seed": 7}
     async with tiny.expert("diffusion") as expert:
         for name in MAPS:
-            drawn = (await expert.ask(f"{name}-control", {"image": media(halves(48, 32))}, MODELS[name]))["image"]
-            assert pixels(drawn).shape == (32, 48, 3)
+            drawn = (await expert.ask(f"{name}-control", {"image": to_media(half_white(48, 32))}, MAP_MODELS[name]))[
+                "image"
+            ]
+            assert to_pixels(drawn).shape == (32, 48, 3)
             made = await expert.ask(f"{name}-text-to-image", {"image": drawn, "text": "a robot"}, **steps)
-            assert pixels(made["image"]).shape == (24, 40, 3)
+            assert to_pixels(made["image"]).shape == (24, 40, 3)
 
 
-async def test_a_picture_after_a_map_is_the_pipelines_own(tiny: Tiny) -> None:
-    drawing = Image.new("RGB", (SIDE, SIDE))
-    ImageDraw.Draw(drawing).ellipse((8, 8, 24, 24), outline="white")
+async def test_picture_from_a_map_equals_the_direct_pipeline(tiny: Tiny) -> None:
+    control_map = Image.new("RGB", (SIDE, SIDE))
+    ImageDraw.Draw(control_map).ellipse((8, 8, 24, 24), outline="white")
     folder = tiny.built("diffusion", "tiny/controlnet")
     pipeline = diffusers.StableDiffusionControlNetPipeline.from_pretrained(
-        folder.parents[1] / BASES[768].model_id, controlnet=diffusers.ControlNetModel.from_pretrained(folder)
+        folder.parents[1] / BASE_MODELS[768].model_id, controlnet=diffusers.ControlNetModel.from_pretrained(folder)
     )
     generator = torch.Generator().manual_seed(7)
-    expected = pipeline("a robot", image=drawing, generator=generator, num_inference_steps=3).images[0]
+    expected = pipeline("a robot", image=control_map, generator=generator, num_inference_steps=3).images[0]
     async with tiny.expert("diffusion") as expert:
-        asked = {"image": media(drawing), "text": "a robot"}
-        made = await expert.ask("canny-text-to-image", asked, num_inference_steps=3, seed=7)
+        inputs = {"image": to_media(control_map), "text": "a robot"}
+        made = await expert.ask("canny-text-to-image", inputs, num_inference_steps=3, seed=7)
         blank = await expert.ask(
             "canny-text-to-image",
-            {**asked, "image": media(Image.new("RGB", (SIDE, SIDE)))},
+            {**inputs, "image": to_media(Image.new("RGB", (SIDE, SIDE)))},
             num_inference_steps=3,
             seed=7,
         )
-    assert (pixels(made["image"]) == np.asarray(expected)).all()
+    assert (to_pixels(made["image"]) == np.asarray(expected)).all()
     assert made["image"].content != blank["image"].content
 
 
-async def test_edges_lines_and_strokes_are_where_the_picture_changes(tiny: Tiny) -> None:
+async def test_edge_maps_are_white_only_at_the_edge(tiny: Tiny) -> None:
     async with tiny.expert("diffusion") as expert:
-        given = {"image": media(halves(64, 64))}
+        inputs = {"image": to_media(half_white(64, 64))}
         for name, model in (("canny", ""), ("mlsd", ""), ("scribble", ""), ("hed", "opencv/soft-edges")):
-            drawn = pixels((await expert.ask(f"{name}-control", given, model))["image"])
+            drawn = to_pixels((await expert.ask(f"{name}-control", inputs, model))["image"])
             assert drawn[:, 24:40].max() == 255, name
             assert not drawn[:, :16].any(), name
             assert not drawn[:, 48:].any(), name
 
 
-async def test_segments_have_the_colours_of_what_they_show(tiny: Tiny) -> None:
+async def test_segments_have_the_colours_of_their_classes(tiny: Tiny) -> None:
     async with tiny.expert("diffusion") as expert:
-        drawn = pixels((await expert.ask("seg-control", {"image": media(halves())}))["image"])
-    assert tuple(drawn[16, 4]) == tuple(colours()[0]) == (120, 120, 120)
-    assert tuple(drawn[16, 28]) == tuple(colours()[1]) == (180, 120, 120)
+        drawn = to_pixels((await expert.ask("seg-control", {"image": to_media(half_white())}))["image"])
+    assert tuple(drawn[16, 4]) == tuple(load_palette()[0]) == (120, 120, 120)
+    assert tuple(drawn[16, 28]) == tuple(load_palette()[1]) == (180, 120, 120)
 
 
-async def test_depth_is_the_models_own_and_spans_black_to_white(tiny: Tiny) -> None:
+async def test_depth_map_spans_black_to_white(tiny: Tiny) -> None:
     async with tiny.expert("diffusion") as expert:
-        drawn = pixels((await expert.ask("depth-control", {"image": media(halves())}))["image"])
-    assert (drawn.min(), drawn.max()) == (0, 255)
+        drawn = to_pixels((await expert.ask("depth-control", {"image": to_media(half_white())}))["image"])
+    assert drawn.min() == 0
+    assert drawn.max() == 255
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (2, 2)])
-async def test_maps_of_dots_and_strips_are_drawn_too(tiny: Tiny, size: tuple[int, int]) -> None:
+async def test_maps_of_tiny_and_narrow_pictures_are_drawn(tiny: Tiny, size: tuple[int, int]) -> None:
     async with tiny.expert("diffusion") as expert:
         for name in ("canny", "mlsd", "scribble", "hed", "depth", "normal", "seg"):
-            made = await expert.ask(f"{name}-control", {"image": media(halves(*size))}, MODELS[name])
-            assert pixels(made["image"]).shape == (size[1], size[0], 3), name
+            made = await expert.ask(f"{name}-control", {"image": to_media(half_white(*size))}, MAP_MODELS[name])
+            assert to_pixels(made["image"]).shape == (size[1], size[0], 3), name
 
 
-async def test_a_map_takes_no_words_and_no_parameters(tiny: Tiny) -> None:
+async def test_map_rejects_text_and_unknown_parameters(tiny: Tiny) -> None:
     async with tiny.expert("diffusion") as expert:
-        error = await expert.refusal("canny-control", {"image": "a castle"})
-        other = await expert.refusal("canny-control", {"image": media(halves())}, low=3)
-    assert error.port == "image"
-    assert "no parameter low" in other.message
+        text_error = await expert.refusal("canny-control", {"image": "a castle"})
+        parameter_error = await expert.refusal("canny-control", {"image": to_media(half_white())}, low=3)
+    assert text_error.port == "image"
+    assert "no parameter low" in parameter_error.message

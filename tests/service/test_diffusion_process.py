@@ -1,4 +1,4 @@
-"""The diffusion expert as a process of its own, with tiny weights under the names on its cards."""
+"""The diffusion expert as a separate process, with tiny weights under the model ids of its cards."""
 
 import asyncio
 import os
@@ -36,22 +36,27 @@ async def process(tmp_path: Path) -> AsyncIterator[Process]:
     folder = tmp_path / "models" / _MODEL
     folder.mkdir(parents=True)
     stable_diffusion(folder)
-    own = {
+    environment = {
         "EXPERT_LISTEN": "127.0.0.1:0",
         "EXPERT_MODELS_URL": str(tmp_path / "models"),
         "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
         "HF_HUB_OFFLINE": "1",
     }
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "experts.diffusion", stderr=PIPE, env={**os.environ, **own}, cwd=Path(__file__).parents[2]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "experts.diffusion",
+        stderr=PIPE,
+        env={**os.environ, **environment},
+        cwd=Path(__file__).parents[2],
     )
-    yield started
-    if started.returncode is None:
-        started.kill()
-    await started.communicate()
+    yield process
+    if process.returncode is None:
+        process.kill()
+    await process.communicate()
 
 
-async def test_it_starts_describes_itself_paints_and_ends_when_told(process: Process, tmp_path: Path) -> None:
+async def test_process_serves_describe_and_infer_and_stops_on_sigterm(process: Process, tmp_path: Path) -> None:
     async with asyncio.timeout(60):
         port = (await logged(process, "serving"))["port"]
         await logged(process, "ready")

@@ -19,7 +19,7 @@ from experts.host.expert import Expert, build_offers
 from experts.host.handler import Call, Handler, Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image
 from experts.host.settings import Settings
-from experts.video.frames import sampled
+from experts.video.frames import sample_frames
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_AUDIO, MODALITY_IMAGE, MODALITY_TEXT, MODALITY_VIDEO
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
@@ -58,7 +58,7 @@ class Reading:
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         if "image" in inputs:
             return str(open_image(inputs["image"]).size)
-        return str(len(sampled(inputs["video"], 4)) if "video" in inputs else len(heard(inputs["audio"], 16_000)))
+        return str(len(sample_frames(inputs["video"], 4)) if "video" in inputs else len(heard(inputs["audio"], 16_000)))
 
     def cost(self, item: str) -> float:
         return 1.0

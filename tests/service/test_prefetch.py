@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from experts.audio.voice_conversion import VOCODER
-from experts.diffusion.controlnet import BASES
+from experts.diffusion.controlnet import BASE_MODELS
 from experts.host import load_context
 from experts.host.devices import Placements
 from experts.host.expert import Expert, build_offers, read_expert
@@ -58,7 +58,7 @@ def repository(folder: Path, commit: str = COMMIT, without: str = "") -> Reposit
 def everything(tiny: Tiny) -> dict[str, Repository]:
     """Repositories of a model and its dependencies, separate as on the Hub."""
     built = {model: tiny.built(modality, model) for modality, (_, model) in MODELS.items()}
-    base = BASES[768]
+    base = BASE_MODELS[768]
     return {
         **{model: repository(folder, without="vocoder/") for model, folder in built.items()},
         VOCODER: repository(built["tiny/conversion"] / "vocoder"),

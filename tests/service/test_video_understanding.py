@@ -1,3 +1,5 @@
+"""Video classification and captioning over gRPC."""
+
 import asyncio
 from typing import Any
 
@@ -13,58 +15,58 @@ from tests.tiny.video import CAPTION, LABELS, lessons
 
 pytestmark = pytest.mark.slow
 
-CLASS, TELL = "video-classification", "video-to-text"
+CLASSIFY, DESCRIBE = "video-classification", "video-to-text"
 
 
-def _film(label: str, length: int = 20, **options: Any) -> Media:
-    """A longer film of what the classifier was taught with four frames."""
+def _make_video(label: str, length: int = 20, **options: Any) -> Media:
+    """Returns a longer video of the clip with which the classifier was trained."""
     clip = lessons()[LABELS.index(label)]
     return filmed([clip[at * 4 // length] for at in range(length)], **options)
 
 
 @pytest.mark.parametrize("label", LABELS)
-async def test_it_tells_what_becomes_of_a_colour(tiny: Tiny, label: str) -> None:
+async def test_video_is_classified(tiny: Tiny, label: str) -> None:
     async with tiny.expert("video") as expert:
-        out = await expert.ask(CLASS, {"video": _film(label)})
-    assert out["text"] == out["labels"][0]["label"] == label
-    assert out["labels"][0]["score"] > 0.8
-    assert len(out["labels"]) == len(LABELS)
+        outputs = await expert.ask(CLASSIFY, {"video": _make_video(label)})
+    assert outputs["text"] == outputs["labels"][0]["label"] == label
+    assert outputs["labels"][0]["score"] > 0.8
+    assert len(outputs["labels"]) == len(LABELS)
 
 
 @pytest.mark.parametrize(
     ("kind", "codec"),
     [("mp4", "libx264"), ("webm", "libvpx-vp9"), ("matroska", "mpeg4"), ("avi", "mjpeg"), ("mov", "libx264")],
 )
-async def test_any_container_and_codec_shows_the_same(tiny: Tiny, kind: str, codec: str) -> None:
+async def test_any_container_and_codec_is_decoded(tiny: Tiny, kind: str, codec: str) -> None:
     async with tiny.expert("video") as expert:
-        out = await expert.ask(CLASS, {"video": _film("turning blue", kind=kind, codec=codec)}, top_k=1)
-    assert [one["label"] for one in out["labels"]] == ["turning blue"]
+        outputs = await expert.ask(CLASSIFY, {"video": _make_video("turning blue", kind=kind, codec=codec)}, top_k=1)
+    assert [label["label"] for label in outputs["labels"]] == ["turning blue"]
 
 
-async def test_films_seen_together_have_the_scores_they_have_alone(tiny: Tiny) -> None:
-    films = [_film(label) for label in LABELS]
+async def test_batched_videos_have_the_scores_of_single_calls(tiny: Tiny) -> None:
+    videos = [_make_video(label) for label in LABELS]
     async with tiny.expert("video") as expert:
-        alone = [await expert.ask(CLASS, {"video": film}) for film in films]
-        together = await asyncio.gather(*(expert.ask(CLASS, {"video": film}) for film in films))
+        alone = [await expert.ask(CLASSIFY, {"video": video}) for video in videos]
+        together = await asyncio.gather(*(expert.ask(CLASSIFY, {"video": video}) for video in videos))
     assert together == alone
 
 
-async def test_a_single_frame_is_a_film_too(tiny: Tiny) -> None:
+async def test_single_frame_video_is_classified(tiny: Tiny) -> None:
     async with tiny.expert("video") as expert:
-        assert (await expert.ask(CLASS, {"video": filmed([plain(RED)])}))["text"] == "red"
+        assert (await expert.ask(CLASSIFY, {"video": filmed([plain(RED)])}))["text"] == "red"
 
 
-async def test_it_says_what_it_sees(tiny: Tiny) -> None:
+async def test_video_is_described(tiny: Tiny) -> None:
     async with tiny.expert("video") as expert:
         red, blue = filmed([plain(RED)] * 30), filmed([plain(BLUE)] * 5, kind="webm", codec="libvpx-vp9")
-        said = await asyncio.gather(*(expert.ask(TELL, {"video": film}) for film in (red, blue)))
-        short = await expert.ask(TELL, {"video": red}, max_new_tokens=2)
-    assert [one["text"] for one in said] == [CAPTION, "a blue sky"]
+        captions = await asyncio.gather(*(expert.ask(DESCRIBE, {"video": video}) for video in (red, blue)))
+        short = await expert.ask(DESCRIBE, {"video": red}, max_new_tokens=2)
+    assert [outputs["text"] for outputs in captions] == [CAPTION, "a blue sky"]
     assert short["text"] == "a red"
 
 
 @pytest.mark.parametrize(
-    ("media", "complaint"),
+    ("media", "message"),
     [
         (Media(b"\x00\x00\x00\x18ftypmp42 and no more", "video/mp4", "broken.mp4"), "broken.mp4"),
         (Media(m4a(tone(LOW), 16_000).content, "video/mp4", "song.mp4"), "only sound"),
@@ -74,16 +76,17 @@ async def test_it_says_what_it_sees(tiny: Tiny) -> None:
         (Media(b"", "video/mp4", "nothing.mp4"), "is empty"),
     ],
 )
-async def test_what_cannot_be_seen_is_refused_by_port(tiny: Tiny, media: Media, complaint: str) -> None:
+async def test_invalid_video_error_names_the_port(tiny: Tiny, media: Media, message: str) -> None:
     async with tiny.expert("video") as expert:
-        error = await expert.refusal(CLASS, {"video": media})
-        assert (type(error), error.port) == (InvalidRequest, "video")
-        assert complaint in error.message
-        assert (await expert.ask(CLASS, {"video": _film("red")}))["text"] == "red"
+        error = await expert.refusal(CLASSIFY, {"video": media})
+        assert isinstance(error, InvalidRequest)
+        assert error.port == "video"
+        assert message in error.message
+        assert (await expert.ask(CLASSIFY, {"video": _make_video("red")}))["text"] == "red"
 
 
-async def test_noise_is_watched_without_complaint(tiny: Tiny) -> None:
+async def test_noise_is_classified_without_error(tiny: Tiny) -> None:
     frames = list(np.random.default_rng(0).integers(0, 256, (12, 48, 64, 3), dtype=np.uint8))
     async with tiny.expert("video") as expert:
-        out = await expert.ask(CLASS, {"video": filmed(frames)})
-    assert sum(one["score"] for one in out["labels"]) == pytest.approx(1, abs=1e-3)
+        outputs = await expert.ask(CLASSIFY, {"video": filmed(frames)})
+    assert sum(label["score"] for label in outputs["labels"]) == pytest.approx(1, abs=1e-3)
