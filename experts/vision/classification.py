@@ -1,4 +1,4 @@
-"""Classes of a picture: those a model was trained for, or those named in the request."""
+"""Image classification, by the classes of a model or by labels in the request (zero-shot)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
-from experts.vision.image_batches import Seen, Viewer
-from experts.vision.labels import Phrases, candidates
+from experts.vision.candidate_labels import PhraseTokenizer, read_labels
+from experts.vision.image_batches import ImageHandler, ImageItem
 
 if TYPE_CHECKING:
     import torch
 
 _PHRASE = "This is a photo of {}."
 _SIGLIP_TOKENS = 64
-"""Its texts were padded to this in training."""
+"""Length to which SigLIP's texts were padded in training."""
 
 
 def image_classification(model_id: str, device: str) -> Handler:
-    """Any model with a head for pictures."""
+    """Loads a model with a head for images."""
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
     checkpoint = Checkpoint.fetch(model_id, device)
@@ -28,52 +28,52 @@ def image_classification(model_id: str, device: str) -> Handler:
 
 
 def zero_shot_image_classification(model_id: str, device: str) -> Handler:
-    """A model of pictures and texts in one space, such as CLIP or SigLIP."""
+    """Loads a model that embeds images and texts in one space, such as CLIP or SigLIP."""
     from transformers import AutoImageProcessor, AutoModelForZeroShotImageClassification, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(AutoModelForZeroShotImageClassification)
     processor = checkpoint.processor(AutoImageProcessor)
-    return ZeroShot(checkpoint, model, processor, checkpoint.processor(AutoTokenizer))
+    return ZeroShotClassifier(checkpoint, model, processor, checkpoint.processor(AutoTokenizer))
 
 
-class Classifier(Viewer):
-    def look(self, items: Sequence[Seen]) -> list[tuple[list[float], Seen]]:
-        scores = to_probabilities(self.computed(items).logits, multi_label=is_multi_label(self.model.config))
+class Classifier(ImageHandler):
+    def run_batch(self, items: Sequence[ImageItem]) -> list[tuple[list[float], ImageItem]]:
+        scores = to_probabilities(self.forward(items).logits, multi_label=is_multi_label(self.model.config))
         return list(zip(scores, items, strict=True))
 
-    def finish(self, raw: tuple[list[float], Seen]) -> Outputs:
+    def finish(self, raw: tuple[list[float], ImageItem]) -> Outputs:
         scores, item = raw
         labels = top_labels(scores, label_names(self.model.config), item.parameters["top_k"])
         return {"labels": labels, "text": labels[0]["label"]}
 
 
 @dataclass(frozen=True)
-class Labelled(Seen):
-    """A picture with the labels to choose from."""
+class ZeroShotItem(ImageItem):
+    """Image of one call with its candidate labels."""
 
     labels: list[str]
     phrases: dict[str, "torch.Tensor"]
 
 
-class ZeroShot(Viewer):
+class ZeroShotClassifier(ImageHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model, processor)
-        self._several = "siglip" in model.config.model_type
-        self._phrases = Phrases(tokenizer, model.config, _SIGLIP_TOKENS if self._several else None)
+        self._is_multi_label = "siglip" in model.config.model_type
+        self._phrases = PhraseTokenizer(tokenizer, model.config, _SIGLIP_TOKENS if self._is_multi_label else None)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Labelled:
-        labels = candidates(parameters, "zero-shot-image-classification")
-        phrases = self._phrases.tokens([_PHRASE.format(label) for label in labels])
-        seen = super().prepare(inputs, parameters)
-        return Labelled(seen.scene, seen.tensors, parameters, labels, phrases)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
+        labels = read_labels(parameters, "zero-shot-image-classification")
+        phrases = self._phrases.tokenize([_PHRASE.format(label) for label in labels])
+        item = super().prepare(inputs, parameters)
+        return ZeroShotItem(item.image, item.tensors, parameters, labels, phrases)
 
-    def look(self, items: Sequence[Any]) -> list[tuple[list[float], Labelled]]:
-        """The labels are parameters, so all items have the same."""
-        logits = self.computed(items, **items[0].phrases).logits_per_image
-        return list(zip(to_probabilities(logits, multi_label=self._several), items, strict=True))
+    def run_batch(self, items: Sequence[Any]) -> list[tuple[list[float], ZeroShotItem]]:
+        """Classifies images with the labels of the first: labels are parameters, which all items of a batch share."""
+        logits = self.forward(items, **items[0].phrases).logits_per_image
+        return list(zip(to_probabilities(logits, multi_label=self._is_multi_label), items, strict=True))
 
-    def finish(self, raw: tuple[list[float], Labelled]) -> Outputs:
+    def finish(self, raw: tuple[list[float], ZeroShotItem]) -> Outputs:
         scores, item = raw
         labels = top_labels(scores, item.labels)
         return {"labels": labels, "text": labels[0]["label"]}

@@ -1,4 +1,4 @@
-"""Things in a picture with boxes around them: those a model was trained for, or those named in the request."""
+"""Object detection, of the classes of a model or of labels in the request (zero-shot)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.media import box, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
-from experts.vision.image_batches import Scene, Seen, Viewer
-from experts.vision.labels import Phrases, candidates
-from experts.vision.overlays import Found, boxed, counted
+from experts.vision.candidate_labels import PhraseTokenizer, read_labels
+from experts.vision.image_batches import ImageHandler, ImageItem, InputImage
+from experts.vision.overlays import Detection, count_labels, draw_boxes
 
 if TYPE_CHECKING:
     import torch
 
 _OWL_TOKENS = 16
-_NAMED = 0.2
-"""Grounding DINO: the least likeness of a box to a word."""
+_TEXT_THRESHOLD = 0.2
+"""Grounding DINO: minimum similarity of a box and a token for the token to be part of its label."""
 
-Detected = tuple[list[Found], Scene]
+DetectionResult = tuple[list[Detection], InputImage]
 
 
 def object_detection(model_id: str, device: str) -> Handler:
-    """Any model of the DETR family, YOLOS included."""
-    return detector(Checkpoint.fetch(model_id, device))
+    """Loads a model of the DETR family, including YOLOS."""
+    return load_detector(Checkpoint.fetch(model_id, device))
 
 
-def detector(checkpoint: Checkpoint) -> "Detector":
-    """Also used to find the people whose poses are wanted."""
+def load_detector(checkpoint: Checkpoint) -> "Detector":
+    """Loads a detector; also used to find people for pose estimation."""
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
     processor = checkpoint.processor(AutoImageProcessor)
@@ -36,129 +36,139 @@ def detector(checkpoint: Checkpoint) -> "Detector":
 
 
 def zero_shot_object_detection(model_id: str, device: str) -> Handler:
-    """OWL-ViT, OWLv2 or Grounding DINO."""
+    """Loads OWL-ViT, OWLv2 or Grounding DINO."""
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
     checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(AutoModelForZeroShotObjectDetection)
-    kind = Owl if model.config.model_type.startswith("owl") else Grounding
+    kind = OwlDetector if model.config.model_type.startswith("owl") else GroundingDinoDetector
     return kind(checkpoint, model, checkpoint.processor(AutoProcessor))
 
 
-class Detector(Viewer):
-    def look(self, items: Sequence[Seen]) -> list[Detected]:
-        output = self.plain(self.computed(items), "logits", "pred_boxes")
+class Detector(ImageHandler):
+    def run_batch(self, items: Sequence[ImageItem]) -> list[DetectionResult]:
+        output = self.to_cpu(self.forward(items), "logits", "pred_boxes")
         results = self.processor.post_process_object_detection(
-            output, threshold=items[0].parameters["threshold"], target_sizes=_sizes(items)
+            output, threshold=items[0].parameters["threshold"], target_sizes=_target_sizes(items)
         )
         names = label_names(self.model.config)
-        return [
-            (_found(result, [names[label] for label in result["labels"].tolist()], item.scene), item.scene)
-            for result, item in zip(results, items, strict=True)
-        ]
+        labels = [[names[label] for label in result["labels"].tolist()] for result in results]
+        return _results(results, labels, items)
 
-    def finish(self, raw: Detected) -> Outputs:
-        return described(*raw)
+    def finish(self, raw: DetectionResult) -> Outputs:
+        return build_outputs(*raw)
 
 
 @dataclass(frozen=True)
-class Sought(Seen):
-    """A picture with what to look for in it."""
+class ZeroShotItem(ImageItem):
+    """Image of one call with the labels to detect."""
 
     labels: list[str]
     phrases: dict[str, "torch.Tensor"]
 
 
-class Seeker(Viewer):
-    """Looks for what the request names."""
-
-    tokens: int | None = None
+class ZeroShotDetector(ImageHandler):
+    """Base class of detectors of the request's labels."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model, processor.image_processor)
         self._processor = processor
-        self._phrases = Phrases(processor.tokenizer, model.config, None)
+        self._phrases = PhraseTokenizer(processor.tokenizer, model.config, None)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Sought:
-        labels = candidates(parameters, "zero-shot-object-detection")
-        phrases = self._phrases.tokens(self.phrased(labels))
-        seen = super().prepare(inputs, parameters)
-        return Sought(seen.scene, seen.tensors, parameters, labels, phrases)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
+        labels = read_labels(parameters, "zero-shot-object-detection")
+        phrases = self._phrases.tokenize(self.build_phrases(labels))
+        item = super().prepare(inputs, parameters)
+        return ZeroShotItem(item.image, item.tensors, parameters, labels, phrases)
 
-    def phrased(self, labels: Sequence[str]) -> list[str]:
-        """The labels as the model wants to be asked for them."""
+    def build_phrases(self, labels: Sequence[str]) -> list[str]:
+        """Returns the text prompts for the labels."""
         raise NotImplementedError
 
-    def finish(self, raw: Detected) -> Outputs:
-        return described(*raw)
+    def finish(self, raw: DetectionResult) -> Outputs:
+        return build_outputs(*raw)
 
 
-class Owl(Seeker):
-    def phrased(self, labels: Sequence[str]) -> list[str]:
+class OwlDetector(ZeroShotDetector):
+    def build_phrases(self, labels: Sequence[str]) -> list[str]:
         return [f"a photo of {label}" for label in labels]
 
-    def look(self, items: Sequence[Any]) -> list[Detected]:
-        asked = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
-        output = self.plain(self.computed(items, **asked), "logits", "pred_boxes")
+    def run_batch(self, items: Sequence[Any]) -> list[DetectionResult]:
+        tokens = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
+        output = self.to_cpu(self.forward(items, **tokens), "logits", "pred_boxes")
         results = self._processor.post_process_grounded_object_detection(
-            output, threshold=items[0].parameters["threshold"], target_sizes=_sizes(items)
+            output, threshold=items[0].parameters["threshold"], target_sizes=_target_sizes(items)
         )
-        return [
-            (_found(result, [item.labels[label] for label in result["labels"].tolist()], item.scene), item.scene)
+        labels = [
+            [item.labels[label] for label in result["labels"].tolist()]
             for result, item in zip(results, items, strict=True)
         ]
+        return _results(results, labels, items)
 
 
-class Grounding(Seeker):
-    def phrased(self, labels: Sequence[str]) -> list[str]:
+class GroundingDinoDetector(ZeroShotDetector):
+    def build_phrases(self, labels: Sequence[str]) -> list[str]:
         return [" ".join(f"{label.lower().rstrip('.')}." for label in labels)]
 
-    def look(self, items: Sequence[Any]) -> list[Detected]:
-        asked = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
-        output = self.plain(self.computed(items, **asked), "logits", "pred_boxes")
+    def run_batch(self, items: Sequence[Any]) -> list[DetectionResult]:
+        tokens = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
+        output = self.to_cpu(self.forward(items, **tokens), "logits", "pred_boxes")
         results = self._processor.post_process_grounded_object_detection(
             output,
-            input_ids=asked["input_ids"],
+            input_ids=tokens["input_ids"],
             threshold=items[0].parameters["threshold"],
-            text_threshold=_NAMED,
-            target_sizes=_sizes(items),
+            text_threshold=_TEXT_THRESHOLD,
+            target_sizes=_target_sizes(items),
         )
-        return [
-            (_found(result, [_nearest(text, item.labels) for text in result["text_labels"]], item.scene), item.scene)
+        labels = [
+            [_match_label(text, item.labels) for text in result["text_labels"]]
             for result, item in zip(results, items, strict=True)
         ]
+        return _results(results, labels, items)
 
 
-def described(found: list[Found], scene: Scene) -> Outputs:
-    """Found things as the outputs of both tasks."""
+def build_outputs(detections: list[Detection], image: InputImage) -> Outputs:
+    """Returns the outputs of both tasks."""
     return {
-        "objects": [{"label": one.label, "score": round(one.score, DIGITS), "box": box(one.box)} for one in found],
-        "image": png(boxed(scene.picture(), found), scene.named("objects")),
-        "text": counted(one.label for one in found),
+        "objects": [
+            {"label": detection.label, "score": round(detection.score, DIGITS), "box": box(detection.box)}
+            for detection in detections
+        ],
+        "image": png(draw_boxes(image.load(), detections), image.output_name("objects")),
+        "text": count_labels(detection.label for detection in detections),
     }
 
 
-def _sizes(items: Sequence[Seen]) -> "torch.Tensor":
+def _target_sizes(items: Sequence[ImageItem]) -> "torch.Tensor":
     import torch
 
-    return torch.tensor([item.scene.rows_and_columns for item in items])
+    return torch.tensor([item.image.height_and_width for item in items])
 
 
-def _found(result: Any, labels: Sequence[str], scene: Scene) -> list[Found]:
-    """Best first, and none outside the picture."""
-    width, height = scene.size
-    scores, boxes = result["scores"].tolist(), result["boxes"].tolist()
-    found = [
-        Found(
-            label, score, [min(max(place, 0.0), end) for place, end in zip(corners, (width, height) * 2, strict=True)]
-        )
-        for label, score, corners in zip(labels, scores, boxes, strict=True)
+def _results(
+    results: Sequence[Any], labels: Sequence[Sequence[str]], items: Sequence[ImageItem]
+) -> list[DetectionResult]:
+    return [
+        (_to_detections(result, names, item.image), item.image)
+        for result, names, item in zip(results, labels, items, strict=True)
     ]
-    inside = [one for one in found if one.box[0] < one.box[2] and one.box[1] < one.box[3]]
-    return sorted(inside, key=lambda one: -one.score)
 
 
-def _nearest(words: str, labels: Sequence[str]) -> str:
-    """The label that the words, which the model marked in all of them, are of."""
-    marked = set(words.lower().split())
-    return max(labels, key=lambda label: (len(marked & set(label.lower().split())), label.lower() == words.lower()))
+def _to_detections(result: Any, labels: Sequence[str], image: InputImage) -> list[Detection]:
+    """Converts a result to detections, best first; boxes are clipped to the image, and those outside are omitted."""
+    width, height = image.size
+    scores, boxes = result["scores"].tolist(), result["boxes"].tolist()
+    detections = [
+        Detection(
+            label, score, [min(max(edge, 0.0), end) for edge, end in zip(edges, (width, height) * 2, strict=True)]
+        )
+        for label, score, edges in zip(labels, scores, boxes, strict=True)
+    ]
+    visible = [one for one in detections if one.box[0] < one.box[2] and one.box[1] < one.box[3]]
+    return sorted(visible, key=lambda detection: -detection.score)
+
+
+def _match_label(text: str, labels: Sequence[str]) -> str:
+    """Returns the label that shares most words with the words that the model assigned to a box."""
+    words = set(text.lower().split())
+    return max(labels, key=lambda label: (len(words & set(label.lower().split())), label.lower() == text.lower()))

@@ -1,4 +1,4 @@
-"""Questions about documents, answered from the look of each page (Donut)."""
+"""Document question answering from page images, without OCR (Donut)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,40 +11,42 @@ from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.torch_handler import TorchHandler
-from experts.vision.question_input import check_count, short
-from experts.vision.text_generation import Written, written
+from experts.vision.question_limits import check_characters, check_tokens
+from experts.vision.text_generation import GeneratedText, generate_text
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import torch
 
-MOST_PAGES = 20
+MAX_PAGES = 20
 NO_ANSWER = "The document does not say."
 _PROMPT = "<s_docvqa><s_question>{}</s_question><s_answer>"
-_LONGEST_ANSWER = 128
-_LONGEST_PROMPT = 512
+_MAX_ANSWER_TOKENS = 128
+_MAX_PROMPT_TOKENS = 512
 _TAG = re.compile(r"<[^<>]*>")
 
 
 def document_question_answering(model_id: str, device: str) -> Handler:
-    """Donut, trained for questions."""
+    """Loads Donut, trained for questions."""
     from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
 
     checkpoint = Checkpoint.fetch(model_id, device)
     model = checkpoint.model(VisionEncoderDecoderModel)
-    return Reader(checkpoint, model, checkpoint.processor(AutoImageProcessor), checkpoint.processor(AutoTokenizer))
+    return DocumentQuestionAnswerer(
+        checkpoint, model, checkpoint.processor(AutoImageProcessor), checkpoint.processor(AutoTokenizer)
+    )
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A document, page by page, and what is asked about it."""
+class DocumentItem:
+    """Preprocessed pages of a document, with the question as a prompt of the decoder."""
 
     pages: Sequence[Mapping[str, "torch.Tensor"]]
     prompt: "torch.Tensor"
 
 
-class Reader(TorchHandler):
-    """Pages have more pixels than a batch gains by: one document at a time, page after page."""
+class DocumentQuestionAnswerer(TorchHandler):
+    """Answers one document at a time, page after page: pages have too many pixels for batching to be faster."""
 
     batching = UNBATCHED
 
@@ -52,45 +54,49 @@ class Reader(TorchHandler):
         super().__init__(checkpoint, model)
         self._processor, self._tokenizer = processor, tokenizer
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:  # noqa: ARG002  # it has none
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> DocumentItem:  # noqa: ARG002  # the task has none
         prompt = self._prompt(inputs["question"])
         document = pages(inputs["image"])
-        if len(document) > MOST_PAGES:
+        if len(document) > MAX_PAGES:
             raise InvalidRequest(
-                f"{inputs['image'].name} has {len(document)} pages; {self.model_id} looks at {MOST_PAGES} at most.",
-                remedy="Send the pages you mean on their own.",
+                f"{inputs['image'].name} has {len(document)} pages; the limit of {self.model_id} is {MAX_PAGES}.",
+                remedy="Send only the pages that the question is about.",
                 port="image",
             )
-        seen = [dict(self._processor(images=page.picture(), return_tensors="pt")) for page in document]
-        return Asked(seen, prompt)
+        inputs_by_page = [dict(self._processor(images=page.picture(), return_tensors="pt")) for page in document]
+        return DocumentItem(inputs_by_page, prompt)
 
     def _prompt(self, question: str) -> "torch.Tensor":
-        said = _PROMPT.format(_TAG.sub(" ", short(question, _LONGEST_PROMPT, self.model_id)).strip())
-        prompt: torch.Tensor = self._tokenizer(said, add_special_tokens=False, return_tensors="pt").input_ids
-        check_count(prompt.shape[1], _LONGEST_PROMPT, self.model_id)
+        text = _PROMPT.format(_TAG.sub(" ", check_characters(question, _MAX_PROMPT_TOKENS, self.model_id)).strip())
+        prompt: torch.Tensor = self._tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+        check_tokens(prompt.shape[1], _MAX_PROMPT_TOKENS, self.model_id)
         return prompt
 
-    def cost(self, item: Asked) -> float:
+    def cost(self, item: DocumentItem) -> float:
         return len(item.pages)
 
-    def run(self, items: Sequence[Asked], call: Call) -> list[list[Written]]:
+    def run(self, items: Sequence[DocumentItem], call: Call) -> list[list[GeneratedText]]:
         return [list(self._answers(item, call)) for item in items]
 
-    def _answers(self, item: Asked, call: Call) -> Iterator[Written]:
-        longest = min(_LONGEST_ANSWER, self.model.config.decoder.max_position_embeddings - item.prompt.shape[1])
+    def _answers(self, item: DocumentItem, call: Call) -> Iterator[GeneratedText]:
+        max_new_tokens = min(
+            _MAX_ANSWER_TOKENS, self.model.config.decoder.max_position_embeddings - item.prompt.shape[1]
+        )
         for number, page in enumerate(item.pages, 1):
             if call.cancelled:
                 return
             inputs = {**page, "decoder_input_ids": item.prompt}
-            yield from islice(written(self.model, inputs, call, max_new_tokens=longest, model_id=self.model_id), 1)
+            yield from islice(
+                generate_text(self.model, inputs, call, max_new_tokens=max_new_tokens, model_id=self.model_id), 1
+            )
             call.progress(number / len(item.pages), f"page {number}")
 
-    def finish(self, raw: list[Written]) -> Outputs:
-        answers = [(self._text(one.tokens), one.score, page) for page, one in enumerate(raw, 1)]
-        said = [one for one in answers if one[0]]
-        if not said:
+    def finish(self, raw: list[GeneratedText]) -> Outputs:
+        answers = [(self._text(generated.tokens), generated.score, page) for page, generated in enumerate(raw, 1)]
+        non_empty = [answer for answer in answers if answer[0]]
+        if not non_empty:
             return {"text": NO_ANSWER, "details": {"answer": "", "score": 0.0, "page": 0}}
-        answer, score, page = max(said, key=lambda one: one[1])
+        answer, score, page = max(non_empty, key=lambda answer: answer[1])
         return {"text": answer, "details": {"answer": answer, "score": round(score, DIGITS), "page": page}}
 
     def _text(self, tokens: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures as models see them, and batches of those that have one shape."""
+"""Decoded input images, and batches of those with the same shape after preprocessing."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,55 +24,56 @@ R = TypeVar("R")
 Size = tuple[int, int]
 """Width and height."""
 
-_SMALLEST = 8
-_LONGEST = 30
-"""Times as long as wide: models scale a picture by its shorter side."""
-_KEPT = 16_000_000
-"""Pixels from which on a picture is decoded twice rather than kept while it waits."""
+_MIN_SIDE = 8
+_MAX_ASPECT_RATIO = 30
+"""Maximum ratio of sides: models scale an image by its shorter side."""
+_MAX_RETAINED_PIXELS = 16_000_000
+"""Larger images are decoded twice instead of being held in memory until the result is drawn."""
 _CHANNELS = 3
-_TAKEN = ("pixel_values", "flattened_patches", "attention_mask", "reshaped_input_sizes")
-"""Of what a processor gives. Masks of padding are left out, since nothing is padded."""
-_BUDGET = 8_000_000
-"""Pixels of one batch, as the model sees them: 160 small pictures, or seven large ones."""
+_MODEL_INPUTS = ("pixel_values", "flattened_patches", "attention_mask", "reshaped_input_sizes")
+"""Processor outputs passed to the model. Padding masks are omitted, since images are not padded."""
+_BATCH_PIXELS = 8_000_000
+"""Maximum pixels of a batch after preprocessing: 160 small images, or seven large ones."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One caller's picture, upright and in RGB."""
+class InputImage:
+    """Input image of one call, upright and in RGB."""
 
     media: Media
     size: Size
-    kept: "Image | None"
+    decoded: "Image | None"
 
     @classmethod
-    def of(cls, media: Media, *, port: str = "image") -> "Scene":
-        """Decodes it.
+    def decode(cls, media: Media, *, port: str = "image") -> "InputImage":
+        """Decodes an image file.
 
         Raises:
-            InvalidRequest: names the port; it is none, or too small, too large or too narrow.
+            InvalidRequest: naming the port; it is not an image, or too small, too large or too narrow.
         """
-        picture = open_image(media, port=port)
-        _check(picture.size, media, port)
-        return cls(media, picture.size, picture if picture.width * picture.height <= _KEPT else None)
+        image = open_image(media, port=port)
+        _check_size(image.size, media, port)
+        return cls(media, image.size, image if image.width * image.height <= _MAX_RETAINED_PIXELS else None)
 
     @property
-    def rows_and_columns(self) -> Size:
-        """Its size as models count."""
+    def height_and_width(self) -> Size:
+        """Size in the order of post-processing functions."""
         return self.size[1], self.size[0]
 
-    def picture(self) -> "Image":
-        return self.kept or open_image(self.media)
+    def load(self) -> "Image":
+        """Returns the decoded image, decoded again if it was not retained."""
+        return self.decoded or open_image(self.media)
 
-    def named(self, suffix: str) -> str:
-        """A name for a picture made of it."""
+    def output_name(self, suffix: str) -> str:
+        """Returns the file name for an image derived from this one."""
         return renamed(self.media, suffix, "png")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One caller's picture, as the model takes it."""
+class ImageItem:
+    """Image of one call, preprocessed for the model."""
 
-    scene: Scene
+    image: InputImage
     tensors: Mapping[str, "torch.Tensor"]
     parameters: Parameters
 
@@ -82,95 +83,97 @@ class Seen:
 
     @property
     def pixels(self) -> int:
-        """How many the model sees."""
+        """Pixels after preprocessing."""
         return max(value.numel() for value in self.tensors.values()) // _CHANNELS
 
 
-class Viewer(TorchHandler):
-    """A model that looks at pictures; what it finds in a batch of one shape is its own affair."""
+class ImageHandler(TorchHandler):
+    """Base class of handlers of images: batches images of the same shape and passes them to run_batch."""
 
-    batching = Batching(budget=_BUDGET)
+    batching = Batching(budget=_BATCH_PIXELS)
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self.processor = processor
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Seen:
-        return self.seen(Scene.of(inputs["image"]), parameters)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ImageItem:
+        return self.preprocess(InputImage.decode(inputs["image"]), parameters)
 
-    def seen(self, scene: Scene, parameters: Parameters) -> Seen:
-        given = self.processor(images=scene.picture(), return_tensors="pt")
-        return Seen(scene, {name: value for name, value in given.items() if name in _TAKEN}, parameters)
+    def preprocess(self, image: InputImage, parameters: Parameters) -> ImageItem:
+        features = self.processor(images=image.load(), return_tensors="pt")
+        return ImageItem(image, {name: value for name, value in features.items() if name in _MODEL_INPUTS}, parameters)
 
-    def cost(self, item: Seen) -> float:
+    def cost(self, item: ImageItem) -> float:
         return item.pixels
 
-    def run(self, items: Sequence[Seen], call: Call) -> Sequence[Any]:
-        return alike(items, lambda item: item.shape, self.look, call)
+    def run(self, items: Sequence[ImageItem], call: Call) -> Sequence[Any]:
+        return run_in_groups(items, lambda item: item.shape, self.run_batch, call)
 
-    def look(self, items: Sequence[Seen]) -> Sequence[Any]:
-        """What is found in pictures of one shape, on the device's thread."""
+    def run_batch(self, items: Sequence[ImageItem]) -> Sequence[Any]:
+        """Returns one result per image of a batch of one shape; runs on the device's thread."""
         raise NotImplementedError
 
-    def computed(self, items: Sequence[Seen], **more: Any) -> Any:
-        """The model's output for pictures of one shape; more is added to its input."""
+    def forward(self, items: Sequence[ImageItem], **extra: Any) -> Any:
+        """Returns the model's output for images of one shape; extra inputs are passed along."""
+        batch = {**stack_tensors([item.tensors for item in items]), **extra}
         with inference_context(self.model_id):
-            return self.model(**move_to_device({**stacked([item.tensors for item in items]), **more}, self.model))
+            return self.model(**move_to_device(batch, self.model))
 
-    def plain(self, output: Any, *names: str, place: int | None = None) -> Any:
-        """Those parts of an output as they would be on a CPU; of one picture of the batch, or of all.
+    def to_cpu(self, output: Any, *names: str, index: int | None = None) -> Any:
+        """Copies the named parts of an output to the CPU in float32: of one image of the batch, or of all.
 
         Raises:
-            ModelFailed: they are no numbers.
+            ModelFailed: a value is not finite.
         """
         from types import SimpleNamespace
 
-        where = slice(None) if place is None else slice(place, place + 1)
-        parts = {name: getattr(output, name)[where].float().cpu() for name in names}
+        rows = slice(None) if index is None else slice(index, index + 1)
+        parts = {name: getattr(output, name)[rows].float().cpu() for name in names}
         return SimpleNamespace(**{name: require_finite(part, self.model_id) for name, part in parts.items()})
 
 
-def alike(
+def run_in_groups(
     items: Sequence[T], kind: Callable[[T], Hashable], compute: Callable[[Sequence[T]], Sequence[R]], call: Call
 ) -> list[R]:
-    """What compute gives for each item, those of one kind together.
+    """Returns compute's result for each item, in order; items of one kind are computed together.
 
-    Padding pictures to one shape would change what is found in them. Nothing if meanwhile nobody waits any more.
+    Images are grouped by shape because padding would change the results. Returns an empty list if the call is
+    cancelled meanwhile.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
-        groups[kind(item)].append(place)
+    for index, item in enumerate(items):
+        groups[kind(item)].append(index)
     results: dict[int, R] = {}
-    for places in groups.values():
+    for indices in groups.values():
         if call.cancelled:
             return []
-        results |= zip(places, compute([items[place] for place in places]), strict=True)
-    return [results[place] for place in range(len(items))]
+        results |= zip(indices, compute([items[index] for index in indices]), strict=True)
+    return [results[index] for index in range(len(items))]
 
 
-def stacked(rows: Sequence[Mapping[str, "torch.Tensor"]]) -> dict[str, "torch.Tensor"]:
-    """Batches of one as one batch."""
+def stack_tensors(rows: Sequence[Mapping[str, "torch.Tensor"]]) -> dict[str, "torch.Tensor"]:
+    """Concatenates batches of one item to one batch."""
     import torch
 
     return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
 
-def fitted(size: Size, pixels: float) -> Size:
-    """The size, or in its proportions one with that many pixels at most."""
-    scale = min(1.0, (pixels / (size[0] * size[1])) ** 0.5)
+def fit_size(size: Size, max_pixels: float) -> Size:
+    """Scales a size down to at most so many pixels, in its proportions."""
+    scale = min(1.0, (max_pixels / (size[0] * size[1])) ** 0.5)
     return max(1, int(size[0] * scale)), max(1, int(size[1] * scale))
 
 
-def _check(size: Size, media: Media, port: str) -> None:
+def _check_size(size: Size, media: Media, port: str) -> None:
     shorter, longer = sorted(size)
-    what = f"{media.name} has {size[0]} x {size[1]} pixels"
-    if shorter < _SMALLEST:
+    actual = f"{media.name} has {size[0]} x {size[1]} pixels"
+    if shorter < _MIN_SIDE:
         raise InvalidRequest(
-            f"{what}: nothing can be seen in fewer than {_SMALLEST} x {_SMALLEST}",
-            port=port,
-            remedy="send a larger picture",
+            f"{actual}; the minimum is {_MIN_SIDE} x {_MIN_SIDE}", port=port, remedy="send a larger image"
         )
-    if longer > _LONGEST * shorter:
+    if longer > _MAX_ASPECT_RATIO * shorter:
         raise InvalidRequest(
-            f"{what}: a picture may be {_LONGEST} times as long as it is wide", port=port, remedy="send parts of it"
+            f"{actual}; an image may be at most {_MAX_ASPECT_RATIO} times as long as it is wide",
+            port=port,
+            remedy="crop it, or send parts of it",
         )

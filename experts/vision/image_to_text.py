@@ -1,4 +1,4 @@
-"""Pictures in words: what they show, or the text in them."""
+"""Image to text: captions, or the text in an image."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Call, Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generate_tokens
-from experts.vision.image_batches import Seen, Viewer, alike, stacked
-from experts.vision.text_generation import text_of
+from experts.vision.image_batches import ImageHandler, ImageItem, run_in_groups, stack_tensors
+from experts.vision.text_generation import decode_text
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ _CLASSES: "Mapping[str, str]" = {
     "pix2struct": "Pix2StructForConditionalGeneration",
     "vision-encoder-decoder": "VisionEncoderDecoderModel",
 }
-"""What writes about a picture without being asked anything."""
-_USUAL = 64
-_UNSET = 20
-"""The length that a model has whose makers advise none."""
+"""Classes of models that generate text from an image alone, by model type."""
+_DEFAULT_TOKENS = 64
+_UNSET_LENGTH = 20
+"""max_length of transformers' default configuration; such a value is not a recommendation."""
 
 
 def image_to_text(model_id: str, device: str) -> Handler:
-    """Captions (BLIP, GIT, ViT with a decoder) or text in a picture (TrOCR, Pix2Struct).
+    """Loads a model of captions (BLIP, GIT, ViT with a decoder) or of text in images (TrOCR, Pix2Struct).
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, also where a model wants to be asked something.
+        FailedPrecondition: LOAD_FAILED, also for a model that needs a question or prompt.
     """
     import transformers
     from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
@@ -39,29 +39,29 @@ def image_to_text(model_id: str, device: str) -> Handler:
     kind = checkpoint.processor(AutoConfig).model_type
     if kind not in _CLASSES:
         raise FailedPrecondition(
-            f"{model_id} is a {kind}, which does not put pictures into words by itself",
+            f"{model_id} is of type {kind}, which does not generate text from an image alone",
             reason="LOAD_FAILED",
-            remedy=f"take one of these kinds: {', '.join(_CLASSES)}",
+            remedy=f"use a model of one of these types: {', '.join(_CLASSES)}",
         )
     model = checkpoint.model(getattr(transformers, _CLASSES[kind]))
     processor = checkpoint.processor(AutoImageProcessor)
     return Captioner(checkpoint, model, processor, checkpoint.processor(AutoTokenizer))
 
 
-class Captioner(Viewer):
+class Captioner(ImageHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model, processor)
         self._tokenizer = tokenizer
-        advised = model.generation_config.max_length or 0
-        self._usual = advised if advised > _UNSET else _USUAL
+        recommended = model.generation_config.max_length or 0
+        self._default_tokens = recommended if recommended > _UNSET_LENGTH else _DEFAULT_TOKENS
 
-    def run(self, items: Sequence[Seen], call: Call) -> list[list[int]]:
-        def compute(group: Sequence[Seen]) -> list[list[int]]:
-            longest = group[0].parameters.get("max_new_tokens") or self._usual
-            batch = stacked([item.tensors for item in group])
-            return generate_tokens(self.model, batch, call, max_new_tokens=longest, model_id=self.model_id)
+    def run(self, items: Sequence[ImageItem], call: Call) -> list[list[int]]:
+        def compute(group: Sequence[ImageItem]) -> list[list[int]]:
+            max_new_tokens = group[0].parameters.get("max_new_tokens") or self._default_tokens
+            batch = stack_tensors([item.tensors for item in group])
+            return generate_tokens(self.model, batch, call, max_new_tokens=max_new_tokens, model_id=self.model_id)
 
-        return alike(items, lambda item: item.shape, compute, call)
+        return run_in_groups(items, lambda item: item.shape, compute, call)
 
     def finish(self, raw: list[int]) -> Outputs:
-        return {"text": text_of(self._tokenizer, raw)}
+        return {"text": decode_text(self._tokenizer, raw)}

@@ -1,4 +1,4 @@
-"""What was found, drawn on the picture it was found in, and counted in words."""
+"""Draws detections, segments and poses on an image, and counts labels as text."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,111 +13,118 @@ if TYPE_CHECKING:
     Levels = NDArray[np.uint8]
 
 _PALETTE = (
-    "#ffb000 #00c2a8 #ff5d5d #4da3ff #b57bff #8bd450 #ff8a3c #f06fc4 #2fd0e6 #d6d64a #9c8cff #66d9a0".split()  # noqa: SIM905  # a row of colours
+    "#ffb000 #00c2a8 #ff5d5d #4da3ff #b57bff #8bd450 #ff8a3c #f06fc4 #2fd0e6 #d6d64a #9c8cff #66d9a0".split()  # noqa: SIM905  # more readable than a list
 )
-_VEIL = 120
-"""How much of 255 a mask covers what is below it."""
+_MASK_OPACITY = 120
+"""Opacity of a mask's colour, of 255."""
 _IRREGULAR = {"person": "people", "man": "men", "woman": "women", "child": "children", "sheep": "sheep"}
 _IRREGULAR |= {"mouse": "mice", "knife": "knives", "fish": "fish", "skis": "skis", "scissors": "scissors"}
-_HISSING = ("s", "x", "z", "ch", "sh")
+_SIBILANTS = ("s", "x", "z", "ch", "sh")
 
 
 @dataclass(frozen=True)
-class Found:
-    """A thing in a picture, its box in the picture's own pixels."""
+class Detection:
+    """Detected object; its box is in pixels of the original image."""
 
     label: str
     score: float
     box: Sequence[float]
 
 
-def colour(index: int) -> str:
+def palette_colour(index: int) -> str:
+    """Returns a colour of the palette, which repeats."""
     return _PALETTE[index % len(_PALETTE)]
 
 
-def boxed(picture: "Image", found: Sequence[Found]) -> "Image":
-    """The boxes with their labels; each label has its colour."""
-    marked, draw, line, font = _canvas(picture)
-    labels = list(dict.fromkeys(one.label for one in found))
-    for one in reversed(found):  # the best on top
-        paint = colour(labels.index(one.label))
-        draw.rectangle(tuple(one.box), outline=paint, width=line)
-        _tag(draw, (one.box[0] + line, one.box[1] + line), f"{one.label} {one.score:.2f}", paint, font)
-    return marked
+def draw_boxes(image: "Image", detections: Sequence[Detection]) -> "Image":
+    """Draws labelled boxes on a copy of the image, in one colour per label."""
+    copy, draw, width, font = _canvas(image)
+    labels = list(dict.fromkeys(one.label for one in detections))
+    for one in reversed(detections):  # the best on top
+        colour = palette_colour(labels.index(one.label))
+        draw.rectangle(tuple(one.box), outline=colour, width=width)
+        _draw_label(draw, (one.box[0] + width, one.box[1] + width), f"{one.label} {one.score:.2f}", colour, font)
+    return copy
 
 
-def overlaid(picture: "Image", levels: "Levels", labels: Sequence[str] = ()) -> "Image":
-    """Segments veiled in colour. In the map, of the picture's size, 0 is none and n the nth segment."""
+def draw_segments(image: "Image", levels: "Levels", labels: Sequence[str] = ()) -> "Image":
+    """Colours the segments on a copy of the image.
+
+    Args:
+        image: the image.
+        levels: a map of the image's size; 0 is no segment, n the nth segment.
+        labels: names of the segments, in order.
+    """
     from PIL import Image
 
     map_ = Image.fromarray(levels)
-    veil = map_.copy()
-    veil.putpalette(_palette())
-    marked = picture.copy()
-    marked.paste(veil.convert("RGB"), mask=map_.point(lambda level: _VEIL if level else 0))
-    marked, draw, _, font = _canvas(marked)
+    colours = map_.copy()
+    colours.putpalette(_palette())
+    blended = image.copy()
+    blended.paste(colours.convert("RGB"), mask=map_.point(lambda level: _MASK_OPACITY if level else 0))
+    copy, draw, _, font = _canvas(blended)
     for index, label in enumerate(labels, 1):
-        if (at := _middle(levels, index)) is not None:
-            _tag(draw, at, label, colour(index - 1), font)
-    return marked
+        if (position := _label_position(levels, index)) is not None:
+            _draw_label(draw, position, label, palette_colour(index - 1), font)
+    return copy
 
 
-def skeletons(
-    picture: "Image", poses: Iterable[Sequence[tuple[float, float] | None]], bones: Iterable[tuple[int, int]]
+def draw_poses(
+    image: "Image", poses: Iterable[Sequence[tuple[float, float] | None]], bones: Iterable[tuple[int, int]]
 ) -> "Image":
-    """Points, and the bones between those that are both there."""
-    marked, draw, line, _ = _canvas(picture)
-    joined = list(bones)
+    """Draws joints, and bones between two present joints, on a copy of the image."""
+    copy, draw, width, _ = _canvas(image)
+    pairs = list(bones)
     for index, points in enumerate(poses):
-        paint = colour(index)
-        for one, other in joined:
-            if (a := points[one]) and (b := points[other]):
-                draw.line((a, b), fill=paint, width=line)
+        colour = palette_colour(index)
+        for start, end in pairs:
+            if (a := points[start]) and (b := points[end]):
+                draw.line((a, b), fill=colour, width=width)
         for point in filter(None, points):
             x, y = point
-            draw.ellipse((x - line, y - line, x + line, y + line), fill=paint, outline="black")
-    return marked
+            draw.ellipse((x - width, y - width, x + width, y + width), fill=colour, outline="black")
+    return copy
 
 
-def counted(labels: Iterable[str]) -> str:
-    """How many of what: "2 cats, 1 dog"; the most frequent first."""
+def count_labels(labels: Iterable[str]) -> str:
+    """Counts labels as text, most frequent first: "2 cats, 1 dog"; "nothing" if there are none."""
     counts = Counter(labels).most_common()
-    return ", ".join(f"{count} {label if count == 1 else plural(label)}" for label, count in counts) or "nothing"
+    return ", ".join(f"{count} {label if count == 1 else pluralize(label)}" for label, count in counts) or "nothing"
 
 
-def plural(label: str) -> str:
-    """Of an English word."""
+def pluralize(label: str) -> str:
+    """Returns the plural of an English noun phrase."""
     head, space, word = label.rpartition(" ")
     if word in _IRREGULAR:
         return head + space + _IRREGULAR[word]
     if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
         return label[:-1] + "ies"
-    return label + ("es" if word.endswith(_HISSING) else "s")
+    return label + ("es" if word.endswith(_SIBILANTS) else "s")
 
 
-def _canvas(picture: "Image") -> tuple["Image", Any, int, Any]:
-    """A copy, and what to draw on it with, as thick and large as it needs."""
+def _canvas(image: "Image") -> tuple["Image", Any, int, Any]:
+    """Returns a copy of an image, its drawing interface, and line width and font in proportion to its size."""
     from PIL import ImageDraw, ImageFont
 
-    marked = picture.copy()
-    line = max(1, round(max(picture.size) / 300))
-    return marked, ImageDraw.Draw(marked), line, ImageFont.load_default(max(12, 5 * line))
+    copy = image.copy()
+    width = max(1, round(max(image.size) / 300))
+    return copy, ImageDraw.Draw(copy), width, ImageFont.load_default(max(12, 5 * width))
 
 
-def _tag(draw: Any, corner: tuple[float, float], text: str, paint: str, font: Any) -> None:
-    draw.rectangle(draw.textbbox(corner, text, font=font), fill=paint)
+def _draw_label(draw: Any, corner: tuple[float, float], text: str, colour: str, font: Any) -> None:
+    draw.rectangle(draw.textbbox(corner, text, font=font), fill=colour)
     draw.text(corner, text, fill="black", font=font)
 
 
 def _palette() -> list[int]:
     from PIL import ImageColor
 
-    colours = [(0, 0, 0), *(ImageColor.getrgb(colour(index))[:3] for index in range(255))]
+    colours = [(0, 0, 0), *(ImageColor.getrgb(palette_colour(index))[:3] for index in range(255))]
     return [value for rgb in colours for value in rgb]
 
 
-def _middle(levels: "Levels", index: int) -> tuple[float, float] | None:
-    """A point of the segment near its middle."""
+def _label_position(levels: "Levels", index: int) -> tuple[float, float] | None:
+    """Returns the point of a segment nearest to its centroid; None if the segment is empty."""
     import numpy as np
 
     rows, columns = np.nonzero(levels == index)

@@ -1,4 +1,4 @@
-"""Poses: people are found first, then the joints of each (ViTPose)."""
+"""Keypoint detection: detects people, then the joints of each (ViTPose)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,93 +11,95 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.vision.detection import Detector, detector
-from experts.vision.image_batches import Scene, Seen, Viewer
-from experts.vision.overlays import skeletons
+from experts.vision.detection import Detector, load_detector
+from experts.vision.image_batches import ImageHandler, ImageItem, InputImage
+from experts.vision.overlays import draw_poses
 
 if TYPE_CHECKING:
     import torch
 
-FINDS_PEOPLE = "PekingU/rtdetr_r18vd_coco_o365"
-"""Loaded beside every model of poses."""
+PERSON_DETECTOR = "PekingU/rtdetr_r18vd_coco_o365"
+"""Detector that is loaded with every pose model."""
 _PERSON = "person"
-_SURE = 0.3
-"""Lowest score of a person whose pose is looked at."""
-_PEOPLE = 64
-"""Most of them in one picture, the surest first."""
+_MIN_PERSON_SCORE = 0.3
+"""Minimum score of a person whose pose is estimated."""
+_MAX_PEOPLE = 64
+"""Maximum people in one image; those with the highest scores are used."""
 
 
 @dataclass(frozen=True)
 class Poses:
-    """Of one picture: for each person the joints and their scores."""
+    """Joints and their scores for each person in one image."""
 
     joints: list[list[tuple[float, float]]]
     scores: list[list[float]]
-    scene: Scene
+    image: InputImage
     threshold: float
 
 
 def keypoint_detection(model_id: str, device: str) -> Handler:
-    """ViTPose, and what finds people for it."""
+    """Loads ViTPose and the detector of people."""
     from transformers import AutoImageProcessor, VitPoseForPoseEstimation
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    with load_context.use(replace(load_context.current(), revision="")):  # the card's is of the other one
-        people = Checkpoint.fetch(FINDS_PEOPLE, device)
+    with load_context.use(
+        replace(load_context.current(), revision="")
+    ):  # the card's revision is that of the pose model
+        people = Checkpoint.fetch(PERSON_DETECTOR, device)
     model = checkpoint.model(VitPoseForPoseEstimation)
-    return Poser(checkpoint, model, checkpoint.processor(AutoImageProcessor), detector(people))
+    return PoseEstimator(checkpoint, model, checkpoint.processor(AutoImageProcessor), load_detector(people))
 
 
-class Poser(Viewer):
-    def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, finder: Detector) -> None:
+class PoseEstimator(ImageHandler):
+    def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, detector: Detector) -> None:
         super().__init__(checkpoint, model, processor)
-        self._finder = finder
+        self._detector = detector
 
-    def seen(self, scene: Scene, parameters: Any) -> Seen:
-        """As the one who finds people sees it."""
-        return self._finder.seen(scene, parameters)
+    def preprocess(self, image: InputImage, parameters: Any) -> ImageItem:
+        """Preprocesses an image for the detector."""
+        return self._detector.preprocess(image, parameters)
 
-    def run(self, items: Sequence[Seen], call: Call) -> list[Poses]:
-        sought = [replace(item, parameters={"threshold": _SURE}) for item in items]
-        people = self._finder.run(sought, call)
+    def run(self, items: Sequence[ImageItem], call: Call) -> list[Poses]:
+        detector_items = [replace(item, parameters={"threshold": _MIN_PERSON_SCORE}) for item in items]
+        results = self._detector.run(detector_items, call)
         return [
-            self._posed(item, [one.box for one in found if one.label == _PERSON][:_PEOPLE])
-            for item, (found, _) in zip(items, people, strict=False)
+            self._estimate(item, [one.box for one in detections if one.label == _PERSON][:_MAX_PEOPLE])
+            for item, (detections, _) in zip(items, results, strict=False)
             if not call.cancelled
         ]
 
     def finish(self, raw: Poses) -> Outputs:
         names, edges = label_names(self.model.config), self.model.config.edges
-        poses = [_described(*one, names, raw.threshold) for one in zip(raw.joints, raw.scores, strict=True)]
-        shown = [
+        poses = [_describe_pose(*pose, names, raw.threshold) for pose in zip(raw.joints, raw.scores, strict=True)]
+        visible_joints = [
             [joint if score >= raw.threshold else None for joint, score in zip(joints, scores, strict=True)]
             for joints, scores in zip(raw.joints, raw.scores, strict=True)
         ]
-        kept = [pose for pose in poses if pose["points"]]
+        visible = [pose for pose in poses if pose["points"]]
         return {
-            "keypoints": sorted(kept, key=lambda pose: -pose["score"]),
-            "image": png(skeletons(raw.scene.picture(), shown, edges or ()), raw.scene.named("poses")),
-            "text": f"{len(kept) or 'no'} pose{'' if len(kept) == 1 else 's'}",
+            "keypoints": sorted(visible, key=lambda pose: -pose["score"]),
+            "image": png(draw_poses(raw.image.load(), visible_joints, edges or ()), raw.image.output_name("poses")),
+            "text": f"{len(visible) or 'no'} pose{'' if len(visible) == 1 else 's'}",
         }
 
     def close(self) -> None:
-        self._finder.close()
+        self._detector.close()
         super().close()
 
-    def _posed(self, item: Seen, boxes: Sequence[Sequence[float]]) -> Poses:
+    def _estimate(self, item: ImageItem, boxes: Sequence[Sequence[float]]) -> Poses:
         threshold = item.parameters["threshold"]
         if not boxes:
-            return Poses([], [], item.scene, threshold)
-        placed = [[[left, top, right - left, bottom - top] for left, top, right, bottom in boxes]]
-        pixels = self.processor(item.scene.picture(), boxes=placed, return_tensors="pt")
+            return Poses([], [], item.image, threshold)
+        coco_boxes = [[[left, top, right - left, bottom - top] for left, top, right, bottom in boxes]]
+        pixels = self.processor(item.image.load(), boxes=coco_boxes, return_tensors="pt")
         with inference_context(self.model_id):
-            output = self.model(**move_to_device(pixels, self.model), **self._expert(len(boxes)))
-        (people,) = self.processor.post_process_pose_estimation(self.plain(output, "heatmaps"), boxes=placed)
-        joints = [[(x, y) for x, y in one["keypoints"].tolist()] for one in people]
-        return Poses(joints, [one["scores"].tolist() for one in people], item.scene, threshold)
+            output = self.model(**move_to_device(pixels, self.model), **self._expert_input(len(boxes)))
+        (people,) = self.processor.post_process_pose_estimation(self.to_cpu(output, "heatmaps"), boxes=coco_boxes)
+        joints = [[(x, y) for x, y in person["keypoints"].tolist()] for person in people]
+        return Poses(joints, [person["scores"].tolist() for person in people], item.image, threshold)
 
-    def _expert(self, count: int) -> "dict[str, torch.Tensor]":
-        """Of a mixture of experts the first: people."""
+    def _expert_input(self, count: int) -> "dict[str, torch.Tensor]":
+        """Returns the input that selects the first expert, for people, of a mixture of experts."""
         import torch
 
         if getattr(self.model.config.backbone_config, "num_experts", 1) <= 1:
@@ -105,7 +107,7 @@ class Poser(Viewer):
         return {"dataset_index": torch.zeros(count, dtype=torch.long, device=self.model.device)}
 
 
-def _described(
+def _describe_pose(
     joints: Sequence[tuple[float, float]], scores: Sequence[float], names: Sequence[str], threshold: float
 ) -> dict[str, Any]:
     points: list[dict[str, Any]] = [

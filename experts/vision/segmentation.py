@@ -1,4 +1,4 @@
-"""Pictures taken apart to the pixel: by class, by thing, or both (panoptic)."""
+"""Image segmentation: semantic, instance or panoptic."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.torch_host.non_finite import require_finite
-from experts.vision.image_batches import Scene, Seen, Viewer, fitted
-from experts.vision.overlays import overlaid
+from experts.vision.image_batches import ImageHandler, ImageItem, InputImage, fit_size
+from experts.vision.overlays import draw_segments
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.uint8]
 
-_MOST = 1_000_000
-"""Pixels at which masks are taken from the model; then they are enlarged."""
-_NUMBERS = 64_000_000
-"""Most of classes times pixels at once."""
-_SEGMENTS = 255
-"""Each has a level of grey."""
-_NAMED = 5
-_NOTHING = "Nothing stands out."
+_MASK_PIXELS = 1_000_000
+"""Resolution at which masks are computed, in pixels; then they are scaled to the image's size."""
+_MAX_VALUES = 64_000_000
+"""Maximum classes times pixels in memory."""
+_MAX_SEGMENTS = 255
+"""Maximum segments of one image: each has its own grey level."""
+_MAX_NAMED = 5
+_NO_SEGMENTS = "No segments."
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The nth segment has the number n in the map."""
+    """Label and score of one segment; the nth segment has the number n in the map."""
 
     label: str
     score: float
 
 
 @dataclass(frozen=True)
-class Parted:
-    """A picture's segments."""
+class Segmentation:
+    """Segments of one image."""
 
     ids: "Ids"
-    """In the picture's proportions; 0 is none."""
+    """Number of the segment by row and column, in the image's proportions; 0 is none."""
     segments: list[Segment]
-    scene: Scene
+    image: InputImage
 
 
 def image_segmentation(model_id: str, device: str) -> Handler:
-    """A model with a class for each pixel, or one that gives masks with classes, such as Mask2Former and EoMT."""
+    """Loads a model that classifies pixels, or one of masks with classes, such as Mask2Former and EoMT."""
     from transformers import MODEL_FOR_UNIVERSAL_SEGMENTATION_MAPPING as UNIVERSAL
     from transformers import (
         AutoConfig,
@@ -58,57 +58,63 @@ def image_segmentation(model_id: str, device: str) -> Handler:
     )
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    universal = type(checkpoint.processor(AutoConfig)) in UNIVERSAL
-    model = checkpoint.model(AutoModelForUniversalSegmentation if universal else AutoModelForSemanticSegmentation)
-    return (Universal if universal else ByClass)(checkpoint, model, checkpoint.processor(AutoImageProcessor))
+    is_universal = type(checkpoint.processor(AutoConfig)) in UNIVERSAL
+    model = checkpoint.model(AutoModelForUniversalSegmentation if is_universal else AutoModelForSemanticSegmentation)
+    return (UniversalSegmenter if is_universal else SemanticSegmenter)(
+        checkpoint, model, checkpoint.processor(AutoImageProcessor)
+    )
 
 
-class Segmenter(Viewer):
-    def finish(self, raw: Parted) -> Outputs:
+class Segmenter(ImageHandler):
+    def finish(self, raw: Segmentation) -> Outputs:
         from PIL import Image
 
-        ids, segments = _whole(raw)
+        ids, segments = _resize_to_image(raw)
         areas = _areas(ids, len(segments))
-        levels = _levels(len(segments))
-        described = [
-            {"label": one.label, "score": round(one.score, DIGITS), "area": area, "grey": level}
-            for one, area, level in zip(segments, areas, levels[1:], strict=True)
+        levels = _grey_levels(len(segments))
+        descriptions = [
+            {"label": segment.label, "score": round(segment.score, DIGITS), "area": area, "grey": level}
+            for segment, area, level in zip(segments, areas, levels[1:], strict=True)
         ]
         mask = Image.fromarray(ids).point([*levels, *[0] * (256 - len(levels))])
-        marked = overlaid(raw.scene.picture(), ids, [one.label for one in segments])
+        overlay = draw_segments(raw.image.load(), ids, [segment.label for segment in segments])
         return {
-            "segments": described,
-            "image": png(marked, raw.scene.named("segments")),
-            "mask": png(mask, raw.scene.named("mask")),
-            "text": _said(segments, areas, ids.size),
+            "segments": descriptions,
+            "image": png(overlay, raw.image.output_name("segments")),
+            "mask": png(mask, raw.image.output_name("mask")),
+            "text": _summarize(segments, areas, ids.size),
         }
 
 
-class ByClass(Segmenter):
-    def look(self, items: Sequence[Seen]) -> list[Parted]:
-        logits = require_finite(self.computed(items).logits, self.model_id)
+class SemanticSegmenter(Segmenter):
+    def run_batch(self, items: Sequence[ImageItem]) -> list[Segmentation]:
+        logits = require_finite(self.forward(items).logits, self.model_id)
         labels = label_names(self.model.config)
-        return [_by_class(one, item, labels) for one, item in zip(logits, items, strict=True)]
+        return [_segment_by_class(row, item, labels) for row, item in zip(logits, items, strict=True)]
 
 
-class Universal(Segmenter):
-    def look(self, items: Sequence[Seen]) -> list[Parted]:
-        output = self.computed(items)
-        return [self._part(output, place, item) for place, item in enumerate(items)]
+class UniversalSegmenter(Segmenter):
+    def run_batch(self, items: Sequence[ImageItem]) -> list[Segmentation]:
+        output = self.forward(items)
+        return [self._segment(output, index, item) for index, item in enumerate(items)]
 
-    def _part(self, output: Any, place: int, item: Seen) -> Parted:
-        width, height = fitted(item.scene.size, _MOST)
+    def _segment(self, output: Any, index: int, item: ImageItem) -> Segmentation:
+        width, height = fit_size(item.image.size, _MASK_PIXELS)
         names = [name for name in _UNIVERSAL_OUTPUTS if getattr(output, name, None) is not None]
-        masks = self.plain(output, *names, place=place)
-        (result,) = self._process()(masks, threshold=item.parameters["threshold"], target_sizes=[(height, width)])
+        masks = self.to_cpu(output, *names, index=index)
+        (result,) = self._post_processor()(
+            masks, threshold=item.parameters["threshold"], target_sizes=[(height, width)]
+        )
         labels = label_names(self.model.config)
         segments = [
-            (one["id"], Segment(labels[one["label_id"]], float(one["score"]))) for one in result["segments_info"]
+            (info["id"], Segment(labels[info["label_id"]], float(info["score"]))) for info in result["segments_info"]
         ]
-        return _parted(result["segmentation"], segments, item.scene, merged="semantic" in self.model_id.lower())
+        return _number_segments(
+            result["segmentation"], segments, item.image, merge_labels="semantic" in self.model_id.lower()
+        )
 
-    def _process(self) -> Callable[..., Any]:
-        """Which segments a model was trained for only its name says."""
+    def _post_processor(self) -> Callable[..., Any]:
+        """Returns the processor's function for the model's kind of segmentation, which only the model's name states."""
         kind = "instance" if "instance" in self.model_id.lower() else "panoptic"
         process: Callable[..., Any] = getattr(self.processor, f"post_process_{kind}_segmentation")
         return process
@@ -117,47 +123,52 @@ class Universal(Segmenter):
 _UNIVERSAL_OUTPUTS = ("logits", "pred_masks", "class_queries_logits", "masks_queries_logits")
 
 
-def _by_class(logits: "torch.Tensor", item: Seen, labels: Sequence[str]) -> Parted:
-    """The likeliest class of each pixel; a segment's score is the mean of its pixels'."""
+def _segment_by_class(logits: "torch.Tensor", item: ImageItem, labels: Sequence[str]) -> Segmentation:
+    """Segments by the most likely class of each pixel; a segment's score is the mean of its pixels' scores."""
     import torch
 
-    width, height = fitted(item.scene.size, min(_MOST, _NUMBERS / len(labels)))
+    width, height = fit_size(item.image.size, min(_MASK_PIXELS, _MAX_VALUES / len(labels)))
     enlarged = torch.nn.functional.interpolate(logits[None].float(), (height, width), mode="bilinear")[0]
     scores, classes = enlarged.softmax(0).max(0)
     means = [(label, float(scores[classes == label].mean())) for label in torch.unique(classes).tolist()]
-    kept = [(label, Segment(labels[label], score)) for label, score in means if score >= item.parameters["threshold"]]
-    return _parted(classes, kept, item.scene)
+    threshold = item.parameters["threshold"]
+    segments = [(label, Segment(labels[label], score)) for label, score in means if score >= threshold]
+    return _number_segments(classes, segments, item.image)
 
 
-def _parted(ids: "torch.Tensor", found: Sequence[tuple[int, Segment]], scene: Scene, *, merged: bool = False) -> Parted:
-    """The segments numbered by their area, the largest first; merged: those of one label are one."""
+def _number_segments(
+    ids: "torch.Tensor", segments_by_id: Sequence[tuple[int, Segment]], image: InputImage, *, merge_labels: bool = False
+) -> Segmentation:
+    """Numbers segments by area, largest first; with merge_labels, segments of one label become one."""
     import numpy as np
 
-    given = ids.cpu().numpy().round().astype(np.int64)
-    areas = [(int((given == id_).sum()), id_, segment) for id_, segment in found]
-    order = sorted((one for one in areas if one[0]), key=lambda one: -one[0])
+    ids_by_pixel = ids.cpu().numpy().round().astype(np.int64)
+    areas = [(int((ids_by_pixel == id_).sum()), id_, segment) for id_, segment in segments_by_id]
+    order = sorted((entry for entry in areas if entry[0]), key=lambda entry: -entry[0])
     numbers: dict[Any, int] = {}
     segments: list[Segment] = []
-    parted = np.zeros(given.shape, np.uint8)
+    numbered = np.zeros(ids_by_pixel.shape, np.uint8)
     for _, id_, segment in order:
-        key = segment.label if merged else id_
-        if key not in numbers and len(segments) < _SEGMENTS:
+        key = segment.label if merge_labels else id_
+        if key not in numbers and len(segments) < _MAX_SEGMENTS:
             segments.append(segment)
             numbers[key] = len(segments)
-        parted[given == id_] = numbers.get(key, 0)
-    return Parted(parted, segments, scene)
+        numbered[ids_by_pixel == id_] = numbers.get(key, 0)
+    return Segmentation(numbered, segments, image)
 
 
-def _whole(parted: Parted) -> tuple["Ids", list[Segment]]:
-    """In the picture's size; in smaller ones thin segments may vanish altogether."""
+def _resize_to_image(numbered: Segmentation) -> tuple["Ids", list[Segment]]:
+    """Scales a segmentation to the image's size, without segments that are too thin to remain."""
     import numpy as np
     from PIL import Image
 
-    ids = np.asarray(Image.fromarray(parted.ids).resize(parted.scene.size, Image.Resampling.NEAREST))
-    present = np.bincount(ids.ravel(), minlength=256)[1 : len(parted.segments) + 1] > 0
+    ids = np.asarray(Image.fromarray(numbered.ids).resize(numbered.image.size, Image.Resampling.NEAREST))
+    present = np.bincount(ids.ravel(), minlength=256)[1 : len(numbered.segments) + 1] > 0
     renumbered = np.zeros(256, np.uint8)
     renumbered[1 : len(present) + 1] = np.where(present, present.cumsum(), 0)
-    return renumbered[ids], [one for one, there in zip(parted.segments, present, strict=True) if there]
+    return renumbered[ids], [
+        segment for segment, is_present in zip(numbered.segments, present, strict=True) if is_present
+    ]
 
 
 def _areas(ids: "Ids", count: int) -> list[int]:
@@ -167,12 +178,12 @@ def _areas(ids: "Ids", count: int) -> list[int]:
     return areas
 
 
-def _levels(count: int) -> list[int]:
-    """Black for the background, white for the largest segment, greys between for the rest."""
-    return [0, *(round(255 * (count - place) / count) for place in range(count))]
+def _grey_levels(count: int) -> list[int]:
+    """Returns a grey level per segment: white for the largest, darker for smaller ones; first black for none."""
+    return [0, *(round(255 * (count - index) / count) for index in range(count))]
 
 
-def _said(segments: Sequence[Segment], areas: Sequence[int], pixels: int) -> str:
-    parts = [f"{one.label} ({area / pixels:.0%})" for one, area in zip(segments, areas, strict=True)]
-    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more if parts else _NOTHING
+def _summarize(segments: Sequence[Segment], areas: Sequence[int], pixels: int) -> str:
+    parts = [f"{segment.label} ({area / pixels:.0%})" for segment, area in zip(segments, areas, strict=True)]
+    more = f" and {len(parts) - _MAX_NAMED} more" if len(parts) > _MAX_NAMED else ""
+    return ", ".join(parts[:_MAX_NAMED]) + more if parts else _NO_SEGMENTS

@@ -1,4 +1,4 @@
-"""Words that a model writes about pictures, with how sure it is of them."""
+"""Text generation from images, with the probability of the text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Written:
-    """Tokens, and how likely the model found all of them together."""
+class GeneratedText:
+    """Generated tokens, with the product of their probabilities."""
 
     tokens: list[int]
     score: float
 
 
-def written(
+def generate_text(
     model: Any, inputs: Mapping[str, "torch.Tensor"], call: Call, *, max_new_tokens: int, model_id: str, **options: Any
-) -> list[Written]:
-    """What a model writes, always the likeliest token."""
+) -> list[GeneratedText]:
+    """Generates text greedily."""
     recorder = _recorder()
     options = {"num_beams": 1, "logits_processor": [recorder], **options}
     rows = generate_tokens(model, inputs, call, max_new_tokens=max_new_tokens, model_id=model_id, **options)
-    return [Written(tokens, recorder.likelihood(row, len(tokens) + 1)) for row, tokens in enumerate(rows)]
+    return [GeneratedText(tokens, recorder.probability(row, len(tokens) + 1)) for row, tokens in enumerate(rows)]
 
 
 def _recorder() -> Any:
-    """Notes how likely the likeliest token is at each step."""
+    """Returns a logits processor that records the probability of the most likely token at each step."""
     import torch
     from transformers import LogitsProcessor
 
@@ -42,13 +42,14 @@ def _recorder() -> Any:
             self._steps.append(scores.float().log_softmax(-1).amax(-1).cpu())
             return scores
 
-        def likelihood(self, row: int, steps: int) -> float:
-            """Of the first steps, of those there were; the last one ends the text."""
+        def probability(self, row: int, steps: int) -> float:
+            """Returns the probability of the first steps, or of all if fewer; the last token ends the text."""
             logs = [float(step[row]) for step in self._steps[:steps]]
             return float(torch.tensor(logs).sum().exp())
 
     return Recorder()
 
 
-def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
+def decode_text(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """Decodes tokens to one line of text."""
     return " ".join(str(tokenizer.decode(tokens, skip_special_tokens=True)).split())

@@ -17,7 +17,7 @@ from experts.host import load_context
 from experts.host.devices import Placements
 from experts.host.expert import Expert, build_offers, read_expert
 from experts.host.prefetch import prefetch
-from experts.vision.poses import FINDS_PEOPLE
+from experts.vision.poses import PERSON_DETECTOR
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from tests.fakes.hub import Hub, Repository, running_hub
@@ -62,7 +62,7 @@ def everything(tiny: Tiny) -> dict[str, Repository]:
     return {
         **{model: repository(folder, without="vocoder/") for model, folder in built.items()},
         VOCODER: repository(built["tiny/conversion"] / "vocoder"),
-        FINDS_PEOPLE: repository(tiny.built("vision", FINDS_PEOPLE)),
+        PERSON_DETECTOR: repository(tiny.built("vision", PERSON_DETECTOR)),
         base.model_id: repository(tiny.folder / base.model_id, base.commit),
     }
 

@@ -1,4 +1,4 @@
-"""Pictures and parameters that cannot be taken are refused in words, and the next ones are answered."""
+"""Invalid images and parameters of the vision expert: errors name the port, and the next call works."""
 
 import io
 import re
@@ -26,47 +26,45 @@ async def expert(tiny: Tiny) -> AsyncIterator[Served]:
         yield expert
 
 
-def _enormous() -> Media:
-    """20,000 x 20,000 pixels in a few bytes: the header says so, and that is all that is looked at."""
+def _image_with_large_header() -> Media:
+    """Returns a file of a few bytes whose header states 20,000 x 20,000 pixels."""
     return Media(b"P4\n20000 20000\n" + bytes(64), "image/x-portable-bitmap", "huge.pbm")
 
 
-async def _refused(expert: Served, image: Media | str, said: str) -> ServiceError:
+async def _assert_rejected(expert: Served, image: Media | str, message: str) -> ServiceError:
     error = await expert.refusal("image-classification", {"image": image}, "tiny/vit")
     assert isinstance(error, InvalidRequest)
     assert error.port == "image"
     assert error.remedy
-    assert re.search(said, str(error))
+    assert re.search(message, str(error))
     out = await expert.ask("image-classification", {"image": sent(plain("blue"))}, "tiny/vit")
     assert out["text"] == "blue"
     return error
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "message"),
     [
         (sent(plain("red", (1, 1)), "dot.png"), "dot.png has 1 x 1 pixels"),
         (sent(plain("red", (10, 2000))), "30 times as long"),
-        (_enormous(), "20000 x 20000 pixels|too many pixels"),
+        (_image_with_large_header(), "20000 x 20000 pixels|too many pixels"),
         (Media(b"RIFF\x00\x00\x00\x00WAVE", "audio/wav", "a.wav"), "takes an image, not audio/wav"),
         (Media(b"\x89PNG\r\n\x1a\n broken", "image/png", "a.png"), "a.png"),
         ("a text", "takes an image, not text"),
     ],
 )
-async def test_what_is_no_picture_to_look_at_is_refused_by_its_port(
-    expert: Served, image: Media | str, said: str
-) -> None:
-    await _refused(expert, image, said)
+async def test_invalid_image_is_rejected_with_its_port(expert: Served, image: Media | str, message: str) -> None:
+    await _assert_rejected(expert, image, message)
 
 
 @pytest.mark.parametrize("task", sorted(set(TASKS) - {"document-question-answering"}))
-async def test_a_dot_is_refused_by_every_task(expert: Served, task: str) -> None:
-    if FIRST[task] in {"tiny/sam", "tiny/owl"}:  # the others show it; these take long to be taught
+async def test_image_of_one_pixel_is_rejected_by_every_task(expert: Served, task: str) -> None:
+    if FIRST[task] in {"tiny/sam", "tiny/owl"}:  # share the check with the others, and take long to train
         return
     inputs: dict[str, Media | str] = {"image": sent(plain("red", (1, 1)))}
     inputs |= {"question": "what is this ?"} if "question" in task else {}
-    given = {"candidate_labels": ["red"]} if task.startswith("zero") else {}
-    error = await expert.refusal(task, inputs, FIRST[task], **given)
+    parameters = {"candidate_labels": ["red"]} if task.startswith("zero") else {}
+    error = await expert.refusal(task, inputs, FIRST[task], **parameters)
     assert isinstance(error, InvalidRequest)
     assert error.port == "image"
 
@@ -75,22 +73,24 @@ async def test_a_dot_is_refused_by_every_task(expert: Served, task: str) -> None
 @pytest.mark.parametrize(
     ("task", "model"), [("visual-question-answering", "tiny/vilt"), ("document-question-answering", "tiny/donut")]
 )
-async def test_a_question_longer_than_a_model_reads_is_refused(
+async def test_question_longer_than_the_models_limit_is_rejected(
     expert: Served, task: str, model: str, question: str
 ) -> None:
     error = await expert.refusal(task, {"image": sent(plain("red")), "question": question}, model)
-    assert (error.code.name, error.port, error.reason) == ("INVALID_ARGUMENT", "question", "TOO_LARGE")
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.port == "question"
+    assert error.reason == "TOO_LARGE"
 
 
-async def test_parameters_that_are_unknown_or_out_of_range_are_refused(expert: Served) -> None:
+async def test_unknown_or_out_of_range_parameter_is_rejected(expert: Served) -> None:
     image = {"image": sent(plain("red"))}
     assert "no parameter colour" in str(await expert.refusal("image-classification", image, "tiny/vit", colour="red"))
     assert "top_k" in str(await expert.refusal("image-classification", image, "tiny/vit", top_k=0))
     assert "threshold" in str(await expert.refusal("object-detection", image, "tiny/yolos", threshold=2))
 
 
-async def test_pictures_come_as_people_have_them(expert: Served) -> None:
-    """With transparency, in print colours, in 16 bits, turned by EXIF, and as a page."""
+async def test_common_image_modes_and_formats_are_accepted(expert: Served) -> None:
+    """Images with transparency, in CMYK, in 16 bits, and as a page of a PDF or TIFF."""
     sizes = (64, 64)
     for mode, kind, colour in (("RGBA", "PNG", (0, 0, 255, 255)), ("CMYK", "JPEG", (255, 255, 0, 0))):
         buffer = io.BytesIO()
@@ -108,8 +108,8 @@ async def test_pictures_come_as_people_have_them(expert: Served) -> None:
     assert (await expert.ask("depth-estimation", {"image": media}))["depth"].media_type == "image/png"
 
 
-async def test_what_asks_for_more_than_a_picture_is_no_captioner(expert: Served, tiny: Tiny) -> None:
+async def test_model_that_needs_a_question_fails_to_load_for_image_to_text(expert: Served, tiny: Tiny) -> None:
     folder = tiny.built("vision", "tiny/vilt")
     (tiny.folder / "tiny/not-a-captioner").symlink_to(folder)
-    with pytest.raises(ServiceError, match="does not put pictures into words"):
+    with pytest.raises(ServiceError, match="does not generate text from an image alone"):
         image_to_text("tiny/not-a-captioner", "cpu")

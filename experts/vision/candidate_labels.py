@@ -1,4 +1,4 @@
-"""Labels that a request names, as tokens."""
+"""Candidate labels of a request, and their tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     import torch
 
 
-def candidates(parameters: Parameters, task: str) -> list[str]:
-    """The labels of the request, each once.
+def read_labels(parameters: Parameters, task: str) -> list[str]:
+    """Returns the distinct labels of a request.
 
     Raises:
-        InvalidRequest: there are none.
+        InvalidRequest: there are none, or one is empty.
     """
     labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
     if not labels or not all(labels):
         raise InvalidRequest(
             f"{task} needs the parameter candidate_labels: the labels to choose from",
             port=port_of("candidate_labels"),
-            remedy='give it, such as ["cat", "dog"]',
+            remedy='send it, such as ["cat", "dog"]',
         )
     return labels
 
 
-class Phrases:
-    """Phrases about labels as one batch of tokens; always with the same settings of the tokenizer."""
+class PhraseTokenizer:
+    """Tokenizes phrases to one batch, without changing settings of the tokenizer, which threads share."""
 
     def __init__(self, tokenizer: Any, config: Any, length: int | None = None) -> None:
-        self._tokenizer, self._whole = tokenizer, length
-        self._longest = length or max_input_tokens(tokenizer, config)
+        self._tokenizer, self._padded_length = tokenizer, length
+        self._max_tokens = length or max_input_tokens(tokenizer, config)
 
-    def tokens(self, phrases: Sequence[str]) -> dict[str, "torch.Tensor"]:
-        """Padded to the longest, or to the length that the model was trained with.
+    def tokenize(self, phrases: Sequence[str]) -> dict[str, "torch.Tensor"]:
+        """Tokenizes phrases, padded to the longest or to the length that the model was trained with.
 
         Raises:
-            InvalidRequest: one is too long.
+            InvalidRequest: a phrase is too long.
         """
         rows = [self._row(phrase) for phrase in phrases]
         return pad_rows(rows, self._tokenizer.pad_token_id or 0)
@@ -48,11 +48,12 @@ class Phrases:
     def _row(self, phrase: str) -> Mapping[str, list[int]]:
         row = {name: list(values) for name, values in self._tokenizer(phrase).items()}
         count = len(row["input_ids"])
-        if count > self._longest:
+        if count > self._max_tokens:
             raise InvalidRequest(
-                f"{phrase[:40]!r} has {count} tokens, the model takes {self._longest}", remedy="shorten the label"
+                f"{phrase[:40]!r} has {count} tokens; the model's limit is {self._max_tokens}",
+                remedy="shorten the label",
             )
-        if self._whole:
-            row["input_ids"] += [self._tokenizer.pad_token_id or 0] * (self._whole - count)
+        if self._padded_length:
+            row["input_ids"] += [self._tokenizer.pad_token_id or 0] * (self._padded_length - count)
             return {"input_ids": row["input_ids"]}
         return row

@@ -1,0 +1,82 @@
+"""Post-processing of the vision expert: groups, overlaps, sizes, drawings and labels."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from PIL import Image
+
+from experts.vision.image_batches import fit_size, run_in_groups
+from experts.vision.masks import suppress_overlaps
+from experts.vision.overlays import Detection, count_labels, draw_boxes, draw_segments, pluralize
+
+pytestmark = pytest.mark.slow
+
+
+class ActiveCall:
+    cancelled = False
+
+    def progress(self, fraction: float, message: str = "") -> None: ...
+
+
+class CancelledCall(ActiveCall):
+    cancelled = True
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [("cat", "cats"), ("person", "people"), ("box", "boxes"), ("berry", "berries"), ("wine glass", "wine glasses")],
+)
+def test_noun_is_pluralized(singular: str, plural: str) -> None:
+    assert pluralize(singular) == plural
+
+
+def test_labels_are_counted_most_frequent_first() -> None:
+    assert count_labels(["dog", "cat", "cat"]) == "2 cats, 1 dog"
+    assert count_labels([]) == "nothing"
+
+
+def test_overlapping_boxes_are_suppressed_except_the_best() -> None:
+    boxes = torch.tensor([[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30], [0, 0, 5, 5]]).float()
+    assert suppress_overlaps(boxes, torch.tensor([0.9, 0.95, 0.8, 0.7])) == [1, 2, 3]
+    assert suppress_overlaps(torch.zeros(0, 4), torch.zeros(0)) == []
+
+
+def test_items_of_one_kind_are_computed_together_and_returned_in_order() -> None:
+    groups: list[list[str]] = []
+
+    def compute(items: Sequence[str]) -> list[str]:
+        groups.append(list(items))
+        return [item.upper() for item in items]
+
+    assert run_in_groups(["a", "bb", "c", "dd"], len, compute, ActiveCall()) == ["A", "BB", "C", "DD"]
+    assert groups == [["a", "c"], ["bb", "dd"]]
+
+
+def test_cancelled_call_computes_no_group() -> None:
+    def compute(items: Sequence[str]) -> list[str]:
+        pytest.fail(f"computed {items}")
+
+    assert run_in_groups(["a"], len, compute, CancelledCall()) == []
+
+
+def test_size_is_scaled_down_in_its_proportions() -> None:
+    assert fit_size((100, 50), 1_000_000) == (100, 50)
+    assert fit_size((4000, 2000), 2_000_000) == (2000, 1000)
+
+
+def test_boxes_are_drawn_on_a_copy() -> None:
+    image = Image.new("RGB", (64, 64), "white")
+    overlay = draw_boxes(image, [Detection("cat", 0.9, (10.0, 10.0, 50.0, 50.0))])
+    assert image.getcolors() == [(64 * 64, (255, 255, 255))]
+    assert overlay.getpixel((10, 40)) == (255, 176, 0)
+
+
+def test_segments_are_drawn_on_a_copy() -> None:
+    image = Image.new("RGB", (64, 64), "white")
+    levels = torch.zeros(64, 64, dtype=torch.uint8)
+    levels[:32] = 1
+    overlay = draw_segments(image, levels.numpy())
+    assert image.getcolors() == [(64 * 64, (255, 255, 255))]
+    assert overlay.getpixel((1, 63)) == (255, 255, 255)
+    assert overlay.getpixel((1, 1)) != (255, 255, 255)
