@@ -1,4 +1,4 @@
-"""The planner as a server, with a selector behind it."""
+"""The planner's server with a scripted selector."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,12 +36,12 @@ READ_ALOUD = "Read the text in this image aloud and tell me whether it sounds ha
 
 
 class ChangingSelector(ScriptedSelector):
-    """A selector that tells of changes for as long as it is watched."""
+    """A selector that reports catalogue changes to its watchers."""
 
     def __init__(self) -> None:
         super().__init__([offered(standard_tasks()[name]) for name in LITE])
         self.watched = asyncio.Event()
-        self.asked = 0
+        self.list_calls = 0
         self._changed = asyncio.Event()
 
     def offer(self, spec: task_pb2.TaskSpec) -> None:
@@ -50,7 +50,7 @@ class ChangingSelector(ScriptedSelector):
         self._changed.set()
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
-        self.asked += 1
+        self.list_calls += 1
         return await super().ListTasks(request, context)
 
     async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
@@ -66,34 +66,34 @@ def offered(spec: task_pb2.TaskSpec) -> task_pb2.CatalogTask:
 
 
 @asynccontextmanager
-async def opened(selector: ScriptedSelector) -> "AsyncIterator[PlannerServiceAsyncStub]":
+async def serve_planner(selector: ScriptedSelector) -> "AsyncIterator[PlannerServiceAsyncStub]":
     register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, selector)
     service = selector_pb2.DESCRIPTOR.services_by_name["SelectorService"]
     async with (
-        serving(register, service) as selecting_at,
-        planner(Settings(listen="127.0.0.1:0", selector=f"127.0.0.1:{selecting_at.port}")) as running,
+        serving(register, service) as selector_server,
+        planner(Settings(listen="127.0.0.1:0", selector=f"127.0.0.1:{selector_server.port}")) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
     ):
         yield rpc.PlannerServiceStub(channel)
 
 
-def asked(words: str, **fields: Any) -> pb.PlanRequest:
-    return pb.PlanRequest(conversation=[run_pb2.Turn(role=run_pb2.ROLE_USER, text=words)], inputs=[SIGN], **fields)
+def plan_request(text: str, **fields: Any) -> pb.PlanRequest:
+    return pb.PlanRequest(conversation=[run_pb2.Turn(role=run_pb2.ROLE_USER, text=text)], inputs=[SIGN], **fields)
 
 
-async def events(planning: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> list[pb.PlanEvent]:
-    return [event async for event in planning.Plan(request, timeout=10)]
+async def events(stub: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> list[pb.PlanEvent]:
+    return [event async for event in stub.Plan(request, timeout=10)]
 
 
-async def refused(planning: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> errors.ServiceError:
+async def plan_error(stub: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> errors.ServiceError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await events(planning, request)
+        await events(stub, request)
     return errors.from_rpc(caught.value)
 
 
-async def test_a_request_is_planned_task_by_task_and_the_plan_comes_to_an_end() -> None:
-    async with opened(ScriptedSelector([offered(standard_tasks()[name]) for name in LITE])) as planning:
-        *tasks, end = await events(planning, asked(READ_ALOUD))
+async def test_tasks_are_streamed_and_followed_by_end_with_decision() -> None:
+    async with serve_planner(ScriptedSelector([offered(standard_tasks()[name]) for name in LITE])) as stub:
+        *tasks, end = await events(stub, plan_request(READ_ALOUD))
     ocr, aloud, mood = (event.task for event in tasks)
     assert ocr.id == 1
     assert ocr.task == "image-to-text"
@@ -107,68 +107,68 @@ async def test_a_request_is_planned_task_by_task_and_the_plan_comes_to_an_end() 
     assert end.end.decision.confidence > 0.5
 
 
-async def test_what_cannot_be_planned_is_a_note() -> None:
-    async with opened(ChangingSelector()) as planning:
-        note, end = await events(planning, asked("Draw a castle"))
+async def test_request_that_no_task_fits_yields_unmapped_note() -> None:
+    async with serve_planner(ChangingSelector()) as stub:
+        note, end = await events(stub, plan_request("Draw a castle"))
     assert note.note.kind == plan_pb2.NOTE_KIND_UNMAPPED
     assert note.note.span == "Draw a castle"
     assert end.HasField("end")
 
 
-async def test_a_task_whose_expert_is_failing_is_not_called_unoffered(tmp_path: Path) -> None:
-    failed = card("painter", "text-to-image", state=model_pb2.MODEL_STATE_FAILED, failure="it broke off")
+async def test_note_names_failing_expert_of_task(tmp_path: Path) -> None:
+    failed = card("painter", "text-to-image", state=model_pb2.MODEL_STATE_FAILED, failure="its weights are missing")
     async with (
         FakeExpert("diffusion", [failed]).serving() as address,
-        selector_starter(tmp_path)(experts=address) as room,
-        planner(Settings(listen="127.0.0.1:0", selector=room.address)) as running,
+        selector_starter(tmp_path)(experts=address) as selector,
+        planner(Settings(listen="127.0.0.1:0", selector=selector.address)) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
     ):
-        note, _ = await events(rpc.PlannerServiceStub(channel), asked("Draw a castle"))
+        note, _ = await events(rpc.PlannerServiceStub(channel), plan_request("Draw a castle"))
     assert "text-to-image, which expert diffusion offers, but is failing at the moment" in note.note.text
     assert "`hugginggpt experts`" in note.note.text
 
 
-async def test_a_supplied_plan_is_told_that_an_expert_is_failing() -> None:
+async def test_supplied_plan_error_names_failing_expert() -> None:
     selector = ScriptedSelector()
     selector.failing = [offered(standard_tasks()["image-to-text"])]
     task = task_pb2.Task(
         id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="file1"))}
     )
     goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[task])))
-    async with opened(selector) as planning:
-        error = await refused(planning, asked(READ_ALOUD, goal=goal))
+    async with serve_planner(selector) as stub:
+        error = await plan_error(stub, plan_request(READ_ALOUD, goal=goal))
     assert "the task image-to-text is offered by lite, but is failing at the moment" in error.message
 
 
-async def test_a_broken_plan_is_continued_without_repeating_a_task() -> None:
-    async with opened(ChangingSelector()) as planning:
-        whole = [event.task for event in await events(planning, asked(READ_ALOUD)) if event.HasField("task")]
-        prior = [pb.PriorTask(task=task, state=run_pb2.TASK_STATE_SUCCEEDED) for task in whole[:1]]
+async def test_continued_plan_does_not_repeat_tasks() -> None:
+    async with serve_planner(ChangingSelector()) as stub:
+        complete = [event.task for event in await events(stub, plan_request(READ_ALOUD)) if event.HasField("task")]
+        prior = [pb.PriorTask(task=task, state=run_pb2.TASK_STATE_SUCCEEDED) for task in complete[:1]]
         goal = pb.PlanGoal(continuation=pb.ContinuePlan())
-        rest = await events(planning, asked(READ_ALOUD, prior=prior, goal=goal))
-    assert [event.task for event in rest if event.HasField("task")] == whole[1:]
+        rest = await events(stub, plan_request(READ_ALOUD, prior=prior, goal=goal))
+    assert [event.task for event in rest if event.HasField("task")] == complete[1:]
 
 
-async def test_another_way_is_not_made_up() -> None:
-    async with opened(ChangingSelector()) as planning:
+async def test_embedded_planner_returns_note_instead_of_replan() -> None:
+    async with serve_planner(ChangingSelector()) as stub:
         goal = pb.PlanGoal(replan=pb.Replan(failed=[1]))
-        note, end = await events(planning, asked(READ_ALOUD, goal=goal))
+        note, end = await events(stub, plan_request(READ_ALOUD, goal=goal))
     assert note.note.kind == plan_pb2.NOTE_KIND_UNMAPPED
     assert end.HasField("end")
 
 
-async def test_a_supplied_plan_is_checked_and_given_back() -> None:
+async def test_valid_supplied_plan_is_returned_unchanged() -> None:
     task = task_pb2.Task(
         id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="file1"))}
     )
     goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[task])))
-    async with opened(ChangingSelector()) as planning:
-        given, end = await events(planning, asked("", goal=goal))
-    assert given.task == task
+    async with serve_planner(ChangingSelector()) as stub:
+        returned, end = await events(stub, plan_request("", goal=goal))
+    assert returned.task == task
     assert end.end.decision.controller == CONTROLLER_SUPPLIED
 
 
-async def test_a_supplied_plan_with_faults_is_refused_with_all_of_them() -> None:
+async def test_invalid_supplied_plan_error_names_all_faults() -> None:
     nested = task_pb2.Argument(list=task_pb2.ArgumentList(items=[task_pb2.Argument(list=task_pb2.ArgumentList())]))
     draft = plan_pb2.Plan(
         tasks=[
@@ -179,29 +179,31 @@ async def test_a_supplied_plan_with_faults_is_refused_with_all_of_them() -> None
             task_pb2.Task(id=3, task="summarization", arguments={"text": nested}, parameters_json="["),
         ]
     )
-    async with opened(ChangingSelector()) as planning:
-        error = await refused(planning, asked("", goal=pb.PlanGoal(check=pb.CheckPlan(draft=draft))))
+    async with serve_planner(ChangingSelector()) as stub:
+        error = await plan_error(stub, plan_request("", goal=pb.PlanGoal(check=pb.CheckPlan(draft=draft))))
     assert type(error) is errors.InvalidRequest
     assert error.reason == "PLAN"
     for fault in ("telepathy", "there is no input x", "takes one text, not a list", "is given nothing", "parameters"):
         assert fault in error.message
 
 
-@pytest.mark.parametrize("request_", [pb.PlanRequest(), asked(""), asked(" \n")], ids=["nothing", "no words", "blank"])
-async def test_an_empty_request_is_refused_with_a_remedy(request_: pb.PlanRequest) -> None:
-    async with opened(ChangingSelector()) as planning:
-        error = await refused(planning, request_)
+@pytest.mark.parametrize(
+    "request_", [pb.PlanRequest(), plan_request(""), plan_request(" \n")], ids=["no turn", "no text", "blank"]
+)
+async def test_empty_request_is_invalid_with_remedy(request_: pb.PlanRequest) -> None:
+    async with serve_planner(ChangingSelector()) as stub:
+        error = await plan_error(stub, request_)
     assert type(error) is errors.InvalidRequest
     assert error.reason == "EMPTY"
     assert error.remedy
 
 
-async def test_a_new_kind_of_task_is_plannable_as_soon_as_the_selector_tells_of_it() -> None:
+async def test_new_task_can_be_planned_once_selector_reports_it() -> None:
     port = task_pb2.Port(name="text", modality=artifact_pb2.MODALITY_TEXT, required=True)
     spec = task_pb2.TaskSpec(name="text-reversal", description="Writes backwards.", inputs=[port], outputs=[port])
     selector = ChangingSelector()
-    async with opened(selector) as planning:
-        (before, _) = await events(planning, asked("Please do text-reversal on 'abc'"))
+    async with serve_planner(selector) as stub:
+        (before, _) = await events(stub, plan_request("Please do text-reversal on 'abc'"))
         await asyncio.wait_for(selector.watched.wait(), 5)
         selector.watched.clear()
         selector.offer(spec)
@@ -209,44 +211,44 @@ async def test_a_new_kind_of_task_is_plannable_as_soon_as_the_selector_tells_of_
         async with asyncio.timeout(5):
             first = before
             while not first.HasField("task"):
-                first = (await events(planning, asked("Please do text-reversal on 'abc'")))[0]
+                first = (await events(stub, plan_request("Please do text-reversal on 'abc'")))[0]
     assert before.note.kind == plan_pb2.NOTE_KIND_UNMAPPED
     assert first.task.task == "text-reversal"
     assert first.task.arguments["text"].value.text == "abc"
 
 
-async def test_planning_asks_nobody_while_changes_are_told() -> None:
+async def test_catalogue_is_not_fetched_again_while_it_is_watched() -> None:
     selector = ChangingSelector()
-    async with opened(selector) as planning:
+    async with serve_planner(selector) as stub:
         await asyncio.wait_for(selector.watched.wait(), 5)
-        await events(planning, asked(READ_ALOUD))
-        asked_before = selector.asked
+        await events(stub, plan_request(READ_ALOUD))
+        calls_before = selector.list_calls
         for _ in range(5):
-            await events(planning, asked(READ_ALOUD))
-    assert selector.asked == asked_before
+            await events(stub, plan_request(READ_ALOUD))
+    assert selector.list_calls == calls_before
 
 
-async def test_what_is_known_is_planned_with_while_the_selector_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_known_catalogue_is_used_while_selector_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.planner.catalog.FRESH_SECONDS", 0)
     monkeypatch.setattr("services.planner.catalog.REFRESH_SECONDS", 0.1)
     async with AsyncExitStack() as stack:
         register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, ChangingSelector())
-        selecting_at = serving(register, selector_pb2.DESCRIPTOR.services_by_name["SelectorService"])
-        address = f"127.0.0.1:{(await selecting_at.__aenter__()).port}"
+        selector_server = serving(register, selector_pb2.DESCRIPTOR.services_by_name["SelectorService"])
+        address = f"127.0.0.1:{(await selector_server.__aenter__()).port}"
         running = await stack.enter_async_context(planner(Settings(listen="127.0.0.1:0", selector=address)))
-        planning = rpc.PlannerServiceStub(await stack.enter_async_context(connect(f"127.0.0.1:{running.port}")))
-        before = await events(planning, asked(READ_ALOUD))
-        await selecting_at.__aexit__(None, None, None)
-        assert await events(planning, asked(READ_ALOUD)) == before
+        stub = rpc.PlannerServiceStub(await stack.enter_async_context(connect(f"127.0.0.1:{running.port}")))
+        before = await events(stub, plan_request(READ_ALOUD))
+        await selector_server.__aexit__(None, None, None)
+        assert await events(stub, plan_request(READ_ALOUD)) == before
 
 
-async def test_without_a_catalogue_it_says_that_the_selector_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_without_catalogue_names_selector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.planner.catalog.FIRST_SECONDS", 0.2)
     async with (
         planner(Settings(listen="127.0.0.1:0", selector="127.0.0.1:1")) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
     ):
-        error = await refused(rpc.PlannerServiceStub(channel), asked(READ_ALOUD))
+        error = await plan_error(rpc.PlannerServiceStub(channel), plan_request(READ_ALOUD))
     assert type(error) is errors.Unavailable
     assert "selector" in error.message
     assert error.remedy

@@ -1,4 +1,4 @@
-"""Requests as long as the gateway admits: each is planned or declined, and the process that plans them can be ended."""
+"""Requests of the maximum length: each is planned or declined, and the process that plans them can be ended."""
 
 import asyncio
 import os
@@ -21,10 +21,10 @@ from tests.support.plans import STANDARD, asked
 pytestmark = pytest.mark.slow
 
 EMBEDDED = Embedded(STANDARD)
-UNCLEAR = "x" * (LONG + 1)
+LONG_REQUEST = "x" * (LONG + 1)
 
 
-class Known:
+class StandardCatalog:
     async def tasks(self) -> Catalogue:
         return STANDARD
 
@@ -36,14 +36,14 @@ async def planning_process() -> AsyncIterator[PlanningProcess]:
     await planning_process.close()
 
 
-async def planned(words: str, planning_process: PlanningProcess, files: int = 0) -> list[Step]:
+async def planned(text: str, planning_process: PlanningProcess, files: int = 0) -> list[Step]:
     steps: list[Step] = []
 
     async def emit(step: Step) -> None:
         steps.append(step)
 
     names = [f"photo{number}.png" for number in range(files)]
-    await Planner(cast("Catalog", Known()), EMBEDDED, process=planning_process).plan(asked(words, names), emit)
+    await Planner(cast("Catalog", StandardCatalog()), EMBEDDED, process=planning_process).plan(asked(text, names), emit)
     return steps
 
 
@@ -51,16 +51,16 @@ async def test_requests_of_any_text_are_planned_or_declined() -> None:
     planning_process = PlanningProcess()
     try:
         for name, make in LONG_REQUESTS.items():
-            words = make(MAX_REQUEST_BYTES)
-            assert MAX_REQUEST_BYTES * 0.9 < len(words.encode()) <= MAX_REQUEST_BYTES, name
+            text = make(MAX_REQUEST_BYTES)
+            assert MAX_REQUEST_BYTES * 0.9 < len(text.encode()) <= MAX_REQUEST_BYTES, name
             async with asyncio.timeout(120):
-                steps = await planned(words, planning_process)
+                steps = await planned(text, planning_process)
             assert any(isinstance(step, Task | Note) for step in steps), name
     finally:
         await planning_process.close()
 
 
-async def test_long_pasted_text_is_planned_whole(planning_process: PlanningProcess) -> None:
+async def test_long_pasted_text_is_passed_complete(planning_process: PlanningProcess) -> None:
     content = " ".join(f"word{number}" for number in range(100_000))
     steps = await planned(f"Summarize the following text: {content}", planning_process)
     tasks = [step for step in steps if isinstance(step, Task)]
@@ -69,23 +69,23 @@ async def test_long_pasted_text_is_planned_whole(planning_process: PlanningProce
     assert planning_process.pid is None
 
 
-async def test_two_long_quotations_are_planned_whole(planning_process: PlanningProcess) -> None:
-    one, other = "An apple a day. " * 20_000 + "End.", "Pears are round. " * 20_000 + "End."
-    steps = await planned(f'Translate "{one}" into German. Translate "{other}" into French.', planning_process)
+async def test_two_long_quotations_are_passed_complete(planning_process: PlanningProcess) -> None:
+    first, second = "An apple a day. " * 20_000 + "End.", "Pears are round. " * 20_000 + "End."
+    steps = await planned(f'Translate "{first}" into German. Translate "{second}" into French.', planning_process)
     texts = [task.arguments["text"] for task in steps if isinstance(task, Task)]
-    assert texts == [Text(one), Text(other)]
+    assert texts == [Text(first), Text(second)]
 
 
-async def test_thousand_files_are_planned_in_process_of_its_own(planning_process: PlanningProcess) -> None:
+async def test_request_with_thousand_files_is_planned_in_separate_process(planning_process: PlanningProcess) -> None:
     steps = await planned("Describe all the pictures.", planning_process, files=1_000)
     assert any(isinstance(step, Task) for step in steps)
     assert planning_process.pid
 
 
-async def test_plan_over_its_processor_time_is_declined_with_remedy() -> None:
+async def test_plan_over_cpu_limit_is_declined_with_remedy() -> None:
     planning_process = PlanningProcess(cpu_seconds=0.000_001)
     try:
-        steps = await planned(UNCLEAR, planning_process)
+        steps = await planned(LONG_REQUEST, planning_process)
     finally:
         await planning_process.close()
     notes = [step for step in steps if isinstance(step, Note)]
@@ -94,37 +94,37 @@ async def test_plan_over_its_processor_time_is_declined_with_remedy() -> None:
     assert "Send long texts as files" in notes[0].text
 
 
-async def test_process_plans_again_after_one_was_over_its_time(planning_process: PlanningProcess) -> None:
+async def test_planning_works_again_after_a_plan_over_the_cpu_limit(planning_process: PlanningProcess) -> None:
     planning_process.cpu_seconds = 0.000_001
     with pytest.raises(PlanningLimitExceeded):
-        await planning_process.plan(asked(UNCLEAR), STANDARD)
+        await planning_process.plan(asked(LONG_REQUEST), STANDARD)
     planning_process.cpu_seconds = 60
     assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
 
 
-async def test_process_that_dies_is_reported_and_replaced(planning_process: PlanningProcess) -> None:
-    await planning_process.plan(asked(UNCLEAR), STANDARD)
+async def test_killed_process_is_reported_and_replaced(planning_process: PlanningProcess) -> None:
+    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
     assert planning_process.pid
     os.kill(planning_process.pid, signal.SIGKILL)
     with pytest.raises(Unavailable, match="status -9"):
-        await planning_process.plan(asked(UNCLEAR), STANDARD)
+        await planning_process.plan(asked(LONG_REQUEST), STANDARD)
     assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
 
 
 async def test_process_ends_when_idle_and_when_closed() -> None:
     planning_process = PlanningProcess(idle_seconds=0)
-    await planning_process.plan(asked(UNCLEAR), STANDARD)
-    await asyncio.sleep(0.01)  # the loop runs timers in their order: that of no time is before this one
+    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
+    await asyncio.sleep(0.01)  # the idle timer of 0 s expires before this one
     assert planning_process.pid is None
-    await planning_process.plan(asked(UNCLEAR), STANDARD)
+    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
     await planning_process.close()
     assert planning_process.pid is None
 
 
 async def test_cancelled_plan_ends_its_process(planning_process: PlanningProcess) -> None:
-    await planning_process.plan(asked(UNCLEAR), STANDARD)
-    planning = asyncio.create_task(planning_process.plan(asked(UNCLEAR), STANDARD))
-    await asyncio.sleep(0)  # so that it has begun
+    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
+    planning = asyncio.create_task(planning_process.plan(asked(LONG_REQUEST), STANDARD))
+    await asyncio.sleep(0)  # so that it has started
     planning.cancel()
     await asyncio.wait([planning])
     assert planning.cancelled()

@@ -25,7 +25,7 @@ SIGN = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="ab", media_type
 
 
 @pytest.fixture
-async def responding() -> "AsyncIterator[ResponderServiceAsyncStub]":
+async def responder_stub() -> "AsyncIterator[ResponderServiceAsyncStub]":
     async with (
         responder(Settings(listen="127.0.0.1:0")) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
@@ -39,7 +39,7 @@ def elapsed(seconds: float) -> usage_pb2.Usage:
     return usage_pb2.Usage(elapsed=duration)
 
 
-def read() -> run_pb2.TaskStatus:
+def ocr_task() -> run_pb2.TaskStatus:
     return run_pb2.TaskStatus(
         task=task_pb2.Task(
             id=1,
@@ -60,7 +60,7 @@ def read() -> run_pb2.TaskStatus:
     )
 
 
-def spoken() -> run_pb2.TaskStatus:
+def failed_speech_task() -> run_pb2.TaskStatus:
     text = task_pb2.Argument(reference=task_pb2.Reference(task_id=1, output="text"))
     return run_pb2.TaskStatus(
         task=task_pb2.Task(id=2, task="text-to-speech", arguments={"text": text}, source="Read it"),
@@ -77,52 +77,54 @@ def request(**fields: object) -> pb.RespondRequest:
     )
 
 
-async def told(responding: "ResponderServiceAsyncStub", asked: pb.RespondRequest) -> tuple[str, plan_pb2.Decision]:
-    *texts, last = [event async for event in responding.Respond(asked, timeout=5)]
+async def respond(
+    responder_stub: "ResponderServiceAsyncStub", message: pb.RespondRequest
+) -> tuple[str, plan_pb2.Decision]:
+    *texts, last = [event async for event in responder_stub.Respond(message, timeout=5)]
     assert all(event.HasField("text") for event in texts)
     return "".join(event.text for event in texts), last.decision
 
 
-async def test_answer_is_streamed_and_ends_with_decision(responding: "ResponderServiceAsyncStub") -> None:
-    answer, decision = await told(responding, request(tasks=[read(), spoken()]))
+async def test_answer_is_streamed_and_ends_with_decision(responder_stub: "ResponderServiceAsyncStub") -> None:
+    answer, decision = await respond(responder_stub, request(tasks=[ocr_task(), failed_speech_task()]))
     assert answer.startswith("sign.png says: “Exit”\n\n")
     assert "1. image-to-text: rapidocr (lite), 0.50 s\n" in answer
     assert answer.endswith("- text-to-speech (“Read it”) failed: no voice. What would help: install one.\n")
     assert decision.controller == CONTROLLER_COMPOSED
 
 
-async def test_partial_answer_is_continued(responding: "ResponderServiceAsyncStub") -> None:
-    whole, _ = await told(responding, request(tasks=[read()]))
-    more, _ = await told(responding, request(tasks=[read()], sent=whole[:30]))
-    nothing, decision = await told(responding, request(tasks=[read()], sent=whole))
-    assert whole[:30] + more == whole
+async def test_partial_answer_is_continued(responder_stub: "ResponderServiceAsyncStub") -> None:
+    complete, _ = await respond(responder_stub, request(tasks=[ocr_task()]))
+    rest, _ = await respond(responder_stub, request(tasks=[ocr_task()], sent=complete[:30]))
+    nothing, decision = await respond(responder_stub, request(tasks=[ocr_task()], sent=complete))
+    assert complete[:30] + rest == complete
     assert nothing == ""
     assert decision.controller == CONTROLLER_COMPOSED
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "sentence"),
     [(plan_pb2.NOTE_KIND_CLARIFY, "Send it."), (plan_pb2.NOTE_KIND_CHAT, "No chat model is installed")],
 )
 async def test_answer_contains_notes_of_planner(
-    responding: "ResponderServiceAsyncStub", kind: plan_pb2.NoteKind.ValueType, says: str
+    responder_stub: "ResponderServiceAsyncStub", kind: plan_pb2.NoteKind.ValueType, sentence: str
 ) -> None:
-    answer, _ = await told(responding, request(notes=[plan_pb2.Note(kind=kind, text="Send it.")]))
-    assert says in answer
+    answer, _ = await respond(responder_stub, request(notes=[plan_pb2.Note(kind=kind, text="Send it.")]))
+    assert sentence in answer
 
 
-async def test_malformed_results_are_still_answered(responding: "ResponderServiceAsyncStub") -> None:
-    odd = read()
-    odd.task.parameters_json = "{"
-    odd.result.outputs["details"].json = "[" * 100_000
-    odd.result.outputs["empty"].SetInParent()
-    answer, _ = await told(responding, request(tasks=[odd]))
+async def test_malformed_results_are_still_answered(responder_stub: "ResponderServiceAsyncStub") -> None:
+    malformed = ocr_task()
+    malformed.task.parameters_json = "{"
+    malformed.result.outputs["details"].json = "[" * 100_000
+    malformed.result.outputs["empty"].SetInParent()
+    answer, _ = await respond(responder_stub, request(tasks=[malformed]))
     assert "Exit" in answer
 
 
-async def test_request_without_text_and_results_is_invalid(responding: "ResponderServiceAsyncStub") -> None:
+async def test_request_without_text_and_results_is_invalid(responder_stub: "ResponderServiceAsyncStub") -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await told(responding, pb.RespondRequest())
+        await respond(responder_stub, pb.RespondRequest())
     error = errors.from_rpc(caught.value)
     assert type(error) is errors.InvalidRequest
     assert error.reason == "EMPTY"

@@ -1,4 +1,4 @@
-"""The selector's server among real expert servers."""
+"""The selector's server with fake expert servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ from tests.support.selector import FAST, SelectorUnderTest, StartSelector, selec
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification", "Sentiment: happy or sad.")
-TONGUE = card("tongue", "text-classification", "The language a text is written in.")
+LANGUAGE = card("tongue", "text-classification", "The language a text is written in.")
 TEXT = Port(name="text", modality=MODALITY_TEXT, required=True)
 GREETING = TaskSpec(name="greeting", description="Greets.", inputs=[TEXT], outputs=[TEXT])
 
@@ -54,37 +54,37 @@ async def selector(start_selector: StartSelector) -> AsyncIterator[SelectorUnder
         yield found
 
 
-async def test_an_expert_that_is_there_at_the_start_is_known_from_the_first_call(start_selector: StartSelector) -> None:
+async def test_expert_running_at_startup_is_known_to_the_first_call(start_selector: StartSelector) -> None:
     async with FakeExpert("vision", [OCR]).serving() as address, start_selector(experts=address) as selector:
         assert list((await selector.tasks())["image-to-text"].experts) == ["vision"]
 
 
-class Shy(FakeExpert):
-    """Says what it is when it is allowed to."""
+class SlowToDescribe(FakeExpert):
+    """Answers Describe once the test allows it."""
 
     def __init__(self) -> None:
         super().__init__("shy", [OCR])
-        self.was_asked, self.may_speak = asyncio.Event(), asyncio.Event()
+        self.describe_called, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def Describe(self, request: DescribeRequest, context: Any) -> DescribeResponse:
-        self.was_asked.set()
-        await self.may_speak.wait()
+        self.describe_called.set()
+        await self.may_answer.wait()
         return await super().Describe(request, context)
 
 
-async def test_nothing_is_answered_before_the_experts_have_been_asked() -> None:
-    shy, catalog = Shy(), Catalog(standard_tasks())
-    async with shy.serving() as address, AsyncExitStack() as stack, asyncio.timeout(10):
+async def test_startup_waits_for_descriptions_of_known_addresses() -> None:
+    slow, catalog = SlowToDescribe(), Catalog(standard_tasks())
+    async with slow.serving() as address, AsyncExitStack() as stack, asyncio.timeout(10):
         discovery = Discovery(parse(address), catalog, FAST)
         entering = asyncio.create_task(stack.enter_async_context(discovery.running()))
-        await shy.was_asked.wait()
+        await slow.describe_called.wait()
         assert not entering.done()
-        shy.may_speak.set()
+        slow.may_answer.set()
         await entering
         assert "image-to-text" in catalog.view.tasks
 
 
-async def test_a_new_address_file_makes_its_tasks_plannable(selector: SelectorUnderTest) -> None:
+async def test_new_address_file_adds_the_tasks_of_its_expert(selector: SelectorUnderTest) -> None:
     assert await selector.tasks() == {}
     async with FakeExpert("polite", [card("hello", "greeting")], specs=[GREETING]).serving() as address:
         selector.add("polite", address)
@@ -92,7 +92,7 @@ async def test_a_new_address_file_makes_its_tasks_plannable(selector: SelectorUn
         assert (await selector.tasks())["greeting"].spec == GREETING
 
 
-async def test_a_name_in_the_dns_is_resolved(start_selector: StartSelector) -> None:
+async def test_dns_name_is_resolved(start_selector: StartSelector) -> None:
     async with FakeExpert("vision", [OCR]).serving() as address:
         port = address.rpartition(":")[2]
         async with start_selector(experts=f"dns:///localhost:{port}") as selector:
@@ -101,7 +101,7 @@ async def test_a_name_in_the_dns_is_resolved(start_selector: StartSelector) -> N
 
 
 class FailingOnce:
-    """A source of addresses whose first look raises what nobody expects."""
+    """A source of addresses whose first read raises an unexpected error."""
 
     name, seconds = "failing", 0.02
 
@@ -116,10 +116,13 @@ class FailingOnce:
         return SourceResult(frozenset({self._address}))
 
 
-async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_discovery_continues_after_unexpected_error_of_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = Catalog(standard_tasks())
-    async with FakeExpert("vision", [OCR]).serving() as one, FakeExpert("mood", [MOOD]).serving() as two:
-        discovery = Discovery([FailingOnce(one), *parse(two)], catalog, FAST)
+    async with (
+        FakeExpert("vision", [OCR]).serving() as first_address,
+        FakeExpert("mood", [MOOD]).serving() as second_address,
+    ):
+        discovery = Discovery([FailingOnce(first_address), *parse(second_address)], catalog, FAST)
         async with asyncio.timeout(10), discovery.running():
             revision = ""
             while "image-to-text" not in catalog.view.tasks:
@@ -127,7 +130,7 @@ async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatc
             assert "text-classification" in catalog.view.tasks
 
 
-async def test_an_expert_that_dies_leaves_after_a_while(start_selector: StartSelector) -> None:
+async def test_unreachable_expert_is_removed_after_forget_seconds(start_selector: StartSelector) -> None:
     async with start_selector(forget_seconds=0.2) as selector:
         async with FakeExpert("vision", [OCR]).serving() as address:
             selector.add("vision", address)
@@ -136,17 +139,17 @@ async def test_an_expert_that_dies_leaves_after_a_while(start_selector: StartSel
         assert f"{address} does not answer" in (await selector.experts())["vision"].problems[0]
 
 
-async def test_an_expert_that_restarts_is_waited_for(selector: SelectorUnderTest) -> None:
-    async def is_silent() -> bool:
+async def test_expert_stays_in_catalogue_while_it_restarts(selector: SelectorUnderTest) -> None:
+    async def is_unreachable() -> bool:
         return bool((await selector.experts())["vision"].problems)
 
     async def answers() -> bool:
-        return not await is_silent()
+        return not await is_unreachable()
 
     async with FakeExpert("vision", [OCR]).serving() as address:
         selector.add("vision", address)
         await selector.until_planned("image-to-text")
-    await selector.until(is_silent)
+    await selector.until(is_unreachable)
     assert "image-to-text" in await selector.tasks()
     (selected,) = (await selector.select(Task(task="image-to-text"))).candidates
     assert [endpoint.address for endpoint in selected.endpoints] == [address]
@@ -155,16 +158,16 @@ async def test_an_expert_that_restarts_is_waited_for(selector: SelectorUnderTest
         await selector.until(answers)
 
 
-async def test_an_expert_that_may_sleep_outlives_the_selector(start_selector: StartSelector) -> None:
+async def test_expert_that_scales_to_zero_is_restored_after_selector_restart(start_selector: StartSelector) -> None:
     async with start_selector(forget_seconds=0) as selector:
         async with FakeExpert("vision", [OCR], scales_to_zero=True).serving() as address:
             selector.add("vision", address)
             await selector.until_planned("image-to-text")
 
-        async def sleeps() -> bool:
+        async def is_dormant() -> bool:
             return (await selector.tasks())["image-to-text"].dormant
 
-        await selector.until(sleeps)
+        await selector.until(is_dormant)
         selector.remove("vision")
     async with start_selector() as selector:
         assert (await selector.experts())["vision"].dormant
@@ -177,47 +180,56 @@ async def test_an_expert_that_may_sleep_outlives_the_selector(start_selector: St
         assert await selector.experts() == {}
 
 
-async def test_one_that_may_sleep_is_taken_to_sleep_when_its_address_is_taken_away(selector: SelectorUnderTest) -> None:
+async def test_expert_that_scales_to_zero_becomes_dormant_when_its_address_is_removed(
+    selector: SelectorUnderTest,
+) -> None:
     async with FakeExpert("vision", [OCR], scales_to_zero=True).serving() as address:
         selector.add("vision", address)
         await selector.until_planned("image-to-text")
         selector.remove("vision")
 
-        async def sleeps() -> bool:
+        async def is_dormant() -> bool:
             return (await selector.experts())["vision"].dormant
 
-        await selector.until(sleeps)
+        await selector.until(is_dormant)
 
 
-async def test_a_sleeper_wakes(start_selector: StartSelector) -> None:
+async def test_dormant_expert_is_running_once_it_answers(start_selector: StartSelector) -> None:
     vision = FakeExpert("vision", [OCR], scales_to_zero=True)
     async with vision.serving() as address, start_selector(experts=address) as selector:
         await selector.until_planned("image-to-text")
     async with start_selector() as selector:
         assert (await selector.tasks())["image-to-text"].dormant
-        async with vision.serving() as elsewhere:
-            selector.add("vision", elsewhere)
+        async with vision.serving() as new_address:
+            selector.add("vision", new_address)
 
-            async def awake() -> bool:
+            async def is_running() -> bool:
                 return not (await selector.tasks())["image-to-text"].dormant
 
-            await selector.until(awake)
+            await selector.until(is_running)
             (selected,) = (await selector.select(Task(task="image-to-text"))).candidates
-            assert [endpoint.address for endpoint in selected.endpoints] == [elsewhere]
+            assert [endpoint.address for endpoint in selected.endpoints] == [new_address]
 
 
-async def test_a_spec_that_disagrees_is_left_out_and_reported(start_selector: StartSelector) -> None:
-    wrong = TaskSpec(name="image-to-text", inputs=[TEXT], outputs=[TEXT])
-    expert = FakeExpert("odd", [OCR, MOOD], specs=[wrong])
+async def test_spec_that_differs_from_the_standard_is_omitted_and_reported(start_selector: StartSelector) -> None:
+    invalid = TaskSpec(name="image-to-text", inputs=[TEXT], outputs=[TEXT])
+    expert = FakeExpert("divergent", [OCR, MOOD], specs=[invalid])
     async with expert.serving() as address, start_selector(experts=address) as selector:
         assert list(await selector.tasks()) == ["text-classification"]
-        assert "disagrees with the standard" in (await selector.experts())["odd"].problems[0]
+        assert "disagrees with the standard" in (await selector.experts())["divergent"].problems[0]
 
 
 async def test_replicas_are_endpoints_of_one_candidate(start_selector: StartSelector) -> None:
-    one, two = FakeExpert("lite", [MOOD]), FakeExpert("lite", [MOOD])
-    one.load, two.load = ExpertLoad(waiting=1, running=2, loaded=["mood"], free_bytes=5), ExpertLoad()
-    async with one.serving() as first, two.serving() as second, start_selector(experts=f"{first},{second}") as selector:
+    first_expert, second_expert = FakeExpert("lite", [MOOD]), FakeExpert("lite", [MOOD])
+    first_expert.load, second_expert.load = (
+        ExpertLoad(waiting=1, running=2, loaded=["mood"], free_bytes=5),
+        ExpertLoad(),
+    )
+    async with (
+        first_expert.serving() as first,
+        second_expert.serving() as second,
+        start_selector(experts=f"{first},{second}") as selector,
+    ):
         (selected,) = (await selector.select(Task(task="text-classification"))).candidates
         by_address = {endpoint.address: endpoint for endpoint in selected.endpoints}
         assert set(by_address) == {first, second}
@@ -228,8 +240,8 @@ async def test_replicas_are_endpoints_of_one_candidate(start_selector: StartSele
         assert by_address[second].queue == 0
 
 
-async def test_the_answer_is_ranked_and_explained(start_selector: StartSelector) -> None:
-    async with FakeExpert("lite", [TONGUE, MOOD]).serving() as address, start_selector(experts=address) as selector:
+async def test_candidates_are_ranked_with_a_reason(start_selector: StartSelector) -> None:
+    async with FakeExpert("lite", [LANGUAGE, MOOD]).serving() as address, start_selector(experts=address) as selector:
         task = Task(task="text-classification", source="do", parameters_json='{"top_k":1}')
         answer = await selector.select(task, request="is it happy or sad", selection_policy=SELECTION_POLICY_LLM)
         (found,) = answer.candidates
@@ -246,7 +258,7 @@ async def test_the_answer_is_ranked_and_explained(start_selector: StartSelector)
         assert answer.decision.controller == CONTROLLER_PINNED
 
 
-async def test_an_instruction_is_weighed_as_words_of_the_task(start_selector: StartSelector) -> None:
+async def test_instruction_counts_as_text_of_the_task(start_selector: StartSelector) -> None:
     artist = card("artist", "image-to-image", "Paints in any style.")
     editor = card("editor", "image-to-image", "Turns pictures grey, blurs and sharpens them.")
     task = Task(task="image-to-image", arguments={"instruction": Argument(value=Value(text="make it grey"))})
@@ -254,14 +266,14 @@ async def test_an_instruction_is_weighed_as_words_of_the_task(start_selector: St
         assert (await selector.select(task)).candidates[0].candidate.model_id == "editor"
 
 
-async def test_who_says_nothing_of_policy_gets_nothing_external(start_selector: StartSelector) -> None:
+async def test_call_without_data_policy_gets_no_external_model(start_selector: StartSelector) -> None:
     outside = card("cloud", "text-classification", location=MODEL_LOCATION_EXTERNAL)
     async with FakeExpert("remote", [outside]).serving() as address, start_selector(experts=address) as selector:
         task = Task(task="text-classification")
-        for who in (None, Caller(tenant="default")):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await selector.select(task, who)
-            error = errors.from_rpc(refused.value)
+        for caller in (None, Caller(tenant="default")):
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await selector.select(task, caller)
+            error = errors.from_rpc(raised.value)
             assert error.code == grpc.StatusCode.FAILED_PRECONDITION
             assert error.reason == "POLICY"
         answer = await selector.select(task, Caller(policy=DATA_POLICY_OPEN), inference_mode=INFERENCE_MODE_REMOTE)
@@ -278,27 +290,27 @@ async def test_who_says_nothing_of_policy_gets_nothing_external(start_selector: 
         (Task(), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),
     ],
 )
-async def test_a_refusal_has_code_reason_and_remedy(
+async def test_error_has_code_reason_and_remedy(
     start_selector: StartSelector, task: Task, code: grpc.StatusCode, reason: str
 ) -> None:
     async with FakeExpert("lite", [MOOD]).serving() as address, start_selector(experts=address) as selector:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
             await selector.select(task)
-        error = errors.from_rpc(refused.value)
+        error = errors.from_rpc(raised.value)
         assert error.code == code
         assert error.reason == reason
         assert error.remedy
 
 
-async def test_who_is_awake_or_unknown_cannot_be_forgotten(start_selector: StartSelector) -> None:
+async def test_running_or_unknown_expert_cannot_be_forgotten(start_selector: StartSelector) -> None:
     async with FakeExpert("lite", [MOOD]).serving() as address, start_selector(experts=address) as selector:
-        for name, reason in (("lite", "EXPERT_RUNNING"), ("nobody", "EXPERT")):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
+        for name, reason in (("lite", "EXPERT_RUNNING"), ("unknown", "EXPERT")):
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
                 await selector.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
-            assert errors.from_rpc(refused.value).reason == reason
+            assert errors.from_rpc(raised.value).reason == reason
 
 
-async def test_what_the_caller_knows_is_not_sent_again(start_selector: StartSelector) -> None:
+async def test_current_revision_of_the_caller_is_answered_unchanged(start_selector: StartSelector) -> None:
     lite = FakeExpert("lite", [MOOD])
     async with lite.serving() as address, start_selector(experts=address) as selector:
         known = (await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
@@ -321,7 +333,7 @@ async def test_what_the_caller_knows_is_not_sent_again(start_selector: StartSele
         assert (await selector.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)).unchanged
 
 
-async def test_models_come_page_by_page(start_selector: StartSelector) -> None:
+async def test_models_are_listed_in_pages(start_selector: StartSelector) -> None:
     cards = [card(f"m{number}", "text-classification") for number in range(5)]
     async with FakeExpert("lite", [*cards, OCR]).serving() as address, start_selector(experts=address) as selector:
         seen: list[str] = []
@@ -356,7 +368,11 @@ async def test_tasks_are_listed_in_pages(start_selector: StartSelector) -> None:
 
 async def test_experts_are_listed_in_pages(start_selector: StartSelector) -> None:
     a, b = FakeExpert("a", [OCR]), FakeExpert("b", [OCR])
-    async with a.serving() as one, b.serving() as other, start_selector(experts=f"{one},{other}") as selector:
+    async with (
+        a.serving() as first_address,
+        b.serving() as second_address,
+        start_selector(experts=f"{first_address},{second_address}") as selector,
+    ):
         first = await selector.stub.ListExperts(selector_pb2.ListExpertsRequest(page_size=1), timeout=5)
         rest = selector_pb2.ListExpertsRequest(page_token=first.next_page_token)
         second = await selector.stub.ListExperts(rest, timeout=5)
@@ -365,14 +381,14 @@ async def test_experts_are_listed_in_pages(start_selector: StartSelector) -> Non
     assert not second.next_page_token
 
 
-@pytest.mark.parametrize("wrong", [{"page_token": "!"}, {"page_token": "e30="}, {"page_size": -1}])
-async def test_a_page_that_cannot_be_is_refused(selector: SelectorUnderTest, wrong: dict[str, object]) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await selector.stub.ListModels(gateway_pb2.ListModelsRequest(**wrong), timeout=5)  # type: ignore[arg-type]  # fields of the message
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+@pytest.mark.parametrize("invalid", [{"page_token": "!"}, {"page_token": "e30="}, {"page_size": -1}])
+async def test_invalid_page_is_invalid_argument(selector: SelectorUnderTest, invalid: dict[str, object]) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await selector.stub.ListModels(gateway_pb2.ListModelsRequest(**invalid), timeout=5)  # type: ignore[arg-type]  # fields of the message
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_every_watcher_hears_of_every_change(selector: SelectorUnderTest) -> None:
+async def test_every_watcher_receives_every_revision(selector: SelectorUnderTest) -> None:
     async with AsyncExitStack() as stack:
         watches = [selector.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20) for _ in range(20)]
         streams = [aiter(watch) for watch in watches]
@@ -388,9 +404,9 @@ async def test_every_watcher_hears_of_every_change(selector: SelectorUnderTest) 
             watch.cancel()
 
 
-async def test_a_watch_ends_when_the_selector_stops(start_selector: StartSelector) -> None:
+async def test_watch_ends_when_the_selector_stops(start_selector: StartSelector) -> None:
     async with AsyncExitStack() as clients:
-        async with asyncio.timeout(4), start_selector() as selector:  # less than it may drain
+        async with asyncio.timeout(4), start_selector() as selector:  # shorter than its drain timeout
             channel = await clients.enter_async_context(connect(selector.address))
             stub = rpc.SelectorServiceStub(channel)
             stream = aiter(stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20))
@@ -400,16 +416,16 @@ async def test_a_watch_ends_when_the_selector_stops(start_selector: StartSelecto
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_addresses_without_an_expert_are_named(start_selector: StartSelector) -> None:
-    async with serving(lambda _: None, SERVICE) as other:
-        mistaken, empty = f"127.0.0.1:{other.port}", "127.0.0.1:1"
-        async with start_selector(experts=f"{mistaken},{empty}") as selector:
+async def test_addresses_without_an_expert_are_reported(start_selector: StartSelector) -> None:
+    async with serving(lambda _: None, SERVICE) as server:
+        not_an_expert, unused = f"127.0.0.1:{server.port}", "127.0.0.1:1"
+        async with start_selector(experts=f"{not_an_expert},{unused}") as selector:
             experts = await selector.experts()
-            assert f"{mistaken} answers, but is not an expert" in experts[mistaken].problems[0]
-            assert f"{empty} does not answer" in experts[empty].problems[0]
+            assert f"{not_an_expert} answers, but is not an expert" in experts[not_an_expert].problems[0]
+            assert f"{unused} does not answer" in experts[unused].problems[0]
 
 
-async def test_a_setting_that_names_no_address_stops_the_start(start_selector: StartSelector) -> None:
+async def test_invalid_experts_setting_raises_at_startup(start_selector: StartSelector) -> None:
     with pytest.raises(errors.InvalidRequest, match="nonsense is not host:port"):
         async with start_selector(experts="nonsense"):
             pass

@@ -1,4 +1,4 @@
-"""What a run says of its models reaches the selector."""
+"""Model constraints of a run in the selector."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,19 +18,26 @@ TASK = "summarization"
 
 
 @pytest.fixture
-async def choosing(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[OrchestratorUnderTest]:
-    """A house whose selector is the real one."""
+async def real_selector_run(
+    peers: ScriptedPeers, settings: Settings, tmp_path: Path
+) -> AsyncIterator[OrchestratorUnderTest]:
+    """An orchestrator with the real selector."""
     models = [card("near", TASK, region="eu-west-1", license="mit"), card("far", TASK, region="us-east-1")]
     peers.plan(task(1), END)
     async with FakeExpert("text", models).serving() as address:
-        told = SelectorSettings(listen="127.0.0.1:0", experts=address, artifacts_url=(tmp_path / "store").as_uri())
-        async with serve_selector(told) as running:
-            ours = settings.model_copy(update={"selector": f"127.0.0.1:{running.port}"})
-            async with serve_orchestrator(ours) as orchestrating, connected(orchestrating) as stub:
-                yield OrchestratorUnderTest(peers, stub, ours)
+        selector_settings = SelectorSettings(
+            listen="127.0.0.1:0", experts=address, artifacts_url=(tmp_path / "store").as_uri()
+        )
+        async with serve_selector(selector_settings) as running:
+            orchestrator_settings = settings.model_copy(update={"selector": f"127.0.0.1:{running.port}"})
+            async with (
+                serve_orchestrator(orchestrator_settings) as running_orchestrator,
+                connected(running_orchestrator) as stub,
+            ):
+                yield OrchestratorUnderTest(peers, stub, orchestrator_settings)
 
 
-def first(events: list[RunEvent]) -> str:
+def selected_model(events: list[RunEvent]) -> str:
     return next(event.task_selected.candidates[0].model_id for event in events if event.HasField("task_selected"))
 
 
@@ -43,13 +50,13 @@ def first(events: list[RunEvent]) -> str:
         (Constraints(allowed=["far"]), "far"),
     ],
 )
-async def test_a_run_s_constraints_hold_for_its_tasks(
-    choosing: OrchestratorUnderTest, constraints: Constraints, model: str
+async def test_constraints_of_a_run_apply_to_its_tasks(
+    real_selector_run: OrchestratorUnderTest, constraints: Constraints, model: str
 ) -> None:
-    assert first(await choosing.run(constraints=constraints)) == model
+    assert selected_model(await real_selector_run.run(constraints=constraints)) == model
 
 
-async def test_constraints_that_no_model_satisfies_are_named(choosing: OrchestratorUnderTest) -> None:
-    events = await choosing.run(constraints=Constraints(regions=["jp"]))
+async def test_error_names_constraint_that_no_model_satisfies(real_selector_run: OrchestratorUnderTest) -> None:
+    events = await real_selector_run.run(constraints=Constraints(regions=["jp"]))
     failures = [event.task_ended.result.failure for event in events if event.HasField("task_ended")]
     assert [(failure.reason, "region jp" in failure.message) for failure in failures] == [("MODEL", True)]

@@ -1,4 +1,4 @@
-"""Experts that sleep before the selector has ever met them: the operator's folder tells of them."""
+"""Dormant experts that the operator has described in a folder."""
 
 import asyncio
 from pathlib import Path
@@ -24,9 +24,9 @@ MOOD = card("mood", "text-classification")
 
 
 @pytest.fixture
-def asleep(tmp_path: Path) -> Path:
-    """The folder, empty."""
-    folder = tmp_path / "asleep"
+def descriptions(tmp_path: Path) -> Path:
+    """The empty folder."""
+    folder = tmp_path / "descriptions"
     folder.mkdir()
     return folder
 
@@ -36,31 +36,31 @@ def start_selector(tmp_path: Path) -> StartSelector:
     return selector_starter(tmp_path)
 
 
-def foretell(folder: Path, expert: str, *cards: ModelCard, scales_to_zero: bool = True) -> None:
+def write_description(folder: Path, expert: str, *cards: ModelCard, scales_to_zero: bool = True) -> None:
     reply = DescribeResponse(expert=expert, models=cards, scales_to_zero=scales_to_zero)
     folder.mkdir(exist_ok=True)
-    written = folder / f"{expert}.new"
-    written.write_text(json_format.MessageToJson(reply))
-    written.replace(folder / f"{expert}.json")
+    temporary = folder / f"{expert}.new"
+    temporary.write_text(json_format.MessageToJson(reply))
+    temporary.replace(folder / f"{expert}.json")
 
 
-async def foretold(selector: SelectorUnderTest, *models: str) -> None:
-    """Waits until these are the models there are, all of them asleep."""
+async def wait_until_dormant(selector: SelectorUnderTest, *models: str) -> None:
+    """Waits until the catalogue has exactly these models, all dormant."""
 
-    async def are() -> bool:
+    async def all_dormant() -> bool:
         reply = await selector.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
         dormant = all(model.state == MODEL_STATE_DORMANT for model in reply.models)
         return dormant and {model.id for model in reply.models} == set(models)
 
-    await selector.until(are)
+    await selector.until(all_dormant)
 
 
-async def test_what_an_expert_prints_of_itself_is_enough_to_plan_with_it(
-    start_selector: StartSelector, asleep: Path
+async def test_output_of_describe_makes_dormant_expert_plannable(
+    start_selector: StartSelector, descriptions: Path
 ) -> None:
-    printed = describe(read_expert("experts.lite"), Settings(scales_to_zero=True))
-    (asleep / "lite.json").write_text(printed)
-    async with start_selector(expert_descriptions=str(asleep)) as selector:
+    description = describe(read_expert("experts.lite"), Settings(scales_to_zero=True))
+    (descriptions / "lite.json").write_text(description)
+    async with start_selector(expert_descriptions=str(descriptions)) as selector:
         assert (await selector.tasks())["text-to-speech"].dormant
         (selected, *_) = (await selector.select(Task(task="text-to-speech"))).candidates
         assert selected.candidate.expert == "lite"
@@ -68,72 +68,72 @@ async def test_what_an_expert_prints_of_itself_is_enough_to_plan_with_it(
         assert not selected.endpoints
 
 
-async def test_the_folder_may_come_later_and_change(start_selector: StartSelector, asleep: Path) -> None:
-    later = asleep / "later"
-    async with start_selector(expert_descriptions=str(later)) as selector:
+async def test_changes_of_the_folder_are_read(start_selector: StartSelector, descriptions: Path) -> None:
+    folder = descriptions / "later"
+    async with start_selector(expert_descriptions=str(folder)) as selector:
         assert await selector.experts() == {}
-        foretell(later, "vision", OCR)
-        await foretold(selector, "ocr")
-        foretell(later, "text", MOOD)
-        await foretold(selector, "ocr", "mood")
-        foretell(later, "vision", card("better", "image-to-text"))
-        await foretold(selector, "better", "mood")
+        write_description(folder, "vision", OCR)
+        await wait_until_dormant(selector, "ocr")
+        write_description(folder, "text", MOOD)
+        await wait_until_dormant(selector, "ocr", "mood")
+        write_description(folder, "vision", card("better", "image-to-text"))
+        await wait_until_dormant(selector, "better", "mood")
 
 
-async def test_whoever_was_met_is_known_better_than_the_folder_knows_it(
-    start_selector: StartSelector, asleep: Path
+async def test_description_from_the_expert_replaces_that_of_the_folder(
+    start_selector: StartSelector, descriptions: Path
 ) -> None:
-    foretell(asleep, "vision", OCR)
-    better = FakeExpert("vision", [card("better", "image-to-text")], scales_to_zero=True, start_seconds=3)
-    async with start_selector(expert_descriptions=str(asleep), forget_seconds=0) as selector:
-        async with better.serving() as address:
+    write_description(descriptions, "vision", OCR)
+    running_expert = FakeExpert("vision", [card("better", "image-to-text")], scales_to_zero=True, start_seconds=3)
+    async with start_selector(expert_descriptions=str(descriptions), forget_seconds=0) as selector:
+        async with running_expert.serving() as address:
             selector.add("vision", address)
 
-            async def awake() -> bool:
+            async def is_running() -> bool:
                 return not (await selector.experts())["vision"].dormant
 
-            await selector.until(awake)
+            await selector.until(is_running)
         selector.remove("vision")
-        await foretold(selector, "better")
-        foretell(asleep, "text", MOOD)
-        await foretold(selector, "better", "mood")
-    async with start_selector(expert_descriptions=str(asleep)) as selector:
-        await foretold(selector, "better", "mood")
+        await wait_until_dormant(selector, "better")
+        write_description(descriptions, "text", MOOD)
+        await wait_until_dormant(selector, "better", "mood")
+    async with start_selector(expert_descriptions=str(descriptions)) as selector:
+        await wait_until_dormant(selector, "better", "mood")
 
 
-async def test_a_file_that_describes_no_sleeper_is_named_and_the_others_count(
-    start_selector: StartSelector, asleep: Path
+async def test_invalid_description_is_reported_and_the_others_are_read(
+    start_selector: StartSelector, descriptions: Path
 ) -> None:
-    foretell(asleep, "vision", OCR)
-    foretell(asleep, "lite", MOOD, scales_to_zero=False)
-    (asleep / "broken.json").write_text('{"expert": ')
-    (asleep / "nobody.json").write_text("{}")
-    (asleep / "notes.txt").write_text("not looked at")
-    async with start_selector(expert_descriptions=str(asleep)) as selector:
+    write_description(descriptions, "vision", OCR)
+    write_description(descriptions, "lite", MOOD, scales_to_zero=False)
+    (descriptions / "broken.json").write_text('{"expert": ')
+    (descriptions / "nameless.json").write_text("{}")
+    (descriptions / "notes.txt").write_text("not read")
+    async with start_selector(expert_descriptions=str(descriptions)) as selector:
         assert set(await selector.tasks()) == {"image-to-text"}
-        (problem,) = (await selector.experts())[str(asleep)].problems
-        for name in ("broken.json", "nobody.json", "lite.json (lite does not set scales_to_zero)"):
+        (problem,) = (await selector.experts())[str(descriptions)].problems
+        for name in ("broken.json", "nameless.json", "lite.json (lite does not set scales_to_zero)"):
             assert name in problem
         assert "notes.txt" not in problem
 
 
-async def test_whoever_stands_in_the_folder_cannot_be_forgotten(start_selector: StartSelector, asleep: Path) -> None:
-    foretell(asleep, "vision", OCR)
-    async with start_selector(expert_descriptions=str(asleep)) as selector:
+async def test_preconfigured_expert_cannot_be_forgotten(start_selector: StartSelector, descriptions: Path) -> None:
+    write_description(descriptions, "vision", OCR)
+    async with start_selector(expert_descriptions=str(descriptions)) as selector:
         request = selector_pb2.ForgetExpertRequest(name="vision")
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
             await selector.stub.ForgetExpert(request, timeout=5)
-        refused = errors.from_rpc(caught.value)
-        assert refused.reason == "EXPERT_PRECONFIGURED"
-        assert "SELECTOR_EXPERT_DESCRIPTIONS" in refused.remedy
-        (asleep / "vision.json").unlink()
+        error = errors.from_rpc(raised.value)
+        assert error.reason == "EXPERT_PRECONFIGURED"
+        assert "SELECTOR_EXPERT_DESCRIPTIONS" in error.remedy
+        (descriptions / "vision.json").unlink()
         async with asyncio.timeout(10):
-            while not await forgotten(selector, request):
+            while not await is_forgotten(selector, request):
                 pass
         assert await selector.experts() == {}
 
 
-async def forgotten(selector: SelectorUnderTest, request: selector_pb2.ForgetExpertRequest) -> bool:
+async def is_forgotten(selector: SelectorUnderTest, request: selector_pb2.ForgetExpertRequest) -> bool:
     try:
         await selector.stub.ForgetExpert(request, timeout=5)
     except grpc.aio.AioRpcError:

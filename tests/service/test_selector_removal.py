@@ -1,4 +1,4 @@
-"""Experts that are forgotten: by name or address, awake or dormant, at every replica of the selector."""
+"""Experts that are forgotten: by name or address, running or dormant, at every replica of the selector."""
 
 import asyncio
 from pathlib import Path
@@ -31,16 +31,16 @@ async def remove_expert(selector: SelectorUnderTest, name: str) -> None:
 
 
 async def refusal(selector: SelectorUnderTest, name: str) -> errors.ServiceError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
         await remove_expert(selector, name)
-    return errors.from_rpc(caught.value)
+    return errors.from_rpc(raised.value)
 
 
 async def until_dormant(selector: SelectorUnderTest, task: str) -> None:
-    async def dormant() -> bool:
+    async def is_dormant() -> bool:
         return (await selector.tasks())[task].dormant
 
-    await selector.until(dormant)
+    await selector.until(is_dormant)
 
 
 def files(tmp_path: Path) -> list[str]:
@@ -48,7 +48,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("scales_to_zero", [False, True])
-async def test_expert_that_answers_is_not_planned_once_it_is_forgotten(
+async def test_running_expert_is_not_planned_once_it_is_forgotten(
     start_selector: StartSelector, tmp_path: Path, scales_to_zero: bool
 ) -> None:
     async with (
@@ -78,7 +78,7 @@ async def test_dormant_expert_is_not_planned_once_it_is_forgotten(
     assert list((tmp_path / "artifacts" / f"_{KIND}").iterdir()) == []
 
 
-async def test_dormant_expert_whose_file_bears_its_name_loses_the_file(
+async def test_address_file_named_after_forgotten_dormant_expert_is_deleted(
     start_selector: StartSelector, tmp_path: Path
 ) -> None:
     async with (
@@ -96,16 +96,16 @@ async def test_dormant_expert_whose_file_bears_its_name_loses_the_file(
     assert files(tmp_path) == []
 
 
-async def test_file_named_after_an_expert_stays_if_another_answers_there(
+async def test_address_file_named_after_forgotten_expert_stays_if_another_answers_there(
     start_selector: StartSelector, tmp_path: Path
 ) -> None:
     async with (
-        FakeExpert("vision", [OCR]).serving() as here,
-        FakeExpert("text", [MOOD]).serving() as there,
+        FakeExpert("vision", [OCR]).serving() as vision_address,
+        FakeExpert("text", [MOOD]).serving() as text_address,
         start_selector() as selector,
     ):
-        selector.add("one", here)
-        selector.add("vision", there)
+        selector.add("one", vision_address)
+        selector.add("vision", text_address)
         await selector.until_planned("image-to-text", "text-classification")
         await remove_expert(selector, "vision")
         assert set(await selector.tasks()) == {"text-classification"}
@@ -126,11 +126,11 @@ async def test_forgotten_address_leaves_the_other_replicas(start_selector: Start
         selector.add("first", first)
         selector.add("second", second)
 
-        async def both() -> bool:
+        async def has_both_addresses() -> bool:
             return len((await selector.experts())["vision"].addresses) == 2
 
         await selector.until_planned("image-to-text")
-        await selector.until(both)
+        await selector.until(has_both_addresses)
         await remove_expert(selector, first)
         assert list((await selector.experts())["vision"].addresses) == [second]
         await remove_expert(selector, second)
@@ -144,13 +144,13 @@ async def test_expert_that_also_answers_at_a_configured_address_stays(
     async with expert.serving() as fixed, expert.serving() as added, start_selector(experts=fixed) as selector:
         selector.add("added", added)
 
-        async def both() -> bool:
+        async def has_both_addresses() -> bool:
             return len((await selector.experts())["vision"].addresses) == 2
 
-        await selector.until(both)
-        refused = await refusal(selector, "vision")
-        assert refused.reason == "EXPERT_RUNNING"
-        assert fixed in refused.message
+        await selector.until(has_both_addresses)
+        error = await refusal(selector, "vision")
+        assert error.reason == "EXPERT_RUNNING"
+        assert fixed in error.message
         assert files(tmp_path) == ["added.address"]
 
 
@@ -192,7 +192,7 @@ async def test_every_replica_of_the_selector_forgets(start_selector: StartSelect
         assert await second.tasks() == {}
 
 
-async def test_expert_that_no_replica_knows_is_refused(start_selector: StartSelector) -> None:
+async def test_expert_unknown_to_every_replica_is_not_found(start_selector: StartSelector) -> None:
     async with start_selector() as first, start_selector() as second:
         target = f"ipv4:{first.address},{second.address}"
         async with connect(target) as channel:

@@ -53,17 +53,17 @@ tasks:
 
 
 @asynccontextmanager
-async def opened(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any]:
-    """A selector with a table, and an expert that it knows."""
+async def serve_selector_with_table(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any]:
+    """A selector with a routing table and one expert."""
     (folder / "routes.yaml").write_text(table)
-    told = {
+    fields = {
         "listen": "127.0.0.1:0",
         "routes": str(folder / "routes.yaml"),
         "artifacts_url": (folder / "artifacts").as_uri(),
     }
     async with (
         FakeExpert("vision", CARDS).serving() as address,
-        serve_selector(Settings(**{**told, "experts": address, **settings})) as running,
+        serve_selector(Settings(**{**fields, "experts": address, **settings})) as running,
         connect(f"127.0.0.1:{running.port}") as channel,
     ):
         yield rpc.SelectorServiceStub(channel)
@@ -81,41 +81,44 @@ def endpoint(llm: ScriptedLLM) -> LlmSettings:
 
 
 async def warning(logs: Sequence[Any], number: int) -> str:
-    """What the warning of this number says, once it is there."""
+    """Waits for the warning of this number; returns its problem."""
     async with asyncio.timeout(10):
-        while len(logs) < number:  # noqa: ASYNC110  # a log tells nobody that it has grown
+        while len(logs) < number:  # noqa: ASYNC110  # the log has no event to wait for
             await asyncio.sleep(0)
     return str(logs[number - 1]["problem"])
 
 
-async def test_what_is_laid_down_stands_beside_the_models(tmp_path: Path) -> None:
-    async with opened(tmp_path, TABLE) as stub:
+async def test_routing_table_is_listed_with_the_models(tmp_path: Path) -> None:
+    async with serve_selector_with_table(tmp_path, TABLE) as stub:
         reply = await stub.ListModels(gateway_pb2.ListModelsRequest(page_size=1), timeout=10)
-        rest = await stub.ListModels(gateway_pb2.ListModelsRequest(page_token=reply.next_page_token), timeout=10)
-        one = await stub.ListModels(gateway_pb2.ListModelsRequest(task=TASK), timeout=10)
-    general, depth, finding = reply.routes
+        second_page = await stub.ListModels(gateway_pb2.ListModelsRequest(page_token=reply.next_page_token), timeout=10)
+        first = await stub.ListModels(gateway_pb2.ListModelsRequest(task=TASK), timeout=10)
+    general, depth, detection = reply.routes
     assert general.task == ""
     assert [model.id for model in general.forbidden] == ["leaky"]
     assert list(general.problems) == ["no expert offers leaky now"]
     assert depth.model.id == "midas"
     assert list(depth.problems) == ["no expert offers depth-estimation now"]
-    assert [(model.id, model.weight) for model in finding.candidates] == [("people", 1), ("faces", 1)]
-    assert finding.shadow.id == "things"
-    assert list(finding.problems) == []
-    assert [route.task for route in one.routes] == ["", TASK]
-    assert not rest.routes
+    assert [(model.id, model.weight) for model in detection.candidates] == [("people", 1), ("faces", 1)]
+    assert detection.shadow.id == "things"
+    assert list(detection.problems) == []
+    assert [route.task for route in first.routes] == ["", TASK]
+    assert not second_page.routes
 
 
-async def test_a_run_is_given_the_same_model_by_every_selector_of_the_deployment(tmp_path: Path) -> None:
-    async with opened(tmp_path, TABLE) as one, opened(tmp_path, TABLE) as other:
-        drawn = [(await select(one, f"run_{number}")).candidates[0].candidate.model_id for number in range(20)]
-        again = [(await select(other, f"run_{number}")).candidates[0].candidate.model_id for number in range(20)]
-    assert drawn == again
-    assert set(drawn) == {"people", "faces"}
+async def test_replicas_select_the_same_model_for_a_run(tmp_path: Path) -> None:
+    async with (
+        serve_selector_with_table(tmp_path, TABLE) as first,
+        serve_selector_with_table(tmp_path, TABLE) as second,
+    ):
+        by_first = [(await select(first, f"run_{number}")).candidates[0].candidate.model_id for number in range(20)]
+        by_second = [(await select(second, f"run_{number}")).candidates[0].candidate.model_id for number in range(20)]
+    assert by_first == by_second
+    assert set(by_first) == {"people", "faces"}
 
 
-async def test_the_shadow_comes_last_under_its_role(tmp_path: Path) -> None:
-    async with opened(tmp_path, TABLE) as stub:
+async def test_shadow_model_is_last_with_its_role(tmp_path: Path) -> None:
+    async with serve_selector_with_table(tmp_path, TABLE) as stub:
         reply = await select(stub)
     assert [selected.candidate.role for selected in reply.candidates] == [
         CANDIDATE_ROLE_PRIMARY,
@@ -126,39 +129,45 @@ async def test_the_shadow_comes_last_under_its_role(tmp_path: Path) -> None:
     assert reply.decision.controller == CONTROLLER_ROUTED
 
 
-async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_path: Path) -> None:
-    free = "format: hugginggpt/routes/1\ntasks: {object-detection: {forbidden: [faces]}}\n"
-    answer = TextReply(json.dumps({"id": "things", "reason": "Says so."}))
-    async with ScriptedLLM.serving([answer]) as llm, opened(tmp_path, free, llm=endpoint(llm)) as stub:
-        told = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
-        unasked, asked = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)
-    assert told.selection_policy == SELECTION_POLICY_RANK
-    assert unasked.decision.controller == CONTROLLER_RANK
-    assert asked.decision.controller == CONTROLLER_LLM
-    assert [selected.candidate.model_id for selected in asked.candidates] == ["things", "people"]
+async def test_llm_is_called_with_a_table_only_if_the_request_selects_it(tmp_path: Path) -> None:
+    table = "format: hugginggpt/routes/1\ntasks: {object-detection: {forbidden: [faces]}}\n"
+    answer = TextReply(json.dumps({"id": "things", "reason": "It fits."}))
+    async with (
+        ScriptedLLM.serving([answer]) as llm,
+        serve_selector_with_table(tmp_path, table, llm=endpoint(llm)) as stub,
+    ):
+        reply = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
+        by_default, by_llm = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)
+    assert reply.selection_policy == SELECTION_POLICY_RANK
+    assert by_default.decision.controller == CONTROLLER_RANK
+    assert by_llm.decision.controller == CONTROLLER_LLM
+    assert [selected.candidate.model_id for selected in by_llm.candidates] == ["things", "people"]
 
 
-async def test_what_the_table_decides_no_llm_decides_otherwise(tmp_path: Path) -> None:
-    async with ScriptedLLM.serving([]) as llm, opened(tmp_path, TABLE, llm=endpoint(llm)) as stub:
+async def test_llm_is_not_called_when_the_table_decides(tmp_path: Path) -> None:
+    async with ScriptedLLM.serving([]) as llm, serve_selector_with_table(tmp_path, TABLE, llm=endpoint(llm)) as stub:
         reply = await select(stub, selection_policy=SELECTION_POLICY_LLM)
     assert reply.decision.controller == CONTROLLER_ROUTED
     assert not llm.requests
 
 
-async def test_without_a_table_the_llm_is_the_default(tmp_path: Path) -> None:
-    async with ScriptedLLM.serving([]) as llm, opened(tmp_path, "", routes="", llm=endpoint(llm)) as stub:
-        told = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
-    assert told.selection_policy == SELECTION_POLICY_LLM
-    assert list(told.routes) == []
+async def test_llm_is_the_default_without_a_table(tmp_path: Path) -> None:
+    async with (
+        ScriptedLLM.serving([]) as llm,
+        serve_selector_with_table(tmp_path, "", routes="", llm=endpoint(llm)) as stub,
+    ):
+        reply = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
+    assert reply.selection_policy == SELECTION_POLICY_LLM
+    assert list(reply.routes) == []
 
 
-async def test_a_table_that_is_wrong_keeps_the_selector_from_starting(tmp_path: Path) -> None:
+async def test_invalid_table_raises_at_startup(tmp_path: Path) -> None:
     with pytest.raises(FailedPrecondition, match=r"routes\.yaml, line 2: task: unknown key"):
-        async with opened(tmp_path, "format: hugginggpt/routes/1\ntask: {}\n"):
+        async with serve_selector_with_table(tmp_path, "format: hugginggpt/routes/1\ntask: {}\n"):
             pass
 
 
-async def test_names_that_nothing_goes_by_are_logged_once_as_long_as_it_stays_so() -> None:
+async def test_unknown_names_in_the_table_are_logged_once() -> None:
     catalog = Catalog(standard_tasks())
     catalog.listed("vision:1")
     table = RoutingTable({TASK: Route(forbidden=["faces"]), "depth-estimation": Route()})

@@ -8,26 +8,26 @@ import pytest
 from services.selector.cache import SharedCache
 
 
-class Oracle:
-    """Answers when it is allowed to."""
+class BlockedComputation:
+    """A computation that ends once the test allows it."""
 
     def __init__(self) -> None:
-        self.asked, self.gave_up = 0, False
-        self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.calls, self.is_cancelled = 0, False
+        self.started, self.may_finish = asyncio.Event(), asyncio.Event()
 
     async def fail(self) -> str:
         await self.answer()
         raise ValueError("no")
 
     async def answer(self) -> str:
-        self.asked += 1
-        self.was_asked.set()
+        self.calls += 1
+        self.started.set()
         try:
-            await self.may_answer.wait()
+            await self.may_finish.wait()
         except asyncio.CancelledError:
-            self.gave_up = True
+            self.is_cancelled = True
             raise
-        return f"answer {self.asked}"
+        return f"answer {self.calls}"
 
 
 class Clock:
@@ -38,91 +38,91 @@ class Clock:
         return self.now
 
 
-def shared(
+def shared_cache(
     *,
     size: int = 9,
     clock: Callable[[], float] = Clock(),  # noqa: B008  # a stopped clock
-    worth: bool = True,
+    is_cacheable: bool = True,
 ) -> SharedCache[str, str]:
-    return SharedCache(lambda _: worth, seconds=10, size=size, clock=clock)
+    return SharedCache(lambda _: is_cacheable, seconds=10, size=size, clock=clock)
 
 
-async def asking(
-    answers: SharedCache[str, str], oracle: Oracle, find: Callable[[], Coroutine[Any, Any, str]]
+async def start_eight_requests(
+    cache: SharedCache[str, str], computation: BlockedComputation, compute: Callable[[], Coroutine[Any, Any, str]]
 ) -> list[Any]:
-    """Eight who ask the same and wait: the search begins after the last of them has asked."""
-    tasks = [asyncio.create_task(answers.get("key", find)) for _ in range(8)]
-    await oracle.was_asked.wait()
+    """Starts eight equal requests; returns once the computation has started, after the last of them."""
+    tasks = [asyncio.create_task(cache.get("key", compute)) for _ in range(8)]
+    await computation.started.wait()
     return tasks
 
 
-async def test_equal_questions_at_a_time_are_asked_once_and_paid_once() -> None:
-    oracle, answers = Oracle(), shared()
-    tasks = await asking(answers, oracle, oracle.answer)
-    oracle.may_answer.set()
-    found = await asyncio.gather(*tasks)
-    assert [answer for answer, _ in found] == ["answer 1"] * 8
-    assert [pays for _, pays in found].count(True) == 1
-    assert oracle.asked == 1
+async def test_concurrent_requests_for_a_key_share_one_computation() -> None:
+    computation, cache = BlockedComputation(), shared_cache()
+    tasks = await start_eight_requests(cache, computation, computation.answer)
+    computation.may_finish.set()
+    results = await asyncio.gather(*tasks)
+    assert [answer for answer, _ in results] == ["answer 1"] * 8
+    assert [is_first for _, is_first in results].count(True) == 1
+    assert computation.calls == 1
 
 
-async def test_an_answer_is_remembered_for_a_while() -> None:
-    oracle, clock = Oracle(), Clock()
-    oracle.may_answer.set()
-    answers = shared(clock=clock)
-    assert await answers.get("key", oracle.answer) == ("answer 1", True)
+async def test_value_expires_after_its_lifetime() -> None:
+    computation, clock = BlockedComputation(), Clock()
+    computation.may_finish.set()
+    cache = shared_cache(clock=clock)
+    assert await cache.get("key", computation.answer) == ("answer 1", True)
     clock.now = 9.9
-    assert await answers.get("key", oracle.answer) == ("answer 1", False)
+    assert await cache.get("key", computation.answer) == ("answer 1", False)
     clock.now = 10.0
-    assert await answers.get("key", oracle.answer) == ("answer 2", True)
+    assert await cache.get("key", computation.answer) == ("answer 2", True)
 
 
-async def test_the_oldest_answers_are_forgotten_first() -> None:
-    oracle, answers = Oracle(), shared(size=2)
-    oracle.may_answer.set()
+async def test_oldest_value_is_evicted_first() -> None:
+    computation, cache = BlockedComputation(), shared_cache(size=2)
+    computation.may_finish.set()
     for key in "abc":
-        await answers.get(key, oracle.answer)
-    assert not (await answers.get("c", oracle.answer))[1]
-    assert not (await answers.get("b", oracle.answer))[1]
-    assert (await answers.get("a", oracle.answer))[1]
+        await cache.get(key, computation.answer)
+    assert not (await cache.get("c", computation.answer))[1]
+    assert not (await cache.get("b", computation.answer))[1]
+    assert (await cache.get("a", computation.answer))[1]
 
 
-async def test_what_is_not_worth_keeping_is_asked_again() -> None:
-    oracle, answers = Oracle(), shared(worth=False)
-    oracle.may_answer.set()
-    assert [await answers.get("key", oracle.answer) for _ in range(2)] == [("answer 1", True), ("answer 2", True)]
+async def test_value_that_is_not_cacheable_is_computed_again() -> None:
+    computation, cache = BlockedComputation(), shared_cache(is_cacheable=False)
+    computation.may_finish.set()
+    assert [await cache.get("key", computation.answer) for _ in range(2)] == [("answer 1", True), ("answer 2", True)]
 
 
-@pytest.mark.parametrize("leaving", [0, 3])
-async def test_whoever_leaves_does_no_harm_to_the_others(leaving: int) -> None:
-    oracle, answers = Oracle(), shared()
-    tasks = await asking(answers, oracle, oracle.answer)
-    tasks[leaving].cancel()
+@pytest.mark.parametrize("cancelled", [0, 3])
+async def test_cancelled_request_does_not_cancel_the_shared_computation(cancelled: int) -> None:
+    computation, cache = BlockedComputation(), shared_cache()
+    tasks = await start_eight_requests(cache, computation, computation.answer)
+    tasks[cancelled].cancel()
     with suppress(asyncio.CancelledError):
-        await tasks[leaving]
-    oracle.may_answer.set()
-    found = await asyncio.gather(*(task for task in tasks if task is not tasks[leaving]))
-    assert len(found) == 7
-    assert oracle.asked == 1
-    assert not oracle.gave_up
-    assert [pays for _, pays in found].count(True) == 1
+        await tasks[cancelled]
+    computation.may_finish.set()
+    results = await asyncio.gather(*(task for task in tasks if task is not tasks[cancelled]))
+    assert len(results) == 7
+    assert computation.calls == 1
+    assert not computation.is_cancelled
+    assert [is_first for _, is_first in results].count(True) == 1
 
 
-async def test_when_all_have_left_the_search_ends_and_the_next_begins_anew() -> None:
-    oracle, answers = Oracle(), shared()
-    tasks = await asking(answers, oracle, oracle.answer)
+async def test_computation_is_cancelled_when_all_requests_are_cancelled() -> None:
+    computation, cache = BlockedComputation(), shared_cache()
+    tasks = await start_eight_requests(cache, computation, computation.answer)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert oracle.gave_up
-    oracle.may_answer.set()
-    assert await answers.get("key", oracle.answer) == ("answer 2", True)
+    assert computation.is_cancelled
+    computation.may_finish.set()
+    assert await cache.get("key", computation.answer) == ("answer 2", True)
 
 
-async def test_a_failure_is_everybody_s_and_not_remembered() -> None:
-    oracle, answers = Oracle(), shared()
-    tasks = await asking(answers, oracle, oracle.fail)
-    oracle.may_answer.set()
-    found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(answer) for answer in found] == [ValueError] * 8
-    assert await answers.get("key", oracle.answer) == ("answer 2", True)
+async def test_error_is_raised_by_all_requests_and_not_cached() -> None:
+    computation, cache = BlockedComputation(), shared_cache()
+    tasks = await start_eight_requests(cache, computation, computation.fail)
+    computation.may_finish.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(answer) for answer in results] == [ValueError] * 8
+    assert await cache.get("key", computation.answer) == ("answer 2", True)

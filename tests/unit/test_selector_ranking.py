@@ -4,77 +4,94 @@ from services.selector.ranking import ModelFeatures, Presence, QueryTerm, Rankin
 from services.selector.tokens import stemmed, words
 
 
-def wish(text: str = "", *languages: str, internal_first: bool = True) -> RankingQuery:
+def ranking_query(text: str = "", *languages: str, internal_first: bool = True) -> RankingQuery:
     terms = {stem: QueryTerm(word, 1.0) for stem, word in words(text)}
     return RankingQuery(terms, frozenset(languages), internal_first)
 
 
-def merits(description: str = "", presence: Presence = Presence.READY, **fields: object) -> ModelFeatures:
-    return ModelFeatures(stemmed(description), presence, **fields)  # type: ignore[arg-type]  # whatever a row of a table says
+def features(description: str = "", presence: Presence = Presence.READY, **fields: object) -> ModelFeatures:
+    return ModelFeatures(stemmed(description), presence, **fields)  # type: ignore[arg-type]  # fields of the class
 
 
-def order(wanted: RankingQuery, *models: ModelFeatures, failing: frozenset[int] = frozenset()) -> list[int]:
-    return [place.position for place in Ranking(models).best(wanted, range(len(models)), 5, failing)]
+def ranked(query: RankingQuery, *models: ModelFeatures, failing: frozenset[int] = frozenset()) -> list[int]:
+    return [entry.position for entry in Ranking(models).best(query, range(len(models)), 5, failing)]
 
 
-FACES, PEOPLE = merits("Finds faces in photographs"), merits("Finds and counts people, standing or walking")
-MOOD, TONGUE = merits("Sentiment: happy or sad, positive or negative"), merits("The language a text is written in")
-PLAIN = merits()
+FACES, PEOPLE = features("Finds faces in photographs"), features("Finds and counts people, standing or walking")
+MOOD, LANGUAGE = (
+    features("Sentiment: happy or sad, positive or negative"),
+    features("The language a text is written in"),
+)
+PLAIN = features()
 
 BETTER = {
-    "the one that says what is asked": (wish("find the faces"), FACES, PEOPLE),
-    "the one that says it in another form": (wish("how many people are there"), PEOPLE, FACES),
-    "a mood for how it sounds": (wish("tell me whether it sounds happy"), MOOD, TONGUE),
-    "a language for what it is written in": (wish("which language is this written in"), TONGUE, MOOD),
-    "the right one, though it is not loaded": (wish("is it happy"), merits("happy", Presence.LOADABLE), TONGUE),
-    "the right one, though it sleeps": (wish("is it happy"), merits("happy", Presence.DORMANT), TONGUE),
-    "loaded before loadable": (wish(), PLAIN, merits(presence=Presence.LOADABLE)),
-    "loadable before silent": (wish(), merits(presence=Presence.LOADABLE), merits(presence=Presence.AWAY)),
-    "silent before asleep": (wish(), merits(presence=Presence.AWAY), merits(presence=Presence.DORMANT)),
-    "one that knows the language": (wish("", "de"), merits(languages=frozenset({"de"})), PLAIN),
-    "one that does not say which it knows": (wish("", "de"), PLAIN, merits(languages=frozenset({"en"}))),
-    "the faster": (wish(), merits(median=0.1), merits(median=5.0)),
-    "the more popular": (wish(), merits(downloads=10**6, likes=500), merits(downloads=10, likes=1)),
-    "one of the house": (wish("faces"), merits(), merits("faces", external=True, downloads=10**9)),
-    "one of the house, though it sleeps": (wish(), merits(presence=Presence.DORMANT), merits(external=True)),
+    "description contains the term": (ranking_query("find the faces"), FACES, PEOPLE),
+    "description contains another form of the term": (ranking_query("how many people are there"), PEOPLE, FACES),
+    "sentiment for how it sounds": (ranking_query("tell me whether it sounds happy"), MOOD, LANGUAGE),
+    "language for what it is written in": (ranking_query("which language is this written in"), LANGUAGE, MOOD),
+    "matching, although to be loaded": (ranking_query("is it happy"), features("happy", Presence.LOADABLE), LANGUAGE),
+    "matching, although dormant": (ranking_query("is it happy"), features("happy", Presence.DORMANT), LANGUAGE),
+    "loaded before loadable": (ranking_query(), PLAIN, features(presence=Presence.LOADABLE)),
+    "loadable before unreachable": (
+        ranking_query(),
+        features(presence=Presence.LOADABLE),
+        features(presence=Presence.AWAY),
+    ),
+    "unreachable before dormant": (
+        ranking_query(),
+        features(presence=Presence.AWAY),
+        features(presence=Presence.DORMANT),
+    ),
+    "supports the language": (ranking_query("", "de"), features(languages=frozenset({"de"})), PLAIN),
+    "unspecified languages before other languages": (
+        ranking_query("", "de"),
+        PLAIN,
+        features(languages=frozenset({"en"})),
+    ),
+    "faster": (ranking_query(), features(median=0.1), features(median=5.0)),
+    "more popular": (ranking_query(), features(downloads=10**6, likes=500), features(downloads=10, likes=1)),
+    "internal": (ranking_query("faces"), features(), features("faces", external=True, downloads=10**9)),
+    "internal, although dormant": (ranking_query(), features(presence=Presence.DORMANT), features(external=True)),
 }
 
 
-@pytest.mark.parametrize(("wanted", "better", "worse"), BETTER.values(), ids=BETTER)
-def test_comes_first(wanted: RankingQuery, better: ModelFeatures, worse: ModelFeatures) -> None:
-    assert order(wanted, better, worse) == [0, 1]
-    assert order(wanted, worse, better) == [1, 0]
+@pytest.mark.parametrize(("query", "better", "worse"), BETTER.values(), ids=BETTER)
+def test_better_model_is_first(query: RankingQuery, better: ModelFeatures, worse: ModelFeatures) -> None:
+    assert ranked(query, better, worse) == [0, 1]
+    assert ranked(query, worse, better) == [1, 0]
 
 
-def test_a_tie_keeps_the_order_given() -> None:
-    assert order(wish("anything"), PLAIN, PLAIN, PLAIN) == [0, 1, 2]
+def test_equal_models_keep_their_order() -> None:
+    assert ranked(ranking_query("anything"), PLAIN, PLAIN, PLAIN) == [0, 1, 2]
 
 
-def test_milliseconds_do_not_matter() -> None:
-    assert order(wish(), merits(median=0.04), merits(median=0.001)) == [0, 1]
+def test_medians_below_the_threshold_count_as_equal() -> None:
+    assert ranked(ranking_query(), features(median=0.04), features(median=0.001)) == [0, 1]
 
 
-def test_what_fails_comes_last() -> None:
-    assert order(wish("faces"), FACES, merits(external=True), failing=frozenset({0})) == [1, 0]
+def test_failing_model_is_last() -> None:
+    assert ranked(ranking_query("faces"), FACES, features(external=True), failing=frozenset({0})) == [1, 0]
 
 
-def test_outside_is_as_good_as_inside_where_the_mode_says_so() -> None:
-    outside = merits("faces", external=True)
-    assert order(wish("faces", internal_first=False), PEOPLE, outside) == [1, 0]
+def test_external_model_ranks_equally_if_internal_models_are_not_preferred() -> None:
+    external = features("faces", external=True)
+    assert ranked(ranking_query("faces", internal_first=False), PEOPLE, external) == [1, 0]
 
 
-def test_only_the_admitted_are_listed_and_no_more_than_asked() -> None:
+def test_only_given_positions_are_ranked_up_to_the_limit() -> None:
     ranking = Ranking([PLAIN] * 9)
-    assert [place.position for place in ranking.best(wish(), [2, 4, 6, 8], 3, frozenset())] == [2, 4, 6]
+    assert [entry.position for entry in ranking.best(ranking_query(), [2, 4, 6, 8], 3, frozenset())] == [2, 4, 6]
 
 
-def test_the_reason_says_why() -> None:
-    models = [merits("happy or sad moods of a text", median=0.003), TONGUE]
-    best = Ranking(models).best(wish("is the text happy, and in which moods"), [0, 1], 5, frozenset())[0]
+def test_reason_names_terms_state_and_median() -> None:
+    models = [features("happy or sad moods of a text", median=0.003), LANGUAGE]
+    best = Ranking(models).best(ranking_query("is the text happy, and in which moods"), [0, 1], 5, frozenset())[0]
     assert best.reason == "matches “happy” and “moods” of the request; loaded; median 3 ms"
 
 
-def test_scores_fall_along_the_list() -> None:
-    scores = [place.score for place in Ranking([PEOPLE, FACES, PLAIN]).best(wish("faces"), range(3), 5, frozenset())]
+def test_scores_are_in_descending_order() -> None:
+    scores = [
+        entry.score for entry in Ranking([PEOPLE, FACES, PLAIN]).best(ranking_query("faces"), range(3), 5, frozenset())
+    ]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) > 1

@@ -13,8 +13,8 @@ from tests.fakes import card
 DORMANT = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], scales_to_zero=True)
 
 
-class TellingNotes(KeyValueStore):
-    """Says when something has been written; fails as often as it is told to."""
+class ObservedStore(KeyValueStore):
+    """A store that reports writes, and fails a given number of times."""
 
     def __init__(self, store: MemoryStore, failures: int = 0) -> None:
         super().__init__(store, KIND)
@@ -33,7 +33,7 @@ class TellingNotes(KeyValueStore):
     def _fail(self) -> None:
         self.failures -= 1
         if self.failures >= 0:
-            raise Unavailable("the store is away", remedy="wait")
+            raise Unavailable("the store is unavailable", remedy="wait")
 
 
 def catalog_with(*replies: DescribeResponse) -> Catalog:
@@ -44,121 +44,121 @@ def catalog_with(*replies: DescribeResponse) -> Catalog:
     return catalog
 
 
-async def written(notes: TellingNotes) -> str:
+async def next_write(descriptions: ObservedStore) -> str:
     async with asyncio.timeout(5):
-        return await notes.writes.get()
+        return await descriptions.writes.get()
 
 
-async def test_what_slept_sleeps_in_the_next_life() -> None:
+async def test_expert_that_scales_to_zero_is_restored_as_dormant() -> None:
     store = MemoryStore()
-    notes = TellingNotes(store)
-    async with DescriptionStore(notes, catalog_with(DORMANT)).running():
-        assert await written(notes) == "big one"
-    reborn = catalog_with()
-    async with DescriptionStore(TellingNotes(store), reborn).running():
-        assert reborn.view.tasks["text-to-video"].dormant
+    descriptions = ObservedStore(store)
+    async with DescriptionStore(descriptions, catalog_with(DORMANT)).running():
+        assert await next_write(descriptions) == "big one"
+    restarted = catalog_with()
+    async with DescriptionStore(ObservedStore(store), restarted).running():
+        assert restarted.view.tasks["text-to-video"].dormant
 
 
-async def test_what_may_not_sleep_is_not_brought_back() -> None:
+async def test_expert_that_does_not_scale_to_zero_is_not_restored() -> None:
     store = MemoryStore()
-    notes = TellingNotes(store)
-    awake = DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")])
-    async with DescriptionStore(notes, catalog_with(awake)).running():
-        assert await written(notes) == "lite"
-    reborn = catalog_with()
-    async with DescriptionStore(TellingNotes(store), reborn).running():
-        assert not reborn.view.tasks
+    descriptions = ObservedStore(store)
+    running = DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")])
+    async with DescriptionStore(descriptions, catalog_with(running)).running():
+        assert await next_write(descriptions) == "lite"
+    restarted = catalog_with()
+    async with DescriptionStore(ObservedStore(store), restarted).running():
+        assert not restarted.view.tasks
 
 
-async def test_what_has_not_changed_is_not_written_again() -> None:
-    notes = TellingNotes(MemoryStore())
+async def test_unchanged_description_is_not_written_again() -> None:
+    descriptions = ObservedStore(MemoryStore())
     catalog = catalog_with(DORMANT)
-    async with DescriptionStore(notes, catalog, pause=0).running():
-        await written(notes)
-        busier = DescribeResponse()
-        busier.CopyFrom(DORMANT)
-        busier.MergeFrom(DescribeResponse(revision="2", load=ExpertLoad(waiting=3)))
-        catalog.record_reply("host:1", busier)
+    async with DescriptionStore(descriptions, catalog, pause=0).running():
+        await next_write(descriptions)
+        changed_load = DescribeResponse()
+        changed_load.CopyFrom(DORMANT)
+        changed_load.MergeFrom(DescribeResponse(revision="2", load=ExpertLoad(waiting=3)))
+        catalog.record_reply("host:1", changed_load)
         catalog.listed("host:2")
         catalog.record_reply("host:2", DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
-        assert await written(notes) == "lite"
+        assert await next_write(descriptions) == "lite"
 
 
-async def test_a_store_that_is_away_is_asked_again() -> None:
+async def test_unavailable_store_is_retried() -> None:
     store = MemoryStore()
     await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
-    notes = TellingNotes(store, failures=3)
-    reborn = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
-    async with DescriptionStore(notes, reborn, pause=0).running():
-        assert await written(notes) == "lite"
-        assert reborn.view.tasks["text-to-video"].dormant
+    descriptions = ObservedStore(store, failures=3)
+    restarted = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
+    async with DescriptionStore(descriptions, restarted, pause=0).running():
+        assert await next_write(descriptions) == "lite"
+        assert restarted.view.tasks["text-to-video"].dormant
 
 
-async def test_what_cannot_be_read_is_passed_over() -> None:
+async def test_corrupted_description_is_skipped() -> None:
     store = MemoryStore()
-    await KeyValueStore(store, KIND).put("odd", b"\xff\xff\xff")
+    await KeyValueStore(store, KIND).put("corrupted", b"\xff\xff\xff")
     await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
-    reborn = catalog_with()
-    async with DescriptionStore(TellingNotes(store), reborn).running():
-        assert list(reborn.view.tasks) == ["text-to-video"]
+    restarted = catalog_with()
+    async with DescriptionStore(ObservedStore(store), restarted).running():
+        assert list(restarted.view.tasks) == ["text-to-video"]
 
 
-async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
+async def test_forgotten_expert_is_not_stored_until_it_answers_again() -> None:
     store = MemoryStore()
-    notes, catalog = TellingNotes(store), catalog_with(DORMANT)
-    memory = DescriptionStore(notes, catalog, pause=0)
-    async with memory.running():
-        await written(notes)
+    descriptions, catalog = ObservedStore(store), catalog_with(DORMANT)
+    description_store = DescriptionStore(descriptions, catalog, pause=0)
+    async with description_store.running():
+        await next_write(descriptions)
         catalog.drop_address("host:1")
-        async with memory.forgetting("big one"):
+        async with description_store.forgetting("big one"):
             catalog.forget("big one")
-        async with memory.forgetting("big one"):
+        async with description_store.forgetting("big one"):
             pass
         assert await KeyValueStore(store, KIND).all() == {}
         catalog.listed("host:1")
         catalog.record_reply("host:1", DORMANT)
-        assert await written(notes) == "big one"
+        assert await next_write(descriptions) == "big one"
 
 
-async def forgotten(catalog: Catalog) -> None:
+async def until_empty(catalog: Catalog) -> None:
     async with asyncio.timeout(5):
         revision = ""
         while catalog.view.tasks:
             revision = await catalog.wait_for_revision(revision) or ""
 
 
-async def test_what_one_replica_is_told_to_forget_is_forgotten_by_all() -> None:
+async def test_expert_forgotten_by_one_replica_is_forgotten_by_all() -> None:
     store = MemoryStore()
     first, second = catalog_with(), catalog_with()
-    told = DescriptionStore(TellingNotes(store), first, look=0)
-    async with DescriptionStore(notes := TellingNotes(store), catalog_with(DORMANT)).running():
-        await written(notes)
-    async with told.running(), DescriptionStore(TellingNotes(store), second, look=0).running():
+    first_store = DescriptionStore(ObservedStore(store), first, look=0)
+    async with DescriptionStore(descriptions := ObservedStore(store), catalog_with(DORMANT)).running():
+        await next_write(descriptions)
+    async with first_store.running(), DescriptionStore(ObservedStore(store), second, look=0).running():
         assert second.view.tasks["text-to-video"].dormant
-        async with told.forgetting("big one"):
+        async with first_store.forgetting("big one"):
             first.forget("big one")
-        await forgotten(second)
-    reborn = catalog_with()
-    async with DescriptionStore(TellingNotes(store), reborn).running():
-        assert not reborn.view.tasks
+        await until_empty(second)
+    restarted = catalog_with()
+    async with DescriptionStore(ObservedStore(store), restarted).running():
+        assert not restarted.view.tasks
 
 
-async def test_who_is_awake_is_not_forgotten_and_written_down_when_it_changes() -> None:
+async def test_running_expert_deleted_from_the_store_is_written_when_it_changes() -> None:
     store, catalog = MemoryStore(), catalog_with(DORMANT)
-    notes = TellingNotes(store)
-    async with DescriptionStore(notes, catalog, pause=0, look=0).running():
-        await written(notes)
+    descriptions = ObservedStore(store)
+    async with DescriptionStore(descriptions, catalog, pause=0, look=0).running():
+        await next_write(descriptions)
         await KeyValueStore(store, KIND).delete("big one")
         async with asyncio.timeout(5):
             while not await KeyValueStore(store, KIND).keys():
-                catalog.record_reply("host:1", changed(catalog))
+                catalog.record_reply("host:1", with_another_model(catalog))
         assert catalog.view.tasks
 
 
-def changed(catalog: Catalog) -> DescribeResponse:
-    """The same expert, with one model more."""
-    (seat,) = catalog.view.replica_offers
+def with_another_model(catalog: Catalog) -> DescribeResponse:
+    """The same expert with one more model."""
+    (offer,) = catalog.view.replica_offers
     reply = DescribeResponse()
-    reply.CopyFrom(seat.description.reply)
+    reply.CopyFrom(offer.description.reply)
     reply.models.append(card(f"svd-{len(reply.models)}", "text-to-video"))
     return reply
