@@ -7,8 +7,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from protos.hugginggpt.v1 import artifact_pb2
-from tests.fakes import Cuts, Says, Turn
-from tests.service.test_planner_llm import ALOUD, MOOD, OCR, SIGN, WHOLE, asked, events, plan, scripted, written
+from tests.fakes import ScriptedReply, TextReply, TruncatedReply
+from tests.service.test_planner_llm import (
+    ALOUD,
+    COMPLETE,
+    MOOD,
+    OCR,
+    SIGN,
+    events,
+    plan,
+    plan_request,
+    scripted,
+    written,
+)
 
 PLAN = plan(OCR, ALOUD, MOOD)
 CUT = PLAN[: PLAN.index('"id": 2')]
@@ -33,11 +44,11 @@ class Dialect(NamedTuple):
     """A way to write the plan: the answers of the model, one per call."""
 
     name: str
-    answers: Sequence[Turn]
+    answers: Sequence[ScriptedReply]
 
 
 DIALECTS = [
-    Dialect(name, [Says(text)])
+    Dialect(name, [TextReply(text)])
     for name, text in {
         "well-behaved": PLAN,
         "indented": json.dumps(json.loads(PLAN), indent=2),
@@ -97,18 +108,20 @@ DIALECTS = [
         "every task twice": plan(OCR, ALOUD, OCR, MOOD, ALOUD),
     }.items()
 ] + [
-    Dialect("cut off at its limit", [Says(CUT, finish="length"), Says(plan(MOOD))]),
-    Dialect("a wrong task, then right", [Says(PLAN.replace("text-classification", "telepathy")), Says(plan(MOOD))]),
-    Dialect("cut off by the connection", [Cuts(CUT)]),  # the embedded planner adds what is missing
-    Dialect("no plan at all", [Says("I cannot do that.")]),  # the embedded planner plans
+    Dialect("cut off at its limit", [TextReply(CUT, finish="length"), TextReply(plan(MOOD))]),
+    Dialect(
+        "a wrong task, then right", [TextReply(PLAN.replace("text-classification", "telepathy")), TextReply(plan(MOOD))]
+    ),
+    Dialect("cut off by the connection", [TruncatedReply(CUT)]),  # the embedded planner adds what is missing
+    Dialect("no plan at all", [TextReply("I cannot do that.")]),  # the embedded planner plans
 ]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_dialect_gives_the_plan(dialect: Dialect) -> None:
-    async with scripted(*dialect.answers) as (planning, llm):
-        steps = written(await events(planning, asked()))
-        assert sorted(task for task, _ in steps) == sorted(task for task, _ in WHOLE)
+    async with scripted(*dialect.answers) as (stub, llm):
+        steps = written(await events(stub, plan_request()))
+        assert sorted(task for task, _ in steps) == sorted(task for task, _ in COMPLETE)
         first = 1 + [task for task, _ in steps].index("image-to-text")
         assert dict(steps)["image-to-text"] == {"image": "file1"}
         assert dict(steps)["text-to-speech"] == {"text": str(first)}
@@ -128,8 +141,8 @@ PARAMETERS = {
 @pytest.mark.parametrize(("given", "expected"), PARAMETERS.values(), ids=PARAMETERS)
 async def test_dialect_gives_the_parameters(given: dict[str, Any], expected: dict[str, Any]) -> None:
     speech = {**ALOUD, **given} if "parameters" in given else {**ALOUD, "args": {**ALOUD["args"], **given}}
-    async with scripted(Says(plan(OCR, speech))) as (planning, llm):
-        steps = await events(planning, asked("Read the text in this image aloud"))
+    async with scripted(TextReply(plan(OCR, speech))) as (stub, llm):
+        steps = await events(stub, plan_request("Read the text in this image aloud"))
         [task] = [event.task for event in steps if event.task.task == "text-to-speech"]
         assert json.loads(task.parameters_json or "{}") == expected
         assert len(llm.requests) == 1
@@ -146,7 +159,7 @@ async def test_several_values_for_a_port_that_takes_one_are_several_tasks(writte
     second = artifact_pb2.NamedValue()
     second.CopyFrom(SIGN)
     second.name, second.value.artifact.sha256, second.value.artifact.name = "file2", "cd", "door.png"
-    async with scripted(Says(plan({**OCR, "args": {"image": written_list}}))) as (planning, llm):
-        steps = written(await events(planning, asked("Read both", inputs=[SIGN, second])))
+    async with scripted(TextReply(plan({**OCR, "args": {"image": written_list}}))) as (stub, llm):
+        steps = written(await events(stub, plan_request("Read both", inputs=[SIGN, second])))
         assert steps == [("image-to-text", {"image": "file1"}), ("image-to-text", {"image": "file2"})]
         assert len(llm.requests) == 1

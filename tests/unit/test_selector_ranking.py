@@ -4,7 +4,7 @@ from services.selector.ranking import ModelFeatures, Presence, QueryTerm, Rankin
 from services.selector.tokens import stemmed, words
 
 
-def ranking_query(text: str = "", *languages: str, internal_first: bool = True) -> RankingQuery:
+def terms(text: str = "", *languages: str, internal_first: bool = True) -> RankingQuery:
     terms = {stem: QueryTerm(word, 1.0) for stem, word in words(text)}
     return RankingQuery(terms, frozenset(languages), internal_first)
 
@@ -25,33 +25,33 @@ MOOD, LANGUAGE = (
 PLAIN = features()
 
 BETTER = {
-    "description contains the term": (ranking_query("find the faces"), FACES, PEOPLE),
-    "description contains another form of the term": (ranking_query("how many people are there"), PEOPLE, FACES),
-    "sentiment for how it sounds": (ranking_query("tell me whether it sounds happy"), MOOD, LANGUAGE),
-    "language for what it is written in": (ranking_query("which language is this written in"), LANGUAGE, MOOD),
-    "matching, although to be loaded": (ranking_query("is it happy"), features("happy", Presence.LOADABLE), LANGUAGE),
-    "matching, although dormant": (ranking_query("is it happy"), features("happy", Presence.DORMANT), LANGUAGE),
-    "loaded before loadable": (ranking_query(), PLAIN, features(presence=Presence.LOADABLE)),
+    "description contains the term": (terms("find the faces"), FACES, PEOPLE),
+    "description contains another form of the term": (terms("how many people are there"), PEOPLE, FACES),
+    "sentiment for how it sounds": (terms("tell me whether it sounds happy"), MOOD, LANGUAGE),
+    "language for what it is written in": (terms("which language is this written in"), LANGUAGE, MOOD),
+    "matching, although to be loaded": (terms("is it happy"), features("happy", Presence.LOADABLE), LANGUAGE),
+    "matching, although dormant": (terms("is it happy"), features("happy", Presence.DORMANT), LANGUAGE),
+    "loaded before loadable": (terms(), PLAIN, features(presence=Presence.LOADABLE)),
     "loadable before unreachable": (
-        ranking_query(),
+        terms(),
         features(presence=Presence.LOADABLE),
         features(presence=Presence.AWAY),
     ),
     "unreachable before dormant": (
-        ranking_query(),
+        terms(),
         features(presence=Presence.AWAY),
         features(presence=Presence.DORMANT),
     ),
-    "supports the language": (ranking_query("", "de"), features(languages=frozenset({"de"})), PLAIN),
+    "supports the language": (terms("", "de"), features(languages=frozenset({"de"})), PLAIN),
     "unspecified languages before other languages": (
-        ranking_query("", "de"),
+        terms("", "de"),
         PLAIN,
         features(languages=frozenset({"en"})),
     ),
-    "faster": (ranking_query(), features(median=0.1), features(median=5.0)),
-    "more popular": (ranking_query(), features(downloads=10**6, likes=500), features(downloads=10, likes=1)),
-    "internal": (ranking_query("faces"), features(), features("faces", external=True, downloads=10**9)),
-    "internal, although dormant": (ranking_query(), features(presence=Presence.DORMANT), features(external=True)),
+    "faster": (terms(), features(median=0.1), features(median=5.0)),
+    "more popular": (terms(), features(downloads=10**6, likes=500), features(downloads=10, likes=1)),
+    "internal": (terms("faces"), features(), features("faces", external=True, downloads=10**9)),
+    "internal, although dormant": (terms(), features(presence=Presence.DORMANT), features(external=True)),
 }
 
 
@@ -62,36 +62,34 @@ def test_better_model_is_first(query: RankingQuery, better: ModelFeatures, worse
 
 
 def test_equal_models_keep_their_order() -> None:
-    assert ranked(ranking_query("anything"), PLAIN, PLAIN, PLAIN) == [0, 1, 2]
+    assert ranked(terms("anything"), PLAIN, PLAIN, PLAIN) == [0, 1, 2]
 
 
 def test_medians_below_the_threshold_count_as_equal() -> None:
-    assert ranked(ranking_query(), features(median=0.04), features(median=0.001)) == [0, 1]
+    assert ranked(terms(), features(median=0.04), features(median=0.001)) == [0, 1]
 
 
 def test_failing_model_is_last() -> None:
-    assert ranked(ranking_query("faces"), FACES, features(external=True), failing=frozenset({0})) == [1, 0]
+    assert ranked(terms("faces"), FACES, features(external=True), failing=frozenset({0})) == [1, 0]
 
 
 def test_external_model_ranks_equally_if_internal_models_are_not_preferred() -> None:
     external = features("faces", external=True)
-    assert ranked(ranking_query("faces", internal_first=False), PEOPLE, external) == [1, 0]
+    assert ranked(terms("faces", internal_first=False), PEOPLE, external) == [1, 0]
 
 
 def test_only_given_positions_are_ranked_up_to_the_limit() -> None:
     ranking = Ranking([PLAIN] * 9)
-    assert [entry.position for entry in ranking.best(ranking_query(), [2, 4, 6, 8], 3, frozenset())] == [2, 4, 6]
+    assert [entry.position for entry in ranking.best(terms(), [2, 4, 6, 8], 3, frozenset())] == [2, 4, 6]
 
 
 def test_reason_names_terms_state_and_median() -> None:
     models = [features("happy or sad moods of a text", median=0.003), LANGUAGE]
-    best = Ranking(models).best(ranking_query("is the text happy, and in which moods"), [0, 1], 5, frozenset())[0]
+    best = Ranking(models).best(terms("is the text happy, and in which moods"), [0, 1], 5, frozenset())[0]
     assert best.reason == "matches “happy” and “moods” of the request; loaded; median 3 ms"
 
 
 def test_scores_are_in_descending_order() -> None:
-    scores = [
-        entry.score for entry in Ranking([PEOPLE, FACES, PLAIN]).best(ranking_query("faces"), range(3), 5, frozenset())
-    ]
+    scores = [entry.score for entry in Ranking([PEOPLE, FACES, PLAIN]).best(terms("faces"), range(3), 5, frozenset())]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) > 1
