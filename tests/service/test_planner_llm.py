@@ -45,9 +45,15 @@ SIGN = artifact_pb2.NamedValue(
 )
 READ_ALOUD = "Read the text in this image aloud and tell me whether it sounds happy"
 
-OCR = {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file1>"}, "source": "Read the text"}
-ALOUD = {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<text>-0"}, "source": "aloud"}
-MOOD = {
+OCR: dict[str, Any] = {
+    "task": "image-to-text",
+    "id": 0,
+    "dep": [-1],
+    "args": {"image": "<file1>"},
+    "source": "Read the text",
+}
+ALOUD: dict[str, Any] = {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<text>-0"}, "source": "aloud"}
+MOOD: dict[str, Any] = {
     "task": "text-classification",
     "id": 2,
     "dep": [0],
