@@ -101,7 +101,10 @@ def _figures() -> capacity.Figures:
 
 def measured() -> str:
     """What there is to fetch and to be sent."""
-    rows = (_row(f"`{each.fetched}`", f"`{each.name}`", each.told, each.description) for each in instruments())
+    rows = (
+        _row(f"`{each.prometheus_name}`", f"`{each.name}`", each.kind_and_unit, each.description)
+        for each in instruments()
+    )
     return "".join([_row("for Prometheus", "by OTLP", "kind", "what"), "|---|---|---|---|\n", *rows])
 
 

@@ -19,7 +19,7 @@ RUNS, ROUNDS, CALLERS = 200, 5, 64
 async def rows() -> list[Row]:
     """Figures of runs of one task through every service; gaps where PostgreSQL is not installed."""
     try:
-        with postgres.standing() as url:
+        with postgres.running_postgres() as url:
             rounds = await _rounds(url)
     except RuntimeError as error:
         return [

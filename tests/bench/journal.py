@@ -35,7 +35,7 @@ async def rows() -> list[Row]:
         bare = _bare_sqlite(Path(home) / "bare.sqlite")
     measured = [Row("journal.sqlite_ms_per_task", steps, "ms", SQLITE_MS, bare, note)]
     try:
-        with postgres.standing() as url:
+        with postgres.running_postgres() as url:
             steps, bare = await _ms_per_step(url), await _bare_postgres(url)
     except RuntimeError as error:
         print(f"not measured: {error}", file=sys.stderr)

@@ -65,7 +65,7 @@ async def _calls() -> list[Row]:
 
 async def _runs() -> list[Row]:
     try:
-        with postgres.standing() as url:
+        with postgres.running_postgres() as url:
             rounds = await _rounds(url)
     except RuntimeError as error:
         return [gap(f"telemetry.{name}", "ms", None, str(error)) for name in ("run_ms", "run_absent_ms")]
@@ -106,7 +106,7 @@ async def _rounds(url: str) -> Sequence[Round]:
         async with collector() as reachable, AsyncExitStack() as stack:
             deployments = {"plain": await stack.enter_async_context(start_deployment(Path(home), url))}
             for name, endpoint in (("traced", reachable), ("absent", unreachable)):
-                other = await stack.enter_async_context(postgres.fresh(url))
+                other = await stack.enter_async_context(postgres.new_database(url))
                 with environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, METRICS_LISTEN="127.0.0.1:0"):
                     deployments[name] = await stack.enter_async_context(start_deployment(Path(home), other))
             rounds = []

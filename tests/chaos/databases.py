@@ -83,8 +83,8 @@ async def sqlite(folder: Path) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def postgresql(folder: Path) -> AsyncIterator[Store]:  # the server has its own folder
     """A journal in a database of a temporary server."""
-    with postgres.standing() as server:
-        async with postgres.fresh(server) as url:
+    with postgres.running_postgres() as server:
+        async with postgres.new_database(server) as url:
             yield Postgresql(url)
 
 

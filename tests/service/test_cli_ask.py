@@ -43,7 +43,7 @@ def ended(number: int, state: str, **result: Any) -> dict[str, Any]:
 @pytest.fixture
 def scripted_gateway() -> Iterator[ScriptedGateway]:
     scripted_gateway = ScriptedGateway()
-    speech = scripted_gateway.keep(b"RIFF", "../speech.wav", "audio/wav")
+    speech = scripted_gateway.add_artifact(b"RIFF", "../speech.wav", "audio/wav")
     scripted_gateway.events = [
         {"run_accepted": {"spec": {"request": "read it"}}},
         planned(1, "image-to-text", {"image": {"input": "file1"}}, parameters={"language": "en"}),
@@ -158,7 +158,7 @@ def test_ask_sends_request_and_files(scripted_gateway: ScriptedGateway, folder: 
         "budget": {"wall_time": 9.0},
         "bypass_memo": True,
     }
-    (body,) = [body for _, path, body in scripted_gateway.asked if path == "/v1/runs"]
+    (body,) = [body for _, path, body in scripted_gateway.requests if path == "/v1/runs"]
     assert b'name="file"; filename="sign.png"' in body
     assert b"a picture" in body
 
@@ -211,14 +211,14 @@ def test_broken_stream_resumes_after_last_event(scripted_gateway: ScriptedGatewa
     result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["answer"] == "It says **OPEN**."
-    assert [path for _, path, _ in scripted_gateway.asked if path.startswith("/v1/runs")] == [
+    assert [path for _, path, _ in scripted_gateway.requests if path.startswith("/v1/runs")] == [
         "/v1/runs",
         "/v1/runs/run-1/events",
     ]
 
 
 def test_permanent_stream_error_is_reported(scripted_gateway: ScriptedGateway, folder: Path) -> None:
-    scripted_gateway.break_after, scripted_gateway.last_words = (
+    scripted_gateway.break_after, scripted_gateway.final_bytes = (
         6,
         b'event: problem\ndata: {"detail": "all is lost", "status": 500}\n\n',
     )
@@ -228,7 +228,7 @@ def test_permanent_stream_error_is_reported(scripted_gateway: ScriptedGateway, f
 
 
 def test_stopping_gateway_is_retried(scripted_gateway: ScriptedGateway, folder: Path) -> None:
-    scripted_gateway.break_after, scripted_gateway.last_words = 6, b": going away\n\n"
+    scripted_gateway.break_after, scripted_gateway.final_bytes = 6, b": going away\n\n"
     result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["answer"] == "It says **OPEN**."
@@ -317,14 +317,14 @@ def test_invalid_arguments_are_reported_before_sending(
     assert result.exit_code == 2
     assert result.stdout == ""
     assert said in result.stderr
-    assert not scripted_gateway.asked
+    assert not scripted_gateway.requests
 
 
 @pytest.mark.parametrize(("status", "exit_status"), [(400, 2), (413, 2), (415, 2), (403, 1), (429, 1), (503, 1)])
 def test_refusal_is_reported_with_remedy(
     scripted_gateway: ScriptedGateway, folder: Path, status: int, exit_status: int
 ) -> None:
-    scripted_gateway.refuse = (status, {"detail": "no such task", "code": "TASK", "remedy": "use another"})
+    scripted_gateway.error = (status, {"detail": "no such task", "code": "TASK", "remedy": "use another"})
     result = ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == exit_status
     assert result.stdout == ""
@@ -339,7 +339,7 @@ def test_other_server_at_address_is_an_error(scripted_gateway: ScriptedGateway, 
     assert result.stdout == ""
     assert "is not a HuggingGPT gateway" in result.stderr
     assert "--url" in result.stderr
-    assert [path for _, path, _ in scripted_gateway.asked] == ["/healthz"]
+    assert [path for _, path, _ in scripted_gateway.requests] == ["/healthz"]
 
 
 def test_unreachable_explicit_gateway_is_an_error(folder: Path) -> None:
@@ -357,7 +357,7 @@ def test_control_characters_do_not_reach_the_terminal(scripted_gateway: Scripted
 
 
 def test_ctrl_c_cancels_run_and_exits_with_130(scripted_gateway: ScriptedGateway, folder: Path) -> None:
-    scripted_gateway.hold = threading.Event()
+    scripted_gateway.block_before_end = threading.Event()
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "gateway.cli", "ask", "read it", "--url", scripted_gateway.url]
     environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -372,4 +372,4 @@ def test_ctrl_c_cancels_run_and_exits_with_130(scripted_gateway: ScriptedGateway
     assert process.returncode == 130
     assert out == ""
     assert err.splitlines()[-1] == "error: cancelled"
-    assert ("POST", "/v1/runs/run-1/cancel", b"") in scripted_gateway.asked
+    assert ("POST", "/v1/runs/run-1/cancel", b"") in scripted_gateway.requests

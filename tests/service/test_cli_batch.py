@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.task_pb2 import CatalogTask
 from services.orchestrator.settings import Settings
 from tests.support.batches import given as named
 from tests.support.orchestrator import END, ScriptedPeers, task
-from tests.support.shell import LOUD, ReadAloud, picture, start_read_aloud
+from tests.support.shell import AUDIO_BYTES, ReadAloud, picture, start_read_aloud
 
 pytestmark = pytest.mark.slow
 
@@ -67,14 +67,14 @@ async def test_each_invalid_file_fails_only_its_item(read_aloud: ReadAloud) -> N
         "files/0003-c.audio.wav",
         "files/0007-g.audio.wav",
     ]
-    assert (out / "files/0003-c.audio.wav").read_bytes() == b"two".ljust(LOUD, b".")
+    assert (out / "files/0003-c.audio.wav").read_bytes() == b"two".ljust(AUDIO_BYTES, b".")
     assert [row["outputs.audio"] for row in rows(out)][:3] == ["files/0001-a.audio.wav", "", "files/0003-c.audio.wav"]
     assert rows(out)[1]["error.message"] == "b.png is damaged"
     summary = json.loads((out / "summary.json").read_text())
     assert summary["counts"]["completed"] == 3
     assert len(summary["errors"]) == 4
     assert {path.name for path in out.iterdir()} == {"results.jsonl", "results.csv", "summary.json", "files"}
-    assert all(request.goal.HasField("check") for request in read_aloud.keeping.peers.planned)
+    assert all(request.goal.HasField("check") for request in read_aloud.gateway.peers.planned)
 
 
 async def test_table_columns_are_parameters(read_aloud: ReadAloud) -> None:
@@ -97,7 +97,7 @@ async def test_table_columns_are_parameters(read_aloud: ReadAloud) -> None:
 
 async def test_json_lines_combine_with_common_settings(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one")
-    kept = await read_aloud.keeping.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
+    kept = await read_aloud.gateway.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
     items = [{"picture": "in/a.png"}, {"picture": kept.json()["id"], "name": "kept"}]
     (read_aloud.folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
     said = await read_aloud.shell.type("batch", "asking", "--items", "items.jsonl", "--set", "question=Who?")
@@ -109,8 +109,8 @@ async def test_json_lines_combine_with_common_settings(read_aloud: ReadAloud) ->
 async def test_request_is_planned_on_first_readable_item(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(b="one", c="two")
     (read_aloud.folder / "in/a.png").write_bytes(b"")
-    read_aloud.keeping.peers.plan(task(1, "image-to-text", image=named("file1")), END)
-    read_aloud.keeping.gateway.selector.tasks = [CatalogTask(spec=standard_tasks()["image-to-text"])]
+    read_aloud.gateway.peers.plan(task(1, "image-to-text", image=named("file1")), END)
+    read_aloud.gateway.gateway.selector.tasks = [CatalogTask(spec=standard_tasks()["image-to-text"])]
     command = ("batch", "--request", "read it", "--folder", "in", "--policy", "local")
     refused = await read_aloud.shell.type(*command)
     assert refused.status == 2
@@ -121,7 +121,7 @@ async def test_request_is_planned_on_first_readable_item(read_aloud: ReadAloud) 
     assert "image-to-text  image ← file1" in said.err, said
     assert "file1  image  The picture.\n" in said.err
     assert [line["outputs"].get("text") for line in lines(read_aloud.folder / "out")] == [None, "one", "two"]
-    (planned,) = [request for request in read_aloud.keeping.peers.planned if not request.goal.HasField("check")]
+    (planned,) = [request for request in read_aloud.gateway.peers.planned if not request.goal.HasField("check")]
     assert planned.inputs[0].value.artifact.name == "b.png"
 
 
@@ -168,7 +168,7 @@ async def test_batch_errors_are_reported_before_start(read_aloud: ReadAloud, mon
         told = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=read_aloud.shell.environment())
         assert told.exit_code == status, (arguments, told.stderr)
         assert said in told.stderr, (arguments, told.stderr)
-    assert (await read_aloud.keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await read_aloud.gateway.http.get("/v1/batches")).json()["data"] == []
     assert not list(folder.glob("out/*"))
 
 

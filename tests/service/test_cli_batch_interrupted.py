@@ -58,7 +58,7 @@ def kept(folder: Path) -> dict[str, bytes]:
 
 
 async def the_batch(read_aloud: ReadAloud) -> dict[str, Any]:
-    (batch,) = (await read_aloud.keeping.http.get("/v1/batches")).json()["data"]
+    (batch,) = (await read_aloud.gateway.http.get("/v1/batches")).json()["data"]
     assert isinstance(batch, dict)
     return batch
 
@@ -66,7 +66,7 @@ async def the_batch(read_aloud: ReadAloud) -> dict[str, Any]:
 async def test_ctrl_c_cancels_batch_and_writes_results(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one", b="slow", c="two")
     process = await begun(read_aloud, *COMMAND, *ALOUD)
-    await read_aloud.reader.holding.wait()
+    await read_aloud.reader.blocked.wait()
     process.send_signal(signal.SIGINT)
     said = await ended(process)
     assert said.status == 130, said
@@ -75,25 +75,25 @@ async def test_ctrl_c_cancels_batch_and_writes_results(read_aloud: ReadAloud) ->
     assert said.err.startswith(f"{batch_id}: 3 items; resume if interrupted: hugginggpt resume {batch_id} --out out\n")
     assert f"\nresume with: hugginggpt resume {batch_id} --out out" in said.err
     assert "3 items: 1 completed, 1 cancelled, 1 queued" in said.out
-    read_aloud.reader.go_on.set()
+    read_aloud.reader.release.set()
     said = await read_aloud.shell.type("resume", batch_id)
     assert said.status == 0, said
     assert states(read_aloud.folder) == ["completed"] * 3, said
-    assert read_aloud.reader.asked == ["one", "slow", "slow", "two"]
+    assert read_aloud.reader.texts_read == ["one", "slow", "slow", "two"]
     assert sorted(kept(read_aloud.folder)) == [f"out/files/000{at}.audio.wav" for at in ("1-a", "2-b", "3-c")]
 
 
 async def test_batch_continues_after_command_is_killed(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one", b="slow", c="two")
     process = await begun(read_aloud, *COMMAND, *ALOUD)
-    await read_aloud.reader.holding.wait()
+    await read_aloud.reader.blocked.wait()
     process.kill()
     await process.wait()
-    read_aloud.reader.go_on.set()
+    read_aloud.reader.release.set()
     said = await read_aloud.shell.type("resume", (await the_batch(read_aloud))["batch_id"])
     assert said.status == 0, said
     assert states(read_aloud.folder) == ["completed"] * 3, said
-    assert read_aloud.reader.asked == ["one", "slow", "two"]
+    assert read_aloud.reader.texts_read == ["one", "slow", "two"]
 
 
 async def test_full_disk_stops_command_but_not_batch(read_aloud: ReadAloud) -> None:
@@ -109,7 +109,7 @@ async def test_full_disk_stops_command_but_not_batch(read_aloud: ReadAloud) -> N
     assert said.status == 0, said
     assert states(read_aloud.folder) == ["completed"] * 2, said
     assert len(kept(read_aloud.folder)) == 2, said
-    assert read_aloud.reader.asked == ["one", "two"]
+    assert read_aloud.reader.texts_read == ["one", "two"]
 
 
 async def test_full_disk_is_detected_before_start(read_aloud: ReadAloud) -> None:
@@ -118,7 +118,7 @@ async def test_full_disk_is_detected_before_start(read_aloud: ReadAloud) -> None
     assert said.status == 2, said
     assert "cannot write to out" in said.err, said
     assert list((read_aloud.folder / "out").iterdir()) == []
-    assert (await read_aloud.keeping.http.get("/v1/batches")).json()["data"] == []
+    assert (await read_aloud.gateway.http.get("/v1/batches")).json()["data"] == []
 
 
 async def test_resume_failed_runs_only_failed_items(read_aloud: ReadAloud) -> None:
@@ -129,19 +129,19 @@ async def test_resume_failed_runs_only_failed_items(read_aloud: ReadAloud) -> No
     batch_id = (await the_batch(read_aloud))["batch_id"]
     other = await read_aloud.shell.type("resume", batch_id, "--failed", "--out", "in")
     assert other.status == 1  # it goes anywhere that has no results
-    read_aloud.reader.broken = ""
+    read_aloud.reader.unreadable = ""
     said = await read_aloud.shell.type("resume", batch_id, "--failed")
     assert said.status == 1, said
     assert states(read_aloud.folder) == ["completed"] * 3 + ["failed"], said
     assert "1 × d.png is empty" in said.out
     assert "the failed items cannot succeed as sent" in said.err
-    assert read_aloud.reader.asked == ["one", "broken", "two", "broken", "broken"]
+    assert read_aloud.reader.texts_read == ["one", "broken", "two", "broken", "broken"]
     assert kept(read_aloud.folder).items() > before.items()
 
 
 async def test_plan_of_request_needs_confirmation(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one")
-    read_aloud.keeping.peers.plan(task(1, "image-to-text", image=named("file1")), END)
+    read_aloud.gateway.peers.plan(task(1, "image-to-text", image=named("file1")), END)
     command = (*COMMAND, "batch", "--request", "read it", "--folder", "in")
     for answer, status, batches in ((b"n\n", 1, 0), (b"y\n", 0, 1)):
         terminal, keyboard = os.openpty()
@@ -152,4 +152,4 @@ async def test_plan_of_request_needs_confirmation(read_aloud: ReadAloud) -> None
         os.close(terminal)
         assert said.status == status, said
         assert "Run this on 1 item? [y/N]" in said.err, said
-        assert len((await read_aloud.keeping.http.get("/v1/batches")).json()["data"]) == batches
+        assert len((await read_aloud.gateway.http.get("/v1/batches")).json()["data"]) == batches

@@ -52,7 +52,7 @@ from tests.fakes.broken_experts import (
     WithoutRetryDelay,
     WithoutTrailers,
 )
-from tests.support.expert_host import SERVING, does, hosts
+from tests.support.expert_host import SERVING, hosts, loader_of
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
@@ -130,7 +130,7 @@ def slow_echo(inputs: Inputs, parameters: Parameters) -> Outputs:
 
 async def test_expert_of_the_host_passes_all_checks(tmp_path: Path) -> None:
     async with hosts(tmp_path) as start:
-        host = await start(does(slow_echo), does(slow_echo), max_waiting=4)
+        host = await start(loader_of(slow_echo), loader_of(slow_echo), max_waiting=4)
         await host.until(SERVING)
         report, checks = await report_on(host.address, every_model=True)
     assert [finding for finding in report.findings if finding.level is Level.WRONG] == []
@@ -301,7 +301,7 @@ async def test_command_prints_json_and_progress_and_exits_1_on_failure(start_exp
 
 async def test_command_exits_0_with_a_table_when_all_checks_pass(tmp_path: Path) -> None:
     async with hosts(tmp_path) as start:
-        host = await start(does(slow_echo), does(slow_echo), max_waiting=4)
+        host = await start(loader_of(slow_echo), loader_of(slow_echo), max_waiting=4)
         await host.until(SERVING)
         result = await run_command(host.address, "--timeout", "10")
     assert result.status == 0, result.stdout + result.stderr

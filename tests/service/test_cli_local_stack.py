@@ -129,7 +129,7 @@ def test_address_added_twice_is_listed_once(
 @pytest.mark.parametrize("name", ["text", "127.0.0.1:5060", "../mine"])
 def test_forget_calls_the_gateway(scripted_gateway: ScriptedGateway, name: str) -> None:
     assert run("experts", "forget", name).exit_code == 0
-    assert ("DELETE", f"/v1/experts/{quote(name, safe='')}", b"") in scripted_gateway.asked
+    assert ("DELETE", f"/v1/experts/{quote(name, safe='')}", b"") in scripted_gateway.requests
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from gateway.client import (
 from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
 from tests.fakes import ScriptedSelector, card
 from tests.support.api_keys import start_keyed_gateway
-from tests.support.cut_connection import after_bytes, cutting
+from tests.support.cut_connection import after_bytes, cutting_proxy
 from tests.support.gateway import GatewayUnderTest, start_gateway
 
 LARGE = 40_000_000
@@ -132,9 +132,12 @@ async def test_download_resumes_after_broken_connection(gateway: GatewayUnderTes
     content = bytes(range(256)) * 40_000
     async with AsyncHuggingGPT(url(gateway)) as client:
         artifact = (await client.upload(Attachment("speech.bin", content))).artifact
-    async with cutting(gateway.http_port, after_bytes(4_000_000), times=2) as wire, AsyncHuggingGPT(wire.url) as client:
+    async with (
+        cutting_proxy(gateway.http_port, after_bytes(4_000_000), times=2) as proxy,
+        AsyncHuggingGPT(proxy.url) as client,
+    ):
         assert await client.save(artifact, tmp_path / "out") == [tmp_path / "out" / "speech.bin"]
-    assert wire.cuts == 2
+    assert proxy.cuts == 2
     assert (tmp_path / "out" / "speech.bin").read_bytes() == content
 
 

@@ -26,7 +26,7 @@ from gateway.client import (
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.orchestrator.settings import Settings
-from tests.support.cut_connection import after_bytes, cutting
+from tests.support.cut_connection import after_bytes, cutting_proxy
 from tests.support.orchestrator import END, ScriptedPeers, task
 from tests.support.pipeline_gateway import PINNED, PLAN, PipelineGateway, start_pipeline_gateway
 
@@ -258,23 +258,26 @@ async def test_broken_connections_start_one_batch_and_repeat_no_result(
 ) -> None:
     items = [Item({"note": f"{number} {'x' * 400}"}, str(number)) for number in range(200)]
     async with (
-        cutting(pipeline_gateway.gateway.http_port, lambda seen: 0, times=2) as wire,
-        AsyncHuggingGPT(wire.url) as client,
+        cutting_proxy(pipeline_gateway.gateway.http_port, lambda seen: 0, times=2) as proxy,
+        AsyncHuggingGPT(proxy.url) as client,
     ):
         begun = await client.start_batch(items, plan=PINNED)
-    assert wire.cuts == 2
+    assert proxy.cuts == 2
     async with (
-        cutting(pipeline_gateway.gateway.http_port, after_bytes(900), times=2) as wire,
-        AsyncHuggingGPT(wire.url) as client,
+        cutting_proxy(pipeline_gateway.gateway.http_port, after_bytes(900), times=2) as proxy,
+        AsyncHuggingGPT(proxy.url) as client,
     ):
         shown = [batch.counts.ended async for batch in client.watch_batch(begun.batch_id)]
-    assert wire.cuts == 2
+    assert proxy.cuts == 2
     assert shown == sorted(shown)
     assert shown[-1] == 200
     due = after_bytes(30_000)
-    async with cutting(pipeline_gateway.gateway.http_port, due, times=2) as wire, AsyncHuggingGPT(wire.url) as client:
+    async with (
+        cutting_proxy(pipeline_gateway.gateway.http_port, due, times=2) as proxy,
+        AsyncHuggingGPT(proxy.url) as client,
+    ):
         results = [result.name async for result in client.batch_results(begun.batch_id)]
-    assert wire.cuts == 2
+    assert proxy.cuts == 2
     assert results == [item.name for item in items]
     assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
 

@@ -23,7 +23,7 @@ from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEnded, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.errors import Overloaded, Unavailable
 from tests.fakes import ANSWERED, ScriptedOrchestrator
-from tests.support.cut_connection import Due, after_an_event, cutting, within_an_event
+from tests.support.cut_connection import CutPosition, after_first_event, cutting_proxy, within_second_event
 from tests.support.gateway import GatewayUnderTest, start_gateway
 
 CHUNKS = 100
@@ -63,23 +63,23 @@ async def streamed(address: str, *, waiting: bool) -> list[Event]:
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
-@pytest.mark.parametrize("due", [after_an_event, within_an_event])
+@pytest.mark.parametrize("due", [after_first_event, within_second_event])
 async def test_stream_cut_at_every_event_yields_each_event_once(
-    gateway: GatewayUnderTest, due: Due, waiting: bool
+    gateway: GatewayUnderTest, due: CutPosition, waiting: bool
 ) -> None:
-    async with cutting(gateway.http_port, due) as wire:
-        events = await streamed(wire.url, waiting=waiting)
+    async with cutting_proxy(gateway.http_port, due) as proxy:
+        events = await streamed(proxy.url, waiting=waiting)
     assert [event.sequence for event in events] == list(range(1, CHUNKS + 3))
-    assert wire.cuts >= CHUNKS
+    assert proxy.cuts >= CHUNKS
     assert len(gateway.orchestrator.runs) == 1
     assert events[1].body == {"text": "0 "}
 
 
 async def test_connection_cut_before_reply_starts_no_second_run(gateway: GatewayUnderTest) -> None:
-    async with cutting(gateway.http_port, lambda seen: 0, times=2) as wire, AsyncHuggingGPT(wire.url) as client:
+    async with cutting_proxy(gateway.http_port, lambda seen: 0, times=2) as proxy, AsyncHuggingGPT(proxy.url) as client:
         run = await client.start("count")
         assert (await client.get(run.run_id)).run_id == run.run_id
-    assert wire.cuts == 2
+    assert proxy.cuts == 2
     assert len(gateway.orchestrator.runs) == 1
 
 

@@ -17,7 +17,7 @@ from tests.support.batches import parts
 from tests.support.gateway import rpc_error
 from tests.support.orchestrator import ScriptedPeers
 from tests.support.pipeline_gateway import PINNED, PipelineGateway, note, start_pipeline_gateway
-from tests.support.web_server import opened_web, reply
+from tests.support.web_server import reply, web_server
 
 LONG = "x" * (INLINE_BYTES + 1)
 
@@ -46,7 +46,7 @@ async def items(pipeline_gateway: PipelineGateway, batch_id: str) -> list[dict[s
 
 async def test_item_values_may_be_artifacts_files_urls_or_inline(pipeline_gateway: PipelineGateway) -> None:
     kept = await file(pipeline_gateway, b"a kept note")
-    async with opened_web({"/note.txt": reply(b"from afar", content_type="text/plain")}) as web:
+    async with web_server({"/note.txt": reply(b"from afar", content_type="text/plain")}) as web:
         sent = [
             given(artifact={"sha256": kept["artifact"]["sha256"]}),
             given(file_id=kept["id"]),
@@ -73,7 +73,7 @@ async def test_unnamed_input_becomes_the_matching_parameter(pipeline_gateway: Pi
 
 
 async def test_unresolvable_value_fails_only_its_item(pipeline_gateway: PipelineGateway) -> None:
-    async with opened_web({}) as web:
+    async with web_server({}) as web:
         sent = [
             given(artifact={"sha256": "b" * 64}),
             given(artifact={"sha256": "no digest"}),

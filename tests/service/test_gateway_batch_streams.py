@@ -64,10 +64,10 @@ async def test_batch_of_100_000_items_is_accepted(peers: ScriptedPeers, settings
         watched_gateway(tmp_path, f"127.0.0.1:{running.port}") as gateway,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
     ):
-        before, most = await gateway.held(), 0
+        before, most = await gateway.resources(), 0
         sending = asyncio.create_task(client.post("/v1/batches", content=body(), headers=NDJSON))
         while not (await asyncio.wait([sending], timeout=0.5))[0]:
-            most = max(most, (await gateway.held()).bytes)
+            most = max(most, (await gateway.resources()).bytes)
         begun = sending.result()
         assert begun.status_code == 202, begun.text
         path = f"/v1/batches/{begun.json()['batch_id']}"
@@ -78,7 +78,7 @@ async def test_batch_of_100_000_items_is_accepted(peers: ScriptedPeers, settings
                 read += 1
                 if read % 20_000 == 0:
                     assert json.loads(line)["index"] == read
-                    most = max(most, (await gateway.held()).bytes)
+                    most = max(most, (await gateway.resources()).bytes)
         assert read == ITEMS
         assert (await client.get(f"{path}/summary")).json()["counts"]["total"] == ITEMS
         await client.post(f"{path}/cancel")
@@ -139,7 +139,7 @@ async def test_stalled_result_readers_use_little_memory(
         path = f"/v1/batches/{begun.json()['batch_id']}"
         ending = json.loads((await client.get(f"{path}/events")).text.split("data: ")[-1])
         assert ending["counts"]["completed"] == ANSWERS
-        before = await gateway.held()
+        before = await gateway.resources()
         with ExitStack() as readers:
             for _ in range(READERS):
                 readers.enter_context(asking(gateway.http_port, f"{path}/results"))

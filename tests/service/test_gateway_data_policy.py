@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.support.mcp_clients import opened_client, words
+from tests.support.mcp_clients import opened_client, text_of
 from tests.support.orchestrator import ScriptedPeers
 from tests.support.pipeline_gateway import PINNED, PipelineGateway, note, start_pipeline_gateway
-from tests.support.web_server import opened_web, reply
+from tests.support.web_server import reply, web_server
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ async def test_mcp_continuation_of_local_run_fetches_no_external_url(pipeline_ga
     asked = {"request": "and this?", "previous_run_id": await run(pipeline_gateway, "local"), "policy": "open"}
     async with opened_client(pipeline_gateway.gateway.http_port) as agent:
         result = await agent.call_tool("ask", {**asked, "files": ["http://192.0.2.1/note.txt"]})
-    assert "data policy of this request is local, and 192.0.2.1 is an external host" in words(result)
+    assert "data policy of this request is local, and 192.0.2.1 is an external host" in text_of(result)
 
 
 async def test_continuation_of_open_run_fetches_urls(pipeline_gateway: PipelineGateway) -> None:
-    async with opened_web({"*": reply(b"from afar", content_type="text/plain")}) as web:
+    async with web_server({"*": reply(b"from afar", content_type="text/plain")}) as web:
         url = f"http://127.0.0.1:{web.port}/note.txt"
         assert await told(pipeline_gateway, url, await run(pipeline_gateway, "open")) == [""] * 3
-        assert len(web.asked) == 3
+        assert len(web.requests) == 3

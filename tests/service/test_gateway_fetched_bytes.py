@@ -9,7 +9,7 @@ from services.orchestrator.settings import Settings
 from tests.support.api_keys import KeyedGateway, bearer
 from tests.support.orchestrator import ScriptedPeers
 from tests.support.pipeline_gateway import PINNED, start_pipeline_gateway
-from tests.support.web_server import opened_web, reply
+from tests.support.web_server import reply, web_server
 
 SIZE = 400_000
 
@@ -17,7 +17,7 @@ SIZE = 400_000
 async def test_fetched_bytes_count_against_the_quota(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> None:
     given = {"authentication": "keys", "fetch_allow": ("127.0.0.1",)}
     async with (
-        opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
+        web_server({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
         start_pipeline_gateway(peers, settings, tmp_path, **given) as keeping,
         gateway_store(str(tmp_path / "gateway.sqlite")) as database,
     ):
@@ -31,7 +31,7 @@ async def test_fetched_bytes_count_against_the_quota(peers: ScriptedPeers, setti
         assert many.status_code == 429
         assert run.status_code == 429
         assert {answer.json()["code"] for answer in (many, run)} == {"BYTES_QUOTA"}
-        assert len(web.asked) < 20
+        assert len(web.requests) < 20
         assert len((await keeping.http.get("/v1/batches")).json()["data"]) == 1
 
 
@@ -42,7 +42,7 @@ async def test_batch_items_share_a_fetch_limit(
     monkeypatch.setattr("gateway.pipelines.batch_items.MAX_CONCURRENT", 1)
     given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
     async with (
-        opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
+        web_server({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
         start_pipeline_gateway(peers, settings, tmp_path, **given) as keeping,
     ):
         inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]

@@ -14,7 +14,7 @@ from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator
-from tests.support.watched_gateway import Held, WatchedGateway, watched_gateway
+from tests.support.watched_gateway import Resources, WatchedGateway, watched_gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -85,7 +85,7 @@ async def dropped(gateway: WatchedGateway, ways: Sequence[tuple[Drop, int]]) -> 
                 group.create_task(one(drop))
 
 
-def no_more(before: Held) -> Callable[[Held], bool]:
+def no_more(before: Resources) -> Callable[[Resources], bool]:
     return lambda held: held.files <= before.files + FILES and held.tasks <= before.tasks + TASKS
 
 
@@ -100,7 +100,7 @@ async def test_connections_leak_no_resources(tmp_path: Path) -> None:
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False) as client,
     ):
         assert (await client.post("/v1/runs", json={"request": "wait"})).status_code == 202
-        untouched = await gateway.held()
+        untouched = await gateway.resources()
         async with asyncio.timeout(SECONDS):
             await dropped(gateway, [(drop, 50) for drop in (*over_http, channel)])
             before = await gateway.until(no_more(untouched), 10)

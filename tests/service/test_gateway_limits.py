@@ -20,7 +20,7 @@ from services.common.errors import from_rpc
 from tests.fakes import ScriptedOrchestrator
 from tests.support.api_keys import KeyedGateway, bearer, metadata, start_keyed_gateway
 from tests.support.gateway import rpc_error
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 ENDED = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED, usage=Usage(input_tokens=70, output_tokens=30)))
 
@@ -37,7 +37,7 @@ async def keyed_gateway(tmp_path: Path, database_url: str) -> AsyncIterator[Keye
 async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.node.callspec.params["keyed_gateway"] == "sqlite":
         return str(tmp_path / "gateway.sqlite")
-    return await emptied(request.getfixturevalue("postgres"))
+    return await emptied_database(request.getfixturevalue("postgres"))
 
 
 async def until_asked(keyed_gateway: KeyedGateway, token: str, status: int, **fields: Any) -> Any:

@@ -52,7 +52,7 @@ async def most_until_let_go(gateway: WatchedGateway, files: int) -> int:
     """The most bytes held until there are no more files than that."""
     most, deadline = 0, time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        held = await gateway.held()
+        held = await gateway.resources()
         most = max(most, held.bytes)
         if held.files <= files:
             return most
@@ -76,7 +76,7 @@ async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{gateway.http_port}/v1/runs"
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.post(url, json={"request": "much"})).status_code == 202
-        before = await gateway.held()
+        before = await gateway.resources()
         with ExitStack() as readers:
             for _ in range(READERS):
                 readers.enter_context(asking(gateway.http_port, "/v1/runs/run_1/events"))

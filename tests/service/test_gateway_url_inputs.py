@@ -6,7 +6,7 @@ import pytest
 
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from tests.support.gateway import GatewayUnderTest, start_gateway
-from tests.support.web_server import Reply, Web, opened_web, redirect, reply
+from tests.support.web_server import Reply, Web, redirect, reply, web_server
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(100)
 LIMIT = 20_000
@@ -28,7 +28,7 @@ async def web() -> AsyncIterator[Web]:
         "/half": reply(bytes(LIMIT // 2 + 1)),
         "/inside": redirect("http://169.254.169.254/latest/meta-data/"),
     }
-    async with opened_web(replies) as opened:
+    async with web_server(replies) as opened:
         yield opened
 
 
@@ -138,7 +138,7 @@ async def test_forbidden_url_is_a_problem(gateway: GatewayUnderTest, given: dict
 async def test_invalid_request_fetches_nothing(gateway: GatewayUnderTest, web: Web) -> None:
     response = await gateway.ask(inputs=inputs(web, "/silent"), nonsense=1)
     assert response.json()["code"] == "UNKNOWN_FIELD"
-    assert web.asked == []
+    assert web.requests == []
 
 
 async def test_disabled_fetching_is_reported(tmp_path: Path) -> None:

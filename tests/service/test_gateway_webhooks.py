@@ -17,7 +17,7 @@ from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
 from tests.support.gateway import start_gateway
 from tests.support.orchestrator import ScriptedPeers
 from tests.support.pipeline_gateway import PLAN, note, notes, start_pipeline_gateway
-from tests.support.webhook_receiver import PATH, allowed, ended_batch, told
+from tests.support.webhook_receiver import PATH, allowed_hosts, ended_batch, verified_content
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def web() -> AsyncIterator[Web]:
 
 @pytest.fixture
 async def keyed_gateway(tmp_path: Path, web: Web) -> AsyncIterator[KeyedGateway]:
-    async with start_keyed_gateway(tmp_path, {"fetch_allow": ",".join(allowed(web))}) as opened:
+    async with start_keyed_gateway(tmp_path, {"fetch_allow": ",".join(allowed_hosts(web))}) as opened:
         yield opened
 
 
@@ -53,7 +53,7 @@ async def test_webhook_reports_only_runs_of_its_tenant(
         shown: Any = {}
         while not shown or shown["deliveries"][0]["state"] == "waiting":
             shown = (await keyed_gateway.gateway.http.get(f"/v1/webhooks/{webhook['id']}", headers=bearer(one))).json()
-    said = told(request, webhook["secret"])
+    said = verified_content(request, webhook["secret"])
     assert said["data"]["run_id"] == asked.json()["run_id"]
     assert b"a request" not in request.body
     assert [each["run_id"] for each in shown["deliveries"]] == [said["data"]["run_id"]]
@@ -66,7 +66,7 @@ async def test_webhook_reports_only_runs_of_its_tenant(
 
 
 async def test_ends_during_gateway_downtime_are_reported(tmp_path: Path, web: Web) -> None:
-    settings, orchestrator = {"fetch_allow": ",".join(allowed(web))}, ScriptedOrchestrator(script=[])
+    settings, orchestrator = {"fetch_allow": ",".join(allowed_hosts(web))}, ScriptedOrchestrator(script=[])
     async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
         webhook = (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
         run_id = (await gateway.ask()).json()["run_id"]
@@ -75,28 +75,32 @@ async def test_ends_during_gateway_downtime_are_reported(tmp_path: Path, web: We
     orchestrator.runs[run_id].tell(*ANSWERED)
     async with start_gateway(tmp_path, orchestrator, settings=settings), asyncio.timeout(20):
         request = await web.arrived.get()
-    assert told(request, webhook["secret"])["data"]["run_id"] == run_id
+    assert verified_content(request, webhook["secret"])["data"]["run_id"] == run_id
     async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
         await gateway.ask()
         async with asyncio.timeout(20):
             await web.arrived.get()
-    assert len({told(each, webhook["secret"])["data"]["run_id"] for each in web.requests}) == len(web.requests) == 2
+    assert (
+        len({verified_content(each, webhook["secret"])["data"]["run_id"] for each in web.requests})
+        == len(web.requests)
+        == 2
+    )
 
 
 async def test_each_round_of_a_batch_is_reported_once(tmp_path: Path, web: Web) -> None:
-    settings, orchestrator = {"fetch_allow": ",".join(allowed(web))}, ScriptedOrchestrator(script=ANSWERED)
+    settings, orchestrator = {"fetch_allow": ",".join(allowed_hosts(web))}, ScriptedOrchestrator(script=ANSWERED)
     said = []
     async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
         webhook = (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
         for round_ in (1, 2):
             orchestrator.ended_batches = [ended_batch("batch_1", time.time() + round_, round_, tenant="default")]
             async with asyncio.timeout(20):
-                said.append(told(await web.arrived.get(), webhook["secret"]))
+                said.append(verified_content(await web.arrived.get(), webhook["secret"]))
     assert [(each["type"], each["data"]["round"]) for each in said] == [("batch.ended", 1), ("batch.ended", 2)]
     async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
         await gateway.ask()
         async with asyncio.timeout(20):
-            assert told(await web.arrived.get(), webhook["secret"])["type"] == "run.ended"
+            assert verified_content(await web.arrived.get(), webhook["secret"])["type"] == "run.ended"
         shown = (await gateway.http.get(f"/v1/webhooks/{webhook['id']}")).json()["deliveries"]
     assert [each.get("batch_id") for each in shown] == [None, "batch_1", "batch_1"]
     assert len(web.requests) == 3
@@ -105,12 +109,12 @@ async def test_each_round_of_a_batch_is_reported_once(tmp_path: Path, web: Web) 
 async def test_batch_items_are_not_reported_separately(
     peers: ScriptedPeers, settings: Settings, tmp_path: Path, web: Web
 ) -> None:
-    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_allow=",".join(allowed(web))) as keeping:
+    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_allow=",".join(allowed_hosts(web))) as keeping:
         webhook = (await keeping.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
         batch = await keeping.ended(await keeping.started(notes(3)))
         run = await keeping.http.post("/v1/runs", json={"plan": PLAN, "inputs": note("mine")["inputs"]})
         async with asyncio.timeout(20):
-            said = [told(await web.arrived.get(), webhook["secret"]) for _ in range(2)]
+            said = [verified_content(await web.arrived.get(), webhook["secret"]) for _ in range(2)]
     by_type = {each["type"]: each["data"] for each in said}
     assert by_type["run.ended"]["run_id"] == run.json()["run_id"]
     about = by_type["batch.ended"]
@@ -169,7 +173,7 @@ async def test_invalid_webhook_is_rejected_with_remedy(keyed_gateway: KeyedGatew
 
 
 async def test_disabled_fetching_allows_configured_webhook_hosts_only(tmp_path: Path, web: Web) -> None:
-    settings = {"fetch_allow": ",".join(allowed(web)), "fetch_urls": False}
+    settings = {"fetch_allow": ",".join(allowed_hosts(web)), "fetch_urls": False}
     async with start_gateway(tmp_path, settings=settings) as gateway:
         assert (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).status_code == 201
         refused = await gateway.http.post("/v1/webhooks", json={"url": "https://example.org/"})
@@ -183,7 +187,7 @@ async def test_local_key_is_reported_to_deployment_hosts_only(keyed_gateway: Key
     outside = await made(keyed_gateway, token, "https://example.org/hooks")
     await keyed_gateway.gateway.ask(headers=bearer(token))
     async with asyncio.timeout(20):
-        told(await web.arrived.get(), inside["secret"])
+        verified_content(await web.arrived.get(), inside["secret"])
         states = {"waiting"}
         while states == {"waiting"}:
             shown = (

@@ -11,7 +11,7 @@ from experts.host.handler import Inputs, Media, Outputs, Parameters
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value, ValueList
 from services.common import errors
 from services.common.artifacts import INLINE_BYTES
-from tests.support.expert_host import SERVING, Function, Start, does, hosts
+from tests.support.expert_host import SERVING, Function, Start, hosts, loader_of
 
 NOT_THERE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=1, name="gone.png"))
 NO_DIGEST = Value(artifact=Artifact(sha256="x", media_type="image/png"))
@@ -115,7 +115,7 @@ def giving(outputs: Outputs) -> Function:
 async def test_error_of_one_call_does_not_affect_others(
     start_host: Start, function: Function, code: str, reason: str
 ) -> None:
-    host = await start_host(does(function))
+    host = await start_host(loader_of(function))
     error, *others = await asyncio.gather(host.refusal(text="poison"), *(host.infer(f"{n}") for n in range(4)))
     assert error.code.name == code
     assert error.reason == reason
@@ -125,7 +125,7 @@ async def test_error_of_one_call_does_not_affect_others(
 
 
 async def test_model_error_that_quotes_the_input_is_not_logged(start_host: Start) -> None:
-    host = await start_host(does(raising(ValueError("could not parse 'poison'"))))
+    host = await start_host(loader_of(raising(ValueError("could not parse 'poison'"))))
     with capture_logs() as logs:
         await host.refusal(text="poison")
     (entry,) = [entry for entry in logs if entry["event"] == "model failed"]
@@ -136,7 +136,7 @@ async def test_model_error_that_quotes_the_input_is_not_logged(start_host: Start
 
 async def test_long_result_is_stored_as_an_artifact_of_the_caller(start_host: Start) -> None:
     text = "x" * (INLINE_BYTES + 1)
-    host = await start_host(does(lambda inputs, parameters: {"text": text}))
+    host = await start_host(loader_of(lambda inputs, parameters: {"text": text}))
     artifact = (await host.infer(tenant="acme")).outputs["text"].artifact
     assert artifact.media_type == "text/plain"
     assert artifact.size_bytes == len(text)
@@ -148,7 +148,7 @@ async def test_media_are_read_from_and_written_to_the_store(start_host: Start) -
         image: Media = inputs["image"]
         return {"text": image.name, "image": Media(image.content[::-1], image.media_type, "flipped.png")}
 
-    host = await start_host(does(flipped))
+    host = await start_host(loader_of(flipped))
     image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
     reply = await host.infer(tenant="acme", inputs={"image": Value(artifact=image)})
     assert reply.outputs["text"].text == "in.png"

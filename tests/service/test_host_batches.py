@@ -10,7 +10,7 @@ import pytest
 from experts.host.handler import Call, Outputs
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
 from services.common import errors
-from tests.support.expert_host import Batches, Host, Start, hosts, reached
+from tests.support.expert_host import Batches, Host, Start, hosts, wait_for_event
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def batching_model() -> AsyncIterator[Batches]:
 async def start_blocked(host: Host, batching_model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":
     """Starts a call that the model blocks, and others that wait behind it, in that order."""
     calls = [asyncio.ensure_future(host.infer("first"))]
-    await reached(batching_model.entered)
+    await wait_for_event(batching_model.entered)
     await batching_model.all_prepared(1)
     for text in texts:
         calls.append(asyncio.ensure_future(host.infer(text, **fields)))
@@ -72,7 +72,7 @@ async def test_caller_that_leaves_during_a_batch_does_not_affect_peers(
 ) -> None:
     host = await start_host(batching_model)
     calls = [host.infer(text) for text in ("a", "b", "c", "d")]
-    await reached(batching_model.entered)
+    await wait_for_event(batching_model.entered)
     await batching_model.all_prepared(4)
     for number in cancelled:
         calls[number].cancel()
@@ -163,5 +163,5 @@ async def test_input_and_output_are_processed_while_the_device_runs_other_calls(
     batching_model = Overlapping()
     host = await start_host(batching_model)
     first = asyncio.ensure_future(host.infer("first"))
-    await reached(batching_model.entered)
+    await wait_for_event(batching_model.entered)
     assert texts(await asyncio.gather(first, host.infer("second"))) == ["FIRST", "SECOND"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
-from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, reached, seen
+from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, wait_for_event, wait_for_status
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def gate() -> AsyncIterator[Gate]:
 async def test_call_over_the_limit_is_refused_and_other_models_answer(start_host: Start, gate: Gate) -> None:
     host = await start_host(gate, max_waiting=1)
     first = host.infer("first")
-    await reached(gate.entered)
+    await wait_for_event(gate.entered)
     error = await host.refusal(text="second")
     assert error.code.name == "RESOURCE_EXHAUSTED"
     assert error.reason == "OVERLOADED"
@@ -44,11 +44,11 @@ async def test_call_over_the_limit_is_refused_and_other_models_answer(start_host
 async def test_cancelled_call_frees_its_slot_and_notifies_the_model(start_host: Start, gate: Gate) -> None:
     host = await start_host(gate, max_waiting=1)
     call = host.infer("first")
-    await reached(gate.entered)
+    await wait_for_event(gate.entered)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await reached(gate.noticed)
+    await wait_for_event(gate.noticed)
     following = host.infer("second")  # its slot is free, although the thread is busy
     gate.release.set()
     assert (await following).outputs["text"].text == "second"
@@ -59,13 +59,13 @@ async def test_call_over_the_time_limit_fails(start_host: Start, gate: Gate) -> 
     error = await host.refusal()
     assert error.code.name == "DEADLINE_EXCEEDED"
     assert error.reason == "DEADLINE"
-    await reached(gate.noticed)
+    await wait_for_event(gate.noticed)
 
 
 async def test_progress_is_streamed_until_the_call_ends(start_host: Start, gate: Gate) -> None:
     host = await start_host(gate)
     call = host.infer(call_id="c-1")
-    await reached(gate.entered)
+    await wait_for_event(gate.entered)
     request = ProgressRequest(call_ids=["c-1", "unknown"])
     steps = []
     async for step in host.stub.Progress(request, timeout=10):
@@ -78,7 +78,7 @@ async def test_progress_is_streamed_until_the_call_ends(start_host: Start, gate:
 async def test_progress_of_another_tenant_is_hidden(start_host: Start, gate: Gate) -> None:
     host = await start_host(gate)
     call = host.infer(tenant="acme", call_id="c-1")
-    await reached(gate.entered)
+    await wait_for_event(gate.entered)
     assert [step async for step in host.stub.Progress(ProgressRequest(call_ids=["c-1"]), timeout=10)] == []
     gate.release.set()
     await call
@@ -87,11 +87,11 @@ async def test_progress_of_another_tenant_is_hidden(start_host: Start, gate: Gat
 async def test_active_call_completes_before_the_server_stops(start_host: Start, gate: Gate) -> None:
     host = await start_host(gate, DRAIN_SECONDS=10)
     call = asyncio.ensure_future(host.infer("last"))
-    await reached(gate.entered)
+    await wait_for_event(gate.entered)
     watch = host.watch()
-    await seen(watch, SERVING)
+    await wait_for_status(watch, SERVING)
     ending = asyncio.create_task(host.stop())
-    await seen(watch, NOT_SERVING)
+    await wait_for_status(watch, NOT_SERVING)
     watch.cancel()
     gate.release.set()
     assert (await call).outputs["text"].text == "last"

@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from experts.host.handler import Inputs, Outputs, Parameters
-from tests.support.crashing_model import HARD_SECONDS, asking, crashing
-from tests.support.expert_host import SERVING, Start, does, hosts
+from tests.support.crashing_model import HARD_SECONDS, load_crashing, load_remote
+from tests.support.expert_host import SERVING, Start, hosts, loader_of
 
 ROUNDS = 300_000
 
@@ -28,7 +28,7 @@ def _broken(inputs: Inputs, parameters: Parameters) -> Outputs:
 
 
 async def test_usage_contains_cpu_seconds(start_host: Start) -> None:
-    host = await start_host(does(_computed))
+    host = await start_host(loader_of(_computed))
     await host.until(SERVING)
     usage = (await host.infer(model="m")).usage
     assert list(usage.pool_seconds) == ["cpu"]
@@ -36,7 +36,7 @@ async def test_usage_contains_cpu_seconds(start_host: Start) -> None:
 
 
 async def test_usage_includes_the_worker_process(start_host: Start) -> None:
-    host = await start_host(crashing, preload=["m"], workers="process")
+    host = await start_host(load_crashing, preload=["m"], workers="process")
     await host.until(SERVING, "m")
     usage = (await host.infer("hard", model="m")).usage
     assert list(usage.pool_seconds) == ["cpu"]
@@ -44,7 +44,7 @@ async def test_usage_includes_the_worker_process(start_host: Start) -> None:
 
 
 async def test_failed_call_has_usage_in_its_trailing_metadata(start_host: Start) -> None:
-    host = await start_host(does(_broken))
+    host = await start_host(loader_of(_broken))
     await host.until(SERVING)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await host.infer(model="m")
@@ -56,7 +56,7 @@ async def test_failed_call_has_usage_in_its_trailing_metadata(start_host: Start)
 
 
 async def test_remote_model_is_charged_to_its_own_pool(start_host: Start) -> None:
-    host = await start_host(asking, pool="inference-endpoint")
+    host = await start_host(load_remote, pool="inference-endpoint")
     await host.until(SERVING)
     usage = (await host.infer(model="m")).usage
     assert set(usage.pool_seconds) == {"cpu", "inference-endpoint"}

@@ -12,7 +12,7 @@ from experts.host.handler import Handler, single
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.common import errors
-from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, reached, takes
+from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, wait_for_event, with_memory
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_expert_without_loaded_models_is_not_ready(start_host: Start) -> N
         raise ImportError("engine")
 
     host = await start_host(broken, preload=["m"])
-    await reached(tried)
+    await wait_for_event(tried)
     assert (await host.refusal()).reason == "LOAD_FAILED"
     assert await host.health("", "readiness", "liveness") == [NOT_SERVING, NOT_SERVING, SERVING]
 
@@ -63,7 +63,7 @@ async def test_expert_is_ready_after_its_models_are_loaded(start_host: Start) ->
         return single(lambda inputs, parameters: {"text": "slow"})
 
     host = await start_host(slow)
-    await reached(started)
+    await wait_for_event(started)
     early = await host.describe()
     assert [card.state for card in early.models] == [MODEL_STATE_LOADABLE] * 2
     assert not early.HasField("start_duration")
@@ -112,7 +112,7 @@ async def test_load_progress_is_described_and_streamed_to_waiting_calls(start_ho
     host = await start_host(slow, preload=())
     before = await host.describe()
     call = host.infer(call_id="c")
-    await reached(started)
+    await wait_for_event(started)
     during = await host.describe(before.revision)
     assert during.unchanged
     (reported,) = during.load.loading
@@ -127,7 +127,7 @@ async def test_load_progress_is_described_and_streamed_to_waiting_calls(start_ho
 
 
 async def test_evicted_model_is_reported_and_reloaded_on_demand(start_host: Start) -> None:
-    host = await start_host(takes(2), takes(2), preload=("m",), memory_bytes=3)
+    host = await start_host(with_memory(2), with_memory(2), preload=("m",), memory_bytes=3)
     await host.until(SERVING, "m")
     assert (await host.infer(model="other")).outputs["text"].text == "hello"
     assert list((await host.describe()).load.loaded) == ["other"]

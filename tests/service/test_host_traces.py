@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from tests.fakes.tracing import RecordedTraces
-from tests.support.expert_host import Batches, Start, hosts, reached
+from tests.support.expert_host import Batches, Start, hosts, wait_for_event
 
 INFER = "hugginggpt.v1.ExpertService/Infer"
 SECRET = "must not appear in a trace"
@@ -35,7 +35,7 @@ async def test_batch_has_one_span_linked_to_its_calls(start_host: Start, traces:
     host = await start_host(model)
     with trace.get_tracer("test").start_as_current_span("above"):
         calls = [asyncio.ensure_future(host.infer("first"))]
-        await reached(model.entered)
+        await wait_for_event(model.entered)
         await model.all_prepared(1)
         for text in ("a", "b", SECRET):
             calls.append(asyncio.ensure_future(host.infer(text)))

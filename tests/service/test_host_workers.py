@@ -11,7 +11,14 @@ from structlog.testing import capture_logs
 from experts.host.handler import Handler
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED
 from services.common import errors
-from tests.support.crashing_model import Asking, asking, crashing, dying, hanging, refusing
+from tests.support.crashing_model import (
+    RemoteModel,
+    crash_on_load,
+    fail_on_load,
+    hang_on_load,
+    load_crashing,
+    load_remote,
+)
 from tests.support.expert_host import SERVING, Host, Start, hosts
 
 pytestmark = pytest.mark.slow
@@ -47,7 +54,7 @@ async def wait_until_dead(process: int) -> None:
 
 
 async def test_model_runs_in_its_own_process(start_host: Start) -> None:
-    host = await start_host(crashing)
+    host = await start_host(load_crashing)
     await host.until(SERVING, "m")
     process = await worker_pid(host)
     assert process != os.getpid()
@@ -74,7 +81,7 @@ async def test_model_runs_in_its_own_process(start_host: Start) -> None:
 async def test_dead_worker_fails_one_call_and_is_restarted(
     start_host: Start, word: str, code: str, reason: str, message: str
 ) -> None:
-    host = await start_host(crashing, device_seconds=0.5 if word == "stuck" else 30.0)
+    host = await start_host(load_crashing, device_seconds=0.5 if word == "stuck" else 30.0)
     before = await worker_pid(host)
     error = await host.refusal(text=word)
     assert error.code.name == code
@@ -92,7 +99,7 @@ async def test_dead_worker_fails_one_call_and_is_restarted(
     [("dark", "INVALID_ARGUMENT", "INVALID"), ("bug", "INTERNAL", "MODEL_FAILED")],
 )
 async def test_model_error_is_returned_without_a_restart(start_host: Start, word: str, code: str, reason: str) -> None:
-    host = await start_host(crashing)
+    host = await start_host(load_crashing)
     before = await worker_pid(host)
     error = await host.refusal(text=word)
     assert error.code.name == code
@@ -102,7 +109,7 @@ async def test_model_error_is_returned_without_a_restart(start_host: Start, word
 
 
 async def test_batch_peers_of_a_call_that_killed_the_worker_succeed(start_host: Start) -> None:
-    host = await start_host(crashing)
+    host = await start_host(load_crashing)
     first = host.infer("long", call_id="long")
     while (await host.describe()).load.running == 0:
         pass
@@ -117,7 +124,7 @@ async def test_batch_peers_of_a_call_that_killed_the_worker_succeed(start_host: 
 
 
 async def test_cancellation_reaches_the_model_in_a_worker(start_host: Start) -> None:
-    host = await start_host(crashing)
+    host = await start_host(load_crashing)
     process = await worker_pid(host)
     call = host.infer("long")
     while (await host.describe()).load.running == 0:
@@ -127,7 +134,7 @@ async def test_cancellation_reaches_the_model_in_a_worker(start_host: Start) -> 
 
 
 async def test_other_models_answer_while_one_worker_dies(start_host: Start) -> None:
-    host = await start_host(crashing, crashing, preload=["m", "other"])
+    host = await start_host(load_crashing, load_crashing, preload=["m", "other"])
     dying_call = host.infer("segfault")
     reply = await host.infer("hello", model="other")
     assert reply.outputs["text"].text.startswith("hello ")
@@ -135,7 +142,7 @@ async def test_other_models_answer_while_one_worker_dies(start_host: Start) -> N
         await dying_call
 
 
-@pytest.mark.parametrize(("loader", "message"), [(dying, "SIGSEGV"), (refusing, "no licence")])
+@pytest.mark.parametrize(("loader", "message"), [(crash_on_load, "SIGSEGV"), (fail_on_load, "no licence")])
 async def test_load_failure_in_a_worker_is_reported(start_host: Start, loader: Any, message: str) -> None:
     host = await start_host(loader, preload=[])
     error = await host.refusal()
@@ -147,7 +154,7 @@ async def test_load_failure_in_a_worker_is_reported(start_host: Start, loader: A
 
 async def test_load_timeout_in_a_worker_keeps_the_expert_alive(start_host: Start) -> None:
     with capture_logs() as logs:
-        host = await start_host(hanging, preload=[], load_seconds=0.2, device_seconds=0.2)
+        host = await start_host(hang_on_load, preload=[], load_seconds=0.2, device_seconds=0.2)
         error = await host.refusal()
     assert error.code.name == "FAILED_PRECONDITION"
     assert error.reason == "LOAD_FAILED"
@@ -159,7 +166,7 @@ async def test_load_timeout_in_a_worker_keeps_the_expert_alive(start_host: Start
 
 async def test_loader_that_cannot_be_pickled_is_refused(start_host: Start) -> None:
     def local(model_id: str, device: str) -> Handler:
-        return crashing(model_id, device)
+        return load_crashing(model_id, device)
 
     error = await (await start_host(local, preload=[])).refusal()
     assert error.reason == "LOAD_FAILED"
@@ -168,9 +175,9 @@ async def test_loader_that_cannot_be_pickled_is_refused(start_host: Start) -> No
 
 
 async def test_remote_model_runs_without_a_worker_process(start_host: Start) -> None:
-    def local(model_id: str, device: str) -> Asking:
-        return Asking()
+    def local(model_id: str, device: str) -> RemoteModel:
+        return RemoteModel()
 
-    host = await start_host(asking, local, preload=["other"])
+    host = await start_host(load_remote, local, preload=["other"])
     for model in ("m", "other"):
         assert (await host.infer("hello", model=model)).outputs["text"].text == f"hello {os.getpid()}"

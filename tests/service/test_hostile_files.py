@@ -26,7 +26,7 @@ from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common import errors
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial
-from tests.support.hostile_files import gif_bomb, lying_wav, many_tracks_mp4, path_pdf, png_bomb
+from tests.support.hostile_files import gif_bomb, many_tracks_mp4, path_pdf, png_bomb, wav_with_false_sizes
 from tests.support.process_tree import descendants, is_running, memory_bytes
 from tests.support.processes import processes
 from tests.support.samples import sample
@@ -186,7 +186,7 @@ async def test_hostile_pdfs_are_small() -> None:
         ("object-detection", partial(png_bomb, 10_000, 10_000, "full.png"), {"DECODE_LIMIT", None}),
         ("object-detection", partial(gif_bomb, 60_000, "claims.gif"), {"INVALID"}),
         ("object-detection", partial(gif_bomb, 9_900, "full.gif"), {"DECODE_LIMIT", None}),
-        ("audio-to-audio", lying_wav, {"INVALID"}),
+        ("audio-to-audio", wav_with_false_sizes, {"INVALID"}),
     ],
     ids=["big-pdf-ocr", "big-pdf", "small-pdf", "png", "full-png", "gif", "full-gif", "wav"],
 )
@@ -226,7 +226,7 @@ async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite_expe
         ("image", small_pdf, {"DECODE_LIMIT"}),
         ("video", many_tracks_mp4, {"INVALID", "DECODE_LIMIT"}),
         ("audio", many_tracks_m4a, {"INVALID", "DECODE_LIMIT"}),
-        ("audio", lying_wav, {"INVALID"}),
+        ("audio", wav_with_false_sizes, {"INVALID"}),
     ],
     ids=["big-pdf", "small-pdf", "mp4", "m4a", "wav"],
 )

@@ -16,7 +16,7 @@ from mcp.types import ListRootsResult, Root
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskPlanned
 from tests.support.api_keys import start_keyed_gateway
 from tests.support.gateway import GatewayUnderTest, start_gateway
-from tests.support.mcp_clients import MODES, words
+from tests.support.mcp_clients import MODES, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ async def test_file_in_root_is_uploaded_by_path(gateway: GatewayUnderTest, proje
         assert "save_to" not in tools["plan"].input_schema["properties"]
         for named in (str(note), note.as_uri(), "note.txt"):
             result = await agent.call_tool("ask", {"request": "read it", "files": [named]})
-            assert words(result) == "Done."
+            assert text_of(result) == "Done."
     for run in gateway.orchestrator.runs.values():
         (given,) = run.spec.inputs
         assert given.value.artifact.name == "note.txt"
@@ -83,19 +83,19 @@ async def test_files_outside_roots_are_refused(gateway: GatewayUnderTest, projec
         for named in outside:
             result = await agent.call_tool("ask", {"request": "read it", "files": [named]})
             assert result.is_error, named
-            assert "(ROOTS)" in words(result)
+            assert "(ROOTS)" in text_of(result)
         missing = await agent.call_tool("ask", {"request": "read it", "files": ["none.txt"]})
-        assert "none.txt is not an existing file (FILE)" in words(missing)
+        assert "none.txt is not an existing file (FILE)" in text_of(missing)
         elsewhere = await agent.call_tool("ask", {"request": "x", "save_to": "/tmp"})
-        assert "(ROOTS)" in words(elsewhere)
+        assert "(ROOTS)" in text_of(elsewhere)
     assert not gateway.orchestrator.runs
 
 
 async def test_without_roots_only_root_option_is_readable(gateway: GatewayUnderTest, project: Path) -> None:
     async with bridged(gateway.http_port) as agent:
         result = await agent.call_tool("ask", {"request": "read it", "files": [str(project / "note.txt")]})
-        assert "start hugginggpt mcp with --root FOLDER" in words(result)
-        assert words(await agent.call_tool("ask", {"request": "x"})) == "Done."
+        assert "start hugginggpt mcp with --root FOLDER" in text_of(result)
+        assert text_of(await agent.call_tool("ask", {"request": "x"})) == "Done."
     async with bridged(gateway.http_port, options=["--root", str(project)]) as agent:
         assert not (await agent.call_tool("ask", {"request": "x", "files": ["note.txt"]})).is_error
 
@@ -116,7 +116,7 @@ async def test_unknown_key_is_reported_on_stderr(tmp_path: Path) -> None:
     async with start_keyed_gateway(tmp_path) as house:
         token = await house.token()
         async with bridged(house.gateway.http_port, key=token) as agent:
-            assert words(await agent.call_tool("ask", {"request": "x"})) == "Done."
+            assert text_of(await agent.call_tool("ask", {"request": "x"})) == "Done."
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{house.gateway.http_port}"),
             env={**os.environ, "HUGGINGGPT_API_KEY": "nobodys"},

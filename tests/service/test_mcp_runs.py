@@ -17,7 +17,7 @@ from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedSelector
 from tests.support.gateway import GatewayUnderTest, start_gateway
-from tests.support.mcp_clients import opened_client, words
+from tests.support.mcp_clients import opened_client, text_of
 from tests.support.orchestrator import END, ScriptedPeers, echo, ref, task
 
 LARGE = b"RIFF" + (2_000_000).to_bytes(4, "little") + b"WAVE" + bytes(2_000_000)
@@ -52,7 +52,7 @@ async def test_plan_can_be_sent_back_to_run_plan(gateway: GatewayUnderTest, peer
         plan = planned.structured_content["plan"]
         assert [item["task"] for item in plan] == ["summarization", "summarization"]
         result = await agent.call_tool("run_plan", {"plan": plan})
-        assert words(result).splitlines()[-1] == "2. summarization, text: hello!!"
+        assert text_of(result).splitlines()[-1] == "2. summarization, text: hello!!"
         assert "answer" not in result.structured_content
         first = result.structured_content["tasks"][0]
         assert first == {
@@ -63,14 +63,14 @@ async def test_plan_can_be_sent_back_to_run_plan(gateway: GatewayUnderTest, peer
             "outputs": {"text": "hello!"},
         }
         answered = await agent.call_tool("run_plan", {"plan": plan, "request": "what came of it?"})
-        assert words(answered) == "so it is"
+        assert text_of(answered) == "so it is"
 
 
 async def test_all_errors_of_a_plan_are_reported_together(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": ""}]})
     assert result.is_error
-    assert "task 1 has no name; task 2 needs task 9" in words(result)
+    assert "task 1 has no name; task 2 needs task 9" in text_of(result)
 
 
 async def test_single_task_runs_by_name(gateway: GatewayUnderTest) -> None:
@@ -78,11 +78,11 @@ async def test_single_task_runs_by_name(gateway: GatewayUnderTest) -> None:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": "long"}})
         assert result.structured_content["tasks"][0]["outputs"] == {"text": "long!"}
         wrong = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"words": "long"}})
-        assert "summarization has no input 'words'" in words(wrong)
+        assert "summarization has no input 'words'" in text_of(wrong)
         none = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": {"image": "a cat"}})
-        assert "arguments.image: 'a cat' is not a file reference" in words(none)
+        assert "arguments.image: 'a cat' is not a file reference" in text_of(none)
         outside = {"task": "image-to-text", "arguments": {"image": "https://example.org/a.png"}, "policy": "local"}
-        assert "data policy of this request is local, and example.org is an external host" in words(
+        assert "data policy of this request is local, and example.org is an external host" in text_of(
             await agent.call_tool("run_task", outside)
         )
 
@@ -91,7 +91,7 @@ async def test_tasks_lists_all_and_describes_one(gateway: GatewayUnderTest) -> N
     async with opened_client(gateway.http_port) as agent:
         everything = await agent.call_tool("tasks", {})
         assert len(everything.structured_content["tasks"]) == len(standard_tasks())
-        assert len(words(everything)) < 6_000
+        assert len(text_of(everything)) < 6_000
         found = await agent.call_tool("tasks", {"about": "shorter text"})
         assert [found["name"] for found in found.structured_content["tasks"]] == ["summarization"]
         (whole,) = (await agent.call_tool("tasks", {"name": "summarization"})).structured_content["tasks"]
@@ -153,7 +153,7 @@ async def test_failure_is_reported_with_remedy(gateway: GatewayUnderTest, peers:
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": "long"}})
     assert result.is_error
-    assert "Task 1 (summarization) failed: the text is Greek. Remedy: send English" in words(result)
+    assert "Task 1 (summarization) failed: the text is Greek. Remedy: send English" in text_of(result)
 
 
 async def _text(agent: Client, uri: str) -> str:

@@ -15,7 +15,7 @@ from services.common.artifacts.naming import NAME_CHARACTERS
 from tests.fakes.services import ANSWERED
 from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
 from tests.support.gateway import GatewayUnderTest, start_gateway
-from tests.support.mcp_clients import MODES, opened_client, words
+from tests.support.mcp_clients import MODES, opened_client, text_of
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
@@ -79,7 +79,7 @@ async def test_objects_of_other_tenants_are_not_found(keyed_gateway: KeyedGatewa
         for tool, arguments in absent:
             result = await agent.call_tool(tool, arguments)
             assert result.is_error
-            assert "there is no" in words(result)
+            assert "there is no" in text_of(result)
         for uri in (answer, f"hugginggpt://runs/{run_id}/tasks/1/text", of_a):
             with pytest.raises(MCPError, match="there is no"):
                 await agent.read_resource(uri)

@@ -17,7 +17,7 @@ from services.common.errors import InvalidRequest
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.services import ANSWERED
 from tests.support.gateway import GatewayUnderTest, start_gateway
-from tests.support.mcp_clients import MODES, opened_client, words
+from tests.support.mcp_clients import MODES, opened_client, text_of
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
@@ -49,7 +49,7 @@ async def test_ask_answers(gateway: GatewayUnderTest, mode: str) -> None:
     async with opened_client(gateway.http_port, mode=mode) as agent:
         result = await agent.call_tool("ask", {"request": "do it", "policy": "local"})
     assert not result.is_error
-    assert words(result) == "Done."
+    assert text_of(result) == "Done."
     assert result.structured_content["state"] == "completed"
     assert result.structured_content["ended"]
     assert gateway.orchestrator.callers[-1].policy == DATA_POLICY_LOCAL
@@ -72,7 +72,7 @@ async def test_progress_is_reported_with_heartbeats(
         call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=hear))
         await asyncio.wait_for(beaten.wait(), 10)
         (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
-        assert words(await asyncio.wait_for(call, 10)) == "Done."
+        assert text_of(await asyncio.wait_for(call, 10)) == "Done."
     assert "1. captioning" in [message for _, message in told]
     numbers = [number for number, _ in told]
     assert numbers == sorted(set(numbers))
@@ -86,11 +86,11 @@ async def test_timeout_returns_run_id_for_get_run(gateway: GatewayUnderTest, mod
         run_id = first.structured_content["run_id"]
         assert not first.is_error
         assert first.structured_content["ended"] is False
-        assert run_id in words(first)
-        assert "get_run" in words(first)
+        assert run_id in text_of(first)
+        assert "get_run" in text_of(first)
         waiting = asyncio.create_task(agent.call_tool("get_run", {"run_id": run_id, "wait_seconds": 30}))
         (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
-        assert words(await asyncio.wait_for(waiting, 10)) == "Done."
+        assert text_of(await asyncio.wait_for(waiting, 10)) == "Done."
     assert not gateway.orchestrator.cancelled
 
 
@@ -152,7 +152,7 @@ async def test_stopping_gateway_returns_active_run(tmp_path: Path, mode: str) ->
         run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
         await _heard(gateway, run.run_id)
         await opening.__aexit__(None, None, None)
-        assert run.run_id in words(await asyncio.wait_for(call, 10))
+        assert run.run_id in text_of(await asyncio.wait_for(call, 10))
 
 
 async def test_cancel_run_stops_a_run(gateway: GatewayUnderTest) -> None:
@@ -194,7 +194,7 @@ async def test_refusals_are_reported_with_remedy(tmp_path: Path) -> None:
     ):
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": "x", "arguments": {}}]})
     assert result.is_error
-    assert words(result) == "task 1 has no name; task 2 needs task 9 (PLAN)\nRemedy: see tasks"
+    assert text_of(result) == "task 1 has no name; task 2 needs task 9 (PLAN)\nRemedy: see tasks"
 
 
 @both_forms
@@ -218,8 +218,8 @@ async def test_invalid_calls_are_tool_errors(gateway: GatewayUnderTest, mode: st
         for tool, arguments, said in wrong:
             result = await agent.call_tool(tool, arguments)
             assert result.is_error
-            assert said in words(result)
-            assert "Remedy: " in words(result)
+            assert said in text_of(result)
+            assert "Remedy: " in text_of(result)
 
 
 @both_forms
@@ -228,6 +228,6 @@ async def test_long_answer_is_read_as_resource(gateway: GatewayUnderTest, mode: 
     gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text=whole)), ANSWERED[-1]]
     async with opened_client(gateway.http_port, mode=mode) as agent:
         result = await agent.call_tool("ask", {"request": "x"})
-        assert len(words(result)) < 1_000
+        assert len(text_of(result)) < 1_000
         read = await agent.read_resource(result.structured_content["answer_uri"])
     assert read.contents[0].text == whole  # type: ignore[union-attr]  # it is text

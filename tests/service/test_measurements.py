@@ -40,7 +40,7 @@ async def measured(port: int, pattern: str) -> dict[str, float]:
 async def test_an_expert_counts_its_batches_loads_calls_and_memory(tmp_path: Path) -> None:
     settings = {"EXPERT_LISTEN": ANY, "METRICS_LISTEN": ANY, "ARTIFACTS_URL": tmp_path.as_uri()}
     async with processes(60) as start:
-        process = await start("-m", "tests.support.shouting", **settings)
+        process = await start("-m", "tests.support.uppercase_expert", **settings)
         metrics, port = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
         async with dial(f"127.0.0.1:{port}") as channel:
             stub = expert_pb2_grpc.ExpertServiceStub(channel)

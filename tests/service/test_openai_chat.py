@@ -268,7 +268,7 @@ async def test_run_is_cancelled_when_client_disconnects(tmp_path: Path, stream: 
                 await (await asking).close()
             asking.cancel()
             await run.left.wait()
-            await openai_gateway.orchestrator.told_to_stop.wait()
+            await openai_gateway.orchestrator.cancel_received.wait()
 
 
 async def test_run_without_store_is_deleted(openai_gateway: OpenAIGateway) -> None:

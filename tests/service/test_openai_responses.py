@@ -183,7 +183,7 @@ async def test_disconnect_after_create_leaves_no_queued_run(idle_openai_gateway:
         async with asyncio.timeout(5):
             await run.left.wait()
             if not background:
-                await idle_openai_gateway.orchestrator.told_to_stop.wait()
+                await idle_openai_gateway.orchestrator.cancel_received.wait()
         assert (idle_openai_gateway.orchestrator.cancelled == []) is background
         if background:
             run.tell(answer_chunk("Done."), run_ended())

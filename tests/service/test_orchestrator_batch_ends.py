@@ -11,14 +11,14 @@ from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.settings import Settings
 from tests.support.batches import PLAN, OrchestratorClient, notes
 from tests.support.orchestrator import OrchestratorUnderTest, echo
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     if request.param == "sqlite":
         return settings
-    return settings.model_copy(update={"journal": await emptied(request.getfixturevalue("postgres"))})
+    return settings.model_copy(update={"journal": await emptied_database(request.getfixturevalue("postgres"))})
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, note, notes, state, step
 from tests.support.orchestrator import END, ScriptedPeers, connected, echo, run_ended
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     journal = settings.journal
     if request.param == "postgres":
-        journal = await emptied(request.getfixturevalue("postgres"))
+        journal = await emptied_database(request.getfixturevalue("postgres"))
     return settings.model_copy(update={"journal": journal, "lease_seconds": 2.0})
 
 

@@ -9,7 +9,7 @@ from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, OrchestratorClient, note, notes
 from tests.support.orchestrator import ScriptedPeers, connected, echo
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 PLACES = 4
 
@@ -18,7 +18,7 @@ PLACES = 4
 async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     journal = settings.journal
     if request.param == "postgres":
-        journal = await emptied(request.getfixturevalue("postgres"))
+        journal = await emptied_database(request.getfixturevalue("postgres"))
     return settings.model_copy(update={"journal": journal, "batch_items": PLACES})
 
 

@@ -24,14 +24,14 @@ from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, given, note, notes, parts, state, step
 from tests.support.orchestrator import END, OrchestratorUnderTest, echo, task
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     if request.param == "sqlite":
         return settings
-    return settings.model_copy(update={"journal": await emptied(request.getfixturevalue("postgres"))})
+    return settings.model_copy(update={"journal": await emptied_database(request.getfixturevalue("postgres"))})
 
 
 @pytest.fixture

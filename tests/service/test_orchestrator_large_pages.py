@@ -16,7 +16,7 @@ from services.orchestrator.journal.pages import PAGE_BYTES
 from services.orchestrator.settings import Settings
 from tests.support.batches import OrchestratorClient, given, notes, step
 from tests.support.orchestrator import OrchestratorUnderTest, echo, text
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ LARGE = plan_pb2.Plan(tasks=[step(1, text=given("note")), *(step(task, text=WORD
 async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     if request.param == "sqlite":
         return settings
-    return settings.model_copy(update={"journal": await emptied(request.getfixturevalue("postgres"))})
+    return settings.model_copy(update={"journal": await emptied_database(request.getfixturevalue("postgres"))})
 
 
 @pytest.fixture

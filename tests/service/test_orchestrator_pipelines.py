@@ -20,7 +20,7 @@ from services.common.errors import ServiceError, from_rpc
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, given, note, notes, state, step
 from tests.support.orchestrator import END, OrchestratorUnderTest, run_ended, task
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 PICTURE = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="b" * 64, media_type="image/png", name="photo.png"))
 SHOWN = [artifact_pb2.NamedValue(name="photo", value=PICTURE)]
@@ -30,7 +30,7 @@ SHOWN = [artifact_pb2.NamedValue(name="photo", value=PICTURE)]
 async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     if request.param == "sqlite":
         return settings
-    return settings.model_copy(update={"journal": await emptied(request.getfixturevalue("postgres"))})
+    return settings.model_copy(update={"journal": await emptied_database(request.getfixturevalue("postgres"))})
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, gateway_pb2, run_pb2
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.orchestrator import END, ScriptedPeers, connected, echo, ref, run_ended, task, task_states
-from tests.support.postgres import Server, serving
+from tests.support.postgres import PostgresServer, running_server
 from tests.support.required_programs import require
 
 pytestmark = pytest.mark.slow
@@ -22,15 +22,15 @@ AWAY_SECONDS = 5.0
 
 
 @pytest.fixture
-def postgres_server() -> Iterator[Server]:
+def postgres_server() -> Iterator[PostgresServer]:
     require("postgres")
-    with serving() as postgres_server:
+    with running_server() as postgres_server:
         yield postgres_server
 
 
 @pytest.mark.parametrize("lease_seconds", [10.0, 2.0], ids=["shorter than a lease", "longer than a lease"])
 async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_away(
-    peers: ScriptedPeers, settings: Settings, postgres_server: Server, lease_seconds: float
+    peers: ScriptedPeers, settings: Settings, postgres_server: PostgresServer, lease_seconds: float
 ) -> None:
     full, go, further = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 

@@ -28,7 +28,7 @@ class KeyedGateway:
     """A gateway that requires API keys.
 
     Args:
-        doors: Clients of the gateway.
+        gateway: The running gateway.
         database: Separate connection to the gateway's database.
     """
 
@@ -53,9 +53,9 @@ async def start_keyed_gateway(
     folder: Path, settings: Mapping[str, Any] | None = None, **given: Any
 ) -> AsyncIterator[KeyedGateway]:
     """Starts a gateway that requires API keys; other arguments are those of `start_gateway`."""
-    own = {"authentication": "keys", **(settings or {})}
+    values = {"authentication": "keys", **(settings or {})}
     async with (
-        start_gateway(folder, settings=own, **given) as gateway,
-        gateway_store(own.get("database", str(folder / "gateway.sqlite"))) as database,
+        start_gateway(folder, settings=values, **given) as gateway,
+        gateway_store(values.get("database", str(folder / "gateway.sqlite"))) as database,
     ):
         yield KeyedGateway(gateway, database)

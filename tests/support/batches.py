@@ -63,13 +63,15 @@ SOURCES = {"plan", "pipeline", "request", "run_id"}
 class OrchestratorClient:
     """Client of an orchestrator that calls on behalf of a tenant."""
 
-    def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **who: Any) -> None:
+    def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **caller_fields: Any) -> None:
         self.stub = stub
-        with call_context.use_caller(caller_pb2.Caller(tenant=tenant, policy=caller_pb2.DATA_POLICY_OPEN, **who)):
+        with call_context.use_caller(
+            caller_pb2.Caller(tenant=tenant, policy=caller_pb2.DATA_POLICY_OPEN, **caller_fields)
+        ):
             self.call_options: dict[str, Any] = {"timeout": SECONDS, "metadata": call_context.metadata()}
 
-    async def save(self, name: str = "short", **wanted: Any) -> pipeline_pb2.Pipeline:
-        return await self.stub.SavePipeline(gateway_pb2.SavePipelineRequest(name=name, **wanted), **self.call_options)
+    async def save(self, name: str = "short", **fields: Any) -> pipeline_pb2.Pipeline:
+        return await self.stub.SavePipeline(gateway_pb2.SavePipelineRequest(name=name, **fields), **self.call_options)
 
     async def start(self, items: Sequence[batch_pb2.NewItem], page: int = 100, /, **spec: Any) -> batch_pb2.Batch:
         return await self.send(parts(items, page, **spec))
@@ -96,15 +98,15 @@ class OrchestratorClient:
                 return str(batch.waiting_for)
         return ""
 
-    async def items(self, batch_id: str, page: int = 100, **wanted: Any) -> list[batch_pb2.BatchItem]:
-        found: list[batch_pb2.BatchItem] = []
+    async def items(self, batch_id: str, page: int = 100, **fields: Any) -> list[batch_pb2.BatchItem]:
+        items: list[batch_pb2.BatchItem] = []
         token = ""
         while True:
-            request = gateway_pb2.ListBatchItemsRequest(batch_id=batch_id, page_token=token, page_size=page, **wanted)
+            request = gateway_pb2.ListBatchItemsRequest(batch_id=batch_id, page_token=token, page_size=page, **fields)
             reply = await self.stub.ListBatchItems(request, **self.call_options)
-            found += reply.items
+            items += reply.items
             if not (token := reply.next_page_token):
-                return found
+                return items
 
     async def cancel(self, batch_id: str) -> None:
         await self.stub.CancelBatch(gateway_pb2.CancelBatchRequest(batch_id=batch_id), **self.call_options)

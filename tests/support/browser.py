@@ -28,9 +28,9 @@ class Tab:
 
     page: "Page"
     url: str
-    complaints: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     """Console errors, including violations of the content security policy, and uncaught exceptions."""
-    strangers: list[str] = field(default_factory=list)
+    external_requests: list[str] = field(default_factory=list)
     """Requested addresses of other servers."""
     expected: tuple[str, ...] = ()
     """Parts of error messages that the test expects."""
@@ -44,9 +44,9 @@ class Tab:
         await self.page.screenshot(path=PICTURES / f"page-{name}.png", **options)
 
     def check(self) -> None:
-        unexpected = [each for each in self.complaints if not any(part in each for part in self.expected)]
+        unexpected = [each for each in self.errors if not any(part in each for part in self.expected)]
         assert unexpected == []
-        assert self.strangers == []
+        assert self.external_requests == []
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -63,20 +63,22 @@ async def browser() -> AsyncIterator["Browser"]:
             await chromium.close()
 
 
-async def watched(context: "BrowserContext", url: str) -> Tab:
-    """Opens a page of the server at the address."""
+async def open_tab(context: "BrowserContext", url: str) -> Tab:
+    """Opens a page whose own server is the one at the address."""
     page = await context.new_page()
     page.set_default_timeout(SECONDS * 1000)
     tab = Tab(page, url)
     own = urlsplit(url).netloc
 
-    def asked(address: str) -> None:
+    def record_request(address: str) -> None:
         parts = urlsplit(address)
         if parts.scheme not in {"blob", "data"} and parts.netloc != own:
-            tab.strangers.append(address)
+            tab.external_requests.append(address)
 
-    page.on("request", lambda request: asked(request.url))
-    page.on("console", lambda said: tab.complaints.append(said.text) if said.type in {"error", "warning"} else None)
-    page.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    page.on("dialog", lambda dialog: tab.complaints.append(f"a dialog: {dialog.message}"))
+    page.on("request", lambda request: record_request(request.url))
+    page.on(
+        "console", lambda message: tab.errors.append(message.text) if message.type in {"error", "warning"} else None
+    )
+    page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    page.on("dialog", lambda dialog: tab.errors.append(f"dialog: {dialog.message}"))
     return tab

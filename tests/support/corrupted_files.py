@@ -12,14 +12,14 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 @cache
-def spoilt() -> dict[str, bytes]:
+def corrupted_files() -> dict[str, bytes]:
     """Contents by file name."""
     return {
-        "torn.png": (DATA / "sign.png").read_bytes()[:4000],
-        "torn.pdf": (DATA / "letter.pdf").read_bytes()[:300],
-        "words.png": b"these are words, no picture",
+        "truncated.png": (DATA / "sign.png").read_bytes()[:4000],
+        "truncated.pdf": (DATA / "letter.pdf").read_bytes()[:300],
+        "text.png": b"this is text, not an image",
         "latin.txt": "Grüße aus Köln".encode("latin-1"),
-        "late.txt": b"plain enough " * 10_000 + b"\xff\xfe",
+        "invalid_at_end.txt": b"plain enough " * 10_000 + b"\xff\xfe",
         "bomb.png": b"".join(_bomb()),
         "silent.wav": _silence(),
         "empty.png": b"",

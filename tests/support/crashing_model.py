@@ -36,7 +36,7 @@ class Crashing:
     def run(self, items: Sequence[str], call: Call) -> Sequence[Any]:
         call.progress(0.5, "half")
         for item in items:
-            _suffer(item, call)
+            _act_on(item, call)
         return [(item, len(items)) for item in items]
 
     def finish(self, raw: Any) -> Outputs:
@@ -45,7 +45,7 @@ class Crashing:
         return {"text": f"{text} {os.getpid()}", "data": {"batch": size, "tenant": tenant}}
 
 
-def _suffer(word: str, call: Call) -> None:
+def _act_on(word: str, call: Call) -> None:
     if word == "segfault":
         _crash()
     if word == "killed":
@@ -68,26 +68,26 @@ def _crash() -> None:
     ctypes.string_at(0)  # reads an invalid address
 
 
-def crashing(model_id: str, device: str) -> Handler:
+def load_crashing(model_id: str, device: str) -> Handler:
     load_context.current().progress(0.5, "unpacking")
     return Crashing()
 
 
-def dying(model_id: str, device: str) -> Handler:
+def crash_on_load(model_id: str, device: str) -> Handler:
     _crash()
     return Crashing()
 
 
-def hanging(model_id: str, device: str) -> Handler:
+def hang_on_load(model_id: str, device: str) -> Handler:
     threading.Event().wait()
     return Crashing()
 
 
-def refusing(model_id: str, device: str) -> Handler:
+def fail_on_load(model_id: str, device: str) -> Handler:
     raise InvalidRequest("no licence", remedy="get one")
 
 
-class Asking:
+class RemoteModel:
     """A model that the host considers remote."""
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
@@ -103,5 +103,5 @@ class Asking:
         return {"text": raw}
 
 
-def asking(model_id: str, device: str) -> Asking:
-    return Asking()
+def load_remote(model_id: str, device: str) -> RemoteModel:
+    return RemoteModel()

@@ -10,67 +10,67 @@ _ID = re.compile(rb"\nid: \d+\n.*?\n\n", re.DOTALL)
 
 
 @dataclass
-class Wire:
-    """Address for clients."""
+class CuttingProxy:
+    """A running proxy: its address for clients, and counts of cuts and connections."""
 
     url: str
     cuts: int = 0
     connections: int = 0
 
 
-Due = Callable[[bytes], int | None]
+CutPosition = Callable[[bytes], int | None]
 """Returns the number of bytes after which to cut a connection, given the bytes from the server so far; None to wait."""
 
 
-def after_an_event(seen: bytes) -> int | None:
+def after_first_event(received: bytes) -> int | None:
     """Cuts after the first complete event of a stream."""
-    found = _ID.search(seen)
+    found = _ID.search(received)
     return found.end() if found else None
 
 
-def within_an_event(seen: bytes) -> int | None:
+def within_second_event(received: bytes) -> int | None:
     """Cuts within the second event of a stream."""
-    found = list(_ID.finditer(seen))
+    found = list(_ID.finditer(received))
     return found[1].end() - 10 if len(found) > 1 else None
 
 
-def after_bytes(count: int) -> Due:
-    return lambda seen: count if len(seen) > count else None
+def after_bytes(count: int) -> CutPosition:
+    return lambda received: count if len(received) > count else None
 
 
 @asynccontextmanager
-async def cutting(port: int, due: Due, *, times: int = 1_000_000) -> AsyncIterator[Wire]:
+async def cutting_proxy(port: int, cut_position: CutPosition, *, times: int = 1_000_000) -> AsyncIterator[CuttingProxy]:
     """Opens a proxy to a port of this machine.
 
     Args:
         port: Port of the server.
-        due: Decides when to cut a connection.
+        cut_position: Returns the number of bytes after which to cut a connection.
         times: Maximum number of cuts.
     """
-    wire = Wire("")
+    proxy = CuttingProxy("")
 
-    async def up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A client's request with the server's own address in the Host header, since the server rejects others."""
-        ours, theirs = wire.url.removeprefix("http://").encode(), f"127.0.0.1:{port}".encode()
+        proxy_host, server_host = proxy.url.removeprefix("http://").encode(), f"127.0.0.1:{port}".encode()
         while data := await reader.read(65536):
-            writer.write(data.replace(b"Host: " + ours, b"Host: " + theirs))
+            writer.write(data.replace(b"Host: " + proxy_host, b"Host: " + server_host))
             await writer.drain()
         writer.close()  # the client disconnected
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        wire.connections += 1
+        proxy.connections += 1
         server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
-        sending = asyncio.create_task(up(reader, server_writer))
-        seen, passed = b"", 0
+        sending = asyncio.create_task(forward_request(reader, server_writer))
+        received, forwarded = b"", 0
         try:
             while data := await server_reader.read(65536):
-                seen += data
-                end = due(seen) if wire.cuts < times else None
-                writer.write(seen[passed:end])
+                received += data
+                end = cut_position(received) if proxy.cuts < times else None
+                writer.write(received[forwarded:end])
                 await writer.drain()
-                passed = len(seen)
+                forwarded = len(received)
                 if end is not None:
-                    wire.cuts += 1
+                    proxy.cuts += 1
                     return
         finally:
             sending.cancel()
@@ -79,6 +79,6 @@ async def cutting(port: int, due: Due, *, times: int = 1_000_000) -> AsyncIterat
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
-        wire.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        yield wire
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield proxy

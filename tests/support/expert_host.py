@@ -115,11 +115,11 @@ class Host:
 
     async def until(self, status: int, name: str = "") -> None:
         watch = self.watch(name)
-        await seen(watch, status)
+        await wait_for_status(watch, status)
         watch.cancel()
 
 
-async def seen(watch: Any, status: int) -> None:
+async def wait_for_status(watch: Any, status: int) -> None:
     """Waits for a health status."""
     while (await watch.read()).status != status:
         pass
@@ -139,9 +139,9 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
             load = partial(_either, loader, other)
             cards = [ModelCard(id=name, revision="1", task="saying") for name in ("m", "other")]
             expert = Expert("test", build_offers(cards, {"saying": SPEC}, {"saying": load}), tuple(preload), "0")
-            told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), **settings}
+            values: Mapping[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), **settings}
             server = await stack.enter_async_context(AsyncExitStack())
-            running = await server.enter_async_context(serve(expert, Settings(**told)))
+            running = await server.enter_async_context(serve(expert, Settings(**values)))
             address = f"127.0.0.1:{running.port}"
             channel = await stack.enter_async_context(dial(address))
             await channel.channel_ready()
@@ -162,7 +162,7 @@ def echo(model_id: str, device: str) -> Handler:
     return single(_echoed)
 
 
-def takes(size: int) -> Loader:
+def with_memory(size: int) -> Loader:
     """A model that returns its input and declares its memory in bytes."""
 
     @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def takes(size: int) -> Loader:
     return lambda model_id, device: Sized(lambda inputs, parameters: {"text": inputs["text"]})
 
 
-def does(function: Function) -> Loader:
+def loader_of(function: Function) -> Loader:
     return lambda model_id, device: single(function)
 
 
@@ -242,5 +242,5 @@ class Batches:
             assert await asyncio.to_thread(self.prepared.acquire, timeout=5)
 
 
-async def reached(event: threading.Event) -> None:
+async def wait_for_event(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 5)

@@ -32,7 +32,7 @@ _ADDRESSES = {
 
 
 @dataclass
-class Started:
+class StartedService:
     """A process and its log entries."""
 
     process: Process
@@ -40,14 +40,14 @@ class Started:
     other: list[str] = field(default_factory=list)
     """Lines that are not log entries, such as a traceback."""
 
-    async def until(self, event: str, **facts: object) -> dict[str, Any]:
+    async def until(self, event: str, **fields: object) -> dict[str, Any]:
         """Waits for the next log entry of an event with these fields."""
         assert self.process.stderr
         async with asyncio.timeout(SECONDS):
             async for line in self.process.stderr:
-                told = self._read(line)
-                if told.get("event") == event and facts.items() <= told.items():
-                    return told
+                entry = self._read(line)
+                if entry.get("event") == event and fields.items() <= entry.items():
+                    return entry
         raise AssertionError(f"it ended without {event}: {self.log} {self.other}")
 
     async def end(self) -> int:
@@ -59,25 +59,25 @@ class Started:
             return await self.process.wait()
 
     @property
-    def complaints(self) -> list[dict[str, Any]]:
+    def errors(self) -> list[dict[str, Any]]:
         return [line for line in self.log if line["level"] in ("error", "critical")]
 
     def _read(self, line: bytes) -> dict[str, Any]:
         if not line.startswith(b"{"):
             self.other.append(line.decode())
             return {}
-        told: dict[str, Any] = json.loads(line)
-        self.log.append(told)
-        return told
+        entry: dict[str, Any] = json.loads(line)
+        self.log.append(entry)
+        return entry
 
 
 @asynccontextmanager
-async def started(home: Path, module: str, **environment: str) -> AsyncIterator[Started]:
+async def start_service(home: Path, module: str, **environment: str) -> AsyncIterator[StartedService]:
     """Starts a service with its own home folder and no peers; kills it at exit."""
-    told = {**os.environ, **_ADDRESSES, "HUGGINGGPT_HOME": str(home), "LOG_FORMAT": "json", **environment}
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, stderr=PIPE, env=told)
+    entry = {**os.environ, **_ADDRESSES, "HUGGINGGPT_HOME": str(home), "LOG_FORMAT": "json", **environment}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, stderr=PIPE, env=entry)
     try:
-        yield Started(process)
+        yield StartedService(process)
     finally:
         if process.returncode is None:
             process.kill()

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-DEEPEST = 5
+MAX_DEPTH = 5
 
 _TEXTS: Sequence[str] = (
     *("", "a", "0", "-1", "null", "../../etc/passwd", "run_1", "file_1", "\0", "\u202e", "💥", "<script>", "{}", "[]"),
@@ -24,50 +24,50 @@ _SCALARS: Mapping[int, Sequence[Any]] = {
 }
 
 
-def message(kind: type[Message], random: Random) -> Message:
+def random_message(kind: type[Message], random: Random) -> Message:
     """A message of the given type with random fields set."""
-    made = kind()
-    _fill(made, random, 0)
-    return made
+    message = kind()
+    _fill(message, random, 0)
+    return message
 
 
-def mutated(content: bytes, random: Random) -> bytes:
+def mutate(content: bytes, random: Random) -> bytes:
     """Encoded message with some bytes changed, removed, repeated or added."""
-    kept = bytearray(content or b"\x0a")
+    changed = bytearray(content or b"\x0a")
     for _ in range(random.randint(1, 4)):
-        place = random.randrange(len(kept) + 1)
+        position = random.randrange(len(changed) + 1)
         match random.randrange(4):
-            case 0 if place < len(kept):
-                kept[place] ^= 1 << random.randrange(8)
+            case 0 if position < len(changed):
+                changed[position] ^= 1 << random.randrange(8)
             case 1:
-                kept[place:place] = random.randbytes(random.randint(1, 8))
+                changed[position:position] = random.randbytes(random.randint(1, 8))
             case 2:
-                del kept[place : place + random.randint(1, 8)]
+                del changed[position : position + random.randint(1, 8)]
             case _:
-                kept += kept[place : place + 64]
-    return bytes(kept)
+                changed += changed[position : position + 64]
+    return bytes(changed)
 
 
-def _fill(made: Any, random: Random, depth: int) -> None:
-    for field in made.DESCRIPTOR.fields:
+def _fill(message: Any, random: Random, depth: int) -> None:
+    for field in message.DESCRIPTOR.fields:
         if random.random() < (0.5 if depth else 0.8):
-            _set(made, field, random, depth)
+            _set(message, field, random, depth)
 
 
-def _set(made: Any, field: FieldDescriptor, random: Random, depth: int) -> None:
+def _set(message: Any, field: FieldDescriptor, random: Random, depth: int) -> None:
     if field.message_type and field.message_type.GetOptions().map_entry:
-        _set_map(getattr(made, field.name), field.message_type.fields_by_name["value"], random, depth)
+        _set_map(getattr(message, field.name), field.message_type.fields_by_name["value"], random, depth)
     elif field.is_repeated:
         for _ in range(random.randint(0, 3)):
             if not field.message_type:
-                getattr(made, field.name).append(_scalar(field, random))
-            elif depth < DEEPEST:
-                _fill(getattr(made, field.name).add(), random, depth + 1)
+                getattr(message, field.name).append(_scalar(field, random))
+            elif depth < MAX_DEPTH:
+                _fill(getattr(message, field.name).add(), random, depth + 1)
     elif not field.message_type:
-        setattr(made, field.name, _scalar(field, random))
-    elif depth < DEEPEST:
-        getattr(made, field.name).SetInParent()
-        _fill(getattr(made, field.name), random, depth + 1)
+        setattr(message, field.name, _scalar(field, random))
+    elif depth < MAX_DEPTH:
+        getattr(message, field.name).SetInParent()
+        _fill(getattr(message, field.name), random, depth + 1)
 
 
 def _set_map(entries: Any, value: FieldDescriptor, random: Random, depth: int) -> None:
@@ -75,7 +75,7 @@ def _set_map(entries: Any, value: FieldDescriptor, random: Random, depth: int) -
         key = random.choice(_TEXTS)
         if not value.message_type:
             entries[key] = _scalar(value, random)
-        elif depth < DEEPEST:
+        elif depth < MAX_DEPTH:
             _fill(entries[key], random, depth + 1)
 
 

@@ -31,13 +31,13 @@ def path_pdf(unpacked: int, name: str) -> Media:
 
 def _pdf(objects: tuple[bytes, ...]) -> Iterator[bytes]:
     yield (start := b"%PDF-1.4\n")
-    end, places = len(start), []
+    end, offsets = len(start), []
     for number, content in enumerate(objects, 1):
-        places.append(end)
+        offsets.append(end)
         yield (part := b"%d 0 obj\n%s\nendobj\n" % (number, content))
         end += len(part)
     yield b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    yield b"".join(b"%010d 00000 n \n" % place for place in places)
+    yield b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     yield b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, end)
 
 
@@ -66,7 +66,7 @@ def gif_bomb(side: int, name: str) -> Media:
 
 
 @cache
-def lying_wav() -> Media:
+def wav_with_false_sizes() -> Media:
     """A WAV that claims almost 4 GiB of samples in 65,000 channels, and has a few kilobytes."""
     form = struct.pack("<HHIIHH", 1, 65_000, 192_000, 0xFFFFFFF0, 0xFFFF, 16)
     data = b"data" + struct.pack("<I", 0xFFFFFF00) + bytes(8192)

@@ -31,20 +31,20 @@ class Instrument:
     """Description and labels."""
 
     @property
-    def fetched(self) -> str:
+    def prometheus_name(self) -> str:
         """Name in Prometheus."""
         unit, _ = UNITS[self.unit] if self.unit else ("", "")
         return self.name.replace(".", "_") + unit + ("_total" if self.kind == "counter" else "")
 
     @property
-    def told(self) -> str:
+    def kind_and_unit(self) -> str:
         """Kind and unit."""
         return f"{self.kind}, {UNITS[self.unit][1]}" if self.unit else self.kind
 
 
 def instruments() -> list[Instrument]:
     """Instruments by package and name."""
-    files = (file for room in PACKAGES for file in sorted((ROOT / room).rglob("*.py")))
+    files = (file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py")))
     return [found for file in files for found in sorted(_declared(file), key=lambda each: each.name)]
 
 
@@ -54,9 +54,9 @@ def _declared(file: Path) -> Iterator[Instrument]:
         return
     for call in ast.walk(ast.parse(text)):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in KINDS:
-            said = {keyword.arg: keyword.value for keyword in call.keywords}
-            told = (_text(said[name]) if name in said else "" for name in ("unit", "description"))
-            yield Instrument(_text(call.args[0]), KINDS[call.func.attr], *told)
+            keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+            texts = (_text(keywords[name]) if name in keywords else "" for name in ("unit", "description"))
+            yield Instrument(_text(call.args[0]), KINDS[call.func.attr], *texts)
 
 
 def _text(node: ast.expr) -> str:

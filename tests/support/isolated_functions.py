@@ -10,7 +10,7 @@ from typing import Any
 from experts.host.isolation import report_progress
 
 
-def in_place(function: Callable[..., Any], *arguments: Any, **_options: Any) -> Any:
+def run_in_this_process(function: Callable[..., Any], *arguments: Any, **_options: Any) -> Any:
     """Replaces isolated() in tests that patch this process."""
     return function(*arguments)
 
@@ -84,13 +84,13 @@ def zeros(size: int) -> bytes:
     return bytes(size)
 
 
-_kept: list[bytearray] = []
+_allocated: list[bytearray] = []
 _prepared: list[str] = []
 
 
-def keep(size: int) -> None:
+def keep_allocated(size: int) -> None:
     """Keeps the given number of bytes allocated."""
-    _kept.append(bytearray(b"x") * size)
+    _allocated.append(bytearray(b"x") * size)
 
 
 def set_prepared(value: str) -> None:
@@ -101,7 +101,7 @@ def get_prepared() -> list[str]:
     return _prepared
 
 
-def need_file(path: str) -> None:
+def require_file(path: str) -> None:
     """Fails unless the file exists."""
     Path(path).stat()
 
@@ -119,7 +119,7 @@ def wait_for(path: str) -> None:
         time.sleep(0.001)
 
 
-def note(path: str, text: str) -> None:
+def append_text(path: str, text: str) -> None:
     """Appends a text to a file."""
     with Path(path).open("a", encoding="ascii") as file:
         file.write(text)

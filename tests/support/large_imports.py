@@ -1,6 +1,6 @@
 """Lists large packages that programs import: python -m tests.support.large_imports PACKAGE,... MODULE ...
 
-Imports the modules, runs typical work, and prints which modules of the packages were imported besides.
+Imports the modules, runs typical work, and prints which modules of the packages were imported during the work.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from importlib import import_module
 def main(packages: list[str], modules: list[str]) -> None:
     for name in modules:
         import_module(name)
-    before = _of(packages)
+    before = _imported(packages)
     with redirect_stdout(sys.stderr):  # log lines
         _plan()
-        asyncio.run(_ask())
-        asyncio.run(_watch())
-    sys.stdout.write("\n".join(sorted(_of(packages) - before)))
+        asyncio.run(_call_llm())
+        asyncio.run(_export_telemetry())
+    sys.stdout.write("\n".join(sorted(_imported(packages) - before)))
 
 
-def _of(packages: list[str]) -> set[str]:
+def _imported(packages: list[str]) -> set[str]:
     """Imported modules of these packages that have a file."""
     found = {name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None)}
     return {name for name in found if name.partition(".")[0] in packages}
@@ -33,7 +33,7 @@ def _plan() -> None:
     assert len(draft.tasks) > 1
 
 
-async def _ask() -> None:
+async def _call_llm() -> None:
     from services.llm.client import LLMError, Message  # noqa: PLC0415  # likewise
     from tests.fakes.llm import ErrorReply, TextReply, TruncatedReply  # noqa: PLC0415  # likewise
     from tests.fakes.llm.client import open_llm  # noqa: PLC0415  # likewise
@@ -46,7 +46,7 @@ async def _ask() -> None:
         assert await llm.models() == ["scripted"]
 
 
-async def _watch() -> None:
+async def _export_telemetry() -> None:
     from opentelemetry import trace  # noqa: PLC0415  # likewise
     from opentelemetry.metrics import get_meter  # noqa: PLC0415  # likewise
 
@@ -54,10 +54,10 @@ async def _watch() -> None:
     from tests.fakes.collector import collecting  # noqa: PLC0415  # likewise
 
     async with collecting() as collected:
-        tracing.setup("rehearsal", collected.endpoint)
-        async with metrics.exporting("rehearsal", "127.0.0.1:0", collected.endpoint):
-            get_meter("rehearsal").create_counter("acts").add(1)
-            with trace.get_tracer("rehearsal").start_as_current_span("act"):
+        tracing.setup("test", collected.endpoint)
+        async with metrics.exporting("test", "127.0.0.1:0", collected.endpoint):
+            get_meter("test").create_counter("tests").add(1)
+            with trace.get_tracer("test").start_as_current_span("test"):
                 pass
         for end, arrived in ((tracing.shutdown, collected.spans), (metrics.shutdown, collected.metrics)):
             await asyncio.to_thread(end)

@@ -10,8 +10,8 @@ _SENTENCES = "The museum opened on 3 May 2024. Who wrote this letter? Translate 
 
 def _filled(unit: str, before: str = "", after: str = "") -> Make:
     def make(size: int) -> str:
-        room = size - len(before.encode()) - len(after.encode())
-        return before + unit * (room // len(unit.encode())) + after
+        remaining = size - len(before.encode()) - len(after.encode())
+        return before + unit * (remaining // len(unit.encode())) + after
 
     return make
 

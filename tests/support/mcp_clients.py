@@ -22,6 +22,6 @@ async def opened_client(port: int, *, headers: Mapping[str, str] | None = None, 
             yield client
 
 
-def words(result: CallToolResult) -> str:
+def text_of(result: CallToolResult) -> str:
     """Text contents of a tool result."""
     return "\n".join(block.text for block in result.content if block.type == "text")

@@ -25,14 +25,14 @@ class CancellableOrchestrator(ScriptedOrchestrator):
 
     def __init__(self, script: Sequence[RunEvent], breaks: Iterable[int] = ()) -> None:
         super().__init__(script, breaks=breaks)
-        self.told_to_stop = asyncio.Event()
+        self.cancel_received = asyncio.Event()
 
     async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         reply = await super().CancelRun(request, context)
         run = self.runs[request.run_id]
         if not run.ended:
             run.tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_CANCELLED)))
-        self.told_to_stop.set()
+        self.cancel_received.set()
         return reply
 
 

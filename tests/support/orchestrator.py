@@ -56,8 +56,8 @@ def task(task_id: int, name: str = "summarization", **arguments: task_pb2.Argume
     )
 
 
-def note(kind: plan_pb2.NoteKind.ValueType, words: str) -> planner_pb2.PlanEvent:
-    return planner_pb2.PlanEvent(note=plan_pb2.Note(kind=kind, text=words))
+def note(kind: plan_pb2.NoteKind.ValueType, text: str) -> planner_pb2.PlanEvent:
+    return planner_pb2.PlanEvent(note=plan_pb2.Note(kind=kind, text=text))
 
 
 END = planner_pb2.PlanEvent(
@@ -169,8 +169,8 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
     async def Respond(self, request: responder_pb2.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         self.peers.answered.append(request)
         if self.peers.answer:
-            async for words in self.peers.answer():
-                await context.write(responder_pb2.RespondEvent(text=words))
+            async for text in self.peers.answer():
+                await context.write(responder_pb2.RespondEvent(text=text))
         else:
             await context.write(responder_pb2.RespondEvent(text="so it is"))
         decision = plan_pb2.Decision(controller=CONTROLLER_COMPOSED, usage=self.peers.usage)

@@ -68,8 +68,8 @@ class PipelineGateway:
         assert batch["end_time"]
         return batch
 
-    async def results(self, batch_id: str, **wanted: Any) -> list[dict[str, Any]]:
-        response = await self.http.get(f"/v1/batches/{batch_id}/results", params=wanted)
+    async def results(self, batch_id: str, **filters: Any) -> list[dict[str, Any]]:
+        response = await self.http.get(f"/v1/batches/{batch_id}/results", params=filters)
         assert response.status_code == 200, response.text
         return [json.loads(line) for line in response.text.splitlines()]
 

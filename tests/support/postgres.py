@@ -31,25 +31,25 @@ _SETTINGS = {
 }
 
 
-class Server:
+class PostgresServer:
     """A PostgreSQL server that can be stopped and restarted."""
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
-        self._programs, self._folder, self._as_user = _programs(), folder, _as_user(folder)
+        self._programs, self._folder, self._user_command = _programs(), folder, _user_command(folder)
         self._port = _free_port()
         settings = {**_SETTINGS, "port": str(self._port), "fsync": "on" if durable else "off"}
         self._settings = [f"-c{name}={value}" for name, value in settings.items()]
         self.url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self._port}/postgres"
         """URL of the first database."""
-        _initialised(self._programs, folder, self._as_user)
+        _initialize(self._programs, folder, self._user_command)
 
     def start(self) -> None:
         """Starts the server and waits until it accepts connections."""
         data = self._folder / "data"
-        command = [*self._as_user, str(self._programs / "postgres"), "-D", str(data), *self._settings]
+        command = [*self._user_command, str(self._programs / "postgres"), "-D", str(data), *self._settings]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
-        _ready(self._programs, self._port, self._process, self._folder / "log")
+        _wait_until_ready(self._programs, self._port, self._process, self._folder / "log")
 
     def stop(self) -> None:
         """Stops the server at once, as in a crash."""
@@ -58,7 +58,7 @@ class Server:
 
 
 @contextmanager
-def serving(*, durable: bool = True) -> Iterator[Server]:
+def running_server(*, durable: bool = True) -> Iterator[PostgresServer]:
     """Runs a separate server; works for any user.
 
     Args:
@@ -66,7 +66,7 @@ def serving(*, durable: bool = True) -> Iterator[Server]:
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
-        server = Server(folder, durable=durable)
+        server = PostgresServer(folder, durable=durable)
         server.start()
         try:
             yield server
@@ -77,34 +77,34 @@ def serving(*, durable: bool = True) -> Iterator[Server]:
 
 
 @contextmanager
-def standing(*, durable: bool = True) -> Iterator[str]:
+def running_postgres(*, durable: bool = True) -> Iterator[str]:
     """Runs a separate server and yields the URL of its first database; arguments as for `serving`."""
-    with serving(durable=durable) as server:
+    with running_server(durable=durable) as server:
         yield server.url
 
 
 @asynccontextmanager
-async def fresh(url: str) -> AsyncIterator[str]:
+async def new_database(url: str) -> AsyncIterator[str]:
     """Creates a database, yields its URL, and drops it at exit."""
     name = f"test_{uuid4().hex}"
-    await _told(url, f"CREATE DATABASE {name}")
+    await _execute(url, f"CREATE DATABASE {name}")
     try:
         yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
     finally:
-        await _told(url, f"DROP DATABASE {name} WITH (FORCE)")
+        await _execute(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def emptied(url: str) -> str:
+async def emptied_database(url: str) -> str:
     """Removes all schemas and connections of a database and returns its URL; faster than a new database."""
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
-    await _told(url, f"SELECT pg_terminate_backend(pid) {others}")
+    await _execute(url, f"SELECT pg_terminate_backend(pid) {others}")
     schemas = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema|public)'"
     drop = f"FOR name IN {schemas} LOOP EXECUTE format('DROP SCHEMA %I CASCADE', name); END LOOP"
-    await _told(url, f"DO $$ DECLARE name text; BEGIN {drop}; END $$")
+    await _execute(url, f"DO $$ DECLARE name text; BEGIN {drop}; END $$")
     return url
 
 
-async def _told(url: str, command: str) -> None:
+async def _execute(url: str, command: str) -> None:
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(command)
@@ -120,7 +120,7 @@ def _programs() -> Path:
     return server.parent
 
 
-def _as_user(folder: Path) -> list[str]:
+def _user_command(folder: Path) -> list[str]:
     """Command prefix that runs the server without root rights and stops it with this process."""
     command = ["setpriv", "--pdeathsig=QUIT"]
     if os.getuid() == 0:
@@ -129,7 +129,7 @@ def _as_user(folder: Path) -> list[str]:
     return command if shutil.which("setpriv") else []
 
 
-def _initialised(programs: Path, folder: Path, as_user: list[str]) -> None:
+def _initialize(programs: Path, folder: Path, as_user: list[str]) -> None:
     secret = folder / "password"
     secret.write_text(PASSWORD)
     secret.chmod(0o644)
@@ -139,16 +139,16 @@ def _initialised(programs: Path, folder: Path, as_user: list[str]) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
-def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    asked = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "10"]
+def _wait_until_ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    command = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "10"]
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
-        if subprocess.run(asked, check=False).returncode == 0:
+        if subprocess.run(command, check=False).returncode == 0:
             return
         try:
             server.wait(0.05)
@@ -162,5 +162,5 @@ def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Pa
 def postgres() -> Iterator[str]:
     """URL of the session's server."""
     require("postgres")
-    with standing(durable=False) as url:
+    with running_postgres(durable=False) as url:
         yield url

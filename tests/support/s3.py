@@ -33,13 +33,13 @@ class Bucket:
 
     def keys(self) -> set[str]:
         """Keys of all objects, without the prefix."""
-        listed = httpx.get(f"{self.endpoint}/{self.name}?list-type=2", trust_env=False).text
-        return {key.removeprefix("some/prefix/") for key in re.findall("<Key>(.*?)</Key>", listed)}
+        listing = httpx.get(f"{self.endpoint}/{self.name}?list-type=2", trust_env=False).text
+        return {key.removeprefix("some/prefix/") for key in re.findall("<Key>(.*?)</Key>", listing)}
 
     def unfinished(self) -> list[str]:
         """Keys of unfinished multipart uploads."""
-        listed = httpx.get(f"{self.endpoint}/{self.name}?uploads", trust_env=False).text
-        return re.findall("<Key>(.*?)</Key>", listed)
+        listing = httpx.get(f"{self.endpoint}/{self.name}?uploads", trust_env=False).text
+        return re.findall("<Key>(.*?)</Key>", listing)
 
     def overwrite(self, key: str, content: bytes) -> None:
         obstore.put(self._store(), key, content)
@@ -71,11 +71,11 @@ def serving_s3() -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
         try:
-            found = next(found for line in server.stderr if (found := _RUNNING.search(line)))
+            url_match = next(url_match for line in server.stderr if (url_match := _RUNNING.search(line)))
             draining = threading.Thread(target=server.stderr.read)
             draining.start()
-            httpx.get(found[0], timeout=FIRST_SECONDS, trust_env=False)
-            yield found[0]
+            httpx.get(url_match[0], timeout=FIRST_SECONDS, trust_env=False)
+            yield url_match[0]
         finally:
             server.terminate()
             draining.join()
@@ -90,20 +90,20 @@ def s3_endpoint() -> Iterator[str]:
 @pytest.fixture
 def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """An empty bucket; sets this process's credentials for it."""
-    bucket = made(s3_endpoint)
-    for variable, value in access(s3_endpoint).items():
+    bucket = create_bucket(s3_endpoint)
+    for variable, value in credentials(s3_endpoint).items():
         monkeypatch.setenv(variable, value)
     return bucket
 
 
-def made(endpoint: str, name: str = "") -> Bucket:
+def create_bucket(endpoint: str, name: str = "") -> Bucket:
     """Creates an empty bucket."""
     bucket = Bucket(endpoint, name or f"bucket-{uuid4().hex[:12]}")
     httpx.put(f"{endpoint}/{bucket.name}", trust_env=False).raise_for_status()
     return bucket
 
 
-def access(endpoint: str) -> dict[str, str]:
+def credentials(endpoint: str) -> dict[str, str]:
     """Environment variables with which obstore finds a server."""
     return {
         "AWS_ENDPOINT_URL": endpoint,

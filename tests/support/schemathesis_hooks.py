@@ -7,11 +7,11 @@ import schemathesis
 
 
 @schemathesis.serializer("application/x-ndjson")
-def written(_context: schemathesis.SerializationContext, value: Any) -> bytes | None:
+def serialize_lines(_context: schemathesis.SerializationContext, value: Any) -> bytes | None:
     documents = value if isinstance(value, list) else [value]
     return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
 
 
 @schemathesis.deserializer("application/x-ndjson")
-def read(_context: schemathesis.DeserializationContext, response: schemathesis.Response) -> list[Any]:
+def parse_lines(_context: schemathesis.DeserializationContext, response: schemathesis.Response) -> list[Any]:
     return [json.loads(line) for line in response.content.splitlines()]

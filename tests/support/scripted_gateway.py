@@ -20,24 +20,24 @@ class ScriptedGateway:
     """Events of the run; sequence numbers, times and run ids are added."""
     break_after: int = 0
     """Number of events after which the first stream breaks; 0 for never."""
-    last_words: bytes = b""
+    final_bytes: bytes = b""
     """Bytes sent before the stream breaks."""
-    refuse: tuple[int, dict[str, Any]] | None = None
+    error: tuple[int, dict[str, Any]] | None = None
     """HTTP status and problem with which runs are rejected."""
     pages: dict[str, Any] = field(default_factory=dict)
     """JSON responses by path."""
     artifacts: dict[str, bytes] = field(default_factory=dict)
-    hold: threading.Event | None = None
+    block_before_end: threading.Event | None = None
     """If given, the stream waits for this event before its last one."""
-    held: threading.Event = field(default_factory=threading.Event)
+    blocked: threading.Event = field(default_factory=threading.Event)
     """Set when the stream waits."""
-    asked: list[tuple[str, str, bytes]] = field(default_factory=list)
+    requests: list[tuple[str, str, bytes]] = field(default_factory=list)
     """Method, path and body of every request."""
     url: str = ""
 
     RUN = "run-1"
 
-    def keep(self, content: bytes, name: str, media_type: str) -> dict[str, Any]:
+    def add_artifact(self, content: bytes, name: str, media_type: str) -> dict[str, Any]:
         """Stores an artifact and returns its value."""
         digest = sha256(content).hexdigest()
         self.artifacts[digest] = content
@@ -45,12 +45,12 @@ class ScriptedGateway:
 
     def spec(self) -> dict[str, Any]:
         """Spec of the last run."""
-        body = next(body for method, path, body in reversed(self.asked) if (method, path) == ("POST", "/v1/runs"))
+        body = next(body for method, path, body in reversed(self.requests) if (method, path) == ("POST", "/v1/runs"))
         found = re.search(rb'name="spec".*?\r\n\r\n(.*?)\r\n--', body, re.DOTALL)
         spec: dict[str, Any] = json.loads(found[1] if found else body)
         return spec
 
-    def told(self, after: int) -> Iterator[dict[str, Any]]:
+    def events_after(self, after: int) -> Iterator[dict[str, Any]]:
         for number, event in enumerate(self.events, start=1):
             if number > after:
                 yield {"run_id": self.RUN, "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
@@ -66,8 +66,8 @@ class ScriptedGateway:
             try:
                 yield self
             finally:
-                if self.hold:
-                    self.hold.set()
+                if self.block_before_end:
+                    self.block_before_end.set()
                 server.shutdown()
                 thread.join()
 
@@ -85,12 +85,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.partition("?")[0]
-        self.gateway.asked.append((self.command, path, body))
+        self.gateway.requests.append((self.command, path, body))
         digest = path.removeprefix("/v1/artifacts/")
         if path == "/healthz":
             self._json(200, self.gateway.health)
-        elif path == "/v1/runs" and self.gateway.refuse:
-            self._json(*self.gateway.refuse)
+        elif path == "/v1/runs" and self.gateway.error:
+            self._json(*self.gateway.error)
         elif path == "/v1/runs":
             self._stream(0, self.gateway.break_after)
         elif path == f"/v1/runs/{self.gateway.RUN}/events":
@@ -109,13 +109,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         self.wfile.write(b": welcome\n\n")
-        for event in self.gateway.told(after):
-            if self.gateway.hold and event["sequence"] == len(self.gateway.events):
-                self.gateway.held.set()
-                self.gateway.hold.wait(30)
+        for event in self.gateway.events_after(after):
+            if self.gateway.block_before_end and event["sequence"] == len(self.gateway.events):
+                self.gateway.blocked.set()
+                self.gateway.block_before_end.wait(30)
             self.wfile.write(f"id: {event['sequence']}\ndata: {json.dumps(event)}\n\n".encode())
             if event["sequence"] == break_after:
-                self.wfile.write(self.gateway.last_words)
+                self.wfile.write(self.gateway.final_bytes)
                 return
 
     def _json(self, status: int, content: Mapping[str, Any]) -> None:

@@ -43,10 +43,10 @@ class SelectorUnderTest:
         reply = await self.stub.ListExperts(selector_pb2.ListExpertsRequest(), timeout=5)
         return {expert.name: expert for expert in reply.experts}
 
-    async def select(self, task: Task, who: Caller | None = None, **fields: object) -> selector_pb2.SelectResponse:
+    async def select(self, task: Task, caller: Caller | None = None, **fields: object) -> selector_pb2.SelectResponse:
         request = selector_pb2.SelectRequest(task=task, **fields)  # type: ignore[arg-type]  # fields of the message
-        with call_context.use_caller(who or Caller()):
-            return await self.stub.Select(request, timeout=5, metadata=call_context.metadata() if who else None)
+        with call_context.use_caller(caller or Caller()):
+            return await self.stub.Select(request, timeout=5, metadata=call_context.metadata() if caller else None)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Waits until a condition is true, checking after each change of the catalog."""
@@ -65,9 +65,9 @@ class SelectorUnderTest:
 StartSelector = Callable[..., AbstractAsyncContextManager[SelectorUnderTest]]
 
 
-def selector_starter(where: Path) -> StartSelector:
+def selector_starter(home: Path) -> StartSelector:
     """Returns a function that starts selectors which share an artifact store and a discovery folder."""
-    folder = where / "experts"
+    folder = home / "experts"
     folder.mkdir(exist_ok=True)
 
     @asynccontextmanager
@@ -78,7 +78,7 @@ def selector_starter(where: Path) -> StartSelector:
             listen="127.0.0.1:0",
             drain_seconds=5,
             experts=",".join(filter(None, (str(folder), experts))),
-            artifacts_url=(where / "artifacts").as_uri(),
+            artifacts_url=(home / "artifacts").as_uri(),
             forget_seconds=forget_seconds,
             expert_descriptions=expert_descriptions,
         )

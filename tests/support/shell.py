@@ -20,14 +20,14 @@ PLAN = [
     {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "picture"}}},
     {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}},
 ]
-ASKING = [
+QUESTION_PLAN = [
     {
         "id": 1,
         "task": "visual-question-answering",
         "arguments": {"image": {"input": "picture"}, "question": {"input": "question"}},
     }
 ]
-LOUD = 200_000
+AUDIO_BYTES = 200_000
 """Content of an audio file."""
 
 
@@ -40,37 +40,37 @@ class Reader:
     """Reads images aloud; some images fail or block, as their content says."""
 
     store: ArtifactStore
-    asked: list[str] = field(default_factory=list)
+    texts_read: list[str] = field(default_factory=list)
     """Texts it has read, with repetitions."""
-    holding: asyncio.Event = field(default_factory=asyncio.Event)
+    blocked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a call blocks."""
-    go_on: asyncio.Event = field(default_factory=asyncio.Event)
-    broken: str = "broken"
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    unreadable: str = "broken"
     """Content that it cannot read."""
 
     async def __call__(self, request: InferRequest) -> dict[str, Value]:
         if request.task == "text-to-speech":
-            said = request.inputs["text"].text.encode().ljust(LOUD, b".")
-            artifact = await self.store.put("default", said, media_type="audio/wav", name="speech.wav")
+            speech = request.inputs["text"].text.encode().ljust(AUDIO_BYTES, b".")
+            artifact = await self.store.put("default", speech, media_type="audio/wav", name="speech.wav")
             return {"audio": Value(artifact=artifact)}
         image = request.inputs["image"].artifact
-        words = (await self.store.get("default", image.sha256)).removeprefix(picture("")).decode()
-        self.asked.append(words)
-        if words == self.broken:
+        text = (await self.store.get("default", image.sha256)).removeprefix(picture("")).decode()
+        self.texts_read.append(text)
+        if text == self.unreadable:
             raise InvalidRequest(f"{image.name} is damaged", remedy="mend it")
-        if words == "slow":
-            self.holding.set()
-            await self.go_on.wait()
+        if text == "slow":
+            self.blocked.set()
+            await self.release.wait()
         if request.task == "visual-question-answering":
-            return {"text": Value(text=f"{request.inputs['question'].text} {words}"), "answers": Value(json="[]")}
-        return {"text": Value(text=words)}
+            return {"text": Value(text=f"{request.inputs['question'].text} {text}"), "answers": Value(json="[]")}
+        return {"text": Value(text=text)}
 
 
 @dataclass(frozen=True)
 class ReadAloud:
     """The gateway, its expert and the folder."""
 
-    keeping: PipelineGateway
+    gateway: PipelineGateway
     reader: Reader
     shell: Shell
 
@@ -78,10 +78,10 @@ class ReadAloud:
     def folder(self) -> Path:
         return self.shell.folder
 
-    def pictures(self, **words: str) -> None:
+    def pictures(self, **contents: str) -> None:
         """Paths of the files in the folder `in`, by name."""
         (self.folder / "in").mkdir(exist_ok=True)
-        for name, content in words.items():
+        for name, content in contents.items():
             (self.folder / "in" / f"{name}.png").write_bytes(picture(content))
 
 
@@ -90,10 +90,10 @@ async def start_read_aloud(
     peers: ScriptedPeers, settings: Settings, folder: Path, **given: Any
 ) -> AsyncIterator[ReadAloud]:
     """Starts the gateway, and saves both plans as pipelines `aloud` and `asking`."""
-    async with start_pipeline_gateway(peers, settings, folder, **given) as keeping:
-        reader = Reader(keeping.gateway.store)
+    async with start_pipeline_gateway(peers, settings, folder, **given) as gateway:
+        reader = Reader(gateway.gateway.store)
         peers.infer["model"] = reader
-        for name, plan in (("aloud", PLAN), ("asking", ASKING)):
-            saved = await keeping.save(name, plan=plan)
+        for name, plan in (("aloud", PLAN), ("asking", QUESTION_PLAN)):
+            saved = await gateway.save(name, plan=plan)
             assert saved.is_success, saved.text
-        yield ReadAloud(keeping, reader, Shell(keeping.gateway, folder))
+        yield ReadAloud(gateway, reader, Shell(gateway.gateway, folder))

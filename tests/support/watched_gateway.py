@@ -26,7 +26,7 @@ ANSWER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Held:
+class Resources:
     """Resources of a process."""
 
     files: int
@@ -43,23 +43,23 @@ class WatchedGateway:
     grpc_port: int
     process: asyncio.subprocess.Process
 
-    async def held(self) -> Held:
+    async def resources(self) -> Resources:
         """Resources after a garbage collection."""
         assert self.process.stdin
         self.process.stdin.write(b"\n")
-        return Held(**await _told(self.process))
+        return Resources(**await _read_json(self.process))
 
-    async def until(self, settled: Callable[[Held], bool], seconds: float) -> Held:
+    async def until(self, is_settled: Callable[[Resources], bool], seconds: float) -> Resources:
         """Waits until the resources satisfy a condition, or the time is over, and returns them."""
-        held = await self.held()
+        resources = await self.resources()
         try:
             async with asyncio.timeout(seconds):
-                while not settled(held):
+                while not is_settled(resources):
                     await asyncio.sleep(0.1)
-                    held = await self.held()
+                    resources = await self.resources()
         except TimeoutError:
             pass
-        return held
+        return resources
 
 
 @asynccontextmanager
@@ -74,37 +74,39 @@ async def watched_gateway(folder: Path, orchestrator: str, stall_seconds: float 
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        yield WatchedGateway(**await _told(process), process=process)
+        yield WatchedGateway(**await _read_json(process), process=process)
     finally:
         process.terminate()
         await process.wait()
 
 
-async def _told(process: asyncio.subprocess.Process) -> dict[str, Any]:
+async def _read_json(process: asyncio.subprocess.Process) -> dict[str, Any]:
     assert process.stdout
     async with asyncio.timeout(ANSWER_SECONDS):
-        told: dict[str, Any] = json.loads(await process.stdout.readline())
-    return told
+        message: dict[str, Any] = json.loads(await process.stdout.readline())
+    return message
 
 
-def _held() -> Held:
+def _resources() -> Resources:
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # returns memory that the allocator has cached
     if trim:
         trim(0)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return Held(len(list(Path("/proc/self/fd").iterdir())), len(asyncio.all_tasks()), pages * resource.getpagesize())
+    return Resources(
+        len(list(Path("/proc/self/fd").iterdir())), len(asyncio.all_tasks()), pages * resource.getpagesize()
+    )
 
 
 async def _serve() -> None:
-    asked = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     settings = Settings()
     logging.setup("gateway", level=settings.log_level)
     async with serve_gateway(settings) as running:
         print(json.dumps({"http_port": running.http_port, "grpc_port": running.grpc.port}), flush=True)
-        while await asked.readline():
-            print(json.dumps(vars(_held())), flush=True)
+        while await commands.readline():
+            print(json.dumps(vars(_resources())), flush=True)
 
 
 if __name__ == "__main__":

@@ -34,18 +34,18 @@ class Bar:
     links: tuple[bytes, ...] = ()
 
 
-def drawn(title: str, bars: Sequence[Bar], scheme: str) -> str:
+def draw_waterfall(title: str, bars: Sequence[Bar], scheme: str) -> str:
     """Returns the chart as SVG; deterministic."""
     colours = SCHEMES[scheme]
     height = TOP + ROW * len(bars) + 12
-    told = f"{len(bars)} spans of {len(_services(bars))} processes, {_seconds(_whole(bars))}"
+    summary = f"{len(bars)} spans of {len(_services(bars))} processes, {_seconds(_end_of_last(bars))}"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="{FONT}" font-size="12" '
-        f'fill="{colours["ink"]}" role="img" aria-label="{escape(f"The trace of a run: {title}; {told}")}">'
+        f'fill="{colours["ink"]}" role="img" aria-label="{escape(f"The trace of a run: {title}; {summary}")}">'
     )
     ground = f'<rect width="{WIDTH}" height="{height}" rx="8" fill="{colours["ground"]}"/>'
-    rows = [part for place, bar in enumerate(bars) for part in _row(bar, place, bars, colours)]
-    above = (_text(NAMES, 24, title, weight=600), _text(WIDTH - NAMES, 47, told, fill=colours["soft"], anchor="end"))
+    rows = [part for row, bar in enumerate(bars) for part in _row(bar, row, bars, colours)]
+    above = (_text(NAMES, 24, title, weight=600), _text(WIDTH - NAMES, 47, summary, fill=colours["soft"], anchor="end"))
     return "\n".join([head, ground, *above, *_legend(bars), *_links(bars, colours), *rows, "</svg>"]) + "\n"
 
 
@@ -57,34 +57,34 @@ def _legend(bars: Sequence[Bar]) -> Iterator[str]:
         x += 30 + 7 * len(service)
 
 
-def _row(bar: Bar, place: int, bars: Sequence[Bar], colours: Mapping[str, str]) -> Iterator[str]:
-    top = TOP + ROW * place
+def _row(bar: Bar, row: int, bars: Sequence[Bar], colours: Mapping[str, str]) -> Iterator[str]:
+    top = TOP + ROW * row
     yield f'<path d="M{NAMES} {top}H{WIDTH - NAMES}" stroke="{colours["line"]}"/>'
     yield _text(NAMES + INDENT * bar.depth, top + 15, bar.name)
     left, right = _x(bar.start, bars), _x(bar.end, bars)
-    wide = max(right - left, 2)
-    told = _seconds(bar.end - bar.start) + (f", linked to {_calls(len(bar.links))}" if bar.links else "")
+    width = max(right - left, 2)
+    duration = _seconds(bar.end - bar.start) + (f", linked to {_calls(len(bar.links))}" if bar.links else "")
     yield (
-        f'<rect x="{left:.1f}" y="{top + (ROW - HIGH) / 2:g}" width="{wide:.1f}" height="{HIGH}" rx="2" '
+        f'<rect x="{left:.1f}" y="{top + (ROW - HIGH) / 2:g}" width="{width:.1f}" height="{HIGH}" rx="2" '
         f'fill="{_colour(bar.service, bars)}"/>'
     )
-    yield _text(left + wide + 6, top + 15, told, fill=colours["soft"])
+    yield _text(left + width + 6, top + 15, duration, fill=colours["soft"])
 
 
 def _links(bars: Sequence[Bar], colours: Mapping[str, str]) -> Iterator[str]:
-    places = {bar.key: place for place, bar in enumerate(bars)}
-    for place, bar in enumerate(bars):
+    rows = {bar.key: row for row, bar in enumerate(bars)}
+    for row, bar in enumerate(bars):
         for key in bar.links:
-            if key in places:
-                x, above, below = _x(bar.start, bars), *(TOP + ROW * at + ROW / 2 for at in (places[key], place))
+            if key in rows:
+                x, above, below = _x(bar.start, bars), *(TOP + ROW * at + ROW / 2 for at in (rows[key], row))
                 yield f'<path d="M{x:.1f} {below:g}V{above:g}" stroke="{colours["ink"]}" stroke-dasharray="2 2"/>'
 
 
 def _x(moment: float, bars: Sequence[Bar]) -> float:
-    return BARS + (END - BARS) * moment / _whole(bars)
+    return BARS + (END - BARS) * moment / _end_of_last(bars)
 
 
-def _whole(bars: Sequence[Bar]) -> float:
+def _end_of_last(bars: Sequence[Bar]) -> float:
     return max(bar.end for bar in bars)
 
 
@@ -104,7 +104,7 @@ def _calls(count: int) -> str:
     return "its call" if count == 1 else f"its {count} calls"
 
 
-def _text(x: float, y: float, words: str, **how: str | int) -> str:
-    names = {"weight": "font-weight", "anchor": "text-anchor"}
-    told = "".join(f' {names.get(name, name)}="{value}"' for name, value in how.items())
-    return f'<text x="{x:g}" y="{y:g}"{told}>{escape(words)}</text>'
+def _text(x: float, y: float, text: str, **styles: str | int) -> str:
+    svg_names = {"weight": "font-weight", "anchor": "text-anchor"}
+    attributes = "".join(f' {svg_names.get(name, name)}="{value}"' for name, value in styles.items())
+    return f'<text x="{x:g}" y="{y:g}"{attributes}>{escape(text)}</text>'

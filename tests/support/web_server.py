@@ -27,14 +27,14 @@ class Web:
     port: int
     replies: dict[str, Reply] = field(default_factory=dict)
     """Responses by path; * for any other path."""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     """Heads of the requests in order."""
     names: list[str | None] = field(default_factory=list)
     """Server names that TLS clients requested."""
 
 
 @asynccontextmanager
-async def opened_web(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
+async def web_server(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
     """Serves until the block exits."""
     web = Web(0, dict(replies))
 
@@ -44,7 +44,7 @@ async def opened_web(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = 
         serving.add(asyncio.current_task())
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            web.asked.append(head)
+            web.requests.append(head)
             other = web.replies.get("*", reply(status="404 Not Found"))
             answer = web.replies.get(head.split(" ")[1].partition("?")[0], other)
             if isinstance(answer, bytes):

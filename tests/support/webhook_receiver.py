@@ -16,12 +16,12 @@ from tests.fakes.web import Web
 PATH = "/hooks"
 
 
-def told(request: Request, secret: str) -> Any:
+def verified_content(request: Request, secret: str) -> Any:
     """Verifies a request's signature and returns its content."""
     return Webhook(secret).verify(request.body, dict(request.headers))
 
 
-def allowed(*servers: Web) -> list[str]:
+def allowed_hosts(*servers: Web) -> list[str]:
     """Allowed webhook hosts, as an operator configures them."""
     return [web.url.removeprefix("http://") for web in servers]
 

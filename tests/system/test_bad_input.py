@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.corrupted_files import DATA, spoilt
+from tests.support.corrupted_files import DATA, corrupted_files
 from tests.system.conftest import LocalStack
 
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with corrupted and mislabelled files."""
     folder = tmp_path_factory.mktemp("bad")
-    for name, content in spoilt().items():
+    for name, content in corrupted_files().items():
         (folder / name).write_bytes(content)
     (folder / "cake.json").write_text(json.dumps([{"id": 1, "task": "cake-baking", "args": {}}]))
     loose = {"id": 1, "task": "text-to-speech", "args": {"text": {"task_id": 2, "output": "text"}}}
@@ -37,10 +37,14 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["Read the text in this image", "-f", "torn.png"], 1, "cannot decode torn.png: the image data is corrupted"),
+        (
+            ["Read the text in this image", "-f", "truncated.png"],
+            1,
+            "cannot decode truncated.png: the image data is corrupted",
+        ),
         (["Read the text in this image", "-f", "bomb.png"], 1, "bomb.png has too many pixels"),
-        (["Read the text in this image", "-f", "words.png"], 2, "its content is text/plain"),
-        (["Summarise this letter", "-f", "torn.pdf"], 1, "cannot read torn.pdf: it is not a valid PDF"),
+        (["Read the text in this image", "-f", "text.png"], 2, "its content is text/plain"),
+        (["Summarise this letter", "-f", "truncated.pdf"], 1, "cannot read truncated.pdf: it is not a valid PDF"),
         (
             ["Summarise this", "-f", "latin.txt"],
             2,

@@ -9,14 +9,14 @@ import httpx
 import pytest
 from grpc import StatusCode
 
-from tests.support.corrupted_files import DATA, spoilt
+from tests.support.corrupted_files import DATA, corrupted_files
 from tests.system.conftest import LocalStack
 from tests.system.endpoints import Endpoint, GrpcEndpoint, HttpEndpoint, Refusal, Run, Spec
 
 pytestmark = pytest.mark.slow
 
 SHA = "ab" * 32
-FILES = {"sign.png": (DATA / "sign.png").read_bytes(), **spoilt()}
+FILES = {"sign.png": (DATA / "sign.png").read_bytes(), **corrupted_files()}
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
     "only spaces": ({"request": " \n\t"}, [], Refused(BAD, "EMPTY", "the request is empty")),
     "a file that is not what its name says": (
         READ,
-        ["words.png"],
-        Refused(BAD, "FILE_TYPE", "cannot accept words.png: its name means image/png, but its content is text/plain"),
+        ["text.png"],
+        Refused(BAD, "FILE_TYPE", "cannot accept text.png: its name means image/png, but its content is text/plain"),
     ),
     "an empty picture": (READ, ["empty.png"], Refused(BAD, "EMPTY_FILE", "empty.png is empty")),
     "an empty text": ({"request": "Summarise this"}, ["empty.txt"], Refused(BAD, "EMPTY_FILE", "empty.txt is empty")),
@@ -75,23 +75,23 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
     ),
     "a text that ceases to be UTF-8": (
         {"request": "Summarise this"},
-        ["late.txt"],
-        Refused(BAD, "NOT_UTF8", "cannot accept late.txt: its name means text, but its content is not UTF-8"),
+        ["invalid_at_end.txt"],
+        Refused(BAD, "NOT_UTF8", "cannot accept invalid_at_end.txt: its name means text, but its content is not UTF-8"),
     ),
     "a torn picture": (
         {"request": "Read the text in this image aloud"},
-        ["torn.png"],
-        Ended("failed", "INVALID", "cannot decode torn.png: the image data is corrupted"),
+        ["truncated.png"],
+        Ended("failed", "INVALID", "cannot decode truncated.png: the image data is corrupted"),
     ),
     "a torn picture beside a whole one": (
         {"request": "Read the text in each of these images aloud"},
-        ["sign.png", "torn.png"],
-        Ended("incomplete", "INVALID", "cannot decode torn.png: the image data is corrupted", done=2),
+        ["sign.png", "truncated.png"],
+        Ended("incomplete", "INVALID", "cannot decode truncated.png: the image data is corrupted", done=2),
     ),
     "a torn PDF": (
         {"request": "Summarise this letter"},
-        ["torn.pdf"],
-        Ended("failed", "INVALID", "cannot read torn.pdf: it is not a valid PDF"),
+        ["truncated.pdf"],
+        Ended("failed", "INVALID", "cannot read truncated.pdf: it is not a valid PDF"),
     ),
     "an image bomb": (READ, ["bomb.png"], Ended("failed", "INVALID", "bomb.png has too many pixels")),
     "audio of zero length": (

@@ -29,7 +29,7 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         if request.param == "sqlite":
             yield str(tmp_path / "journal.sqlite")
         else:
-            yield await stack.enter_async_context(servers.fresh(request.getfixturevalue("postgres")))
+            yield await stack.enter_async_context(servers.new_database(request.getfixturevalue("postgres")))
 
 
 class Expert:

@@ -84,7 +84,7 @@ async def connect_when_ready(process: Process) -> AsyncIterator[grpc.aio.Channel
         yield await stack.enter_async_context(dial(f"127.0.0.1:{port}"))
 
 
-@pytest.mark.parametrize("package", ["tests.support.shouting", "experts.lite"])
+@pytest.mark.parametrize("package", ["tests.support.uppercase_expert", "experts.lite"])
 async def test_expert_becomes_ready_and_stops_on_signal(start: Start, package: str) -> None:
     process = await start(package)
     async with connect_when_ready(process) as channel:
@@ -100,7 +100,7 @@ async def test_expert_becomes_ready_and_stops_on_signal(start: Start, package: s
 
 
 async def test_expert_may_offer_a_new_task(start: Start) -> None:
-    async with connect_when_ready(await start("tests.support.shouting")) as channel:
+    async with connect_when_ready(await start("tests.support.uppercase_expert")) as channel:
         request = pb.InferRequest(
             task="text-shouting", inputs={"text": Value(text="hear me")}, parameters_json='{"marks":2}'
         )
@@ -109,13 +109,13 @@ async def test_expert_may_offer_a_new_task(start: Start) -> None:
 
 
 async def test_describe_option_prints_description_without_serving() -> None:
-    command = (sys.executable, "-m", "tests.support.shouting", "--describe")
+    command = (sys.executable, "-m", "tests.support.uppercase_expert", "--describe")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     async with asyncio.timeout(30):
         output, _ = await process.communicate()
     described = json_format.Parse(output, pb.DescribeResponse())
     assert process.returncode == 0
-    assert described.expert == "shouting"
+    assert described.expert == "uppercase_expert"
     assert [spec.name for spec in described.tasks] == ["text-shouting"]
     assert [card.state for card in described.models] == [MODEL_STATE_LOADABLE]
 
@@ -213,7 +213,7 @@ async def test_invalid_expert_folder_reports_the_error(
 
 
 async def test_only_allowed_models_are_served(start: Start) -> None:
-    process = await start("tests.support.shouting", EXPERT_ALLOWED="other")
+    process = await start("tests.support.uppercase_expert", EXPERT_ALLOWED="other")
     entry = await logged(process, "cannot run")
     assert "allowed" in entry["error"]
     assert "EXPERT_ALLOWED" in entry["remedy"]

@@ -39,7 +39,7 @@ def planned(services: LocalStack) -> list[str]:
 
 
 def test_forgotten_expert_is_not_called(services: LocalStack) -> None:
-    with run_expert(services.home, "tests.support.shouting") as address:
+    with run_expert(services.home, "tests.support.uppercase_expert") as address:
         added = json.loads(services.run_cli("experts", "add", address, "--json").out)["name"]
         eventually(lambda: offered(services))
         assert added in listed(services)
@@ -55,11 +55,11 @@ def test_forgotten_dormant_expert_is_not_planned(
     services: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EXPERT_SCALES_TO_ZERO", "true")
-    with run_expert(services.home, "tests.support.shouting") as address:
+    with run_expert(services.home, "tests.support.uppercase_expert") as address:
         services.run_cli("experts", "add", address)
         eventually(lambda: offered(services))
-    eventually(lambda: listed(services) == {"lite": False, "shouting": True})
-    assert services.run_cli("experts", "forget", "shouting").status == 0
+    eventually(lambda: listed(services) == {"lite": False, "uppercase_expert": True})
+    assert services.run_cli("experts", "forget", "uppercase_expert").status == 0
     assert "text-shouting" not in planned(services)
     assert listed(services) == {"lite": False}
 

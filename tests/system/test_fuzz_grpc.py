@@ -14,7 +14,7 @@ from grpc import StatusCode
 
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from tests.support.fuzzing import message, mutated
+from tests.support.fuzzing import mutate, random_message
 from tests.system.conftest import LocalStack
 
 pytestmark = pytest.mark.slow
@@ -52,8 +52,8 @@ async def test_fuzzed_messages_end_with_expected_status_codes(
 
 def _sent(method: MethodDescriptor, random: Random, *, broken: bool) -> bytes:
     kind: type[Message] = GetMessageClass(method.input_type)
-    content = message(kind, random).SerializeToString()
-    return mutated(content, random) if broken else content
+    content = random_message(kind, random).SerializeToString()
+    return mutate(content, random) if broken else content
 
 
 async def _code(channel: grpc.aio.Channel, method: MethodDescriptor, sent: list[bytes]) -> tuple[StatusCode, str]:

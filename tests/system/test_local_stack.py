@@ -87,14 +87,14 @@ def test_new_task_is_planned_without_a_restart(local_stack: LocalStack) -> None:
         return "text-shouting" in local_stack.run_cli("tasks").out
 
     assert not offered()
-    with run_expert(local_stack.home, "tests.support.shouting") as address:
+    with run_expert(local_stack.home, "tests.support.uppercase_expert") as address:
         assert local_stack.run_cli("experts", "add", address).status == 0
         eventually(offered)
         run = local_stack.ask('Shout the sentence "good morning"')
         assert [(result["task"], result["outputs"]["text"]) for result in run["results"]] == [
             ("text-shouting", "GOOD MORNING")
         ]
-    local_stack.run_cli("experts", "forget", "shouting")
+    local_stack.run_cli("experts", "forget", "uppercase_expert")
     eventually(lambda: not offered())
 
 

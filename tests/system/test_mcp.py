@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
-from tests.support.mcp_clients import opened_client, words
+from tests.support.mcp_clients import opened_client, text_of
 from tests.system.conftest import ROOT, LocalStack, environment
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ async def test_agent_plans_and_runs_with_an_uploaded_file(local_stack: LocalStac
         done = await agent.call_tool(
             "run_plan", {"plan": plan, "files": files, "request": ALOUD}, progress_callback=hear
         )
-        assert done.structured_content["state"] == "completed", words(done)
+        assert done.structured_content["state"] == "completed", text_of(done)
         (made,) = done.structured_content["files"]
     assert made["media_type"] == "audio/wav"
     assert any(re.match("Task 2 (done|reused)", line) for line in told), told
@@ -65,15 +65,15 @@ async def test_invalid_plan_reports_all_errors_at_once(local_stack: LocalStack) 
     async with opened_client(urlsplit(local_stack.url).port or 0) as agent:
         wrong = await agent.call_tool("run_plan", {"plan": plan})
     assert wrong.is_error
-    assert "juggling" in words(wrong)
-    assert "refers to task 9, which is not there" in words(wrong)
+    assert "juggling" in text_of(wrong)
+    assert "refers to task 9, which is not there" in text_of(wrong)
 
 
 async def test_single_task_tool_returns_its_outputs(local_stack: LocalStack) -> None:
     async with opened_client(urlsplit(local_stack.url).port or 0, mode="legacy") as agent:
         arguments = {"image": await uploaded(agent)}
         done = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": arguments})
-    assert words(done).startswith("1. image-to-text, text: We are so happy")
+    assert text_of(done).startswith("1. image-to-text, text: We are so happy")
     assert done.structured_content["tasks"][0]["outputs"]["details"]["pages"][0]["source"] == "ocr"
 
 
@@ -95,4 +95,4 @@ async def test_bridge_uploads_local_files_and_saves_results(local_stack: LocalSt
         done = await agent.call_tool("ask", arguments)
     (saved,) = (project / "spoken").iterdir()
     assert saved.read_bytes().startswith(b"RIFF")
-    assert f"Saved: {saved}" in words(done)
+    assert f"Saved: {saved}" in text_of(done)

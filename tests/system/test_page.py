@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.support.browser import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import ROOT, LocalStack
 
 pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
@@ -28,7 +28,7 @@ DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
-from tests.support.browser import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import LocalStack
 from tests.system.test_page import SIGN, ended, held
 from tests.system.test_page_pipelines import kept, sound
@@ -27,7 +27,7 @@ READ = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sig
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -248,7 +248,7 @@ async def test_batch_pages_are_accessible(browser: Browser, local_stack: LocalSt
     context = await browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce"
     )
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     page = await begun(tab, local_stack, picture("sign.png"), picture("a-bad-one.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     await expect(page.locator(".errors")).to_be_visible()

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.support.browser import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import ROOT, LocalStack
 from tests.system.test_page import DEMO, SIGN, asked, ended
 from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED
@@ -32,7 +32,7 @@ WORDS = "Ada wrote the first program in 1843. It computed numbers. The machine i
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -236,7 +236,7 @@ async def test_pipeline_pages_are_accessible(
 ) -> None:
     await kept(local_stack, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
     context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     page = await tab.open("/?pipelines")
     await expect(page.locator(".entry").first).to_be_visible()
     await sound(page)

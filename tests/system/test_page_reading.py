@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.support.browser import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import ROOT, LocalStack, run_cli, start_local_stack
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
@@ -19,7 +19,7 @@ HAPPY = "Does this sound happy?"
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()
@@ -147,7 +147,7 @@ async def test_reduced_motion_disables_animations(tab: Tab) -> None:
 
 async def test_page_fits_a_phone(browser: Browser, local_stack: LocalStack) -> None:
     context = await browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     page = await tab.open()
     await shown(page)
     assert await page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
@@ -169,7 +169,7 @@ async def test_page_requires_a_key_if_authentication_is_on(
     with start_local_stack(home, GATEWAY_AUTHENTICATION="keys") as locked:
         key = json.loads(run_cli(home, "keys", "create", "--name", "page", "--tenant", "acme", "--json").out)["key"]
         context = await browser.new_context()
-        tab = await watched(context, locked.url)
+        tab = await open_tab(context, locked.url)
         tab.expected = ("401",)
         page = await tab.open()
         await page.locator("#key-field").fill("not a key")

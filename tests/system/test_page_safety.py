@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.support.browser import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import LocalStack
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
@@ -45,7 +45,7 @@ MARKDOWN = f"""# {HOSTILE}
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     context = await browser.new_context()
-    tab = await watched(context, local_stack.url)
+    tab = await open_tab(context, local_stack.url)
     yield tab
     await context.close()
     tab.check()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.wavering.tasks import TAMPERED
+from tests.support.changing_expert.tasks import TAMPERED
 from tests.system.conftest import ROOT, LocalStack, eventually, run_expert
 
 pytestmark = pytest.mark.slow
@@ -66,7 +66,7 @@ def test_replay_names_an_expert_with_different_outputs(local_stack: LocalStack, 
 
     plan, tampered = tmp_path / "plan.json", local_stack.home / TAMPERED
     plan.write_text(json.dumps([{"id": 1, "task": "letter-counting", "arguments": {"text": "secret"}}]))
-    with run_expert(local_stack.home, "tests.support.wavering") as address:
+    with run_expert(local_stack.home, "tests.support.changing_expert") as address:
         local_stack.run_cli("experts", "add", address)
         eventually(is_offered)
         run_id = json.loads(local_stack.run_cli("ask", "--plan", str(plan), "--json").out)["run_id"]
@@ -76,9 +76,9 @@ def test_replay_names_an_expert_with_different_outputs(local_stack: LocalStack, 
         tampered.touch()
         output = local_stack.run_cli("verify", run_id)
         assert output.status == 1
-        assert "letter-counting: different  tally@1 on wavering" in output.out
+        assert "letter-counting: different  tally@1 on changing_expert" in output.out
         assert "NOT the same" in output.out
-    local_stack.run_cli("experts", "forget", "wavering")
+    local_stack.run_cli("experts", "forget", "changing_expert")
     eventually(lambda: not is_offered())
     output = local_stack.run_cli("verify", run_id)
     assert output.status == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority
-from tests.support.failed_starts import started
+from tests.support.failed_starts import start_service
 from tests.support.postgres import PASSWORD
 
 pytestmark = pytest.mark.slow
@@ -107,9 +107,9 @@ async def test_invalid_configuration_is_logged_once_and_ends_the_process(
     module: str, environment_or_factory: Wrong, message: str, tmp_path: Path
 ) -> None:
     environment = environment_or_factory(tmp_path) if callable(environment_or_factory) else environment_or_factory
-    async with started(tmp_path / "home", module, **environment) as process:
+    async with start_service(tmp_path / "home", module, **environment) as process:
         status = await process.end()
-        (error,) = process.complaints
+        (error,) = process.errors
         assert status == 1
         assert error["event"] == "cannot run"
         assert process.other == []
@@ -120,8 +120,8 @@ async def test_invalid_configuration_is_logged_once_and_ends_the_process(
 
 async def test_wrong_database_password_is_not_retried(postgres: str, tmp_path: Path) -> None:
     environment = {"ORCHESTRATOR_JOURNAL": postgres.replace(PASSWORD, SECRET)}
-    async with started(tmp_path, "services.orchestrator", **environment) as process:
+    async with start_service(tmp_path, "services.orchestrator", **environment) as process:
         assert await process.end() == 1
-        (error,) = process.complaints
+        (error,) = process.errors
         assert "password authentication failed" in error["error"]
         assert SECRET not in str(process.log)

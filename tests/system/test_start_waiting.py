@@ -15,8 +15,8 @@ from services.common.database.migrations import CREATE_VERSIONS, SET_VERSION
 from services.common.probe import health_error
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from tests.support import s3
-from tests.support.failed_starts import Started, started
-from tests.support.postgres import PASSWORD, Server, serving
+from tests.support.failed_starts import StartedService, start_service
+from tests.support.postgres import PASSWORD, PostgresServer, running_server
 from tests.support.required_programs import require
 
 pytestmark = pytest.mark.slow
@@ -25,9 +25,9 @@ RESPONDER = responder_pb2.DESCRIPTOR.services_by_name["ResponderService"]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[PostgresServer]:
     require("postgres")
-    with serving(durable=False) as server:
+    with running_server(durable=False) as server:
         yield server
 
 
@@ -35,17 +35,17 @@ async def unready(address: str) -> str:
     return await asyncio.to_thread(health_error, address, "readiness")
 
 
-async def becomes_ready(process: Started, address: str) -> None:
+async def becomes_ready(process: StartedService, address: str) -> None:
     await process.until("serving")
     assert await unready(address) == ""
-    assert process.complaints == []
+    assert process.errors == []
 
 
-async def test_start_waits_for_the_database(server: Server, tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_start_waits_for_the_database(server: PostgresServer, tmp_path: Path, unused_tcp_port: int) -> None:
     await asyncio.to_thread(server.stop)
     address = f"127.0.0.1:{unused_tcp_port}"
     environment = {"ORCHESTRATOR_JOURNAL": server.url, "HEALTH_LISTEN": address}
-    async with started(tmp_path, "services.orchestrator", **environment) as process:
+    async with start_service(tmp_path, "services.orchestrator", **environment) as process:
         for _ in range(2):
             waiting = await process.until("waiting for dependency", dependency="the database")
             assert "does not answer" in waiting["error"]
@@ -59,18 +59,21 @@ async def test_start_waits_for_the_database(server: Server, tmp_path: Path, unus
 @pytest.mark.parametrize("module", ["gateway", "experts.lite"])
 async def test_start_waits_for_the_bucket(module: str, s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
     address, name = f"127.0.0.1:{unused_tcp_port}", f"late-{uuid4().hex[:12]}"
-    environment = {**s3.access(s3_endpoint), "ARTIFACTS_URL": f"s3://{name}/artifacts", "HEALTH_LISTEN": address}
-    async with started(tmp_path, module, **environment) as process:
+    environment = {**s3.credentials(s3_endpoint), "ARTIFACTS_URL": f"s3://{name}/artifacts", "HEALTH_LISTEN": address}
+    async with start_service(tmp_path, module, **environment) as process:
         waiting = await process.until("waiting for dependency", dependency="the artifact store")
         assert waiting["error"] == "the artifact store's bucket does not exist"
         assert await unready(address)
-        await asyncio.to_thread(s3.made, s3_endpoint, name)
+        await asyncio.to_thread(s3.create_bucket, s3_endpoint, name)
         await becomes_ready(process, address) if module == "gateway" else await process.until("ready")
 
 
 async def test_start_waits_for_the_artifact_store(s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
-    environment = {**s3.access(f"http://127.0.0.1:{unused_tcp_port}"), "ARTIFACTS_URL": "s3://hugginggpt/artifacts"}
-    async with started(tmp_path, "services.orchestrator", **environment) as process:
+    environment = {
+        **s3.credentials(f"http://127.0.0.1:{unused_tcp_port}"),
+        "ARTIFACTS_URL": "s3://hugginggpt/artifacts",
+    }
+    async with start_service(tmp_path, "services.orchestrator", **environment) as process:
         waiting = await process.until("waiting for dependency", dependency="the artifact store")
         assert "does not answer" in waiting["error"]
 
@@ -87,7 +90,7 @@ async def test_unreachable_peer_is_logged_until_it_is_reachable(
     module: str, setting: str, name: str, tmp_path: Path, unused_tcp_port: int
 ) -> None:
     address = f"127.0.0.1:{unused_tcp_port}"
-    async with started(tmp_path, module, **{setting: address}) as process:
+    async with start_service(tmp_path, module, **{setting: address}) as process:
         missing = await process.until("peer unreachable", peer=f"the {name} at {address}")
         assert "Connection refused" in missing["error"]
         assert missing["remedy"]
@@ -100,21 +103,21 @@ async def test_planner_is_ready_once_it_has_the_task_catalogue(
 ) -> None:
     address, selector = (f"127.0.0.1:{unused_tcp_port_factory()}" for _ in range(2))
     environment = {"PLANNER_SELECTOR": selector, "HEALTH_LISTEN": address}
-    async with started(tmp_path, "services.planner", **environment) as planner:
+    async with start_service(tmp_path, "services.planner", **environment) as planner:
         await planner.until("serving")
         assert await unready(address) == f"{address}: readiness is NOT_SERVING"
-        async with started(tmp_path, "services.selector", SELECTOR_LISTEN=selector):
+        async with start_service(tmp_path, "services.selector", SELECTOR_LISTEN=selector):
             await planner.until("catalogue loaded")
             assert await unready(address) == ""
 
 
 async def test_waiting_process_can_be_stopped(tmp_path: Path) -> None:
     environment = {"GATEWAY_DATABASE": "postgresql://me@127.0.0.1:9/gateway"}
-    async with started(tmp_path, "gateway", **environment) as process:
+    async with start_service(tmp_path, "gateway", **environment) as process:
         await process.until("waiting for dependency")
         process.process.terminate()
         assert await process.end() == 0
-        assert process.complaints == []
+        assert process.errors == []
 
 
 async def test_database_of_a_later_version_is_not_changed(tmp_path: Path) -> None:
@@ -122,8 +125,8 @@ async def test_database_of_a_later_version_is_not_changed(tmp_path: Path) -> Non
     with closing(sqlite3.connect(journal)) as database, database:
         database.execute(CREATE_VERSIONS)
         database.execute(SET_VERSION, (SCHEMA, len(MIGRATIONS) + 2))
-    async with started(tmp_path, "services.orchestrator", ORCHESTRATOR_JOURNAL=str(journal)) as process:
+    async with start_service(tmp_path, "services.orchestrator", ORCHESTRATOR_JOURNAL=str(journal)) as process:
         assert await process.end() == 1
-        (complaint,) = process.complaints
+        (complaint,) = process.errors
         assert f"this program supports {len(MIGRATIONS)}" in complaint["error"]
         assert complaint["remedy"].startswith("run the newer program")

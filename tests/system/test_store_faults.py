@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.faulty_channel import FaultyProxy, faulty_proxy
-from tests.support.s3 import Bucket, access, made
+from tests.support.faulty_proxy import FaultyProxy, faulty_proxy
+from tests.support.s3 import Bucket, create_bucket, credentials
 from tests.system.conftest import ROOT, LocalStack, eventually, start_local_stack
 
 pytestmark = pytest.mark.slow
@@ -71,9 +71,9 @@ class StorageSetup:
 
 @pytest.fixture(scope="module")
 def shared_storage(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageSetup]:
-    bucket = made(s3_endpoint)
+    bucket = create_bucket(s3_endpoint)
     with faulty_proxy(httpx.URL(s3_endpoint).port or 0) as connection:
-        settings = {**access(connection.url), "ARTIFACTS_URL": bucket.url}
+        settings = {**credentials(connection.url), "ARTIFACTS_URL": bucket.url}
         with (
             start_local_stack(tmp_path_factory.mktemp("stack"), "--experts", "lite", **settings) as local_stack,
             httpx.Client(base_url=local_stack.url, timeout=90, trust_env=False) as http,
@@ -109,7 +109,7 @@ def test_slow_store_causes_no_retries(storage: StorageSetup) -> None:
 
 def test_broken_upload_is_retried(storage: StorageSetup) -> None:
     before = leftovers(storage.bucket)
-    storage.connection.breaks(after=3_000_000)
+    storage.connection.break_after(count=3_000_000)
     accepted = storage.ask(LARGE)
     assert storage.connection.broken.is_set()
     assert accepted.status_code == 202, accepted.text
@@ -120,7 +120,7 @@ def test_broken_upload_is_retried(storage: StorageSetup) -> None:
 def test_store_failure_during_upload_is_reported_and_leaves_no_partial_file(storage: StorageSetup) -> None:
     other = LARGE + b"another"
     before, runs = storage.bucket.keys(), storage.http.get("/v1/runs").json()
-    storage.connection.breaks(after=3_000_000, closes=True)
+    storage.connection.break_after(count=3_000_000, then_close=True)
     refused = storage.ask(other)
     assert storage.connection.broken.is_set()
     assert_store_unavailable(refused)
@@ -208,7 +208,7 @@ def test_run_blocked_by_a_silent_store_can_be_cancelled(storage: StorageSetup) -
 
 def test_broken_upload_of_a_result_is_retried(storage: StorageSetup) -> None:
     run_id = run_awaiting_approval(storage)
-    storage.connection.breaks(after=BREAKING_BYTES)
+    storage.connection.break_after(count=BREAKING_BYTES)
     approve(storage, run_id)
     run = storage.ended(run_id)
     assert storage.connection.broken.is_set()
@@ -233,5 +233,5 @@ def test_missing_bucket_is_reported_until_it_exists_again(storage: StorageSetup)
     assert refused.status_code == 503
     assert refused.json()["code"] == "UNAVAILABLE"
     assert refused.json()["detail"] == "the artifact store's bucket does not exist"
-    made(storage.bucket.endpoint, storage.bucket.name)
+    create_bucket(storage.bucket.endpoint, storage.bucket.name)
     assert storage.audio_of(storage.ended(storage.ask().json()["run_id"]))

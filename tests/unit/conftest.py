@@ -7,7 +7,7 @@ import pytest
 
 from services.common.database import Database, open_database
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 from tests.support.run_stages import Stages
 
 
@@ -16,7 +16,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Path or URL of an empty database: SQLite and PostgreSQL in turn."""
     if request.param == "sqlite":
         return str(tmp_path / "journal.sqlite")
-    return await emptied(request.getfixturevalue("postgres"))
+    return await emptied_database(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from services.common.artifacts import ArtifactStore
 from services.common.artifacts.store import READ_BYTES
 from services.common.errors import CorruptData, InvalidRequest, NotFound, Unavailable
 from tests.support.s3 import Bucket
-from tests.support.web_server import opened_web, reply
+from tests.support.web_server import reply, web_server
 
 HELLO = hashlib.sha256(b"hello").hexdigest()
 LARGE = bytes(range(256)) * 4096 * 12
@@ -221,7 +221,7 @@ async def test_silent_store_times_out(bucket: Bucket, monkeypatch: pytest.Monkey
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    async with opened_web({"*": silent}) as web:
+    async with web_server({"*": silent}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
         errors = await errors_of_all_methods(ArtifactStore.open(bucket.url))
     assert all("does not answer" in each.message for each in errors)
@@ -229,7 +229,7 @@ async def test_silent_store_times_out(bucket: Bucket, monkeypatch: pytest.Monkey
 
 async def test_invalid_credentials_are_reported(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = b"<Error><Code>InvalidAccessKeyId</Code><Message>secret of theirs</Message></Error>"
-    async with opened_web({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
+    async with web_server({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
         errors = await errors_of_all_methods(ArtifactStore.open(bucket.url))
     assert {each.message for each in errors} == {"the artifact store denies access to this server"}

@@ -11,7 +11,7 @@ from services.common.errors import ServiceError
 from services.common.http_fetch.addresses import Address, AllowList
 from services.common.http_fetch.fetch import FetchedFile, FetchLimits, fetch
 from services.common.http_fetch.ssrf_guard import SsrfGuard
-from tests.support.web_server import Reply, Web, opened_web, redirect, reply
+from tests.support.web_server import Reply, Web, redirect, reply, web_server
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(5000)
 LIMITS = FetchLimits(10_000, answer_seconds=0.5, total_seconds=2)
@@ -79,7 +79,7 @@ async def web() -> AsyncIterator[Web]:
         "/decimal": redirect("http://2130706433/"),
         "/signed-in": redirect("http://user:secret@pictures.test/"),
     }
-    async with opened_web(replies) as opened:
+    async with web_server(replies) as opened:
         opened.replies["/elsewhere"] = redirect(f"http://127.0.0.1:{opened.port}/after")
         yield opened
 
@@ -98,13 +98,13 @@ async def test_allowed_server_receives_its_host_name(web: Web, monkeypatch: pyte
     assert found.media_type == "image/png"
     assert found.name == "a b.png"
     assert content == PICTURE
-    assert f"host: pictures.test:{web.port}" in web.asked[0].lower()
-    assert "accept-encoding: identity" in web.asked[0].lower()
+    assert f"host: pictures.test:{web.port}" in web.requests[0].lower()
+    assert "accept-encoding: identity" in web.requests[0].lower()
 
 
 async def test_redirects_are_followed_without_cookies(web: Web) -> None:
     assert (await read(web, "/cookie"))[1] == b"after"
-    assert "cookie" not in web.asked[1].lower()
+    assert "cookie" not in web.requests[1].lower()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_bad_response_is_rejected_without_quoting_it(web: Web, path: str, 
     assert caught.value.reason == reason
     assert caught.value.remedy
     assert "secret" not in caught.value.message
-    assert len(web.asked) <= LIMITS.redirects + 1
+    assert len(web.requests) <= LIMITS.redirects + 1
 
 
 async def test_endless_response_headers_time_out(web: Web) -> None:
@@ -150,7 +150,7 @@ async def test_loopback_requires_an_allow_list_entry(web: Web) -> None:
         with pytest.raises(ServiceError) as caught:
             await read(web, "/after", host=host)
         assert caught.value.reason == "URL_ADDRESS"
-    assert web.asked == []
+    assert web.requests == []
 
 
 async def test_name_is_resolved_once_per_connection_and_again_after_a_redirect(web: Web) -> None:
@@ -167,7 +167,7 @@ async def test_name_is_resolved_once_per_connection_and_again_after_a_redirect(w
 
 async def test_name_that_resolves_differently_after_a_redirect_is_rejected(web: Web) -> None:
     async def moving(_host: str, _port: int) -> Sequence[Address]:
-        return [ipaddress.ip_address("127.0.0.2" if web.asked else "127.0.0.1")]
+        return [ipaddress.ip_address("127.0.0.2" if web.requests else "127.0.0.1")]
 
     allowed = AllowList.parse(["127.0.0.1", f"first.test:{web.port}"])
     web.replies["/"] = redirect("http://second.test/")
@@ -175,7 +175,7 @@ async def test_name_that_resolves_differently_after_a_redirect_is_rejected(web: 
         async with fetch(f"http://first.test:{web.port}/", SsrfGuard(allowed, moving), LIMITS):
             pass
     assert caught.value.reason == "URL_ADDRESS"
-    assert len(web.asked) == 1
+    assert len(web.requests) == 1
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ async def secure() -> AsyncIterator[tuple[Web, ssl.SSLContext]]:
     served, trusting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     authority.issue_cert("pictures.test").configure_cert(served)
     authority.configure_trust(trusting)
-    async with opened_web({"/": reply(b"secure"), "/down": redirect("http://pictures.test/")}, served) as web:
+    async with web_server({"/": reply(b"secure"), "/down": redirect("http://pictures.test/")}, served) as web:
         yield web, trusting
 
 
@@ -203,7 +203,7 @@ async def test_certificate_is_verified_against_the_name(secure: tuple[Web, ssl.S
     with pytest.raises(ServiceError):
         async with fetch(f"https://pictures.test:{web.port}/", SsrfGuard(guard.allowed, on_loopback), LIMITS):
             pass
-    assert len(web.asked) == 1
+    assert len(web.requests) == 1
 
 
 async def test_redirect_from_https_to_http_is_rejected(secure: tuple[Web, ssl.SSLContext]) -> None:

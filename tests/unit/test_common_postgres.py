@@ -14,7 +14,7 @@ from services.common.database import Operation, Query, Rows, Steps, open_databas
 from services.common.database.connection import Connection, ConnectionWorker, PostgresAddress
 from services.common.database.notifications import ChangeNotifier
 from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
-from tests.support.postgres import PASSWORD, emptied
+from tests.support.postgres import PASSWORD, emptied_database
 
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
@@ -33,7 +33,7 @@ def listed() -> str:
 @pytest.fixture
 async def postgres_database(postgres: str) -> str:
     """URL of an empty database."""
-    return await emptied(postgres)
+    return await emptied_database(postgres)
 
 
 class Proxy:

@@ -30,7 +30,7 @@ from services.common.http_fetch.addresses import Address, AllowList
 from services.common.http_fetch.ssrf_guard import Resolve, SsrfGuard
 from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
-from tests.support.webhook_receiver import PATH, allowed, ended_batch, ended_run, told
+from tests.support.webhook_receiver import PATH, allowed_hosts, ended_batch, ended_run, verified_content
 
 BY = Actor("default", "operator:test")
 NO_TIME = (0.0, 0.0, 0.0)
@@ -55,7 +55,7 @@ class WebhookHarness:
 
     def __init__(self, gateway_database: Database, web: Web) -> None:
         self.store, self.web = gateway_database, web
-        self.guard = SsrfGuard(AllowList.parse(allowed(web)))
+        self.guard = SsrfGuard(AllowList.parse(allowed_hosts(web)))
         self.webhooks = Webhooks(gateway_database, self.guard)
 
     async def webhook(self, tenant: str = "a", path: str = PATH) -> Webhook:
@@ -101,7 +101,7 @@ async def test_notification_is_signed_and_has_no_content(harness: WebhookHarness
     await harness.ended(ended_run("run_1", time.time() + 1))
     await harness.tell(3)
     (request,) = harness.web.requests
-    said = told(request, webhook.secret)
+    said = verified_content(request, webhook.secret)
     assert said["type"] == "run.ended"
     assert said["data"]["run_id"] == "run_1"
     assert said["data"]["state"] == "completed"
@@ -128,7 +128,8 @@ async def test_only_existing_webhooks_of_the_tenant_are_notified(harness: Webhoo
     )
     await harness.tell()
     found = {
-        request.path: told(request, secret)["data"]["run_id"] for request, secret in _with(harness.web, one, other)
+        request.path: verified_content(request, secret)["data"]["run_id"]
+        for request, secret in _with(harness.web, one, other)
     }
     assert found == {"/hooks/a": "run_1", "/hooks/b": "run_2"}
     assert len(harness.web.requests) == 2
@@ -140,7 +141,7 @@ async def test_batch_notification_has_counts(harness: WebhookHarness) -> None:
     await harness.ended(ended_batch("batch_1", now, 2), ended_batch("batch_2", now, tenant="b"))
     await harness.tell(2)
     (request,) = harness.web.requests
-    said = told(request, webhook.secret)
+    said = verified_content(request, webhook.secret)
     assert said["type"] == "batch.ended"
     assert said["data"]["batch_id"] == "batch_1"
     assert said["data"]["state"] == "incomplete"

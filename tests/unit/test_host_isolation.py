@@ -233,7 +233,7 @@ def test_worker_is_replaced(pool: Callable[..., Pool], function: Callable[..., A
 def test_worker_that_stays_large_is_replaced(pool: Callable[..., Pool]) -> None:
     workers = pool()
     first = run(workers, functions.process_id)
-    run(workers, functions.keep, 300 * MEBIBYTE)
+    run(workers, functions.keep_allocated, 300 * MEBIBYTE)
     assert run(workers, functions.process_id) != first
 
 
@@ -257,7 +257,7 @@ def test_error_in_preparing_reaches_the_caller(pool: Callable[..., Pool]) -> Non
 
 
 def test_pool_starts_a_worker_again_after_a_failed_start(pool: Callable[..., Pool], tmp_path: Path) -> None:
-    workers = pool(prepare=Prepare(functions.need_file, (str(tmp_path / "model"),)))
+    workers = pool(prepare=Prepare(functions.require_file, (str(tmp_path / "model"),)))
     with pytest.raises(ModelFailed):
         workers.wait_ready()
     (tmp_path / "model").touch()
@@ -328,10 +328,12 @@ def test_interactive_calls_come_before_background_ones(pool: Callable[..., Pool]
         first = threads.submit(run, workers, functions.wait_for, str(release))
         while not workers.running:
             pass
-        background = [threads.submit(run, workers, functions.note, str(order), "b", background=True) for _ in range(3)]
+        background = [
+            threads.submit(run, workers, functions.append_text, str(order), "b", background=True) for _ in range(3)
+        ]
         while workers.waiting < 3:
             pass
-        interactive = threads.submit(run, workers, functions.note, str(order), "i")
+        interactive = threads.submit(run, workers, functions.append_text, str(order), "i")
         while workers.waiting < 4:
             pass
         release.touch()
@@ -348,7 +350,7 @@ def test_tenant_with_fewer_running_calls_comes_first(pool: Callable[..., Pool], 
         while workers.running < 2:
             pass
         for tenant, count in (("a", 1), ("b", 2)):
-            calls.append(threads.submit(run, workers, functions.note, str(order), tenant, tenant=tenant))
+            calls.append(threads.submit(run, workers, functions.append_text, str(order), tenant, tenant=tenant))
             while workers.waiting < count:
                 pass
         gates[0].touch()

@@ -38,7 +38,9 @@ def test_each_is_found_by_the_name_it_is_said_to_have(meter_provider: MeterProvi
     for each in there:
         count(meter_provider, each)
     found = {sample.name for family in REGISTRY.collect() for sample in family.samples}
-    assert [each.fetched for each in there if not {each.fetched, f"{each.fetched}_count"} & found] == []
+    assert [
+        each.prometheus_name for each in there if not {each.prometheus_name, f"{each.prometheus_name}_count"} & found
+    ] == []
 
 
 def test_each_says_what_it_is_in_a_sentence() -> None:

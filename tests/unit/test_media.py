@@ -17,7 +17,7 @@ from experts.host.media import MAX_PIXELS, open_image, pages, png, renamed
 from experts.host.pdf import MAX_PAGE_PIXELS
 from services.common.errors import InvalidRequest
 from tests.data.make import pdf
-from tests.support.isolated_functions import in_place
+from tests.support.isolated_functions import run_in_this_process
 from tests.support.samples import sample
 
 RED, BLUE = (200, 30, 30), (30, 60, 200)
@@ -250,7 +250,7 @@ def test_what_is_no_picture_is_refused_by_name_and_with_a_remedy(media: Media, m
 
 
 def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experts.host.media.isolated", in_place)
+    monkeypatch.setattr("experts.host.media.isolated", run_in_this_process)
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _self: pytest.fail("it was decoded"))
     with pytest.raises(InvalidRequest, match=str(MAX_PIXELS // 1_000_000)):
         open_image(bomb(20_000, 20_000))

@@ -18,7 +18,7 @@ from services.common.database.queries import ConstraintViolation
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, Memo
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 from tests.unit.test_orchestrator_journal import event, new
 
 LATER = 9e9
@@ -155,7 +155,7 @@ async def test_what_is_being_accepted_is_released_with_the_rest(database: Databa
 
 
 async def test_a_run_that_another_transaction_holds_is_not_waited_for(postgres: str) -> None:
-    address = await emptied(postgres)
+    address = await emptied_database(postgres)
     async with asyncio.timeout(20), open_database(address, SCHEMA, MIGRATIONS) as database:
         left = Journal(database, "left", -1)
         for name in ("held", "free"):

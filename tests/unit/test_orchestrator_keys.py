@@ -15,7 +15,7 @@ from services.common.database import ConstraintViolation, Database, Query, Steps
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, NewRun
-from tests.support.postgres import emptied
+from tests.support.postgres import emptied_database
 
 EXPIRED = IDEMPOTENCY_SECONDS + 60
 
@@ -77,7 +77,7 @@ async def test_keys_outlast_a_change_of_the_tables(database_url: str) -> None:
 @pytest.fixture
 async def postgres_database(postgres: str) -> str:
     """Of an empty database of PostgreSQL."""
-    return await emptied(postgres)
+    return await emptied_database(postgres)
 
 
 async def test_a_key_that_is_taken_anew_while_old_ones_go_stands_for_its_new_run(

@@ -5,17 +5,17 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.support.trace_picture import Told, waterfall
-from tests.support.waterfall import Bar, drawn
+from tests.support.trace_picture import ServiceSpan, waterfall
+from tests.support.waterfall import Bar, draw_waterfall
 
 SERVER, CLIENT, OWN = Span.SPAN_KIND_SERVER, Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_INTERNAL
 MS = 1_000_000
 
 
-def told(service: str, key: str, above: str, kind: "Span.SpanKind.ValueType", lasted: tuple[int, int]) -> Told:
+def told(service: str, key: str, above: str, kind: "Span.SpanKind.ValueType", lasted: tuple[int, int]) -> ServiceSpan:
     span = Span(name=key, span_id=key.encode(), parent_span_id=above.encode(), kind=kind)
     span.start_time_unix_nano, span.end_time_unix_nano = (moment * MS for moment in lasted)
-    return Told(service, span)
+    return ServiceSpan(service, span)
 
 
 def test_a_call_stands_there_once_and_what_it_leads_to_within_it() -> None:
@@ -35,7 +35,7 @@ def test_a_call_stands_there_once_and_what_it_leads_to_within_it() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_drawn_with_names_times_services_and_links(scheme: str) -> None:
     bars = [Bar(b"1", "a <b>", "gateway", 0, 0.0, 250.0), Bar(b"2", "batch", "expert", 1, 10.0, 20.0, (b"1", b"3"))]
-    picture = drawn("“do & see”", bars, scheme)
+    picture = draw_waterfall("“do & see”", bars, scheme)
     words = [element.text for element in fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
     assert words == [
         *("“do & see”", "2 spans of 2 processes, 250 ms", "gateway", "expert"),

@@ -26,7 +26,7 @@ ATTEMPTS = 2
 async def rows() -> list[Measured]:
     """Figures and curves of all rates; a gap where PostgreSQL is not installed."""
     try:
-        with postgres.standing() as url, TemporaryDirectory() as home:
+        with postgres.running_postgres() as url, TemporaryDirectory() as home:
             async with start_deployment(Path(home), url) as deployment:
                 measured = await _measured(deployment)
     except RuntimeError as error:

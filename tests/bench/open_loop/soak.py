@@ -26,7 +26,7 @@ PERCENT, FILES = 5.0, 8
 async def rows() -> list[Measured]:
     """Growth of every service; gaps where PostgreSQL is not installed."""
     try:
-        with postgres.standing() as url, TemporaryDirectory() as home:
+        with postgres.running_postgres() as url, TemporaryDirectory() as home:
             async with start_deployment(Path(home), url) as deployment:
                 return await _measure(deployment)
     except RuntimeError as error:

@@ -1,8 +1,8 @@
 from experts.host.handler import Handler, single
 
 
-def shouting(model_id: str, device: str) -> Handler:
+def uppercase(model_id: str, device: str) -> Handler:
     return single(lambda inputs, parameters: {"text": inputs["text"].upper() + "!" * parameters["marks"]})
 
 
-TASKS = {"text-shouting": shouting}
+TASKS = {"text-shouting": uppercase}

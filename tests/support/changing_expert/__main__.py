@@ -1,4 +1,4 @@
 from experts.host.app import serve_expert
 
 if __name__ == "__main__":
-    serve_expert("tests.support.shouting")
+    serve_expert("tests.support.changing_expert")

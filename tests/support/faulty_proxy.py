@@ -22,18 +22,18 @@ class FaultyProxy:
     def __init__(self, port: int, loop: asyncio.AbstractEventLoop) -> None:
         self._port, self._loop = port, loop
         self._listening: asyncio.Server | None = None
-        self._own = 0
+        self._own_port = 0
         self._active: set[asyncio.StreamWriter] = set()
-        self._breaks_after: int | None = None
-        self._closes = False
+        self._break_after_bytes: int | None = None
+        self._close_when_broken = False
         self.broken = threading.Event()
-        """Set after a connection was broken by `breaks`."""
+        """Set after a connection was broken by `break_after`."""
         self.delay = 0.0
         """Delay of responses in seconds."""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._own}"
+        return f"http://127.0.0.1:{self._own_port}"
 
     def open(self) -> None:
         """Accepts connections."""
@@ -44,22 +44,22 @@ class FaultyProxy:
         """Rejects new connections and resets active ones."""
         self._run(self._close())
 
-    def breaks(self, after: int, *, closes: bool = False) -> None:
+    def break_after(self, count: int, *, then_close: bool = False) -> None:
         """Resets the next connection that sends more than a number of bytes.
 
         Args:
-            after: Number of bytes.
-            closes: Whether to reject connections afterwards.
+            count: Number of bytes.
+            then_close: Whether to reject connections afterwards.
         """
         self.broken.clear()
-        self._breaks_after, self._closes = after, closes
+        self._break_after_bytes, self._close_when_broken = count, then_close
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _open(self) -> None:
-        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self._own)
-        self._own = self._listening.sockets[0].getsockname()[1]
+        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self._own_port)
+        self._own_port = self._listening.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
         if self._listening:
@@ -73,14 +73,14 @@ class FaultyProxy:
         ends = {writer, server_writer}
         self._active |= ends
         try:
-            both = [
+            directions = [
                 asyncio.ensure_future(self._up(reader, server_writer)),
                 asyncio.ensure_future(self._down(server_reader, writer)),
             ]
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._active -= ends
-            for each in both:
+            for each in directions:
                 each.cancel()
             for end in ends:
                 end.transport.abort()
@@ -90,7 +90,7 @@ class FaultyProxy:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK_BYTES):
                 sent += len(data)
-                if self._breaks_after is not None and sent > self._breaks_after:
+                if self._break_after_bytes is not None and sent > self._break_after_bytes:
                     await self._break()
                     return
                 writer.write(data)
@@ -104,8 +104,8 @@ class FaultyProxy:
                 await writer.drain()
 
     async def _break(self) -> None:
-        self._breaks_after = None
-        if self._closes:
+        self._break_after_bytes = None
+        if self._close_when_broken:
             await self._close()
         self.broken.set()
 
@@ -116,11 +116,11 @@ def faulty_proxy(port: int) -> Iterator[FaultyProxy]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    way = FaultyProxy(port, loop)
+    proxy = FaultyProxy(port, loop)
     try:
-        way.open()
-        yield way
-        way.close()
+        proxy.open()
+        yield proxy
+        proxy.close()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -1,1 +1,0 @@
-"""An expert with a new task: `python -m tests.support.shouting`."""

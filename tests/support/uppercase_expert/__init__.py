@@ -1,0 +1,1 @@
+"""An expert that returns texts in capital letters, as a task of its own: `python -m tests.support.uppercase_expert`."""
