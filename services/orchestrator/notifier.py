@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 
-class RunNotifier:
+class ChangeNotifier:
     """Subscriptions by run or batch ID."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
         self._batch_ends = batch_ends
 
     async def CreateRun(self, request: orchestrator_pb2.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        run_id = await self._runs.accept(request.spec)
+        run_id = await self._runs.create(request.spec)
         try:
             await self._write(context, run_id, 0)
         except ServiceError:  # the caller is still connected, and the error asks it to watch again
@@ -57,7 +57,7 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
 
     async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
         size = page_size(request.page_size)
-        rows = await self._runs.rows(
+        rows = await self._runs.list(
             limit=size + 1,
             before=position(request.page_token),
             states=states_filter(request.states),

@@ -163,7 +163,7 @@ async def test_a_waiting_run_can_be_cancelled(orchestrator: OrchestratorUnderTes
 async def test_a_plan_that_nobody_approves_is_cancelled(
     orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.runs.approval.WAITING_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.runs.executor.APPROVAL_SECONDS", 0.01)
     async with asyncio.timeout(20):
         events = await awaiting_run.end()
     assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED

@@ -1,16 +1,17 @@
-"""Fake stages of a run, and a journal with injected errors."""
+"""Fake planner, tasks and responder of runs, and a journal with injected errors."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from protos.hugginggpt.internal.v1 import planner_pb2
 from protos.hugginggpt.v1 import plan_pb2, run_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunSpec
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common.database import Database
 from services.common.errors import Unavailable
 from services.orchestrator.batches.service import BatchService
@@ -18,11 +19,17 @@ from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifact_refs import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.tables import NewRun, StoredRun
+from services.orchestrator.leases import LeaseManager
+from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.service import PipelineService
-from services.orchestrator.runs.forwarding import CommandForwarder
+from services.orchestrator.runs.executor import RunExecutor
+from services.orchestrator.runs.limiter import RunLimiter
+from services.orchestrator.runs.ownership import CommandForwarder, RunLeases
+from services.orchestrator.runs.planning import PlannerClient
+from services.orchestrator.runs.response import ResponderClient
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.service import RunService
-from services.orchestrator.runs.workflow import Workflow
+from services.orchestrator.runs.service import PipelineSource, RunService
+from services.orchestrator.runs.task_executor import TaskDependencies
 from services.orchestrator.servicer import OrchestratorServicer
 
 SPEC = RunSpec(request="do it")
@@ -31,7 +38,7 @@ LEASE_SECONDS = 0.3
 
 
 class Stages:
-    """Stages of a run as functions that tests set."""
+    """Planner, tasks and responder of runs, as functions that tests set; tasks are not executed."""
 
     def __init__(self) -> None:
         self.executed: list[list[run_pb2.Turn]] = []
@@ -42,16 +49,23 @@ class Stages:
     async def check(self, request: planner_pb2.PlanRequest) -> plan_pb2.Plan:
         return request.goal.check.draft
 
-    async def plan(self, run: RunLog, turns: Sequence[run_pb2.Turn]) -> Failure | None:
-        return await self.execute(run, turns)
-
-    async def execute(self, run: RunLog, turns: Sequence[run_pb2.Turn]) -> Failure | None:
+    async def fetch(self, run: RunLog, turns: Sequence[run_pb2.Turn], *_: object) -> Failure | None:
         self.executed.append(list(turns))
         self.running.set()
         run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
         return await self.work(run) if self.work else None
 
-    async def respond(self, run: RunLog, turns: Sequence[run_pb2.Turn], failure: Failure | None) -> Failure | None:
+    @asynccontextmanager
+    async def open_executor(self, *_: object) -> AsyncIterator[Self]:
+        yield self
+
+    def add(self, task: Task) -> None:
+        """Takes a planned task."""
+
+    async def wait_failed(self) -> bool:
+        return False
+
+    async def respond(self, run: RunLog, *_: object) -> Failure | None:
         return await self.answer(run) if self.answer else None
 
 
@@ -62,10 +76,13 @@ class FaultyJournal(Journal):
         super().__init__(database, owner, LEASE_SECONDS)
         self.accepting = asyncio.Event()
         self.errors: dict[str, list[Exception]] = {}
+        self.writes: list[asyncio.Future[str]] = []
+        """Of new runs."""
 
     def accept(self, run: NewRun) -> "asyncio.Future[str]":
         self.accepting.set()
-        return super().accept(run)
+        self.writes.append(super().accept(run))
+        return self.writes[-1]
 
     async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
         self._raise_error("events")
@@ -106,20 +123,23 @@ async def forever(_: RunLog) -> Failure | None:
 
 @asynccontextmanager
 async def running(journal: Journal, stages: Stages) -> AsyncIterator[RunService]:
-    pipeline = cast("Workflow", stages)
-    async with (
-        asyncio.timeout(30),
-        RunService(
-            journal,
-            pipeline,
-            CommandForwarder(""),
-            cast("PipelineService", None),
-            max_runs=10,
-            max_bytes=10_000_000,
-            run_seconds=60,
-            lease_seconds=LEASE_SECONDS,
-        ) as runs,
-    ):
+    active: dict[str, RunLog] = {}
+    limiter = RunLimiter(active, max_runs=10, max_bytes=10_000_000)
+    notifier = ChangeNotifier()
+    planner = cast("PlannerClient", stages)
+    executor = RunExecutor(journal, planner, cast("TaskDependencies", stages), cast("ResponderClient", stages))
+    leases = LeaseManager(RunLeases(journal, limiter, notifier), executor, active, lease_seconds=LEASE_SECONDS)
+    runs = RunService(
+        journal=journal,
+        leases=leases,
+        limiter=limiter,
+        notifier=notifier,
+        planner=planner,
+        pipelines=cast("PipelineSource", None),
+        forwarder=CommandForwarder(""),
+        run_seconds=60,
+    )
+    async with asyncio.timeout(30), runs:
         yield runs
 
 

@@ -35,7 +35,7 @@ def planned(stages: Stages) -> Stages:
 
 async def waiting(runs: RunService, request: str = "do it") -> str:
     """A run whose plan waits."""
-    run_id = await runs.accept(RunSpec(request=request, mode=run_pb2.RUN_MODE_APPROVE))
+    run_id = await runs.create(RunSpec(request=request, mode=run_pb2.RUN_MODE_APPROVE))
     async for event in runs.watch(run_id, 0):
         if event.HasField("approval_requested"):
             return run_id

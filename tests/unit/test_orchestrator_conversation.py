@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING,
 from services.common.database import Database, Operation, Rows
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import NewRun
-from services.orchestrator.runs.conversation import EARLIER_RUNS, turns_of
+from services.orchestrator.runs.history import EARLIER_RUNS, turns_of
 
 
 class CountingReads:

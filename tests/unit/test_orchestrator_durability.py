@@ -40,7 +40,7 @@ async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_mea
     journal = Noting(database)
     journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
-        events = await watched(runs, await runs.accept(SPEC))
+        events = await watched(runs, await runs.create(SPEC))
     assert len(journal.told) > 3
     for sequence, state in journal.told:
         assert RunFold(events[:sequence]).run.state == state
@@ -62,7 +62,7 @@ async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_
     journal = FaultyJournal(database)
     journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
-        run_id = await runs.accept(RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE))
+        run_id = await runs.create(RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE))
         async for event in runs.watch(run_id, 0):
             if event.HasField("approval_requested"):
                 await runs.approve(run_id, None)

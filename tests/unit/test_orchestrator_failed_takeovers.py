@@ -20,7 +20,7 @@ from services.orchestrator.journal import Journal
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.leases import LeaseManager
-from services.orchestrator.notifier import RunNotifier
+from services.orchestrator.notifier import ChangeNotifier
 from tests.support.run_stages import (
     GONE,
     LEASE_SECONDS,
@@ -48,7 +48,7 @@ async def left(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
     """The id of an active run whose orchestrator has stopped."""
     stages.work = forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
-        run_id = await runs.accept(spec)
+        run_id = await runs.create(spec)
         await stages.running.wait()
     stages.work = None
     stages.running.clear()
@@ -101,7 +101,7 @@ async def test_ended_run_is_read_from_its_snapshot_if_its_events_are_corrupt(
     database: Database, stages: Stages
 ) -> None:
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await watched(runs, run_id)
         await corrupt(database, run_id, 2)
         run = await runs.get(run_id)
@@ -112,7 +112,7 @@ async def test_ended_run_is_read_from_its_snapshot_if_its_events_are_corrupt(
 
 async def test_ended_run_is_read_from_its_events_if_its_snapshot_is_corrupt(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await watched(runs, run_id)
         await corrupt_snapshot(database, run_id)
         run = await runs.get(run_id)
@@ -157,7 +157,7 @@ async def test_run_with_undecodable_approval_ends_as_failed(database: Database, 
     spec = RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE)
     journal = FaultyJournal(database, "first")
     async with running(journal, stages) as runs:
-        run_id = await runs.accept(spec)
+        run_id = await runs.create(spec)
         events = runs.watch(run_id, 0)
         async for event in events:
             if event.HasField("approval_requested"):
@@ -184,7 +184,7 @@ async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_end(
 
 async def test_watcher_of_a_run_whose_last_event_is_lost_gets_an_error(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         last = (await watched(runs, run_id))[-1].sequence
         await corrupt(database, run_id, last)
         await runs.wait_until_ended(run_id)
@@ -233,11 +233,11 @@ async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Da
         turns: list[str] = []
         for request in ("one", "two"):
             parent = turns[-1] if turns else ""
-            turns.append(await runs.accept(RunSpec(request=request, parent_run_id=parent)))
+            turns.append(await runs.create(RunSpec(request=request, parent_run_id=parent)))
             await watched(runs, turns[-1])
         await corrupt(database, turns[1], 2)
         await corrupt_snapshot(database, turns[1])
-        third = await runs.accept(RunSpec(request="three", parent_run_id=turns[1]))
+        third = await runs.create(RunSpec(request="three", parent_run_id=turns[1]))
         events = await watched(runs, third)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert [turn.text for turn in stages.executed[-1]] == ["one", "", "three"]
@@ -277,7 +277,7 @@ async def driving(database: Database, drive: Any) -> AsyncIterator[BatchStore]:
             await drive(kept, claimed)
 
     leases: LeaseManager[Claimed, Claimed] = LeaseManager(
-        BatchLeases(kept, RunNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
+        BatchLeases(kept, ChangeNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
     )
     async with leases:
         yield kept
@@ -360,7 +360,7 @@ async def test_item_fails_with_its_run(database: Database, stages: Stages) -> No
     spec = RunSpec(request="do it")
     stages.work = forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
-        run_id = await runs.accept(spec, run_pb2.BatchPosition(batch_id="batch", index=1))
+        run_id = await runs.create(spec, run_pb2.BatchPosition(batch_id="batch", index=1))
         await stages.running.wait()
     await corrupt(database, run_id, 1)
     await ended(database, stages, run_id)

@@ -37,7 +37,7 @@ async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, sta
 
     stages.work = work
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         events = runs.watch(run_id, 0)
         assert [(await anext(events)).sequence for _ in range(2)] == [1, 2]
         await stolen(database, run_id)
@@ -49,8 +49,10 @@ async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, sta
 
 async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Database, stages: Stages) -> None:
     answering, told = asyncio.Event(), asyncio.Event()
+    logs: list[RunLog] = []
 
     async def answer(run: RunLog) -> Failure | None:
+        logs.append(run)
         answering.set()
         await told.wait()
         run.emit(RunEvent(answer_chunk=event_pb2.AnswerChunk(text="too late")))
@@ -60,12 +62,13 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
     stages.answer = answer
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         watching = asyncio.create_task(watched(runs, run_id))
         await answering.wait()
         await stolen(database, run_id)
         told.set()
-        await asyncio.wait(list(runs._leases._executing.values()))
+        async for _ in logs[0].feed.after(0):
+            pass  # until the run is released
         watching.cancel()
         row = await journal.row(run_id, "default")
         assert (row.owner, row.fence, row.ended) == ("thief", 2, False)
@@ -75,7 +78,7 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
 async def test_a_run_that_was_lost_and_comes_back_can_be_cancelled(database: Database, stages: Stages) -> None:
     stages.work = forever
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stages.running.wait()
         stages.running.clear()
         await stolen(database, run_id)
@@ -120,7 +123,7 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
     stages.work = work
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stages.running.wait()
         stages.running.clear()
         journal.errors["renew"] = [error] * 1000
@@ -135,7 +138,7 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
 async def test_a_run_in_the_middle_of_being_kept_is_handed_over_too(database: Database, stages: Stages) -> None:
     stages.work = forever
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stages.running.wait()
     other = Journal(database, "other", 60)
     assert [row.id for row in await other.claim(10)] == [run_id]

@@ -33,12 +33,12 @@ async def test_runs_are_kept_while_others_are_taken_up_slowly(database: Database
 
     stages.work = forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
-        left = await runs.accept(SPEC)
+        left = await runs.create(SPEC)
         await stages.running.wait()
     stages.running.clear()
     async with running(Slow(database), stages) as runs:
         await reading.wait()
-        mine = await runs.accept(SPEC)
+        mine = await runs.create(SPEC)
         await stages.running.wait()
         for _ in range(5):  # longer than a lease
             await renewals.get()
@@ -64,7 +64,7 @@ async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database
 
     stages.work = work
     async with running(Silent(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stopped.wait()
         silent, stages.work = False, None
         assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")

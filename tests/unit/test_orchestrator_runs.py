@@ -23,7 +23,7 @@ from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever,
 async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        accepting = asyncio.create_task(runs.accept(SPEC))
+        accepting = asyncio.create_task(runs.create(SPEC))
         await journal.accepting.wait()
         accepting.cancel()
         await asyncio.wait([accepting])
@@ -36,10 +36,10 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Da
 async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        parent = await runs.accept(SPEC)
+        parent = await runs.create(SPEC)
         await watched(runs, parent)
         journal.errors["conversation"] = [GONE]
-        run_id = await runs.accept(RunSpec(request="and then", parent_run_id=parent))
+        run_id = await runs.create(RunSpec(request="and then", parent_run_id=parent))
         events = await to_the_end(runs, run_id)
     assert any(event.HasField("taken_over") for event in events)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
@@ -48,7 +48,7 @@ async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: 
 async def test_a_run_that_cannot_be_read_is_taken_over_later(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database, "first"), stages) as runs:
         stages.work = forever
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stages.running.wait()
     stages.work, journal = None, FaultyJournal(database, "second")
     journal.errors["events"] = [ValueError("not an event")]
@@ -64,7 +64,7 @@ async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stage
     journal.errors["claim"] = [ZeroDivisionError()]
     async with running(FaultyJournal(database, "first"), stages) as runs:
         stages.work = forever
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stages.running.wait()
     stages.work = None
     async with running(journal, stages) as runs:
@@ -73,12 +73,12 @@ async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stage
 
 async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
-        first = await runs.accept(RunSpec(request="one"))
+        first = await runs.create(RunSpec(request="one"))
         await watched(runs, first)
-        second = await runs.accept(RunSpec(request="two", parent_run_id=first))
+        second = await runs.create(RunSpec(request="two", parent_run_id=first))
         await watched(runs, second)
         await runs.delete(first)
-        third = await runs.accept(RunSpec(request="three", parent_run_id=second))
+        third = await runs.create(RunSpec(request="three", parent_run_id=second))
         events = await watched(runs, third)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert [turn.text for turn in stages.executed[-1]] == ["two", "", "three"]
@@ -91,7 +91,7 @@ async def test_a_bug_ends_its_run_and_says_nothing(database: Database, stages: S
 
     setattr(stages, stage, broken)
     async with running(FaultyJournal(database), stages) as runs:
-        ending = (await watched(runs, await runs.accept(SPEC)))[-1].run_ended
+        ending = (await watched(runs, await runs.create(SPEC)))[-1].run_ended
     assert (ending.failure.reason, ending.failure.message) == ("INTERNAL", "internal error")
     assert ending.state in {run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_INCOMPLETE}
 
@@ -100,7 +100,7 @@ async def test_stopping_does_not_wait_for_a_journal_that_is_gone(database: Datab
     stages.work = forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         await stages.running.wait()
         journal.errors = {"append": [GONE] * 1000, "release": [GONE]}
         await runs.cancel(run_id)
@@ -109,7 +109,7 @@ async def test_stopping_does_not_wait_for_a_journal_that_is_gone(database: Datab
 async def test_a_run_kept_while_this_process_stops_is_for_another(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        accepting = asyncio.create_task(runs.accept(SPEC))
+        accepting = asyncio.create_task(runs.create(SPEC))
         await journal.accepting.wait()
     run_id = await accepting
     assert not stages.executed
@@ -120,7 +120,7 @@ async def test_a_run_kept_while_this_process_stops_is_for_another(database: Data
 @pytest.mark.parametrize("after", [0, -3])
 async def test_a_live_run_is_watched_from_its_first_event(database: Database, stages: Stages, after: int) -> None:
     async with running(FaultyJournal(database), stages) as runs:
-        run_id = await runs.accept(SPEC)
+        run_id = await runs.create(SPEC)
         events = [event async for event in runs.watch(run_id, after)]
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
 
@@ -132,7 +132,7 @@ async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
     journal = FaultyJournal(database)
     journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
-        events = await watched(runs, await runs.accept(SPEC))
+        events = await watched(runs, await runs.create(SPEC))
     assert journal.errors["append"] == []
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
@@ -150,9 +150,9 @@ async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
         with contextlib.closing(blocker):
             blocker.execute("BEGIN IMMEDIATE")
             with pytest.raises(Unavailable, match="locked"):
-                await runs.accept(SPEC)
+                await runs.create(SPEC)
         assert not stages.executed
-        assert (await watched(runs, await runs.accept(SPEC)))[-1].HasField("run_ended")
+        assert (await watched(runs, await runs.create(SPEC)))[-1].HasField("run_ended")
 
 
 class Gone:
@@ -198,7 +198,7 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
     async with running(journal, stages) as runs:
         calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), Gone()))
         await journal.accepting.wait()
-        (keeping,) = runs._pending._since
+        (keeping,) = journal.writes
         calling.cancel()
         await asyncio.wait([calling])
         assert (await watched(runs, await keeping))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED

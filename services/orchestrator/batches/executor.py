@@ -96,7 +96,7 @@ class BatchExecutor:
         """Starts the run that plans once a slot is free; returns its ID, or "" if the batch is cancelled before."""
         while not await self._shared.store.pending_command(batch_id):
             try:
-                return await self._shared.runs.accept(spec, BatchPosition(batch_id=batch_id))
+                return await self._shared.runs.create(spec, BatchPosition(batch_id=batch_id))
             except Overloaded as error:
                 await asyncio.sleep(error.retry_after.total_seconds() if error.retry_after else 1.0)
         return ""

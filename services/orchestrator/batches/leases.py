@@ -12,7 +12,7 @@ from services.common.errors import CorruptData
 from services.orchestrator.journal.batch_rows import Claimed
 from services.orchestrator.journal.batches import CHANGED, BatchStore
 from services.orchestrator.leases import Lease
-from services.orchestrator.notifier import RunNotifier
+from services.orchestrator.notifier import ChangeNotifier
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class BatchLeases:
 
     kind = "batch"
 
-    def __init__(self, store: BatchStore, notifier: RunNotifier, waiting: Collection[str]) -> None:
+    def __init__(self, store: BatchStore, notifier: ChangeNotifier, waiting: Collection[str]) -> None:
         self._store = store
         self._notifier = notifier
         self._waiting = waiting

@@ -23,7 +23,7 @@ from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
 from services.orchestrator.journal import Journal
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.runs import acceptance
-from services.orchestrator.runs.conversation import read_fold
+from services.orchestrator.runs.history import read_fold
 from services.orchestrator.runs.selection import SelectorClient
 
 CheckPlan = Callable[[planner_pb2.PlanRequest], Awaitable[Plan]]

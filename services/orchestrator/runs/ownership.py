@@ -1,4 +1,4 @@
-"""Ownership of runs: claims and loads those without an owner, and applies commands to those of this process."""
+"""Ownership of runs: claims and loads runs without an owner, and brings commands to the owners of runs."""
 
 from asyncio import Future
 from collections import defaultdict
@@ -6,20 +6,25 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import grpc
 import structlog
 
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TakenOver
 from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import CancelRunRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, RunState
+from services.common import call_context
+from services.common.channel import dial
 from services.orchestrator import metrics
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable
 from services.orchestrator.journal.tables import Command, Row
 from services.orchestrator.leases import Lease
-from services.orchestrator.notifier import RunNotifier
-from services.orchestrator.runs import approval, spans
-from services.orchestrator.runs.admission import Admission
-from services.orchestrator.runs.conversation import events_of
+from services.orchestrator.notifier import ChangeNotifier
+from services.orchestrator.runs import spans
+from services.orchestrator.runs.history import events_of
+from services.orchestrator.runs.limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
 
 log = structlog.get_logger(__name__)
@@ -29,6 +34,9 @@ CANCEL, APPROVE = "cancel", "approve"
 
 CLAIM_LIMIT = 16
 """Runs claimed at a time: each must be loaded before its lease expires, and other orchestrators claim runs, too."""
+
+FORWARD_SECONDS = 2.0
+"""Timeout of a forwarded command."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +60,20 @@ class RunLeases:
 
     Args:
         journal: stores them.
-        admission: limits how many this process may hold.
+        limiter: limits how many this process may hold.
         notifier: of watchers of runs.
     """
 
     kind = "run"
 
-    def __init__(self, journal: Journal, admission: Admission, notifier: RunNotifier) -> None:
+    def __init__(self, journal: Journal, limiter: RunLimiter, notifier: ChangeNotifier) -> None:
         self._journal = journal
-        self._admission = admission
+        self._limiter = limiter
         self._notifier = notifier
 
     async def claim(self, active: Mapping[str, RunLog]) -> list[ClaimedRun]:
         """Claims runs without an owner while slots are free."""
-        limit = min(self._admission.free_slots, CLAIM_LIMIT)
+        limit = min(self._limiter.free_slots, CLAIM_LIMIT)
         if not limit or not (rows := await self._journal.claim(limit, list(active))):
             return []
         commands: defaultdict[str, list[Command]] = defaultdict(list)
@@ -88,7 +96,7 @@ class RunLeases:
             run = RunLog(self._journal, row.id, row.fence, row.caller, events)
         except Exception as error:
             raise unreadable(row.id) from error
-        if not approval.is_awaited(run):
+        if not run.is_awaiting_approval:
             run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="the lease of its orchestrator expired")))
             metrics.runs_taken_over.add(1)
             with spans.taking_over(run):
@@ -134,3 +142,27 @@ class RunLeases:
     def in_trace(self, held: RunLog) -> AbstractContextManager[None]:
         """Makes the run's span the current one within the block."""
         return spans.in_run(held.trace)
+
+
+class CommandForwarder:
+    """Sends commands to the orchestrators that own the runs, which would otherwise find them in the journal, later.
+
+    Args:
+        address: this orchestrator's own address.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def cancel(self, run_id: str, address: str) -> None:
+        """Asks the owner at an address to cancel a run; if it does not answer, it finds the command in the journal."""
+        if address in ("", self._address):
+            return
+        async with dial(address) as channel:  # opened for one call: such calls are rare, and addresses change
+            request = CancelRunRequest(run_id=run_id)
+            try:
+                await OrchestratorServiceStub(channel).CancelRun(
+                    request, timeout=FORWARD_SECONDS, metadata=call_context.metadata()
+                )
+            except grpc.aio.AioRpcError as error:
+                log.info("cancel command not forwarded", run_id=run_id, code=error.code().name)

@@ -13,7 +13,7 @@ from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.run_pb2 import Run, RunState
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, Run, RunState
 from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal, LeaseLost
@@ -132,6 +132,11 @@ class RunLog:
         self._behind_since: float | None = None
         self._caught_up = asyncio.Event()
         self._budget = BudgetTracker(self.fold.run.spec.budget, events, self.stop)
+
+    @property
+    def is_awaiting_approval(self) -> bool:
+        """Whether the run is parked until its plan is approved."""
+        return self.fold.run.state == RUN_STATE_AWAITING_APPROVAL
 
     @property
     def deadline(self) -> float:

@@ -1,13 +1,12 @@
-"""Runs of callers: accepts, watches, reads, cancels, approves and deletes them."""
+"""Runs of callers: creates, watches, reads, cancels, approves and deletes them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-import structlog
-
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.plan_pb2 import Plan
@@ -24,68 +23,63 @@ from services.common.errors import FailedPrecondition
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import EndedRun, NewRun, Row
 from services.orchestrator.leases import LeaseManager, stopping_error
-from services.orchestrator.notifier import RunNotifier
-from services.orchestrator.pipelines.service import PipelineService
+from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import acceptance
-from services.orchestrator.runs.admission import Admission
-from services.orchestrator.runs.conversation import events_after, read_state
-from services.orchestrator.runs.executor import RunExecutor
-from services.orchestrator.runs.forwarding import CommandForwarder
-from services.orchestrator.runs.ownership import APPROVE, CANCEL, ClaimedRun, RunLeases
-from services.orchestrator.runs.pending_runs import PendingRuns
+from services.orchestrator.runs.history import events_after, read_state
+from services.orchestrator.runs.limiter import RunLimiter
+from services.orchestrator.runs.ownership import APPROVE, CANCEL, ClaimedRun, CommandForwarder
+from services.orchestrator.runs.planning import PlannerClient
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.workflow import Workflow
-
-log = structlog.get_logger(__name__)
-
 
 _MAX_SEQUENCE = 2**53
 """Larger than the number of any event."""
 
 
+class PipelineSource(Protocol):
+    """Stored pipelines, for runs that name one."""
+
+    async def apply_to_run(self, spec: RunSpec) -> Caller:
+        """Copies the pipeline that a run names into its spec; returns the caller with the pipeline's data policy.
+
+        Raises:
+            ServiceError: the pipeline does not exist or cannot run, or the run's inputs do not fit it.
+        """
+
+
 class RunService:
-    """Accepts runs, has them executed, and streams their events to watchers.
+    """Runs of callers.
 
     Args:
         journal: stores the runs.
-        workflow: stages of a run.
-        forwarder: sends commands to the orchestrators that own the runs.
+        leases: executes the runs of this process.
+        limiter: limits the runs of this process.
+        notifier: notifies watchers of changes in the journal.
+        planner: checks supplied plans.
         pipelines: stored pipelines.
-        max_runs: limit of active runs.
-        max_bytes: memory for the events of active runs.
+        forwarder: sends commands to the orchestrators that own the runs.
         run_seconds: longest run time.
-        lease_seconds: of the journal.
     """
 
     def __init__(
         self,
-        journal: Journal,
-        workflow: Workflow,
-        forwarder: CommandForwarder,
-        pipelines: PipelineService,
         *,
-        max_runs: int,
-        max_bytes: int,
+        journal: Journal,
+        leases: LeaseManager[ClaimedRun, RunLog],
+        limiter: RunLimiter,
+        notifier: ChangeNotifier,
+        planner: PlannerClient,
+        pipelines: PipelineSource,
+        forwarder: CommandForwarder,
         run_seconds: float,
-        lease_seconds: float,
     ) -> None:
         self._journal = journal
-        self._workflow = workflow
-        self._forwarder = forwarder
+        self._leases = leases
+        self._limiter = limiter
+        self.notifier = notifier
+        self._planner = planner
         self._pipelines = pipelines
+        self._forwarder = forwarder
         self._run_seconds = run_seconds
-        self._pending = PendingRuns()
-        self.notifier = RunNotifier()
-        active: dict[str, RunLog] = {}
-        self.admission = Admission(
-            active, max_runs=max_runs, max_bytes=max_bytes, pending_seconds=self._pending.longest_wait
-        )
-        self._leases: LeaseManager[ClaimedRun, RunLog] = LeaseManager(
-            RunLeases(journal, self.admission, self.notifier),
-            RunExecutor(workflow, journal),
-            active,
-            lease_seconds=lease_seconds,
-        )
 
     async def __aenter__(self) -> Self:
         await self._leases.__aenter__()
@@ -97,7 +91,7 @@ class RunService:
     async def release_all(self) -> None:
         """Releases all runs, for other orchestrators to claim at once; watchers get an error and retry."""
         self._leases.close()
-        await self._pending.done()
+        await self._limiter.wait_written()
         await self._leases.release_all()
 
     @property
@@ -105,7 +99,7 @@ class RunService:
         """Whether this process stops and accepts no runs."""
         return self._leases.is_closed
 
-    async def accept(self, spec: RunSpec, position: BatchPosition | None = None) -> str:
+    async def create(self, spec: RunSpec, position: BatchPosition | None = None) -> str:
         """Stores a run and starts it; returns its ID, or that of the earlier run with the same idempotency key.
 
         Args:
@@ -123,20 +117,20 @@ class RunService:
         acceptance.validate(spec)
         if self.is_closed:
             raise stopping_error()
-        with self.admission.admit(call_context.current().tenant, spec.ByteSize()):
-            return await self._accept(spec, position)
+        with self._limiter.admit(call_context.current().tenant, spec.ByteSize()):
+            return await self._create(spec, position)
 
-    async def _accept(self, spec: RunSpec, position: BatchPosition | None) -> str:
+    async def _create(self, spec: RunSpec, position: BatchPosition | None) -> str:
         caller = call_context.current()
         digest = acceptance.request_digest(spec, caller)
         parent = await self._journal.row(spec.parent_run_id, caller.tenant) if spec.parent_run_id else None
         if spec.HasField("pipeline"):
             caller = await self._pipelines.apply_to_run(spec)
         elif spec.HasField("plan"):
-            spec.plan.CopyFrom(await self._workflow.check(acceptance.plan_check_request(spec, spec.plan)))
+            spec.plan.CopyFrom(await self._planner.check(acceptance.plan_check_request(spec, spec.plan)))
         caller = acceptance.with_parent_policy(caller, parent)
         new = acceptance.new_run(spec, caller, parent, digest, self._run_seconds, batch=position)
-        write = self._pending.add(self._journal.accept(new))
+        write = self._limiter.track_write(self._journal.accept(new))
         write.add_done_callback(partial(self._start_stored, new))
         try:
             return await asyncio.shield(write)  # a caller that disconnects now does not undo the write
@@ -163,7 +157,7 @@ class RunService:
         with self.notifier.subscribed(run_id) as changed:
             while not self.is_closed:
                 changed.clear()
-                if run := self._active_run(run_id):
+                if run := self.active_run(run_id):
                     await self._leases.wait_released(run)
                     if run.feed.has_ended:
                         return
@@ -199,10 +193,10 @@ class RunService:
                 await changed.wait()
 
     def _active_events(self, run_id: str, after: int) -> AsyncGenerator[RunEvent] | None:
-        run = self._active_run(run_id)
+        run = self.active_run(run_id)
         return run.feed.after(after) if run else None
 
-    def _active_run(self, run_id: str) -> RunLog | None:
+    def active_run(self, run_id: str) -> RunLog | None:
         """The caller's run, if this process executes it."""
         run = self._leases.active.get(run_id)
         return run if run and run.caller.tenant == call_context.current().tenant else None
@@ -221,7 +215,7 @@ class RunService:
             NotFound: RUN.
         """
         stored = await self._journal.stored_run(run_id, call_context.current().tenant)
-        active = self._active_run(run_id)
+        active = self.active_run(run_id)
         run = (active and active.state_at(stored.row)) or await read_state(stored, self._journal)
         if run.state == RUN_STATE_AWAITING_APPROVAL and await self._journal.has_command(run_id):
             run.state = RUN_STATE_QUEUED
@@ -235,11 +229,11 @@ class RunService:
         """
         return await self._journal.row(run_id, call_context.current().tenant)
 
-    async def rows(self, **filters: Any) -> list[Row]:
+    async def list(self, **filters: Any) -> Sequence[Row]:
         """Runs of the caller, newest first; filters are those of Journal.rows()."""
         return await self._journal.rows(call_context.current().tenant, **filters)
 
-    async def ended(self, since: float, after: tuple[float, str], limit: int) -> list[EndedRun]:
+    async def ended(self, since: float, after: tuple[float, str], limit: int) -> Sequence[EndedRun]:
         """Runs of all tenants that ended at or after `since`, in seconds since the epoch, after an (ended, ID)."""
         return await self._journal.ended(since, after, limit)
 
@@ -250,13 +244,13 @@ class RunService:
             NotFound: RUN.
             Unavailable: the command is not stored.
         """
-        if run := self._active_run(run_id):
+        if run := self.active_run(run_id):
             run.cancel()
         row = await self._journal.row(run_id, call_context.current().tenant)
         if row.ended:
             return
         await self._journal.command(run_id, CANCEL)
-        if run := self._active_run(run_id):  # it may have been claimed here meanwhile
+        if run := self.active_run(run_id):  # it may have been claimed here meanwhile
             run.cancel()
         else:
             await self._forwarder.cancel(run_id, row.owner_address)
@@ -277,7 +271,7 @@ class RunService:
             spec = (await self._journal.events(run_id, 0, 1))[0].run_accepted.spec
             spec.plan.CopyFrom(plan)
             acceptance.validate(spec)
-            approved.plan.CopyFrom(await self._workflow.check(acceptance.plan_check_request(spec, plan)))
+            approved.plan.CopyFrom(await self._planner.check(acceptance.plan_check_request(spec, plan)))
         if not await self._journal.unpark(run_id, APPROVE, approved.SerializeToString(deterministic=True)):
             raise _not_waiting(run_id)
         self._leases.claim_now()

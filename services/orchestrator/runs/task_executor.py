@@ -1,6 +1,7 @@
 """Executes the tasks of a run: selects a model once a task is planned, and calls it once its inputs are available."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from google.rpc import code_pb2
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded
 from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import (
     TASK_STATE_FAILED,
     TASK_STATE_REUSED,
@@ -21,13 +23,16 @@ from protos.hugginggpt.v1.run_pb2 import (
     TaskResult,
     TaskState,
 )
-from protos.hugginggpt.v1.task_pb2 import Task, TaskSpec
+from protos.hugginggpt.v1.task_pb2 import DETERMINISM_EXACT, DETERMINISM_NUMERIC, Task, TaskSpec
+from services.common.artifacts import ArtifactStore
 from services.common.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable
 from services.orchestrator import metrics
 from services.orchestrator.dag import Dag
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.attempts import RetryBudget
 from services.orchestrator.experts.client import ExpertClient, TaskRequest, to_failure
+from services.orchestrator.journal import Journal
+from services.orchestrator.journal.artifact_digests import digests
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.arguments import (
@@ -37,7 +42,6 @@ from services.orchestrator.runs.arguments import (
     input_digest,
     resolve_arguments,
 )
-from services.orchestrator.runs.result_cache import ResultCache, memo
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.selection import SelectorClient
 
@@ -45,6 +49,37 @@ log = structlog.get_logger(__name__)
 
 _TEMPORARY = (NotFound, Unavailable, DeadlineExceeded)
 """Errors of a selection while there is no candidate for a task, or no selector."""
+
+
+_REPEATABLE = frozenset({DETERMINISM_EXACT, DETERMINISM_NUMERIC})
+
+
+class ResultCache:
+    """Results that can replace a call: of deterministic tasks, by models of a known commit.
+
+    Args:
+        journal: stores the results.
+        store: stores the artifacts they refer to.
+    """
+
+    def __init__(self, journal: Journal, store: ArtifactStore) -> None:
+        self._journal = journal
+        self._store = store
+
+    async def lookup(self, run: RunLog, spec: TaskSpec, by: Candidate, digest: str) -> TaskResult | None:
+        """The stored result of this call with all its artifacts; None if there is none or the run bypasses reuse."""
+        if run.fold.run.spec.bypass_memo or not _is_reusable(spec, by):
+            return None
+        try:
+            known = await self._journal.memo(run.caller.tenant, _key(by, digest))
+            return known if known and await self._is_complete(run.caller.tenant, known) else None
+        except Unavailable as error:
+            log.warning("earlier results unavailable", error=error.message)
+            return None
+
+    async def _is_complete(self, tenant: str, result: TaskResult) -> bool:
+        """Whether its artifacts still exist: an operator may have emptied the store."""
+        return all([await self._store.contains(tenant, sha256) for sha256 in set(digests(result))])
 
 
 @dataclass(frozen=True)
@@ -55,9 +90,18 @@ class TaskDependencies:
     experts: ExpertClient
     results: ResultCache
 
+    @asynccontextmanager
+    async def open_executor(self, run: RunLog, deadline: Deadline) -> "AsyncIterator[TaskExecutor]":
+        """Executes the tasks of a run, at first those planned earlier; leaving the block waits for the last of them."""
+        async with asyncio.TaskGroup() as selections:
+            executor = TaskExecutor(run, self, selections, deadline)
+            async with executor.dag:
+                executor.restore()
+                yield executor
+
 
 class TaskExecutor:
-    """The tasks of one run; created by open_executor().
+    """The tasks of one run; created by TaskDependencies.open_executor().
 
     Args:
         run: receives the events.
@@ -79,7 +123,7 @@ class TaskExecutor:
         self._restored: dict[int, TaskResult] = {}
         self._retries = RetryBudget()
         self.dag = Dag(self._step)
-        self.task_failed = asyncio.Event()
+        self._task_failed = asyncio.Event()
         """Set when a task has finally failed."""
 
     def restore(self) -> None:
@@ -94,13 +138,28 @@ class TaskExecutor:
             else:
                 self.add(task)
         if self._run.fold.failed:
-            self.task_failed.set()
+            self._task_failed.set()
 
     def add(self, task: Task) -> None:
         """Executes a task as soon as its dependencies have ended."""
         self._tasks[task.id] = task
         self._candidates[task.id] = self._selections.create_task(self._select(task), name=f"select-{task.id}")
         self.dag.add(task.id, dependencies(task))
+
+    async def wait_ended(self, seconds: float | None = None) -> None:
+        """Waits until all tasks have ended, or until the time has passed."""
+        await self.dag.wait_ended(seconds)
+
+    async def wait_failed(self) -> bool:
+        """Waits until a task has finally failed, or all tasks have ended; returns whether one has failed."""
+        all_ended = asyncio.create_task(self.dag.wait_ended(), name=f"ended-{self._run.id}")
+        failed = asyncio.create_task(self._task_failed.wait(), name=f"failed-{self._run.id}")
+        try:
+            await asyncio.wait((all_ended, failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            all_ended.cancel()
+            failed.cancel()
+        return self._task_failed.is_set()
 
     def _is_current(self, task: Task, result: TaskResult) -> bool:
         if result.HasField("failure"):
@@ -177,22 +236,12 @@ class TaskExecutor:
         if result.HasField("failure"):
             return self._failed(result)
         shared.experts.run_shadows(task_request, result)
-        return end_task(run, TASK_STATE_SUCCEEDED, result, memo(run, selected.spec, result))
+        return end_task(run, TASK_STATE_SUCCEEDED, result, _memo(run, selected.spec, result))
 
     def _failed(self, result: TaskResult) -> TaskResult:
         end_task(self._run, TASK_STATE_FAILED, result)
-        self.task_failed.set()
+        self._task_failed.set()
         return result
-
-
-@asynccontextmanager
-async def open_executor(run: RunLog, shared: TaskDependencies, deadline: Deadline) -> AsyncIterator[TaskExecutor]:
-    """Executes the run's tasks; leaving the block waits for the last of them."""
-    async with asyncio.TaskGroup() as selections:
-        executor = TaskExecutor(run, shared, selections, deadline)
-        async with executor.dag:
-            executor.restore()
-            yield executor
 
 
 def end_task(run: RunLog, state: "TaskState.ValueType", result: TaskResult, reusable: Memo | None = None) -> TaskResult:
@@ -215,3 +264,20 @@ def _skipped(task: Task, failed: Sequence[int]) -> Failure:
         message=f"{task.task} was not started: it depends on task {failed_tasks}, which has no result",
         remedy="see the failure of that task",
     )
+
+
+def _memo(run: RunLog, spec: TaskSpec, result: TaskResult) -> Memo | None:
+    """A result to store for reuse; None if it must not be reused."""
+    if not _is_reusable(spec, result.by):
+        return None
+    known = TaskResult(made_by_run=run.id)
+    known.MergeFrom(result)
+    return Memo(run.caller.tenant, _key(result.by, result.input_digest), known)
+
+
+def _is_reusable(spec: TaskSpec, by: Candidate) -> bool:
+    return spec.determinism in _REPEATABLE and bool(by.revision)
+
+
+def _key(by: Candidate, digest: str) -> str:
+    return hashlib.sha256(f"{by.expert}\0{by.model_id}\0{by.revision}\0{digest}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Conversations: chains of runs, whose turns are requests and answers with their files."""
+"""Reads stored runs: their events, their state, and the conversation that they continue."""
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 
@@ -11,8 +11,7 @@ from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 from services.common.errors import CorruptData
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.tables import StoredRun
-from services.orchestrator.runs.row_summary import summarize
+from services.orchestrator.journal.tables import Row, StoredRun
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +48,7 @@ async def read_state(stored: StoredRun, journal: Journal) -> Run:
         return await _current_state(stored, journal)
     except CorruptData:
         row = await journal.row(stored.row.id, stored.row.tenant)  # the last event may have been written meanwhile
-        return summarize(row, await journal.last_event(row))
+        return _summarize(row, await journal.last_event(row))
 
 
 async def _current_state(stored: StoredRun, journal: Journal) -> Run:
@@ -120,6 +119,25 @@ def _apply(events: Iterable[RunEvent], fold: RunFold, run_id: str) -> None:
             fold.apply(event)
     except Exception as error:
         raise unreadable(run_id) from error
+
+
+def _summarize(row: Row, last: RunEvent | None) -> Run:
+    """The state of a run whose events cannot be read, from its journal row and last event.
+
+    Args:
+        row: the run's journal row.
+        last: its last event, if that can be decoded.
+    """
+    run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.seq)
+    run.spec.request = row.request
+    run.create_time.FromNanoseconds(int(row.created * 1e9))
+    run.deadline.FromNanoseconds(int(row.deadline * 1e9))
+    if last and last.HasField("run_ended"):
+        run.usage.CopyFrom(last.run_ended.usage)
+        run.end_time.CopyFrom(last.time)
+        if last.run_ended.HasField("failure"):
+            run.failure.CopyFrom(last.run_ended.failure)
+    return run
 
 
 def _request_turn(run: Run) -> Turn:

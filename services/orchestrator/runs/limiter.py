@@ -1,5 +1,6 @@
-"""Admission control of runs: limits active runs and their memory, shared fairly between tenants."""
+"""Limits active runs, their memory and their wait for the journal; shares the slots fairly between tenants."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -15,21 +16,20 @@ RETRY_AFTER = timedelta(seconds=1)
 WAITING_SECONDS = 10.0
 """How long a refused tenant counts as waiting for its share."""
 
-MAX_PENDING_SECONDS = 5.0
-"""Longest wait of a run for its journal write before new runs are refused."""
+MAX_WRITE_SECONDS = 5.0
+"""Longest journal write of a new run before further runs are refused."""
 
 BATCH_MEMORY_SHARE = 0.75
 """Share of the memory for runs that batch items may use: the rest stays free for interactive runs."""
 
 
-class Admission:
+class RunLimiter:
     """Slots for active runs. When no slot is free, tenants with more than their share are refused first.
 
     Args:
         active: runs of this process.
         max_runs: number of slots.
         max_bytes: memory for the events of all runs.
-        pending_seconds: returns how long the oldest pending run has waited for its journal write.
         clock: monotonic seconds.
     """
 
@@ -39,28 +39,26 @@ class Admission:
         *,
         max_runs: int,
         max_bytes: int,
-        pending_seconds: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._active = active
         self._max_runs = max_runs
         self._max_bytes = max_bytes
-        self._pending_seconds = pending_seconds
         self._clock = clock
         self._arriving: Counter[str] = Counter()
         self._refused: dict[str, float] = {}
+        self._writes: dict[asyncio.Future[str], float] = {}
+        """Journal writes of new runs that have not finished, oldest first, with their starts."""
 
     @property
     def free_slots(self) -> int:
         """Number of free slots."""
         return max(0, self._max_runs - sum(map(_uses_slot, self._active.values())) - self._arriving.total())
 
-    @property
     def has_interactive_runs(self) -> bool:
         """Whether an interactive run is active or being accepted."""
         return bool(self._arriving) or any(run.caller.priority != PRIORITY_BATCH for run in self._active.values())
 
-    @property
     def is_memory_low(self) -> bool:
         """Whether active runs use all the memory that batch items may fill."""
         return self._bytes >= self._max_bytes * BATCH_MEMORY_SHARE
@@ -84,13 +82,24 @@ class Admission:
         finally:
             self._arriving -= Counter([tenant])  # drops a tenant whose count is 0
 
+    def track_write(self, write: "asyncio.Future[str]") -> "asyncio.Future[str]":
+        """Tracks the journal write of a new run until it is done; returns it."""
+        self._writes[write] = self._clock()
+        write.add_done_callback(self._writes.pop)
+        return write
+
+    async def wait_written(self) -> None:
+        """Waits until the current journal writes of new runs are done."""
+        if self._writes:
+            await asyncio.wait(self._writes)
+
     def _check(self, tenant: str, size: int) -> None:
         if not self.free_slots:
             self._refused[tenant] = self._clock()
             raise _overloaded(f"{self._max_runs} runs are active")
         if self._bytes + size > self._max_bytes:
             raise _overloaded("the active runs use all the memory for runs")
-        if self._pending_seconds() > MAX_PENDING_SECONDS:
+        if self._writes and self._clock() - next(iter(self._writes.values())) > MAX_WRITE_SECONDS:
             raise _overloaded("the journal is too slow: new runs wait to be stored")
         others = self._waiting_tenants(tenant)
         if others and self._count(tenant) >= self._max_runs // (len(others) + 1):
