@@ -7,17 +7,56 @@ from typing import TYPE_CHECKING, Self
 
 from services.llm.endpoint_capabilities import ChatRequest
 from services.llm.endpoints import shared_state
-from services.llm.llm_error import LLMError, LLMErrorReason
-from services.llm.messages import Message, Schema
-from services.llm.reply import Reply
+from services.llm.errors import LLMError, LLMErrorReason
+from services.llm.prompt import Message, Schema
 from services.llm.settings import LlmSettings
 from services.llm.timeouts import CallTimeouts
 from services.llm.usage import Usage
 
 if TYPE_CHECKING:  # the openai package is imported when an endpoint is opened
     from services.llm.retrying_call import ModelEndpoint
+    from services.llm.streaming import AnswerStream
 
 __all__ = ["LLM", "LLMError", "LLMErrorReason", "Message", "Reply", "Schema", "Usage"]
+
+
+class Reply:
+    """Async iterator over the text of an answer, to be iterated once.
+
+    Raises:
+        LLMError: while iterating, if the answer is not complete.
+    """
+
+    def __init__(self, answer: "AnswerStream", usage: Callable[[str], Usage]) -> None:
+        self.text = ""
+        """Text received so far."""
+        self._answer = answer
+        self._usage = usage
+
+    @property
+    def model(self) -> str:
+        """Name of the answering model, as reported by the endpoint."""
+        return self._answer.model
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the answer ended at its token limit."""
+        return self._answer.finish == "length"
+
+    @property
+    def usage(self) -> Usage:
+        """Usage so far: estimated until the end, then exact if the endpoint reports it."""
+        return self._usage(self.text)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        next_text = await self._answer.next_text()
+        if next_text is None:
+            raise StopAsyncIteration
+        self.text += next_text
+        return next_text
 
 
 class LLM:
@@ -44,7 +83,7 @@ class LLM:
             clock: of the circuit breaker; the first role that opens the model of an endpoint sets it.
         """
         # The import takes 1.6 s and 40 MB, which deployments without an LLM save.
-        from services.llm.request import open_connection  # noqa: PLC0415
+        from services.llm.connection import open_connection  # noqa: PLC0415
         from services.llm.retrying_call import ModelEndpoint  # noqa: PLC0415
 
         with shared_state(settings, clock) as (slots, state):

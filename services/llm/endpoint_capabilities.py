@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from services.llm.messages import Message, Schema
+from services.llm.prompt import Message, Schema
 from services.llm.settings import LlmSettings
 
 log = structlog.get_logger(__name__)

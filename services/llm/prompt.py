@@ -1,15 +1,13 @@
-"""Prompt templates, quotation of untrusted data, and selection of prompt parts for a token budget."""
+"""Prompts: messages, templates, quotation of untrusted data, and selection of parts for a token budget."""
 
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Generic, Self, TypeVar, get_args
-
-from services.llm.messages import Message, Role
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
 T = TypeVar("T")
 
@@ -26,6 +24,30 @@ _TEMPLATE = re.compile(
     re.IGNORECASE,
 )
 """Control tokens of chat templates; some servers interpret them inside messages, too."""
+
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a prompt."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """JSON schema of an answer.
+
+    Args:
+        name: letters, digits and dashes, such as "plan".
+        json_schema: of the complete answer.
+    """
+
+    name: str
+    json_schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -155,3 +177,8 @@ def _role(name: str, file: str) -> Role:
         if name == role:
             return role  # type: ignore[no-any-return]  # get_args loses the type of the Literal's values
     raise ValueError(f"{file}: unknown role {name}. Use ## for deeper headings.")
+
+
+def replace_surrogates(text: str) -> str:
+    """Joins surrogate pairs, and replaces lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

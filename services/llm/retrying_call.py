@@ -18,12 +18,13 @@ from tenacity import (
 from tenacity.wait import wait_base
 
 from services.common import call_context
+from services.llm.client import Reply
+from services.llm.connection import Connection
 from services.llm.endpoint_capabilities import ChatRequest
 from services.llm.endpoints import EndpointState
-from services.llm.llm_error import LLMError, LLMErrorReason
-from services.llm.reply import Reply
-from services.llm.request import AnswerStream, Connection
+from services.llm.errors import LLMError, LLMErrorReason
 from services.llm.settings import LlmSettings
+from services.llm.streaming import AnswerStream
 from services.llm.timeouts import CallTimeouts
 from services.llm.tracing import Trace
 from services.llm.usage import Usage, cost

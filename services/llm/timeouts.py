@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.llm.llm_error import LLMError, LLMErrorReason
+from services.llm.errors import LLMError, LLMErrorReason
 from services.llm.settings import LlmSettings
 
 

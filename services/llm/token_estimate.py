@@ -5,7 +5,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from services.llm.messages import Message
+from services.llm.prompt import Message
 
 LETTERS_PER_TOKEN, TOKENS_PER_WORD = 4, 1.3
 """Rule of thumb for English and byte-pair vocabularies: a token is four letters, or three quarters of a word."""

@@ -8,7 +8,7 @@ from opentelemetry import metrics, trace
 
 from protos.hugginggpt import semantic_conventions as names
 from services.llm.endpoint_capabilities import ChatRequest
-from services.llm.llm_error import LLMError
+from services.llm.errors import LLMError
 from services.llm.settings import LlmSettings
 from services.llm.usage import Usage
 

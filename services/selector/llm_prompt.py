@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.llm.messages import Message, Schema
-from services.llm.prompt import Prompt, nonce, quote_data
+from services.llm.prompt import Message, Prompt, Schema, nonce, quote_data
 from services.selector.query import SelectionQuery
 from services.selector.selector import SelectedModel
 from services.selector.shortcut import queue

@@ -9,7 +9,7 @@ import structlog
 
 from services.common import call_context
 from services.llm.client import LLM
-from services.llm.llm_error import LLMError
+from services.llm.errors import LLMError
 from services.llm.usage import Usage
 from services.selector.cache import SharedCache
 from services.selector.llm_answer import read, repaired

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.llm.endpoint_capabilities import ChatRequest, EndpointCapabilities, refused_parameter
-from services.llm.messages import Message, Schema
+from services.llm.prompt import Message, Schema
 from services.llm.settings import LlmSettings
 
 SETTINGS = LlmSettings(base_url="http://host/v1", model="m")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
-from services.llm.messages import Message
-from services.llm.prompt import Part, Prompt, fit_to_budget, nonce, quote_data
+from services.llm.prompt import Message, Part, Prompt, fit_to_budget, nonce, quote_data
 
 bounded = hypothesis_settings(max_examples=100, deadline=None, derandomize=True, database=None)
 

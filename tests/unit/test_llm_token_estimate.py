@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
-from services.llm.messages import Message
+from services.llm.prompt import Message
 from services.llm.token_estimate import (
     MAX_FACTOR,
     MESSAGE_TOKENS,

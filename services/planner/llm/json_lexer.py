@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from services.llm.text import replace_surrogates
+from services.llm.prompt import replace_surrogates
 
 LONGEST = 65_536
 """Limit of characters stored of one string; the rest is skipped."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from services.llm.messages import Message
 from services.llm.prompt import (
     FittedParts,
+    Message,
     Part,
     Prompt,
     escape_markers,

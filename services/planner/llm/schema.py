@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from services.llm.messages import Schema
+from services.llm.prompt import Schema
 from services.planner.plan import Parameter, Port, Spec
 
 _TEXT = {"type": "string"}
