@@ -21,13 +21,14 @@ from tests.service.test_planner_llm import (
     written,
 )
 
-PLAN = plan(OCR, ALOUD, MOOD)
+TASKS: Sequence[dict[str, Any]] = (OCR, ALOUD, MOOD)
+PLAN = plan(*TASKS)
 CUT = PLAN[: PLAN.index('"id": 2')]
 
 
 def changed(*changes: dict[str, Any], without: Sequence[str] = ()) -> str:
     """The plan with other fields in each task."""
-    tasks = [{**task, **change} for task, change in zip((OCR, ALOUD, MOOD), changes, strict=True)]
+    tasks = [{**task, **change} for task, change in zip(TASKS, changes, strict=True)]
     return plan(*[{key: value for key, value in task.items() if key not in without} for task in tasks])
 
 
@@ -52,8 +53,8 @@ DIALECTS = [
     for name, text in {
         "well-behaved": PLAN,
         "indented": json.dumps(json.loads(PLAN), indent=2),
-        "a bare list": json.dumps([OCR, ALOUD, MOOD]),
-        "one object per line": "\n".join(map(json.dumps, (OCR, ALOUD, MOOD))),
+        "a bare list": json.dumps(TASKS),
+        "one object per line": "\n".join(map(json.dumps, TASKS)),
         # text before and after
         "chatty": f"Sure! Here is the plan:\n\n{PLAN}\n\nLet me know if you'd like {{anything}} else.",
         "fenced": f"```json\n{PLAN}\n```\nEach task feeds the next.",
@@ -80,16 +81,10 @@ DIALECTS = [
         ),
         "function calls": renamed("task", "name").replace('"args":', '"arguments":'),
         "arguments as text": plan(
-            *[
-                {"name": task["task"], "arguments": json.dumps(task["args"]), "id": task["id"]}
-                for task in (OCR, ALOUD, MOOD)
-            ]
+            *[{"name": task["task"], "arguments": json.dumps(task["args"]), "id": task["id"]} for task in TASKS]
         ),
         "arguments next to the task": plan(
-            *[
-                {key: value for key, value in {**task, **task["args"]}.items() if key != "args"}
-                for task in (OCR, ALOUD, MOOD)
-            ]
+            *[{key: value for key, value in {**task, **task["args"]}.items() if key != "args"} for task in TASKS]
         ),
         # references
         "JARVIS references": args("<file1>", "<GENERATED>-0"),
@@ -140,7 +135,8 @@ PARAMETERS = {
 
 @pytest.mark.parametrize(("given", "expected"), PARAMETERS.values(), ids=PARAMETERS)
 async def test_dialect_gives_the_parameters(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    speech = {**ALOUD, **given} if "parameters" in given else {**ALOUD, "args": {**ALOUD["args"], **given}}
+    aloud = TASKS[1]
+    speech = {**aloud, **given} if "parameters" in given else {**aloud, "args": {**aloud["args"], **given}}
     async with scripted(TextReply(plan(OCR, speech))) as (stub, llm):
         steps = await events(stub, plan_request("Read the text in this image aloud"))
         [task] = [event.task for event in steps if event.task.task == "text-to-speech"]
