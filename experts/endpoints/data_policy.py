@@ -4,7 +4,7 @@ from services.common import call_context
 from services.common.errors import FailedPrecondition
 
 
-def check_may_leave(model_id: str, remedy: str) -> None:
+def check_data_policy(model_id: str, remedy: str) -> None:
     """Checks that the call's data may leave the deployment; must be called before any of it is sent.
 
     A caller without a data policy counts as LOCAL.

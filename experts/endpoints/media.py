@@ -27,7 +27,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str, str], ...] = (
 """File signatures: offset, bytes, media type, file extension."""
 
 
-def sendable(media: Media, port: str = "image") -> Media:
+def prepare_image(media: Media, port: str = "image") -> Media:
     """Re-encodes an image upright and without its metadata, such as the location, before it is sent."""
     picture = open_image(media, port=port)
     lossless = media.media_type in _LOSSLESS
@@ -40,29 +40,29 @@ def sendable(media: Media, port: str = "image") -> Media:
     return Media(buffer.getvalue(), f"image/{kind}", f"picture.{kind}")
 
 
-def data_url(media: Media) -> str:
+def to_data_url(media: Media) -> str:
     return f"data:{media.media_type};base64,{base64.b64encode(media.content).decode()}"
 
 
-def recording(content: bytes, model_id: str, name: str = "speech") -> Media:
+def check_audio(content: bytes, model_id: str, name: str = "speech") -> Media:
     """Returns audio received from an endpoint.
 
     Raises:
         CorruptData: it is not an audio file.
     """
-    return _recognised(content, "audio/", model_id, name)
+    return _identify(content, "audio/", model_id, name)
 
 
-def video(content: bytes, model_id: str, name: str = "video") -> Media:
+def check_video(content: bytes, model_id: str, name: str = "video") -> Media:
     """Returns video received from an endpoint.
 
     Raises:
         CorruptData: it is not a video file.
     """
-    return _recognised(content, "video/", model_id, name)
+    return _identify(content, "video/", model_id, name)
 
 
-def picture(content: bytes, model_id: str) -> "Image":
+def decode_image(content: bytes, model_id: str) -> "Image":
     """Decodes an image received from an endpoint.
 
     Raises:
@@ -74,7 +74,7 @@ def picture(content: bytes, model_id: str) -> "Image":
         raise CorruptData(f"cannot decode the image from {model_id}", remedy="try again") from error
 
 
-def _recognised(content: bytes, kind: str, model_id: str, name: str) -> Media:
+def _identify(content: bytes, kind: str, model_id: str, name: str) -> Media:
     for offset, signature, media_type, extension in _SIGNATURES:
         if media_type.startswith(kind) and content[offset : offset + len(signature)] == signature:
             return Media(content, media_type, f"{name}.{extension}")

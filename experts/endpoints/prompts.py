@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from experts.endpoints import results
-from experts.endpoints.media import data_url, sendable
+from experts.endpoints.media import prepare_image, to_data_url
 from experts.host.handler import Inputs, Media, Outputs, Parameters
 from experts.host.parameters import port_of
 from services.common.errors import CorruptData, InvalidRequest
@@ -42,14 +42,14 @@ class Prompt:
         """The messages in OpenAI's format."""
         content: Any = self.user
         if self.picture:
-            image = {"type": "image_url", "image_url": {"url": data_url(self.picture)}}
+            image = {"type": "image_url", "image_url": {"url": to_data_url(self.picture)}}
             content = [image, *([{"type": "text", "text": self.user}] if self.user else [])]
         return [{"role": "system", "content": self.system}, {"role": "user", "content": content}]
 
 
 @dataclass(frozen=True)
 class ChatTask:
-    """How one task runs as a chat completion."""
+    """How one task runs as a chat completion: its prompt, its parser, and the schema of its reply."""
 
     user: Callable[[Inputs, Parameters], str]
     read: Callable[[str, Inputs, Parameters], Outputs]
@@ -62,16 +62,16 @@ def build_prompt(task: str, inputs: Inputs, parameters: Parameters) -> Prompt:
     Raises:
         InvalidRequest: an input or parameter that prompts require is missing or unsuitable.
     """
-    chat_task = CHATS[task]
+    chat_task = CHAT_TASKS[task]
     user = chat_task.user(inputs, parameters)
     schema = chat_task.schema(parameters) if chat_task.schema else None
-    system = _systems()[task]
+    system = load_system_prompts()[task]
     if schema:
         system += f"\nReply with JSON alone, that fits this schema: {json.dumps(schema)}"
     return Prompt(
         system,
         user,
-        sendable(inputs["image"]) if "image" in inputs else None,
+        prepare_image(inputs["image"]) if "image" in inputs else None,
         schema,
         parameters.get("max_new_tokens"),
         parameters.get("temperature"),
@@ -79,7 +79,7 @@ def build_prompt(task: str, inputs: Inputs, parameters: Parameters) -> Prompt:
     )
 
 
-def read(task: str, reply: str, inputs: Inputs, parameters: Parameters) -> Outputs:
+def parse_reply(task: str, reply: str, inputs: Inputs, parameters: Parameters) -> Outputs:
     """Parses a reply into the outputs of the task.
 
     Raises:
@@ -89,13 +89,13 @@ def read(task: str, reply: str, inputs: Inputs, parameters: Parameters) -> Outpu
     if not text:
         raise CorruptData("the model's reply is empty", remedy="try again, or use another model")
     try:
-        return CHATS[task].read(text, inputs, parameters)
+        return CHAT_TASKS[task].read(text, inputs, parameters)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise CorruptData("the model's reply does not have the requested format", remedy="use another model") from error
 
 
 @cache
-def _systems() -> Mapping[str, str]:
+def load_system_prompts() -> Mapping[str, str]:
     prompts: dict[str, str] = json.loads((files(__package__) / "prompts.json").read_text(encoding="utf-8"))
     return prompts
 
@@ -103,14 +103,14 @@ def _systems() -> Mapping[str, str]:
 # ---------------------------------------------------------------- prompts
 
 
-def _text(inputs: Inputs, _parameters: Parameters) -> str:
+def _text_prompt(inputs: Inputs, _parameters: Parameters) -> str:
     return str(inputs["text"])
 
 
 def _summary_prompt(inputs: Inputs, parameters: Parameters) -> str:
-    longest, shortest = parameters.get("max_length"), parameters.get("min_length")
-    limits = [f"at most {longest} words"] if longest else []
-    limits += [f"at least {shortest} words"] if shortest else []
+    max_words, min_words = parameters.get("max_length"), parameters.get("min_length")
+    limits = [f"at most {max_words} words"] if max_words else []
+    limits += [f"at least {min_words} words"] if min_words else []
     return f"{'In ' + ' and '.join(limits) + '. ' if limits else ''}The text:\n\n{inputs['text']}"
 
 
@@ -138,30 +138,30 @@ def _table_question_prompt(inputs: Inputs, _parameters: Parameters) -> str:
 
 def _label_prompt(inputs: Inputs, parameters: Parameters) -> str:
     fits = "Several may fit" if parameters.get("multi_label") else "One fits; together they make 1"
-    return f"The labels: {json.dumps(candidates(parameters))}. {fits}. The text:\n\n{inputs['text']}"
+    return f"The labels: {json.dumps(read_candidate_labels(parameters))}. {fits}. The text:\n\n{inputs['text']}"
 
 
-def candidates(parameters: Parameters) -> list[str]:
+def read_candidate_labels(parameters: Parameters) -> list[str]:
     """Returns the labels to choose from, without duplicates.
 
     Raises:
         InvalidRequest: there are none, or one is empty.
     """
-    named = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
-    if not named or not all(named):
+    labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
+    if not labels or not all(labels):
         raise InvalidRequest(
             "the parameter candidate_labels is missing or has an empty label",
             port=port_of("candidate_labels"),
             remedy='give the labels to choose from, such as ["sports", "politics"]',
         )
-    return named
+    return labels
 
 
-def _question(inputs: Inputs, _parameters: Parameters) -> str:
+def _question_prompt(inputs: Inputs, _parameters: Parameters) -> str:
     return str(inputs["question"])
 
 
-def _nothing(_inputs: Inputs, _parameters: Parameters) -> str:
+def _empty_prompt(_inputs: Inputs, _parameters: Parameters) -> str:
     return ""
 
 
@@ -170,32 +170,32 @@ def _nothing(_inputs: Inputs, _parameters: Parameters) -> str:
 _STRING = {"type": "string"}
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def _object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _scores(names: Sequence[str]) -> dict[str, Any]:
-    return _object(**{name: {"type": "number"} for name in names})
+def _score_schema(names: Sequence[str]) -> dict[str, Any]:
+    return _object_schema(**{name: {"type": "number"} for name in names})
 
 
-_ANSWER = _object(answer=_STRING)
-_CELLS = _object(answer=_STRING, cells={"type": "array", "items": _STRING})
-_ENTITY = _object(text=_STRING, entity={"type": "string", "enum": ["PER", "ORG", "LOC", "MISC"]})
-_ENTITIES = _object(entities={"type": "array", "items": _ENTITY})
+_ANSWER = _object_schema(answer=_STRING)
+_CELLS = _object_schema(answer=_STRING, cells={"type": "array", "items": _STRING})
+_ENTITY = _object_schema(text=_STRING, entity={"type": "string", "enum": ["PER", "ORG", "LOC", "MISC"]})
+_ENTITIES = _object_schema(entities={"type": "array", "items": _ENTITY})
 
 
 # ---------------------------------------------------------------- outputs
 
 
-def _as_text(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+def _parse_text(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
     return {"text": reply}
 
 
-def _visual_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+def _parse_visual_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
     return {"text": reply, "answers": [{"answer": reply, "score": _SCORE}]}
 
 
-def _json(reply: str) -> dict[str, Any]:
+def _parse_json(reply: str) -> dict[str, Any]:
     found = _OBJECT.search(reply)
     value = json.loads(found[0]) if found else None
     if not isinstance(value, dict):
@@ -203,70 +203,70 @@ def _json(reply: str) -> dict[str, Any]:
     return value
 
 
-def _context_answer(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
-    text, context = _json(reply)["answer"].strip(), inputs["context"]
+def _parse_context_answer(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
+    text, context = _parse_json(reply)["answer"].strip(), inputs["context"]
     start = context.find(text) if text else 0
     if start < 0:
         raise ValueError("the answer is not in the context")
-    return results.answer(text, _SCORE if text else 0.0, start, start + len(text))
+    return results.build_answer(text, _SCORE if text else 0.0, start, start + len(text))
 
 
-def _table_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
-    value = _json(reply)
+def _parse_table_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+    value = _parse_json(reply)
     answer, cells = value["answer"].strip(), [str(cell) for cell in value["cells"]]
     details = {"answer": answer, "cells": cells, "aggregator": "NONE"}
     return {"text": answer or NO_ANSWER["table-question-answering"], "details": details}
 
 
-def _document_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
-    answer = _json(reply)["answer"].strip()
+def _parse_document_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
+    answer = _parse_json(reply)["answer"].strip()
     details = {"answer": answer, "score": _SCORE if answer else 0.0, "page": 1}
     return {"text": answer or NO_ANSWER["document-question-answering"], "details": details}
 
 
-def _scored(names: Sequence[str], reply: str) -> list[tuple[str, float]]:
-    value = _json(reply)
+def _parse_scores(names: Sequence[str], reply: str) -> list[tuple[str, float]]:
+    value = _parse_json(reply)
     return [(name, min(max(float(value[name]), 0.0), 1.0)) for name in names]
 
 
-def _sentiment(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
-    return results.labels(_scored(SENTIMENTS, reply), parameters.get("top_k"))
+def _parse_sentiment(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
+    return results.build_labels(_parse_scores(SENTIMENTS, reply), parameters.get("top_k"))
 
 
-def _candidate_labels(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
-    return results.labels(_scored(candidates(parameters), reply))
+def _parse_candidate_labels(reply: str, _inputs: Inputs, parameters: Parameters) -> Outputs:
+    return results.build_labels(_parse_scores(read_candidate_labels(parameters), reply))
 
 
-def _entities(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
-    return results.entities(_located(_json(reply)["entities"], inputs["text"]), inputs["text"])
+def _parse_entities(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
+    return results.build_entities(_locate_entities(_parse_json(reply)["entities"], inputs["text"]), inputs["text"])
 
 
-def _located(named: Sequence[Mapping[str, str]], text: str) -> Iterator[Mapping[str, Any]]:
+def _locate_entities(entities: Sequence[Mapping[str, str]], text: str) -> Iterator[Mapping[str, Any]]:
     """Yields the entities that occur in the text, each at its next occurrence."""
-    after: dict[str, int] = {}
-    for one in named:
-        start = text.find(one["text"], after.get(one["text"], 0)) if one["text"] else -1
+    next_start: dict[str, int] = {}
+    for entity in entities:
+        start = text.find(entity["text"], next_start.get(entity["text"], 0)) if entity["text"] else -1
         if start >= 0:
-            after[one["text"]] = end = start + len(one["text"])
-            yield {"entity": one["entity"], "score": _SCORE, "start": start, "end": end}
+            next_start[entity["text"]] = end = start + len(entity["text"])
+            yield {"entity": entity["entity"], "score": _SCORE, "start": start, "end": end}
 
 
-CHATS: Mapping[str, ChatTask] = {
-    "summarization": ChatTask(_summary_prompt, _as_text),
-    "translation": ChatTask(_translation_prompt, _as_text),
-    "text-generation": ChatTask(_text, _as_text),
-    "text2text-generation": ChatTask(_text, _as_text),
-    "conversational": ChatTask(_text, _as_text),
-    "question-answering": ChatTask(_context_question_prompt, _context_answer, lambda _: _ANSWER),
-    "table-question-answering": ChatTask(_table_question_prompt, _table_answer, lambda _: _CELLS),
-    "text-classification": ChatTask(_text, _sentiment, lambda _: _scores(SENTIMENTS)),
+CHAT_TASKS: Mapping[str, ChatTask] = {
+    "summarization": ChatTask(_summary_prompt, _parse_text),
+    "translation": ChatTask(_translation_prompt, _parse_text),
+    "text-generation": ChatTask(_text_prompt, _parse_text),
+    "text2text-generation": ChatTask(_text_prompt, _parse_text),
+    "conversational": ChatTask(_text_prompt, _parse_text),
+    "question-answering": ChatTask(_context_question_prompt, _parse_context_answer, lambda _: _ANSWER),
+    "table-question-answering": ChatTask(_table_question_prompt, _parse_table_answer, lambda _: _CELLS),
+    "text-classification": ChatTask(_text_prompt, _parse_sentiment, lambda _: _score_schema(SENTIMENTS)),
     "zero-shot-classification": ChatTask(
-        _label_prompt, _candidate_labels, lambda parameters: _scores(candidates(parameters))
+        _label_prompt, _parse_candidate_labels, lambda parameters: _score_schema(read_candidate_labels(parameters))
     ),
-    "token-classification": ChatTask(_text, _entities, lambda _: _ENTITIES),
-    "image-to-text": ChatTask(_nothing, _as_text),
-    "visual-question-answering": ChatTask(_question, _visual_answer),
-    "document-question-answering": ChatTask(_question, _document_answer, lambda _: _ANSWER),
+    "token-classification": ChatTask(_text_prompt, _parse_entities, lambda _: _ENTITIES),
+    "image-to-text": ChatTask(_empty_prompt, _parse_text),
+    "visual-question-answering": ChatTask(_question_prompt, _parse_visual_answer),
+    "document-question-answering": ChatTask(_question_prompt, _parse_document_answer, lambda _: _ANSWER),
 }
 
 VISION_TASKS = frozenset({"image-to-text", "visual-question-answering", "document-question-answering"})

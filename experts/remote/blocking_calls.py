@@ -22,13 +22,13 @@ class CallHandle:
         self._task: asyncio.Task[Any] | None = None
 
     def check(self) -> None:
-        """Checks that the caller still waits.
+        """Checks that the call is active.
 
         Raises:
             Unavailable: the call was cancelled.
         """
         if self._cancelled.is_set():
-            raise Unavailable("the caller has left")
+            raise Unavailable("the call was cancelled")
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the work until it is done or cancelled."""
@@ -52,7 +52,7 @@ def check_active() -> None:
     """Checks that the current call is active; must be called before anything is sent or read on its thread.
 
     Raises:
-        Unavailable: the caller has left.
+        Unavailable: the call was cancelled.
     """
     if handle := _handle.get():
         handle.check()

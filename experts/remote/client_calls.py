@@ -14,7 +14,7 @@ def select(parameters: Parameters, *names: str, **renamed: str) -> dict[str, Any
     return {theirs: parameters[ours] for theirs, ours in names_by_option.items() if ours in parameters}
 
 
-async def summarise(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def summarize(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     lengths = select(parameters, "max_length", "min_length")
     return await client.summarization(inputs["text"], generate_parameters=lengths or None)
 
@@ -24,40 +24,40 @@ async def translate(client: "Client", inputs: Inputs, parameters: Parameters) ->
     return await client.translation(inputs["text"], **languages)
 
 
-async def ask_table(client: "Client", inputs: Inputs, _parameters: Parameters) -> Any:
-    from experts.remote.tables import columns
+async def answer_table_question(client: "Client", inputs: Inputs, _parameters: Parameters) -> Any:
+    from experts.remote.tables import read_columns
 
-    return await client.table_question_answering(columns(inputs["table"]), inputs["question"])
+    return await client.table_question_answering(read_columns(inputs["table"]), inputs["question"])
 
 
-async def speak(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def synthesize_speech(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     options = {
         name: value for name, value in select(parameters, "voice", "speed").items() if (name, value) != ("speed", 1)
     }
     return await client.text_to_speech(inputs["text"], extra_body=options or None)
 
 
-async def paint(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def generate_image(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     names = ("negative_prompt", "width", "height", "num_inference_steps", "guidance_scale", "seed")
     return await client.text_to_image(inputs["text"], **select(parameters, *names))
 
 
-async def repaint(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def edit_image(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     names = ("strength", "num_inference_steps", "guidance_scale", "seed")
     image = inputs["image"].content
     return await client.image_to_image(image, inputs.get("instruction"), **select(parameters, *names))
 
 
-async def video(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def generate_video(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     names = ("num_frames", "num_inference_steps", "guidance_scale", "seed")
     return await client.text_to_video(inputs["text"], **select(parameters, *names))
 
 
-async def animate(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def animate_image(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     options = select(parameters, "num_frames", "num_inference_steps", "seed")
     return await client.image_to_video(inputs["image"].content, prompt=inputs.get("text"), **options)
 
 
-async def write_on(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
+async def generate_text(client: "Client", inputs: Inputs, parameters: Parameters) -> Any:
     options = select(parameters, "max_new_tokens", "temperature", "seed")
     return await client.text_generation(inputs["text"], **options)

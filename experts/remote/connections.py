@@ -23,12 +23,12 @@ async def open_connections(settings: RemoteSettings) -> AsyncIterator[None]:
 
     seconds, max_bytes = settings.timeout_seconds, settings.reply_bytes
     loop = asyncio.get_running_loop()
-    async with http_client.client(seconds=seconds, reply_bytes=max_bytes) as shared:
+    async with http_client.open_client(seconds=seconds, reply_bytes=max_bytes) as shared:
 
         def client() -> "AbstractAsyncContextManager[AsyncClient]":
             if asyncio.get_running_loop() is loop:
                 return nullcontext(shared)
-            return http_client.client(seconds=seconds, reply_bytes=max_bytes)  # connections belong to their loop
+            return http_client.open_client(seconds=seconds, reply_bytes=max_bytes)  # connections belong to their loop
 
         hub_internals.use_clients(client, lambda: _result_client(settings))
         try:
@@ -43,17 +43,17 @@ def _result_client(settings: RemoteSettings) -> "Client":
 
     from experts.endpoints import http_client
 
-    router = URL(hub_internals.router("any"))
+    router = URL(hub_internals.router_url("any"))
 
     def on_request(request: "Request") -> None:
         check_active()
         if not _has_same_origin(request.url, router):
-            _check(request.url)
+            _require_https(request.url)
             request.headers.pop("authorization", None)
 
     def on_response(response: "Response") -> None:
         check_active()
-        http_client.limit(response, settings.reply_bytes)
+        http_client.limit_body(response, settings.reply_bytes)
 
     return Client(
         timeout=Timeout(settings.timeout_seconds, connect=http_client.CONNECT_SECONDS),
@@ -64,12 +64,12 @@ def _result_client(settings: RemoteSettings) -> "Client":
     )
 
 
-def _has_same_origin(one: "URL", other: "URL") -> bool:
-    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
+def _has_same_origin(first: "URL", second: "URL") -> bool:
+    return (first.scheme, first.host, first.port) == (second.scheme, second.host, second.port)
 
 
-def _check(address: "URL") -> None:
+def _require_https(address: "URL") -> None:
     """Requires HTTPS, whose certificate identifies the server, so that no internal service is called."""
     if address.scheme != "https":
-        what = f"the provider's result is at {address.host}, which is not a public https address"
-        raise ModelFailed(what, remedy="name another provider in REMOTE_PROVIDERS")
+        message = f"the provider's result is at {address.host}, which is not a public https address"
+        raise ModelFailed(message, remedy="name another provider in REMOTE_PROVIDERS")

@@ -14,8 +14,8 @@ REPLY_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticEr
 
 
 def invalid_reply(model_id: str) -> CorruptData:
-    what = f"the reply of {model_id} does not have the format of its task"
-    return CorruptData(what, remedy="use another model")
+    message = f"the reply of {model_id} does not have the format of its task"
+    return CorruptData(message, remedy="use another model")
 
 
 @contextmanager
@@ -24,34 +24,36 @@ def translate_errors(route: Route) -> Iterator[None]:
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, InferenceTimeoutError
 
-    model, where = route.model_id, route.provider or "the Hub"
+    model, provider = route.model_id, route.provider or "the Hub"
     try:
         yield
     except (InferenceTimeoutError, httpx2.TimeoutException, TimeoutError) as error:
         if isinstance(error.__cause__ or error, httpx2.ConnectTimeout):
-            raise _unavailable(f"{where} cannot be reached for {model}") from None
-        what = f"{where} did not answer for {model} in time"
-        raise DeadlineExceeded(what, remedy="send a smaller input, or raise REMOTE_TIMEOUT_SECONDS") from error
+            raise _unavailable_error(f"{provider} cannot be reached for {model}") from None
+        message = f"{provider} did not answer for {model} in time"
+        raise DeadlineExceeded(message, remedy="send a smaller input, or raise REMOTE_TIMEOUT_SECONDS") from error
     except (HfHubHTTPError, httpx2.HTTPStatusError) as error:
-        raise _error_response(route, error.response).error() from None  # its message may contain the URL of the request
+        raise _error_response(
+            route, error.response
+        ).to_error() from None  # its message may contain the URL of the request
     except (*REPLY_ERRORS, httpx2.InvalidURL) as error:
         original = error.__context__  # the client fails on the bodies of some error responses
         if isinstance(original, httpx2.HTTPStatusError):
-            raise _error_response(route, original.response).error() from None
+            raise _error_response(route, original.response).to_error() from None
         raise invalid_reply(model) from error
     except (httpx2.ConnectError, httpx2.ProxyError) as error:
-        raise _unavailable(f"{where} cannot be reached for {model}") from error
+        raise _unavailable_error(f"{provider} cannot be reached for {model}") from error
     except httpx2.HTTPError as error:
-        raise _unavailable(f"{where} closed the connection before {model} had answered") from error
+        raise _unavailable_error(f"{provider} closed the connection before {model} had answered") from error
 
 
-def _unavailable(what: str) -> Unavailable:
-    return Unavailable(what, remedy="check the network, or try again")
+def _unavailable_error(message: str) -> Unavailable:
+    return Unavailable(message, remedy="check the network, or try again")
 
 
 def _error_response(route: Route, response: "httpx2.Response") -> ErrorResponse:  # type: ignore[name-defined]  # noqa: F821  # loaded late
     headers = {name.lower(): value for name, value in response.headers.items()}
-    page = f"https://huggingface.co/{route.model_id}"
+    terms_url = f"https://huggingface.co/{route.model_id}"
     key = response.request.headers.get("authorization", "").rpartition(" ")[2]
-    where, status = route.provider or "the Hub", response.status_code
-    return ErrorResponse(route.model_id, where, status, headers, response.text, ACCESS, page, key)
+    provider, status = route.provider or "the Hub", response.status_code
+    return ErrorResponse(route.model_id, provider, status, headers, response.text, ACCESS, terms_url, key)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Client
 
 
-def router(provider: str) -> str:
+def router_url(provider: str) -> str:
     """Returns the URL at which Hugging Face routes calls to a provider."""
     from huggingface_hub.constants import INFERENCE_PROXY_TEMPLATE
 
@@ -38,7 +38,7 @@ def set_provider_id(provider: str, model_id: str, name: str, task: str) -> None:
     known[model_id] = InferenceProviderMapping(provider=provider, **mapping)  # type: ignore[no-untyped-call]
 
 
-def with_media_type(media: Media) -> bytes:
+def attach_media_type(media: Media) -> bytes:
     """Returns the bytes of a file with its media type where the client looks for it."""
     from huggingface_hub.inference._common import MimeBytes
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from experts.host.handler import Inputs, Parameters
 
-_READ = 20_000
-"""Characters of a text that are analysed; more only take time."""
+_ANALYSED_CHARACTERS = 20_000
+"""Number of characters of a text that are analysed; more take longer without a better result."""
 
 
-def with_source(inputs: Inputs, parameters: Parameters, languages: Collection[str]) -> Parameters:
+def add_source_language(inputs: Inputs, parameters: Parameters, languages: Collection[str]) -> Parameters:
     """Adds the detected source language to a translation's parameters: providers take both languages or none.
 
     Args:
@@ -22,24 +22,24 @@ def with_source(inputs: Inputs, parameters: Parameters, languages: Collection[st
     if "target_language" not in parameters or "source_language" in parameters:
         return parameters
     target = str(parameters["target_language"]).partition("-")[0].lower()
-    among = {language.lower() for language in languages if language.lower() != target}
-    return {**parameters, "source_language": detected(str(inputs["text"]), among)}
+    candidates = {language.lower() for language in languages if language.lower() != target}
+    return {**parameters, "source_language": detect_language(str(inputs["text"]), candidates)}
 
 
-def detected(text: str, among: Collection[str] = ()) -> str:
+def detect_language(text: str, candidates: Collection[str] = ()) -> str:
     """Returns the BCP 47 tag of a text's most likely language.
 
     Args:
         text: any text.
-        among: tags to choose from; empty: all of the engine's.
+        candidates: tags to choose from; empty: all of the engine's.
     """
     with _lock:  # the engine stores the choice of languages
         engine = _engine()
-        known = [tag for tag in _all_tags() if tag in among]
+        known = [tag for tag in _all_tags() if tag in candidates]
         if len(known) == 1:
             return known[0]
         engine.set_languages(known or list(_all_tags()))
-        return str(engine.classify(text[:_READ])[0])
+        return str(engine.classify(text[:_ANALYSED_CHARACTERS])[0])
 
 
 _lock = Lock()

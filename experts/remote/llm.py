@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from experts.endpoints import prompts
-from experts.endpoints.data_policy import check_may_leave
-from experts.endpoints.prompts import CHATS, VISION_TASKS
+from experts.endpoints.data_policy import check_data_policy
+from experts.endpoints.prompts import CHAT_TASKS, VISION_TASKS
 from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.remote.answers import RemoteCall
 from experts.remote.model import POLICY_REMEDY
@@ -22,7 +22,7 @@ from services.common.errors import (
 from services.llm.client import LLM, LLMError, LLMErrorReason, Message, Schema
 from services.llm.settings import LlmSettings
 
-TASKS = tuple(task for task in CHATS if task not in VISION_TASKS)
+TASKS = tuple(task for task in CHAT_TASKS if task not in VISION_TASKS)
 
 _INVALID_ID_CHARACTERS = re.compile(r"[^A-Za-z0-9._/-]+")
 _CODES: dict[LLMErrorReason, type[ServiceError]] = {
@@ -57,18 +57,18 @@ class LlmConnection:
 class LlmModel:
     """The LLM for one task."""
 
-    def __init__(self, task: str, line: LlmConnection) -> None:
-        self._task, self._connection, self._id = task, line, model_id(line.settings)
+    def __init__(self, task: str, connection: LlmConnection) -> None:
+        self._task, self._connection, self._id = task, connection, model_id(connection.settings)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> RemoteCall:
-        check_may_leave(self._id, POLICY_REMEDY)
+        check_data_policy(self._id, POLICY_REMEDY)
         return RemoteCall(prompts.build_prompt(self._task, inputs, parameters), inputs, parameters, self._id)
 
     def cost(self, _item: RemoteCall) -> float:
         return 1.0
 
     async def infer(self, item: RemoteCall, _call: Call) -> RemoteCall:
-        check_may_leave(self._id, POLICY_REMEDY)
+        check_data_policy(self._id, POLICY_REMEDY)
         if self._connection.llm is None:
             raise Unavailable(f"{self._id} is not connected yet", remedy="try again shortly")
         prompt: prompts.Prompt = item.answer
@@ -77,14 +77,14 @@ class LlmModel:
         try:
             reply = await self._connection.llm.complete(messages, schema=schema, answer_tokens=prompt.max_tokens)
         except LLMError as error:
-            raise _failure(error) from error
+            raise _translate_error(error) from error
         return replace(item, answer=reply.text)
 
     def finish(self, raw: RemoteCall) -> Outputs:
-        return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
+        return prompts.parse_reply(self._task, raw.answer, raw.inputs, raw.parameters)
 
 
-def _failure(error: LLMError) -> ServiceError:
+def _translate_error(error: LLMError) -> ServiceError:
     if error.reason is LLMErrorReason.POLICY:
         return FailedPrecondition(str(error), reason="POLICY", remedy=error.remedy)
     if error.reason in (LLMErrorReason.OPEN, LLMErrorReason.REFUSED):

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import prompts
-from experts.endpoints.data_policy import check_may_leave
+from experts.endpoints.data_policy import check_data_policy
 from experts.endpoints.endpoint_health import EndpointHealth
 from experts.endpoints.http_errors import PaymentRequired
-from experts.endpoints.media import sendable
+from experts.endpoints.media import prepare_image
 from experts.endpoints.retry import RetryPolicy
 from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, UnavailableReason
 from experts.remote import hub_internals
@@ -41,7 +41,7 @@ class RemoteModel:
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> RemoteCall:
         """Checks that the call may be sent, and prepares its arguments."""
-        check_may_leave(self._route.model_id, POLICY_REMEDY)
+        check_data_policy(self._route.model_id, POLICY_REMEDY)
         self._health.check()
         if self._uses_chat:
             return RemoteCall(
@@ -50,13 +50,13 @@ class RemoteModel:
         method = METHODS[self._task]
         method.check(parameters)
         parameters = method.complete(inputs, parameters, self._route.languages)
-        return RemoteCall(None, _ready(inputs), parameters, self._route.model_id)
+        return RemoteCall(None, _prepare_inputs(inputs), parameters, self._route.model_id)
 
     def cost(self, _item: RemoteCall) -> float:
         return 1.0
 
-    async def infer(self, item: RemoteCall, _call: Call) -> RemoteCall:
-        check_may_leave(self._route.model_id, POLICY_REMEDY)  # checked again directly before the data is sent
+    async def infer(self, item: RemoteCall, _build_call: Call) -> RemoteCall:
+        check_data_policy(self._route.model_id, POLICY_REMEDY)  # checked again directly before the data is sent
         try:
             answer = await self._retry.run(lambda: self._send(item))
         except PaymentRequired as error:
@@ -66,7 +66,7 @@ class RemoteModel:
 
     def finish(self, raw: RemoteCall) -> Outputs:
         if self._uses_chat:
-            return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
+            return prompts.parse_reply(self._task, raw.answer, raw.inputs, raw.parameters)
         try:
             return METHODS[self._task].write(raw)
         except REPLY_ERRORS as error:
@@ -87,7 +87,7 @@ class RemoteModel:
 
     async def _send_to(self, item: RemoteCall, target: Target) -> Any:
         async with self._client(target.provider, target.model) as client:
-            return await self._call(item)(client)
+            return await self._build_call(item)(client)
 
     def _client(self, provider: str, model: str) -> "Client":
         from httpx2 import Timeout
@@ -99,7 +99,7 @@ class RemoteModel:
         limits: Any = Timeout(self._settings.timeout_seconds, connect=CONNECT_SECONDS)  # passed through unchanged
         return AsyncInferenceClient(model, provider=provider, token=token, timeout=limits)  # type: ignore[arg-type]  # typed as a list of known names
 
-    def _call(self, item: RemoteCall) -> "Callable[[Client], Awaitable[Any]]":
+    def _build_call(self, item: RemoteCall) -> "Callable[[Client], Awaitable[Any]]":
         if not self._uses_chat:
             return lambda client: METHODS[self._task].call(client, item.inputs, item.parameters)
         prompt: prompts.Prompt = item.answer
@@ -112,11 +112,11 @@ class RemoteModel:
         return chat
 
 
-def _ready(inputs: Inputs) -> Mapping[str, Any]:
+def _prepare_inputs(inputs: Inputs) -> Mapping[str, Any]:
     """Returns the inputs with re-encoded images, and media types where the client looks for them."""
-    ready = dict(inputs)
+    prepared = dict(inputs)
     for port, value in inputs.items():
         if isinstance(value, Media) and port in ("image", "audio"):
-            media = sendable(value) if port == "image" else value
-            ready[port] = replace(media, content=hub_internals.with_media_type(media))
-    return ready
+            media = prepare_image(value) if port == "image" else value
+            prepared[port] = replace(media, content=hub_internals.attach_media_type(media))
+    return prepared

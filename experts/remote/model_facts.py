@@ -34,7 +34,7 @@ class ListedModel:
     languages: tuple[str, ...] = ()
 
 
-def bundled_models() -> list[ListedModel]:
+def read_bundled_models() -> list[ListedModel]:
     """Returns a few well-known models of each task."""
     models: list[ListedModel] = _read((files(__package__) / "snapshot.json").read_text(encoding="utf-8"))["facts"]
     return models
@@ -49,9 +49,9 @@ def read_cache(file: Path, key: str, *, hours: float) -> list[ListedModel] | Non
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         log.warning("cannot read cached cards", file=str(file), error=type(error).__name__)
         return None
-    young = 0 <= time.time() - stored["time"] <= hours * _SECONDS_PER_HOUR
+    is_fresh = 0 <= time.time() - stored["time"] <= hours * _SECONDS_PER_HOUR
     models: list[ListedModel] = stored["facts"]
-    return models if stored["key"] == key and young else None
+    return models if stored["key"] == key and is_fresh else None
 
 
 def write_cache(file: Path, key: str, models: Iterable[ListedModel]) -> None:
@@ -68,5 +68,5 @@ def write_cache(file: Path, key: str, models: Iterable[ListedModel]) -> None:
 
 def _read(text: str) -> dict[str, Any]:
     stored: Mapping[str, Any] = json.loads(text)
-    models = [ListedModel(**{**one, "languages": tuple(one.get("languages", ()))}) for one in stored["facts"]]
+    models = [ListedModel(**{**fact, "languages": tuple(fact.get("languages", ()))}) for fact in stored["facts"]]
     return {"key": stored.get("key", ""), "time": stored.get("time", 0.0), "facts": models}

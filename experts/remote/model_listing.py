@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from experts.remote import hub_internals
-from experts.remote.model_facts import ListedModel, bundled_models, read_cache, write_cache
+from experts.remote.model_facts import ListedModel, read_bundled_models, read_cache, write_cache
 from experts.remote.settings import RemoteSettings
 from services.common.errors import CorruptData
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 CHAT = "conversational"
-_SIGHT = ("image-text-to-text", CHAT)
+_VISION_CHAT = ("image-text-to-text", CHAT)
 
 SOURCES: Mapping[str, Sequence[tuple[str, str]]] = {
     task: ((task, task),)
@@ -51,9 +51,9 @@ SOURCES: Mapping[str, Sequence[tuple[str, str]]] = {
 } | {
     "conversational": (("text-generation", CHAT),),
     "text-generation": (("text-generation", "text-generation"), ("text-generation", CHAT)),
-    "image-to-text": (("image-to-text", "image-to-text"), _SIGHT),
-    "visual-question-answering": (("visual-question-answering", "visual-question-answering"), _SIGHT),
-    "document-question-answering": (("document-question-answering", "document-question-answering"), _SIGHT),
+    "image-to-text": (("image-to-text", "image-to-text"), _VISION_CHAT),
+    "visual-question-answering": (("visual-question-answering", "visual-question-answering"), _VISION_CHAT),
+    "document-question-answering": (("document-question-answering", "document-question-answering"), _VISION_CHAT),
 }
 """By task: the Hub's tags of its models, each with the task that a provider must run them as."""
 
@@ -69,23 +69,23 @@ _REPLY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, RecursionError
 def list_models(settings: RemoteSettings) -> list[ListedModel]:
     """Returns the models to offer; without a token, or offline, from the cache or the package instead of the Hub."""
     key = f"{settings.hub} {settings.providers} {settings.per_task}"
-    if known := read_cache(settings.cache, key, hours=settings.refresh_hours):
-        return known
+    if cached := read_cache(settings.cache, key, hours=settings.refresh_hours):
+        return cached
     if settings.offline or not settings.token.get_secret_value():
-        return read_cache(settings.cache, key, hours=float("inf")) or bundled_models()
+        return read_cache(settings.cache, key, hours=float("inf")) or read_bundled_models()
     if listed := _query_all(settings):
         write_cache(settings.cache, key, listed)
         return listed
     log.warning("the Hub listed no models: older cards are used", remedy="check that HF_ENDPOINT is reachable")
-    return read_cache(settings.cache, key, hours=float("inf")) or bundled_models()
+    return read_cache(settings.cache, key, hours=float("inf")) or read_bundled_models()
 
 
 def _query_all(settings: RemoteSettings) -> list[ListedModel]:
     tags = {tag for sources in SOURCES.values() for tag, _ in sources}
-    with hub(settings) as client, ThreadPoolExecutor(_CONCURRENT_QUERIES) as pool:
+    with open_hub_client(settings) as client, ThreadPoolExecutor(_CONCURRENT_QUERIES) as pool:
         query = partial(_query_models, client, settings, Event())
         by_tag = dict(zip(tags, pool.map(query, tags), strict=True))
-    return [model for task in SOURCES for model in _best(task, by_tag, settings)]
+    return [model for task in SOURCES for model in _select_best(task, by_tag, settings)]
 
 
 def _query_models(client: "Client", settings: RemoteSettings, is_unreachable: Event, tag: str) -> list[dict[str, Any]]:
@@ -95,8 +95,8 @@ def _query_models(client: "Client", settings: RemoteSettings, is_unreachable: Ev
     if is_unreachable.is_set():
         return []
 
-    where = ",".join(settings.preferred) or "all"
-    params = {"pipeline_tag": tag, "inference_provider": where, "sort": "downloads", "expand": list(_EXPANDED)}
+    providers = ",".join(settings.preferred_providers) or "all"
+    params = {"pipeline_tag": tag, "inference_provider": providers, "sort": "downloads", "expand": list(_EXPANDED)}
     try:
         reply = client.get("/api/models", params={**params, "limit": settings.per_task * _OVERSAMPLING})
         reply.raise_for_status()
@@ -109,23 +109,23 @@ def _query_models(client: "Client", settings: RemoteSettings, is_unreachable: Ev
     return models if isinstance(models, list) else []
 
 
-def _best(task: str, by_tag: Mapping[str, list[dict[str, Any]]], settings: RemoteSettings) -> list[ListedModel]:
-    found: dict[str, ListedModel] = {}
+def _select_best(task: str, by_tag: Mapping[str, list[dict[str, Any]]], settings: RemoteSettings) -> list[ListedModel]:
+    models: dict[str, ListedModel] = {}
     for tag, via in SOURCES[task]:
         for entry in by_tag.get(tag, ()):
             try:
-                model = _listed_model(entry, task, via, settings)
+                model = _parse_model(entry, task, via, settings)
             except _REPLY_ERRORS:
                 continue
             if model:
-                found.setdefault(model.id, model)
-    return sorted(found.values(), key=lambda model: -model.downloads)[: settings.per_task]
+                models.setdefault(model.id, model)
+    return sorted(models.values(), key=lambda model: -model.downloads)[: settings.per_task]
 
 
-def _listed_model(model: Mapping[str, Any], task: str, via: str, settings: RemoteSettings) -> ListedModel | None:
+def _parse_model(model: Mapping[str, Any], task: str, via: str, settings: RemoteSettings) -> ListedModel | None:
     """Returns the model if a suitable provider runs it."""
-    live = [one for one in mappings(model) if one["status"] == "live" and one["task"] == via]
-    chosen = preferred(live, via, settings.preferred)
+    live = [mapping for mapping in read_mappings(model) if mapping["status"] == "live" and mapping["task"] == via]
+    chosen = choose_mapping(live, via, settings.preferred_providers)
     if not chosen:
         return None
     tags = [str(tag) for tag in model.get("tags") or ()]
@@ -138,11 +138,11 @@ def _listed_model(model: Mapping[str, Any], task: str, via: str, settings: Remot
         downloads=int(model.get("downloads") or 0),
         likes=int(model.get("likes") or 0),
         license=next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), ""),
-        languages=tuple(_languages(tags)),
+        languages=tuple(_find_languages(tags)),
     )
 
 
-def hub(settings: RemoteSettings) -> "Client":
+def open_hub_client(settings: RemoteSettings) -> "Client":
     """Returns a client of the Hub or its mirror; it follows no redirects."""
     from httpx2 import Client
 
@@ -152,13 +152,13 @@ def hub(settings: RemoteSettings) -> "Client":
     return Client(
         base_url=settings.hub.rstrip("/"),
         timeout=settings.listing_seconds,
-        event_hooks={"response": [partial(http_client.limit, reply_bytes=_LIST_BYTES)]},
+        event_hooks={"response": [partial(http_client.limit_body, reply_bytes=_LIST_BYTES)]},
         cookies=common_options["cookies"],
         headers={**common_options["headers"], **({"authorization": f"Bearer {token}"} if token else {})},
     )
 
 
-def mappings(model: Mapping[str, Any]) -> list[dict[str, str]]:
+def read_mappings(model: Mapping[str, Any]) -> list[dict[str, str]]:
     """Returns the providers of a model with its task and name there, from either format of the Hub's reply."""
     reply = model.get("inferenceProviderMapping") or []
     if isinstance(reply, dict):
@@ -166,15 +166,15 @@ def mappings(model: Mapping[str, Any]) -> list[dict[str, str]]:
     return list(reply)
 
 
-def preferred(live: Iterable[Mapping[str, str]], via: str, providers: Sequence[str]) -> Mapping[str, str] | None:
+def choose_mapping(live: Iterable[Mapping[str, str]], via: str, providers: Sequence[str]) -> Mapping[str, str] | None:
     """Returns the mapping of the most preferred provider that the client supports for a task; any if none is named."""
-    known = [one for one in live if hub_internals.supports(one["provider"], via)]
+    supported = [mapping for mapping in live if hub_internals.supports(mapping["provider"], via)]
     if not providers:
-        return next(iter(known), None)
-    ranked = [one for one in known if one["provider"] in providers]
-    return min(ranked, key=lambda one: providers.index(one["provider"]), default=None)
+        return next(iter(supported), None)
+    ranked = [mapping for mapping in supported if mapping["provider"] in providers]
+    return min(ranked, key=lambda mapping: providers.index(mapping["provider"]), default=None)
 
 
-def _languages(tags: Iterable[str]) -> Iterator[str]:
+def _find_languages(tags: Iterable[str]) -> Iterator[str]:
     """Yields the language tags: Hub tags of two letters; three-letter ones are ambiguous."""
     return (tag for tag in tags if _LANGUAGE.fullmatch(tag) and len(tag) == 2)  # noqa: PLR2004

@@ -53,7 +53,7 @@ class RemoteSettings(BaseSettings):
     """File of the cached lists."""
 
     @property
-    def preferred(self) -> tuple[str, ...]:
+    def preferred_providers(self) -> tuple[str, ...]:
         """The named providers; empty: any."""
         named = tuple(name.strip() for name in self.providers.split(",") if name.strip())
         return () if "auto" in named else named

@@ -9,7 +9,7 @@ from experts.host.handler import Media
 from services.common.errors import InvalidRequest
 
 
-def columns(media: Media) -> dict[str, list[str]]:
+def read_columns(media: Media) -> dict[str, list[str]]:
     """Returns the cells by column, from CSV or a JSON list of records.
 
     Raises:
@@ -18,7 +18,7 @@ def columns(media: Media) -> dict[str, list[str]]:
     try:
         text = media.content.decode("utf-8-sig")
         rows = json.loads(text) if media.media_type == "application/json" else list(csv.DictReader(io.StringIO(text)))
-        return _by_column(rows)
+        return _group_by_column(rows)
     except (ValueError, TypeError, AttributeError, LookupError, csv.Error) as error:
         raise InvalidRequest(
             f"cannot read {media.name}: it is not a table",
@@ -27,6 +27,6 @@ def columns(media: Media) -> dict[str, list[str]]:
         ) from error
 
 
-def _by_column(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _group_by_column(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     names = [str(name) for name in rows[0]]
     return {name: ["" if row.get(name) is None else str(row[name]) for row in rows] for name in names}

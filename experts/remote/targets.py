@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from experts.remote import hub_internals
 from experts.remote.model_facts import ListedModel
-from experts.remote.model_listing import CHAT, hub, mappings, preferred
+from experts.remote.model_listing import CHAT, choose_mapping, open_hub_client, read_mappings
 from experts.remote.settings import Endpoint, RemoteSettings
 from services.common.errors import NotFound
 
@@ -39,10 +39,10 @@ class Route:
         self._target = Target(HF, url) if url else None
 
     @classmethod
-    def to(cls, endpoint: Endpoint, settings: RemoteSettings) -> "Route":
-        chats = endpoint.task in (CHAT, "text-generation")
+    def for_endpoint(cls, endpoint: Endpoint, settings: RemoteSettings) -> "Route":
+        uses_chat = endpoint.task in (CHAT, "text-generation")
         return cls(
-            ListedModel(endpoint.id, endpoint.task, CHAT if chats else endpoint.task), settings, url=endpoint.url
+            ListedModel(endpoint.id, endpoint.task, CHAT if uses_chat else endpoint.task), settings, url=endpoint.url
         )
 
     async def target(self) -> Target:
@@ -56,25 +56,29 @@ class Route:
             provider, name = model.provider, model.provider_id
             if not provider or (provider != HF and not name):
                 provider, name = await asyncio.to_thread(self._look_up)
-            self.provider, self._target = provider, self._target_of(provider, name)
+            self.provider, self._target = provider, self._make_target(provider, name)
         return self._target
 
-    def _target_of(self, provider: str, name: str) -> Target:
+    def _make_target(self, provider: str, name: str) -> Target:
         if provider == HF:
             pipeline = f"/pipeline/{self._model.task}" if self._model.task in _PIPELINES else ""
-            return Target(HF, f"{hub_internals.router(HF)}/models/{self.model_id}{pipeline}")
+            return Target(HF, f"{hub_internals.router_url(HF)}/models/{self.model_id}{pipeline}")
         hub_internals.set_provider_id(provider, self.model_id, name, self.via)
         return Target(provider, self.model_id)
 
     def _look_up(self) -> tuple[str, str]:
         """Looks up on the Hub which provider runs the model, and its name there."""
-        with hub(self._settings) as client:
+        with open_hub_client(self._settings) as client:
             reply = client.get(f"/api/models/{self.model_id}", params={"expand": "inferenceProviderMapping"})
             reply.raise_for_status()
-        live = [one for one in mappings(reply.json()) if one["status"] == "live" and one["task"] == self.via]
-        providers = (self._model.provider,) if self._model.provider else self._settings.preferred
-        chosen = preferred(live, self.via, providers)
+        live = [
+            mapping
+            for mapping in read_mappings(reply.json())
+            if mapping["status"] == "live" and mapping["task"] == self.via
+        ]
+        providers = (self._model.provider,) if self._model.provider else self._settings.preferred_providers
+        chosen = choose_mapping(live, self.via, providers)
         if not chosen:
-            what = f"no provider currently runs {self.model_id} for {self._model.task}"
-            raise NotFound(what, reason="MODEL", remedy="use another model, or name more in REMOTE_PROVIDERS")
+            message = f"no provider currently runs {self.model_id} for {self._model.task}"
+            raise NotFound(message, reason="MODEL", remedy="use another model, or name more in REMOTE_PROVIDERS")
         return chosen["provider"], chosen["providerId"]

@@ -35,14 +35,14 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
     """Returns the expert for this configuration; the cards of unavailable models state what is missing."""
     settings, configured = RemoteSettings(), LlmSettings.of("remote")
     healths: defaultdict[str, EndpointHealth] = defaultdict(EndpointHealth)
-    entries = [_at_endpoint(endpoint, settings, healths[endpoint.url]) for endpoint in settings.endpoints]
-    entries += _at_providers(settings, healths)
+    entries = [_endpoint_entry(endpoint, settings, healths[endpoint.url]) for endpoint in settings.endpoints]
+    entries += _provider_entries(settings, healths)
     connection = llm.LlmConnection(configured) if configured.base_url else None
-    entries += [_by_llm(task, connection) for task in llm.TASKS] if connection else []
-    known: dict[tuple[str, str], Entry] = {}
+    entries += [_llm_entry(task, connection) for task in llm.TASKS] if connection else []
+    entries_by_model: dict[tuple[str, str], Entry] = {}
     for card, loader in entries:  # the operator's endpoints take precedence
-        known.setdefault((card.task, card.id), (card, loader))
-    offers = tuple(_offer(card, loader) for card, loader in known.values())
+        entries_by_model.setdefault((card.task, card.id), (card, loader))
+    offers = tuple(_build_offer(card, loader) for card, loader in entries_by_model.values())
 
     @asynccontextmanager
     async def connections(changed: Callable[[], None]) -> AsyncIterator[None]:
@@ -58,22 +58,22 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
     return Expert(name, offers, preload, version, connections=connections)
 
 
-def _at_providers(settings: RemoteSettings, healths: defaultdict[str, EndpointHealth]) -> Iterator[Entry]:
+def _provider_entries(settings: RemoteSettings, healths: defaultdict[str, EndpointHealth]) -> Iterator[Entry]:
     """Yields the Hub's models; without a token they are listed as unavailable."""
-    closed = _closed(settings)
+    disabled = _disabled_health(settings)
     for listed in list_models(settings):
-        health = closed or healths[listed.provider or listed.id]
+        health = disabled or healths[listed.provider or listed.id]
         model = RemoteModel(listed.task, Route(listed, settings), health, settings)
-        yield _card(listed), lambda _id, _device, model=model: model  # type: ignore[misc]  # bound now
-    if closed and closed.unavailable_reason:
+        yield _build_card(listed), lambda _id, _device, model=model: model  # type: ignore[misc]  # bound now
+    if disabled and disabled.unavailable_reason:
         log.warning(
             "no provider is available",
-            because=closed.unavailable_reason.message,
-            remedy=closed.unavailable_reason.remedy,
+            reason=disabled.unavailable_reason.message,
+            remedy=disabled.unavailable_reason.remedy,
         )
 
 
-def _closed(settings: RemoteSettings) -> EndpointHealth | None:
+def _disabled_health(settings: RemoteSettings) -> EndpointHealth | None:
     """Returns the health of all providers if the configuration permits no calls to them."""
     health = EndpointHealth()
     if settings.offline:
@@ -83,12 +83,12 @@ def _closed(settings: RemoteSettings) -> EndpointHealth | None:
     return health if health.unavailable_reason else None
 
 
-def _at_endpoint(endpoint: Endpoint, settings: RemoteSettings, health: EndpointHealth) -> Entry:
+def _endpoint_entry(endpoint: Endpoint, settings: RemoteSettings, health: EndpointHealth) -> Entry:
     if endpoint.task not in METHODS and endpoint.task != CHAT:
-        known = ", ".join(sorted({*METHODS, CHAT}))
-        what = f"REMOTE_ENDPOINTS names the task {endpoint.task}, which endpoints do not support"
-        raise FailedPrecondition(what, remedy=f"use one of {known}")
-    model = RemoteModel(endpoint.task, Route.to(endpoint, settings), health, settings)
+        supported = ", ".join(sorted({*METHODS, CHAT}))
+        message = f"REMOTE_ENDPOINTS names the task {endpoint.task}, which endpoints do not support"
+        raise FailedPrecondition(message, remedy=f"use one of {supported}")
+    model = RemoteModel(endpoint.task, Route.for_endpoint(endpoint, settings), health, settings)
     card = ModelCard(
         id=endpoint.id,
         task=endpoint.task,
@@ -100,7 +100,7 @@ def _at_endpoint(endpoint: Endpoint, settings: RemoteSettings, health: EndpointH
     return card, lambda _id, _device: model
 
 
-def _by_llm(task: str, connection: llm.LlmConnection) -> Entry:
+def _llm_entry(task: str, connection: llm.LlmConnection) -> Entry:
     card = ModelCard(
         id=llm.model_id(connection.settings),
         task=task,
@@ -111,13 +111,13 @@ def _by_llm(task: str, connection: llm.LlmConnection) -> Entry:
     return card, lambda _id, _device: llm.LlmModel(task, connection)
 
 
-def _card(listed: ListedModel) -> ModelCard:
-    where = f"by the provider {listed.provider}" if listed.provider else "by a provider that the Hub selects"
-    how = ", by prompt as a chat model" if listed.via == CHAT and listed.task != CHAT else ""
+def _build_card(listed: ListedModel) -> ModelCard:
+    provider = f"by the provider {listed.provider}" if listed.provider else "by a provider that the Hub selects"
+    method = ", by prompt as a chat model" if listed.via == CHAT and listed.task != CHAT else ""
     return ModelCard(
         id=listed.id,
         task=listed.task,
-        description=f"Run outside the deployment, {where}{how}.",
+        description=f"Run outside the deployment, {provider}{method}.",
         downloads=listed.downloads,
         likes=listed.likes,
         license=listed.license,
@@ -126,7 +126,7 @@ def _card(listed: ListedModel) -> ModelCard:
     )
 
 
-def _offer(card: ModelCard, loader: Any) -> Offer:
+def _build_offer(card: ModelCard, loader: Any) -> Offer:
     """Builds one offer, with the checks of other experts."""
     (offer,) = build_offers([card], standard_tasks(), {card.task: loader})
     return offer

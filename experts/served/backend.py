@@ -22,7 +22,7 @@ class ServedCall:
     task: str
     inputs: Inputs
     parameters: Parameters
-    ready: Any
+    request: Any
     """The request, as prepared by the backend."""
     answer: Any = None
 
@@ -33,7 +33,7 @@ class Backend(Protocol):
     def open(self) -> AbstractAsyncContextManager[None]:
         """Allows calls within the block."""
 
-    async def problems(self) -> Mapping[str, ServiceError]:
+    async def check_models(self) -> Mapping[str, ServiceError]:
         """Returns the error of each model that is not ready, by model name."""
 
     def prepare(self, model: Model, task: str, inputs: Inputs, parameters: Parameters) -> ServedCall:
@@ -46,6 +46,6 @@ class Backend(Protocol):
         """Converts the answer to outputs, on a thread; raises one of REPLY_ERRORS if it is malformed."""
 
 
-def broken(model_name: str, server_name: str) -> CorruptData:
-    what = f"the reply of {server_name} for {model_name} does not have the format of its task"
-    return CorruptData(what, remedy="check the tasks of the model in the configuration, or use another model")
+def invalid_reply(model_name: str, server_name: str) -> CorruptData:
+    message = f"the reply of {server_name} for {model_name} does not have the format of its task"
+    return CorruptData(message, remedy="check the tasks of the model in the configuration, or use another model")

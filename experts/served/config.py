@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from experts.endpoints.prompts import CHATS
+from experts.endpoints.prompts import CHAT_TASKS
 from protos.hugginggpt.tasks import standard_tasks
 from services.common import config_file
 
@@ -20,7 +20,7 @@ MEDIA_TASKS = (
 )
 """Tasks for which OpenAI-compatible servers have methods of their own."""
 
-OPENAI_TASKS = (*CHATS, *MEDIA_TASKS)
+OPENAI_TASKS = (*CHAT_TASKS, *MEDIA_TASKS)
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 Datatype = Literal["BYTES", "BOOL", "UINT8", "INT32", "INT64", "FP16", "FP32", "FP64"]
@@ -47,7 +47,7 @@ class Input(_Entry):
     rate: int = 16_000
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_source(self) -> Self:
         if bool(self.port) == bool(self.parameter):
             raise ValueError("give either port or parameter")
         if self.as_ == "pixels" and len(self.shape) != len(self.layout):
@@ -69,7 +69,7 @@ class Output(_Entry):
     rate: int = Field(16_000, ge=1000)
 
     @model_validator(mode="after")
-    def _labelled(self) -> Self:
+    def _check_labels(self) -> Self:
         if (self.as_ == "labels") != bool(self.labels):
             raise ValueError("labels are required for as: labels, and only there")
         return self
@@ -116,7 +116,7 @@ class Server(_Entry):
         return os.environ.get(self.key_variable, "") if self.key_variable else ""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_server(self) -> Self:
         schemes = ("http", "https") if self.kind == "openai" else ("grpc", "grpcs")
         parts = urlsplit(self.address)
         if parts.scheme not in schemes or not parts.hostname or "@" in parts.netloc:
@@ -124,7 +124,7 @@ class Server(_Entry):
                 f"the address of a server of kind {self.kind} must begin with {schemes[0]}:// and contain no key"
             )
         for model in self.models:
-            _check(self.kind, model)
+            _check_model(self.kind, model)
         return self
 
 
@@ -132,7 +132,7 @@ class Config(_Entry):
     servers: tuple[Server, ...]
 
 
-def read(path: Path) -> Config:
+def read_config(path: Path) -> Config:
     """Reads the configuration file.
 
     Raises:
@@ -141,7 +141,7 @@ def read(path: Path) -> Config:
     return config_file.read(path, Config, "EXPERT_SERVED")
 
 
-def _check(kind: str, model: Model) -> None:
+def _check_model(kind: str, model: Model) -> None:
     for task in model.tasks:
         if kind == "openai" and task not in OPENAI_TASKS:
             raise ValueError(f"{model.name}: OpenAI servers do not support {task}; use {', '.join(OPENAI_TASKS)}")
@@ -156,13 +156,15 @@ def _check_ports(model: Model, task: str) -> None:
     spec = standard_tasks().get(task)
     if spec is None:
         raise ValueError(f"{model.name}: {task} is not a standard task")
-    given = {port for one in model.inputs if (port := one.port)}
-    call = {one.port for one in model.outputs} | ({"text"} if any(o.as_ == "labels" for o in model.outputs) else set())
-    for what, named, ports in (("inputs", given, spec.inputs), ("outputs", call, spec.outputs)):
-        if unknown := sorted(named - {port.name for port in ports}):
-            raise ValueError(f"{model.name}: {task} has no port {unknown[0]} among its {what}")
-        if missing := sorted({port.name for port in ports if port.required} - named):
-            raise ValueError(f"{model.name}: no tensor among the {what} for the port {missing[0]} of {task}")
-    known = {parameter.name for parameter in spec.parameters}
-    if wrong := sorted({one.parameter for one in model.inputs if one.parameter} - known):
-        raise ValueError(f"{model.name}: {task} has no parameter {wrong[0]}")
+    input_ports = {port for tensor in model.inputs if (port := tensor.port)}
+    output_ports = {tensor.port for tensor in model.outputs}
+    if any(tensor.as_ == "labels" for tensor in model.outputs):
+        output_ports.add("text")
+    for direction, used, ports in (("inputs", input_ports, spec.inputs), ("outputs", output_ports, spec.outputs)):
+        if unknown := sorted(used - {port.name for port in ports}):
+            raise ValueError(f"{model.name}: {task} has no port {unknown[0]} among its {direction}")
+        if missing := sorted({port.name for port in ports if port.required} - used):
+            raise ValueError(f"{model.name}: no tensor among the {direction} for the port {missing[0]} of {task}")
+    parameters = {parameter.name for parameter in spec.parameters}
+    if unknown_parameters := sorted({tensor.parameter for tensor in model.inputs if tensor.parameter} - parameters):
+        raise ValueError(f"{model.name}: {task} has no parameter {unknown_parameters[0]}")

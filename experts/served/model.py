@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from experts.endpoints.data_policy import check_may_leave
+from experts.endpoints.data_policy import check_data_policy
 from experts.endpoints.endpoint_health import EndpointHealth
 from experts.endpoints.http_errors import PaymentRequired
 from experts.endpoints.retry import RetryPolicy
 from experts.host.handler import Call, Inputs, Outputs, Parameters, UnavailableReason
-from experts.served.backend import REPLY_ERRORS, Backend, ServedCall, broken
+from experts.served.backend import REPLY_ERRORS, Backend, ServedCall, invalid_reply
 from experts.served.config import Model, Server
 from services.common.errors import ServiceError, Unavailable
 
@@ -53,23 +53,23 @@ class ServedModel:
         try:
             return self._backend.finish(raw)
         except REPLY_ERRORS as error:
-            raise broken(self._model.name, self._server.name) from error
+            raise invalid_reply(self._model.name, self._server.name) from error
 
     def _check(self) -> None:
         if self._server.reach == "external":
-            check_may_leave(self._model.name, POLICY_REMEDY)
+            check_data_policy(self._model.name, POLICY_REMEDY)
         if self._health.is_suspended:
             self._health.check()
 
 
 def update_health(
-    healths: Mapping[str, EndpointHealth], names: Iterable[str], problems: Mapping[str, ServiceError]
+    healths: Mapping[str, EndpointHealth], names: Iterable[str], errors: Mapping[str, ServiceError]
 ) -> None:
     """Updates the health of a server's models after a check."""
     for name in names:
         if healths[name].is_suspended:
             continue  # it requires payment, which readiness does not show
-        if problem := problems.get(name):
-            healths[name].mark_unavailable(problem.message, problem.remedy)
+        if error := errors.get(name):
+            healths[name].mark_unavailable(error.message, error.remedy)
         else:
             healths[name].mark_available()

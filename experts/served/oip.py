@@ -33,12 +33,12 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "shape": (3, "*int64"),
         "contents": (5, "Contents"),
     },
-    "Wanted": {"name": (1, "string")},
+    "RequestedOutput": {"name": (1, "string")},
     "ModelInferRequest": {
         "model_name": (1, "string"),
         "model_version": (2, "string"),
         "inputs": (5, "*Tensor"),
-        "outputs": (6, "*Wanted"),
+        "outputs": (6, "*RequestedOutput"),
         "raw_input_contents": (7, "*bytes"),
     },
     "ModelInferResponse": {
@@ -51,16 +51,16 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
 """Number and type of each field, by message; * marks repeated fields. Message names are not part of the wire format."""
 
 
-def _file() -> pb.FileDescriptorProto:
+def _build_file() -> pb.FileDescriptorProto:
     file = pb.FileDescriptorProto(name="open_inference.proto", package=PACKAGE, syntax="proto3")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
-            message.field.append(_field(field, number, kind.lstrip("*"), repeated=kind.startswith("*")))
+            message.field.append(_build_field(field, number, kind.lstrip("*"), repeated=kind.startswith("*")))
     return file
 
 
-def _field(name: str, number: int, kind: str, *, repeated: bool) -> pb.FieldDescriptorProto:
+def _build_field(name: str, number: int, kind: str, *, repeated: bool) -> pb.FieldDescriptorProto:
     types = pb.FieldDescriptorProto
     field = types(name=name, number=number, label=types.LABEL_REPEATED if repeated else types.LABEL_OPTIONAL)
     if kind in _MESSAGES:
@@ -71,13 +71,13 @@ def _field(name: str, number: int, kind: str, *, repeated: bool) -> pb.FieldDesc
 
 
 _POOL = descriptor_pool.DescriptorPool()
-_POOL.Add(_file())
+_POOL.Add(_build_file())
 
 
-def _class(name: str) -> Any:
+def _message_class(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
-Tensor, RequestedOutput = _class("Tensor"), _class("Wanted")
-ModelInferRequest, ModelInferResponse = _class("ModelInferRequest"), _class("ModelInferResponse")
-ModelReadyRequest, ModelReadyResponse = _class("ModelReadyRequest"), _class("ModelReadyResponse")
+Tensor, RequestedOutput = _message_class("Tensor"), _message_class("RequestedOutput")
+ModelInferRequest, ModelInferResponse = _message_class("ModelInferRequest"), _message_class("ModelInferResponse")
+ModelReadyRequest, ModelReadyResponse = _message_class("ModelReadyRequest"), _message_class("ModelReadyResponse")

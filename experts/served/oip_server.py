@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import grpc
 from grpc import StatusCode
 
-from experts.endpoints.http_errors import without_secrets
+from experts.endpoints.http_errors import redact_secrets
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.served import oip, tensors
 from experts.served.backend import ServedCall
@@ -50,26 +50,26 @@ class OipServer:
             yield
         self._channel = None
 
-    async def problems(self) -> Mapping[str, ServiceError]:
+    async def check_models(self) -> Mapping[str, ServiceError]:
         """Returns the error of each model that is not ready, by model name."""
         models = self._server.models
-        found = await asyncio.gather(*map(self._problem, models))
-        return {model.name: problem for model, problem in zip(models, found, strict=True) if problem}
+        problems = await asyncio.gather(*map(self._check_model, models))
+        return {model.name: error for model, error in zip(models, problems, strict=True) if error}
 
     def prepare(self, model: Model, task: str, inputs: Inputs, parameters: Parameters) -> ServedCall:
         """Builds the request with its tensors."""
-        return ServedCall(model, task, inputs, parameters, tensors.request(model, inputs, parameters))
+        return ServedCall(model, task, inputs, parameters, tensors.build_request(model, inputs, parameters))
 
     async def infer(self, call: ServedCall) -> Any:
         async with self._slots:
             with self._translate_errors(call.model.name):
-                return await self._call("ModelInfer", call.ready, self._server.timeout_seconds)
+                return await self._call("ModelInfer", call.request, self._server.timeout_seconds)
 
     def finish(self, call: ServedCall) -> Outputs:
         """Converts the tensors of the answer."""
-        return tensors.outputs(call.model, call.answer, call.parameters)
+        return tensors.build_outputs(call.model, call.answer, call.parameters)
 
-    async def _problem(self, model: Model) -> ServiceError | None:
+    async def _check_model(self, model: Model) -> ServiceError | None:
         try:
             with self._translate_errors(model.name):
                 request = oip.ModelReadyRequest(name=model.name, version=model.version)
@@ -98,28 +98,32 @@ class OipServer:
             yield
         except grpc.aio.AioRpcError as error:
             if "larger than max" in (error.details() or ""):  # message of the local gRPC library
-                raise self._too_large(model_name) from error
-            raise self._failure(error, model_name) from error
+                raise self._too_large_error(model_name) from error
+            raise self._translate_status(error, model_name) from error
 
-    def _too_large(self, model: str) -> CorruptData:
-        what = f"{self._server.name} answered for {model} with more than {self._server.reply_bytes:,} bytes"
-        return CorruptData(what, remedy="request a smaller result, or raise its reply_bytes")
+    def _too_large_error(self, model: str) -> CorruptData:
+        message = f"{self._server.name} answered for {model} with more than {self._server.reply_bytes:,} bytes"
+        return CorruptData(message, remedy="request a smaller result, or raise its reply_bytes")
 
-    def _failure(self, error: grpc.aio.AioRpcError, model: str) -> ServiceError:
-        where, details = self._server.name, without_secrets(error.details() or "", self._server.key)[:_MAX_LENGTH]
+    def _translate_status(self, error: grpc.aio.AioRpcError, model: str) -> ServiceError:
+        server_name, details = self._server.name, redact_secrets(error.details() or "", self._server.key)[:_MAX_LENGTH]
         match error.code():
             case StatusCode.UNAVAILABLE:
-                return Unavailable(f"{where} cannot be reached", remedy="check that it is running")
+                return Unavailable(f"{server_name} cannot be reached", remedy="check that it is running")
             case StatusCode.DEADLINE_EXCEEDED:
-                what = f"{where} did not answer for {model} in time"
-                return DeadlineExceeded(what, remedy="send a smaller input, or raise its timeout_seconds")
+                message = f"{server_name} did not answer for {model} in time"
+                return DeadlineExceeded(message, remedy="send a smaller input, or raise its timeout_seconds")
             case StatusCode.RESOURCE_EXHAUSTED:
-                return Overloaded(f"{where} accepts no more calls of {model} at present", remedy="try again later")
+                return Overloaded(
+                    f"{server_name} accepts no more calls of {model} at present", remedy="try again later"
+                )
             case StatusCode.NOT_FOUND:
-                return NotFound(f"{where} has no model {model}", reason="MODEL", remedy="correct its name or load it")
+                return NotFound(
+                    f"{server_name} has no model {model}", reason="MODEL", remedy="correct its name or load it"
+                )
             case StatusCode.UNAUTHENTICATED | StatusCode.PERMISSION_DENIED:
                 remedy = "set a valid key in the variable that key_variable names"
-                return FailedPrecondition(f"{where} refuses the key", reason="LOAD_FAILED", remedy=remedy)
+                return FailedPrecondition(f"{server_name} refuses the key", reason="LOAD_FAILED", remedy=remedy)
             case _:
-                what = f"{where} failed with {error.code().name} for {model}: {details}"
-                return ModelFailed(what, remedy="check that the tensors in the configuration are the model's")
+                message = f"{server_name} failed with {error.code().name} for {model}: {details}"
+                return ModelFailed(message, remedy="check that the tensors in the configuration are the model's")

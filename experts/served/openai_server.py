@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import prompts, results
 from experts.endpoints.http_errors import ErrorResponse
-from experts.endpoints.media import picture, recording
+from experts.endpoints.media import check_audio, decode_image
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.media import png
-from experts.served.backend import REPLY_ERRORS, ServedCall, broken
+from experts.served.backend import REPLY_ERRORS, ServedCall, invalid_reply
 from experts.served.config import MEDIA_TASKS, Model, Server
 from services.common.errors import DeadlineExceeded, ServiceError, Unavailable
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 CONNECT_SECONDS = 5.0
-_NO_LIST = frozenset({404, 405, 501})
+_NO_LIST_STATUSES = frozenset({404, 405, 501})
 """Statuses of servers that do not list models."""
 _DEFAULT_SIDE = 1024
 
@@ -42,7 +42,7 @@ class OpenAIServer:
         from experts.endpoints import http_client
 
         async with (
-            http_client.client(
+            http_client.open_client(
                 seconds=self._server.timeout_seconds, reply_bytes=self._server.reply_bytes
             ) as connections,
             AsyncOpenAI(
@@ -57,7 +57,7 @@ class OpenAIServer:
             yield
         self._client = None
 
-    async def problems(self) -> Mapping[str, ServiceError]:
+    async def check_models(self) -> Mapping[str, ServiceError]:
         """Returns the error of each model that is not ready, by model name."""
         from openai import APIStatusError
 
@@ -71,9 +71,9 @@ class OpenAIServer:
             return dict.fromkeys(names, timeout)
         except ServiceError as error:
             cause = error.__context__
-            lists_none = isinstance(cause, APIStatusError) and cause.status_code in _NO_LIST
+            lists_none = isinstance(cause, APIStatusError) and cause.status_code in _NO_LIST_STATUSES
             return {} if lists_none else dict.fromkeys(names, error)
-        return {name: self._unlisted(name, listed) for name in names if listed and name not in listed}
+        return {name: self._missing_model_error(name, listed) for name in names if listed and name not in listed}
 
     def prepare(self, model: Model, task: str, inputs: Inputs, parameters: Parameters) -> ServedCall:
         """Builds the prompt of tasks that run as a chat."""
@@ -100,19 +100,19 @@ class OpenAIServer:
             case "automatic-speech-recognition":
                 return {"text": answer.strip() or "No speech found."}
             case "text-to-speech":
-                return {"audio": recording(answer, name)}
+                return {"audio": check_audio(answer, name)}
             case "text-to-image":
-                return {"image": png(picture(base64.b64decode(answer), name), "picture.png")}
+                return {"image": png(decode_image(base64.b64decode(answer), name), "picture.png")}
             case "feature-extraction":
-                return results.embedding(answer[0])
+                return results.build_embedding(answer[0])
             case "sentence-similarity":
                 scores = [_cosine(answer[0], other) for other in answer[1:]]
-                return results.similarity(scores, call.inputs["sentences"])
+                return results.build_similarity(scores, call.inputs["sentences"])
             case _:
-                return prompts.read(call.task, answer, call.inputs, call.parameters)
+                return prompts.parse_reply(call.task, answer, call.inputs, call.parameters)
 
     async def _chat(self, call: ServedCall) -> str:
-        prompt: prompts.Prompt = call.ready
+        prompt: prompts.Prompt = call.request
         options = {"max_tokens": prompt.max_tokens, "temperature": prompt.temperature, "seed": prompt.seed}
         reply: Any = await self._open_client().chat.completions.create(
             model=call.model.name, messages=prompt.messages, **_without_none(options)
@@ -143,13 +143,13 @@ class OpenAIServer:
         sides = [parameters.get(side, _DEFAULT_SIDE) for side in ("width", "height")]
         size = f"{sides[0]}x{sides[1]}" if {"width", "height"} & parameters.keys() else None
         names = ("negative_prompt", "num_inference_steps", "guidance_scale", "seed")
-        more = {name: parameters[name] for name in names if name in parameters}
+        extra = {name: parameters[name] for name in names if name in parameters}
         reply: Any = await self._open_client().images.generate(
             model=call.model.name,
             prompt=call.inputs["text"],
             n=1,
             response_format="b64_json",  # not a URL, which would have to be fetched
-            **_without_none({"size": size, "extra_body": more or None}),
+            **_without_none({"size": size, "extra_body": extra or None}),
         )
         return str(reply.data[0].b64_json)
 
@@ -158,7 +158,7 @@ class OpenAIServer:
         reply: Any = await self._open_client().embeddings.create(
             model=call.model.name, input=texts, encoding_format="float"
         )
-        vectors = [one.embedding for one in sorted(reply.data, key=lambda one: int(one.index))]
+        vectors = [item.embedding for item in sorted(reply.data, key=lambda item: int(item.index))]
         if len(vectors) != len(texts):
             raise ValueError("the numbers of vectors and texts differ")
         return vectors
@@ -168,7 +168,7 @@ class OpenAIServer:
             raise Unavailable(f"{self._server.name} is not connected yet", remedy="try again shortly")
         return self._client
 
-    def _unlisted(self, name: str, listed: Sequence[str]) -> ServiceError:
+    def _missing_model_error(self, name: str, listed: Sequence[str]) -> ServiceError:
         return Unavailable(f"{self._server.name} has no model {name}", remedy=f"it has {', '.join(listed[:10])}")
 
     @contextmanager
@@ -181,15 +181,15 @@ class OpenAIServer:
             yield
         except (APITimeoutError, TimeoutError) as error:
             if isinstance(error.__cause__, ConnectTimeout):
-                raise self._unreachable() from error
-            what = f"{server.name} did not answer for {model_name} in {server.timeout_seconds:g} s"
-            raise DeadlineExceeded(what, remedy="send a smaller input, or raise its timeout_seconds") from error
+                raise self._unreachable_error() from error
+            message = f"{server.name} did not answer for {model_name} in {server.timeout_seconds:g} s"
+            raise DeadlineExceeded(message, remedy="send a smaller input, or raise its timeout_seconds") from error
         except APIConnectionError as error:
             raise self._connection_error(error.__cause__, model_name) from error
         except APIStatusError as error:
-            raise self._error_response(error.response, model_name).error() from None
+            raise self._error_response(error.response, model_name).to_error() from None
         except (APIError, *REPLY_ERRORS) as error:
-            raise broken(model_name, server.name) from error
+            raise invalid_reply(model_name, server.name) from error
 
     def _connection_error(self, cause: BaseException | None, model_name: str) -> ServiceError:
         """Returns the error for the cause of a connection error, which the client hides."""
@@ -198,9 +198,9 @@ class OpenAIServer:
         if isinstance(cause, ServiceError):
             return cause
         if isinstance(cause, ConnectError | ProxyError):
-            return self._unreachable()
-        what = f"{self._server.name} closed the connection before {model_name} had answered"
-        return Unavailable(what, remedy="try again, or see its log")
+            return self._unreachable_error()
+        message = f"{self._server.name} closed the connection before {model_name} had answered"
+        return Unavailable(message, remedy="try again, or see its log")
 
     def _error_response(self, response: "Response", model_name: str) -> ErrorResponse:
         server, headers = self._server, {name.lower(): value for name, value in response.headers.items()}
@@ -209,7 +209,7 @@ class OpenAIServer:
             model_name, server.name, response.status_code, headers, response.text, access, key=server.key
         )
 
-    def _unreachable(self) -> Unavailable:
+    def _unreachable_error(self) -> Unavailable:
         return Unavailable(f"{self._server.name} cannot be reached", remedy="check that it is running")
 
 
@@ -217,6 +217,6 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    product = math.fsum(a * b for a, b in zip(one, other, strict=True))
-    return product / (math.hypot(*one) * math.hypot(*other) or 1.0)
+def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
+    product = math.fsum(a * b for a, b in zip(first, second, strict=True))
+    return product / (math.hypot(*first) * math.hypot(*second) or 1.0)

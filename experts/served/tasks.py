@@ -10,11 +10,11 @@ from functools import partial
 import structlog
 
 from experts.endpoints.endpoint_health import EndpointHealth
-from experts.endpoints.prompts import CHATS, VISION_TASKS
+from experts.endpoints.prompts import CHAT_TASKS, VISION_TASKS
 from experts.host.expert import Expert, Offer, build_offers
 from experts.host.handler import Loader
 from experts.served.backend import Backend
-from experts.served.config import Config, Model, Server, read
+from experts.served.config import Config, Model, Server, read_config
 from experts.served.model import ServedModel, update_health
 from experts.served.oip_server import OipServer
 from experts.served.openai_server import OpenAIServer
@@ -46,7 +46,7 @@ class ServerState:
         """Checks whether its models are ready, if it is to be checked."""
         if not self.is_checked:
             return
-        update_health(self.healths, self.healths, await self.backend.problems())
+        update_health(self.healths, self.healths, await self.backend.check_models())
 
     async def check_periodically(self, seconds: float) -> None:
         while True:
@@ -61,9 +61,9 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
         log.warning(
             "no servers configured", remedy="name a YAML or JSON file in EXPERT_SERVED; README.md shows its format"
         )
-    config = read(settings.served) if settings.served else Config(servers=())
-    states = [_state(server) for server in config.servers]
-    offers = _distinct([offer for state in states for offer in _offers(state)])
+    config = read_config(settings.served) if settings.served else Config(servers=())
+    states = [_make_state(server) for server in config.servers]
+    offers = _check_distinct([offer for state in states for offer in _build_offers(state)])
 
     @asynccontextmanager
     async def connections(changed: Callable[[], None]) -> AsyncIterator[None]:
@@ -90,18 +90,18 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
     return Expert(name, offers, preload, version, connections=connections)
 
 
-def _state(server: Server) -> ServerState:
+def _make_state(server: Server) -> ServerState:
     backend: Backend = OpenAIServer(server) if server.kind == "openai" else OipServer(server)
     return ServerState(server, backend, {model.name: EndpointHealth() for model in server.models})
 
 
-def _offers(state: ServerState) -> list[Offer]:
-    found: list[Offer] = []
+def _build_offers(state: ServerState) -> list[Offer]:
+    offers: list[Offer] = []
     for model in state.server.models:
         for task in model.tasks:
-            card, loader = _card(state.server, model, task), _loader(state, model, task)
-            found += build_offers([card], standard_tasks(), {task: loader})
-    return found
+            card, loader = _build_card(state.server, model, task), _loader(state, model, task)
+            offers += build_offers([card], standard_tasks(), {task: loader})
+    return offers
 
 
 def _loader(state: ServerState, model: Model, task: str) -> Loader:
@@ -109,14 +109,14 @@ def _loader(state: ServerState, model: Model, task: str) -> Loader:
     return lambda _id, _device: served
 
 
-def _card(server: Server, model: Model, task: str) -> ModelCard:
-    by_prompt = task in CHATS and server.kind == "openai"
-    how = ", by prompt" + (" with the image" if task in VISION_TASKS else "") if by_prompt else ""
+def _build_card(server: Server, model: Model, task: str) -> ModelCard:
+    by_prompt = task in CHAT_TASKS and server.kind == "openai"
+    method = ", by prompt" + (" with the image" if task in VISION_TASKS else "") if by_prompt else ""
     return ModelCard(
         id=model.id or _INVALID_ID_CHARACTERS.sub("-", f"{server.name}/{model.name}"),
         revision=model.version,
         task=task,
-        description=model.description or f"Runs on the server {server.name}{how}.",
+        description=model.description or f"Runs on the server {server.name}{method}.",
         license=model.license,
         languages=model.languages,
         region=server.region,
@@ -124,12 +124,12 @@ def _card(server: Server, model: Model, task: str) -> ModelCard:
     )
 
 
-def _distinct(offers: list[Offer]) -> tuple[Offer, ...]:
+def _check_distinct(offers: list[Offer]) -> tuple[Offer, ...]:
     seen: set[tuple[str, str]] = set()
     for offer in offers:
         key = (offer.card.task, offer.card.id)
         if key in seen:
-            what = f"EXPERT_SERVED: {offer.card.id} is named twice for {offer.card.task}"
-            raise FailedPrecondition(what, remedy="give one of them another id")
+            message = f"EXPERT_SERVED: {offer.card.id} is named twice for {offer.card.task}"
+            raise FailedPrecondition(message, remedy="give one of them another id")
         seen.add(key)
     return tuple(offers)

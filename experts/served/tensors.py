@@ -50,141 +50,141 @@ _WHITE = 255
 _DIGITS = 6
 
 
-def request(model: Model, inputs: Inputs, parameters: Parameters) -> Any:
+def build_request(model: Model, inputs: Inputs, parameters: Parameters) -> Any:
     """Builds the request of one call; tensors of absent inputs and parameters are omitted."""
     call = oip.ModelInferRequest(model_name=model.name, model_version=model.version)
-    for one in model.inputs:
-        value = inputs.get(one.port) if one.port else parameters.get(one.parameter)
+    for spec in model.inputs:
+        value = inputs.get(spec.port) if spec.port else parameters.get(spec.parameter)
         if value is None:
             continue
-        shape, raw = _encoded(one, value)
-        call.inputs.append(oip.Tensor(name=one.tensor, datatype=one.datatype, shape=shape))
+        shape, raw = _encode(spec, value)
+        call.inputs.append(oip.Tensor(name=spec.tensor, datatype=spec.datatype, shape=shape))
         call.raw_input_contents.append(raw)
-    call.outputs.extend(oip.RequestedOutput(name=one.tensor) for one in model.outputs)
+    call.outputs.extend(oip.RequestedOutput(name=spec.tensor) for spec in model.outputs)
     return call
 
 
-def outputs(model: Model, response: Any, parameters: Parameters) -> Outputs:
+def build_outputs(model: Model, response: Any, parameters: Parameters) -> Outputs:
     """Converts a server's answer to outputs by port.
 
     Raises:
         ValueError: it does not match the configuration; also KeyError, struct.error.
     """
-    tensors = {tensor.name: (tensor, at) for at, tensor in enumerate(response.outputs)}
-    written: dict[str, Any] = {}
-    for one in model.outputs:
-        tensor, at = tensors[one.tensor]
-        raw = response.raw_output_contents[at] if response.raw_output_contents else None
-        written |= _decoded(one, tensor, raw, parameters)
-    return written
+    tensors = {tensor.name: (tensor, index) for index, tensor in enumerate(response.outputs)}
+    outputs: dict[str, Any] = {}
+    for spec in model.outputs:
+        tensor, index = tensors[spec.tensor]
+        raw = response.raw_output_contents[index] if response.raw_output_contents else None
+        outputs |= _decode(spec, tensor, raw, parameters)
+    return outputs
 
 
 # ---------------------------------------------------------------- to tensors
 
 
-def _encoded(one: Input, value: Any) -> tuple[list[int], bytes]:
+def _encode(spec: Input, value: Any) -> tuple[list[int], bytes]:
     import numpy as np
 
-    if one.datatype == "BYTES":
+    if spec.datatype == "BYTES":
         items = value if isinstance(value, list) else [value]
-        raw = b"".join(struct.pack("<I", len(item)) + item for item in map(_bytes, items))
-        return (list(one.shape) if len(items) == 1 else [len(items)]), raw
-    if one.as_ == "pixels":
-        array = _pixels(one, value)
-    elif one.as_ == "samples":
-        samples, _ = read_audio(value, rate=one.rate, port=one.port)
+        raw = b"".join(struct.pack("<I", len(item)) + item for item in map(_to_bytes, items))
+        return (list(spec.shape) if len(items) == 1 else [len(items)]), raw
+    if spec.as_ == "pixels":
+        array = _to_pixels(spec, value)
+    elif spec.as_ == "samples":
+        samples, _ = read_audio(value, rate=spec.rate, port=spec.port)
         array = samples[None, :]
     else:
-        array = _numbers(one, value)
-    return list(array.shape), np.ascontiguousarray(array.astype(_DTYPES[one.datatype])).tobytes()
+        array = _to_array(spec, value)
+    return list(array.shape), np.ascontiguousarray(array.astype(_DTYPES[spec.datatype])).tobytes()
 
 
-def _bytes(item: Any) -> bytes:
+def _to_bytes(item: Any) -> bytes:
     if isinstance(item, Media):
         return item.content
     return (item if isinstance(item, str) else json.dumps(item)).encode()
 
 
-def _numbers(one: Input, value: Any) -> "Array":
+def _to_array(spec: Input, value: Any) -> "Array":
     import numpy as np
 
     try:
-        array = np.array(value, dtype=_DTYPES[one.datatype])
-        return array.reshape(one.shape) if not array.shape else array
+        array = np.array(value, dtype=_DTYPES[spec.datatype])
+        return array.reshape(spec.shape) if not array.shape else array
     except (ValueError, TypeError, OverflowError) as error:
-        what = f"{one.port or one.parameter} is not an array of numbers"
-        raise InvalidRequest(what, port=one.port, remedy="send lists of numbers, all of one length") from error
+        message = f"{spec.port or spec.parameter} is not an array of numbers"
+        raise InvalidRequest(message, port=spec.port, remedy="send lists of numbers, all of one length") from error
 
 
-def _pixels(one: Input, media: Media) -> "Array":
+def _to_pixels(spec: Input, media: Media) -> "Array":
     import numpy as np
 
-    picture = open_image(media, port=one.port)
-    height, width = one.shape[2:4] if one.layout == "NCHW" else one.shape[1:3]
+    picture = open_image(media, port=spec.port)
+    height, width = spec.shape[2:4] if spec.layout == "NCHW" else spec.shape[1:3]
     size = (width if width > 0 else picture.width, height if height > 0 else picture.height)
     array: Array = np.asarray(picture.resize(size), dtype=np.float32)
-    if one.datatype != "UINT8":
-        array = (array / _WHITE - np.array(one.mean, dtype=np.float32)) / np.array(one.std, dtype=np.float32)
-    return array.transpose(2, 0, 1)[None] if one.layout == "NCHW" else array[None]
+    if spec.datatype != "UINT8":
+        array = (array / _WHITE - np.array(spec.mean, dtype=np.float32)) / np.array(spec.std, dtype=np.float32)
+    return array.transpose(2, 0, 1)[None] if spec.layout == "NCHW" else array[None]
 
 
 # ---------------------------------------------------------------- to ports
 
 
-def _decoded(one: Output, tensor: Any, raw: bytes | None, parameters: Parameters) -> Outputs:
+def _decode(spec: Output, tensor: Any, raw: bytes | None, parameters: Parameters) -> Outputs:
     import numpy as np
 
     if tensor.datatype == "BYTES":
-        texts = [item.decode() for item in (tensor.contents.bytes_contents if raw is None else _items(raw))]
-        return {one.port: texts[0] if one.as_ == "text" else json.loads(texts[0])}
+        texts = [item.decode() for item in (tensor.contents.bytes_contents if raw is None else _split_items(raw))]
+        return {spec.port: texts[0] if spec.as_ == "text" else json.loads(texts[0])}
     if raw is None:
         array = np.array(getattr(tensor.contents, _CONTENTS[tensor.datatype]), dtype=_DTYPES[tensor.datatype])
     else:
         array = np.frombuffer(raw, dtype=_DTYPES[tensor.datatype])
     array = array.reshape(tuple(tensor.shape))
-    if one.as_ == "labels":
-        return _labels(one, array, parameters)
-    if one.as_ == "image":
-        return {one.port: _image(one, array)}
-    if one.as_ == "samples":
-        return {one.port: wav(array.reshape(-1).astype(np.float32), one.rate, f"{one.port}.wav")}
-    if one.as_ == "vector":
-        return {one.port: [round(float(value), results.VECTOR_DIGITS) for value in array.reshape(-1)]}
-    return {one.port: str(array.reshape(-1)[0]) if one.as_ == "text" else _rounded(array)}
+    if spec.as_ == "labels":
+        return _build_labels(spec, array, parameters)
+    if spec.as_ == "image":
+        return {spec.port: _to_image(spec, array)}
+    if spec.as_ == "samples":
+        return {spec.port: wav(array.reshape(-1).astype(np.float32), spec.rate, f"{spec.port}.wav")}
+    if spec.as_ == "vector":
+        return {spec.port: [round(float(value), results.VECTOR_DIGITS) for value in array.reshape(-1)]}
+    return {spec.port: str(array.reshape(-1)[0]) if spec.as_ == "text" else _round(array)}
 
 
-def _items(raw: bytes) -> Iterator[bytes]:
+def _split_items(raw: bytes) -> Iterator[bytes]:
     """Yields the items, each of which is preceded by its length."""
-    at = 0
-    while at < len(raw):
-        (length,) = struct.unpack_from("<I", raw, at)
-        at += 4 + length
-        if at > len(raw):
+    offset = 0
+    while offset < len(raw):
+        (length,) = struct.unpack_from("<I", raw, offset)
+        offset += 4 + length
+        if offset > len(raw):
             raise ValueError("a text is truncated")
-        yield raw[at - length : at]
+        yield raw[offset - length : offset]
 
 
-def _labels(one: Output, array: "Array", parameters: Parameters) -> Outputs:
+def _build_labels(spec: Output, array: "Array", parameters: Parameters) -> Outputs:
     import numpy as np
 
     scores = array.reshape(-1).astype(np.float64)
-    if one.softmax:
+    if spec.softmax:
         scores = np.exp(scores - scores.max())
         scores /= scores.sum()
-    return results.labels(zip(one.labels, scores.tolist(), strict=True), parameters.get("top_k"))
+    return results.build_labels(zip(spec.labels, scores.tolist(), strict=True), parameters.get("top_k"))
 
 
-def _image(one: Output, array: "Array") -> Media:
+def _to_image(spec: Output, array: "Array") -> Media:
     import numpy as np
     from PIL import Image
 
     pixels = array[0] if array.ndim > _CHANNELS else array
-    if one.layout == "NCHW" and pixels.ndim == _CHANNELS:
+    if spec.layout == "NCHW" and pixels.ndim == _CHANNELS:
         pixels = pixels.transpose(1, 2, 0)
     if pixels.dtype != np.uint8:
         pixels = (pixels.astype(np.float32).clip(0, 1) * _WHITE).round().astype(np.uint8)
-    return png(Image.fromarray(pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels), f"{one.port}.png")
+    return png(Image.fromarray(pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels), f"{spec.port}.png")
 
 
-def _rounded(array: "Array") -> Any:
+def _round(array: "Array") -> Any:
     return array.round(_DIGITS).tolist() if array.dtype.kind == "f" else array.tolist()

@@ -37,7 +37,7 @@ async def web() -> AsyncIterator[Web]:
 @pytest.fixture
 def remote_environment(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm: None) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "INFERENCE_PROXY_TEMPLATE", web.url + "/{provider}")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)  # as other tests may have it
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)  # other tests may have set it
     for name, value in {
         "HF_TOKEN": "hf_test",
         "HF_ENDPOINT": web.url,
@@ -66,7 +66,7 @@ def picture() -> Media:
 async def test_cards_are_listed_by_downloads_and_external(expert: ServedExpert) -> None:
     described = await expert.describe()
     moods = [card for card in described.models if card.task == "text-classification"]
-    assert [card.id for card in moods] == ["acme/mood"]  # the client knows no other provider for that
+    assert [card.id for card in moods] == ["acme/mood"]  # the client supports no other provider for this task
     assert moods[0].downloads == 1000
     assert moods[0].likes == 10
     assert moods[0].license == "mit"
@@ -98,11 +98,11 @@ async def test_text_tasks_return_the_providers_answers(expert: ServedExpert, web
     assert web.bodies("acme/summary")[0]["parameters"] == {"generate_parameters": {"max_length": 9}}
     languages = {"source_language": "en", "target_language": "de"}
     assert (await expert.call("translation", text="Hello", parameters=languages))["text"] == "Guten Tag"
-    found = await expert.call("token-classification", text="Ada wrote")
-    assert found["entities"] == [{"entity": "PER", "text": "Ada", "score": 0.99, "start": 0, "end": 3}]
-    alike = await expert.call("sentence-similarity", text="a", sentences=["b", "c"])
-    assert alike["scores"] == [0.25, 1.0]
-    assert alike["text"] == "c (1.0)"
+    entities = await expert.call("token-classification", text="Ada wrote")
+    assert entities["entities"] == [{"entity": "PER", "text": "Ada", "score": 0.99, "start": 0, "end": 3}]
+    similarity = await expert.call("sentence-similarity", text="a", sentences=["b", "c"])
+    assert similarity["scores"] == [0.25, 1.0]
+    assert similarity["text"] == "c (1.0)"
     assert (await expert.call("feature-extraction", text="a"))["embedding"] == [2.0, 3.0]
     assert any(request.path.endswith("/pipeline/feature-extraction") for request in web.requests)
 
@@ -158,16 +158,16 @@ async def test_image_is_sent_without_its_metadata(expert: ServedExpert, web: Web
 
 async def test_audio_is_sent_with_its_media_type(expert: ServedExpert, web: Web) -> None:
     web.says("acme/ears", {"text": " hello there ", "chunks": [{"text": " hello", "timestamp": [0.0, 0.5]}]})
-    heard = await expert.call("automatic-speech-recognition", audio=Media(b"RIFF....WAVE", "audio/wav", "a.wav"))
-    assert heard == {"text": "hello there", "segments": [{"text": "hello", "start": 0.0, "end": 0.5}]}
+    transcript = await expert.call("automatic-speech-recognition", audio=Media(b"RIFF....WAVE", "audio/wav", "a.wav"))
+    assert transcript == {"text": "hello there", "segments": [{"text": "hello", "start": 0.0, "end": 0.5}]}
     assert web.requests[-1].headers["content-type"] == "audio/wav"
     assert web.requests[-1].body == b"RIFF....WAVE"
 
 
 async def test_provider_is_called_with_its_own_model_name(expert: ServedExpert, web: Web) -> None:
     web.says("nscale/v1/images", {"data": [{"b64_json": base64.b64encode(png(colour="green")).decode()}]})
-    remote_call = await expert.call("text-to-image", model="acme/brush-two", text="a lawn", parameters={"seed": 7})
-    assert Image.open(io.BytesIO(remote_call["image"])).convert("RGB").getpixel((0, 0)) == (0, 128, 0)
+    outputs = await expert.call("text-to-image", model="acme/brush-two", text="a lawn", parameters={"seed": 7})
+    assert Image.open(io.BytesIO(outputs["image"])).convert("RGB").getpixel((0, 0)) == (0, 128, 0)
     assert web.bodies("nscale/v1/images")[0]["model"] == "nscale-acme/brush-two"
 
 
@@ -205,7 +205,7 @@ async def test_call_without_a_policy_is_refused(expert: ServedExpert, web: Web) 
 
 
 @dataclass(frozen=True)
-class Refused:
+class ProviderError:
     """Error response of a provider, and the expected translation."""
 
     status: int
@@ -217,31 +217,35 @@ class Refused:
     after: float | None = None
 
 
-REFUSALS = [
-    Refused(429, {"Retry-After": "7"}, {"error": "slow"}, "RESOURCE_EXHAUSTED", "OVERLOADED", RecoveryAction.RETRY, 7),
-    Refused(
+PROVIDER_ERRORS = [
+    ProviderError(
+        429, {"Retry-After": "7"}, {"error": "slow"}, "RESOURCE_EXHAUSTED", "OVERLOADED", RecoveryAction.RETRY, 7
+    ),
+    ProviderError(
         503, {}, {"error": "loading", "estimated_time": 45.0}, "UNAVAILABLE", "UNAVAILABLE", RecoveryAction.RETRY, 45
     ),
-    Refused(504, {}, None, "DEADLINE_EXCEEDED", "DEADLINE", RecoveryAction.RETRY),
-    Refused(404, {}, None, "NOT_FOUND", "MODEL", RecoveryAction.NEXT_CANDIDATE),
-    Refused(401, {}, {"error": "bad token"}, "FAILED_PRECONDITION", "LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE),
-    Refused(403, {}, {"error": "it is gated"}, "FAILED_PRECONDITION", "LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE),
-    Refused(400, {}, {"error": ["too long"]}, "INTERNAL", "MODEL_FAILED", RecoveryAction.NEXT_CANDIDATE),
-    Refused(500, {}, None, "INTERNAL", "MODEL_FAILED", RecoveryAction.NEXT_CANDIDATE),
+    ProviderError(504, {}, None, "DEADLINE_EXCEEDED", "DEADLINE", RecoveryAction.RETRY),
+    ProviderError(404, {}, None, "NOT_FOUND", "MODEL", RecoveryAction.NEXT_CANDIDATE),
+    ProviderError(401, {}, {"error": "bad token"}, "FAILED_PRECONDITION", "LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE),
+    ProviderError(
+        403, {}, {"error": "it is gated"}, "FAILED_PRECONDITION", "LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE
+    ),
+    ProviderError(400, {}, {"error": ["too long"]}, "INTERNAL", "MODEL_FAILED", RecoveryAction.NEXT_CANDIDATE),
+    ProviderError(500, {}, None, "INTERNAL", "MODEL_FAILED", RecoveryAction.NEXT_CANDIDATE),
 ]
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.status))
-async def test_provider_error_is_translated(expert: ServedExpert, web: Web, refusal: Refused) -> None:
-    web.says("/models/acme/mood", refusal.body, status=refusal.status, headers=refusal.headers)
+@pytest.mark.parametrize("provider_error", PROVIDER_ERRORS, ids=lambda error: str(error.status))
+async def test_provider_error_is_translated(expert: ServedExpert, web: Web, provider_error: ProviderError) -> None:
+    web.says("/models/acme/mood", provider_error.body, status=provider_error.status, headers=provider_error.headers)
     error = await expert.call_error("text-classification", text="x")
-    assert error.code.name == refusal.code
-    assert error.reason == refusal.reason
-    assert recovery_action(error) == refusal.recovery_action
+    assert error.code.name == provider_error.code
+    assert error.reason == provider_error.reason
+    assert recovery_action(error) == provider_error.recovery_action
     assert error.remedy
     assert "hf_test" not in error.message + error.remedy
     assert len(web.bodies("/models/acme/mood")) == 1
-    assert (error.retry_after.total_seconds() if error.retry_after else None) == refusal.after
+    assert (error.retry_after.total_seconds() if error.retry_after else None) == provider_error.after
 
 
 async def test_gated_model_error_names_its_page_and_the_token_variable(expert: ServedExpert, web: Web) -> None:
@@ -293,8 +297,8 @@ async def test_calls_of_one_model_run_concurrently(expert: ServedExpert, web: We
 
     web.answers["/models/acme/mood"] = meet
     async with asyncio.timeout(10):
-        asked = [expert.call("text-classification", text=text) for text in "abc"]
-        assert [outputs["text"] for outputs in await asyncio.gather(*asked)] == ["glad"] * 3
+        calls = [expert.call("text-classification", text=text) for text in "abc"]
+        assert [outputs["text"] for outputs in await asyncio.gather(*calls)] == ["glad"] * 3
 
 
 async def test_cancelled_call_frees_its_slot(expert: ServedExpert, web: Web) -> None:
@@ -331,11 +335,11 @@ async def test_expert_without_a_token_starts_with_failed_models(
 async def test_cached_cards_are_used_when_the_hub_is_down(remote_environment: None, web: Web, tmp_path: Path) -> None:
     async with serve_expert("experts.remote", tmp_path) as expert:
         before = [card.id for card in (await expert.describe()).models]
-    asked = len(web.requests)
+    request_count = len(web.requests)
     await web.stop()
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert [card.id for card in (await expert.describe()).models] == before
-    assert len(web.requests) == asked
+    assert len(web.requests) == request_count
 
 
 async def test_bundled_cards_are_used_without_hub_and_cache(remote_environment: None, web: Web, tmp_path: Path) -> None:
@@ -347,12 +351,12 @@ async def test_bundled_cards_are_used_without_hub_and_cache(remote_environment: 
 async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
     remote_environment: None, web: Web, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def hub(request: Request) -> Answer:
         if "pipeline_tag" in request.path:
             return Answer(status=500)
-        asked.append(request.path)
+        lookups.append(request.path)
         novita = {"providerId": "novita-llama", "status": "live", "task": "conversational"}
         return Answer({"id": "x", "inferenceProviderMapping": {"novita": novita}})
 
@@ -365,15 +369,15 @@ async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
         error = await expert.call_error("text-to-speech", text="hello")
         assert error.code.name == "NOT_FOUND"
         assert error.reason == "MODEL"
-    assert len(asked) == 1
+    assert len(lookups) == 1
     assert {body["model"] for body in web.bodies("novita")} == {"novita-llama"}
 
 
 async def test_configured_endpoint_precedes_providers(
     remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
-    own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
-    monkeypatch.setenv("REMOTE_ENDPOINTS", own)
+    endpoints = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
+    monkeypatch.setenv("REMOTE_ENDPOINTS", endpoints)
     web.says("/mine", MOOD)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.call("text-classification", text="x"))["text"] == "glad"
@@ -391,12 +395,12 @@ async def test_configured_llm_runs_text_tasks(
         monkeypatch.setenv("LLM_MODEL", "little:7b")
         async with serve_expert("experts.remote", tmp_path) as expert:
             assert (await expert.call("summarization", model="llm/little-7b", text="Lang."))["text"] == "Kurz."
-            asked: dict[str, Any] = {"model": "llm/little-7b", "question": "When?", "context": "It began in 1998."}
-            found = await expert.call("question-answering", **asked)
-            assert found["details"] == {"answer": "in 1998", "score": 1.0, "start": 9, "end": 16}
-            assert (await expert.call_error("question-answering", **asked)).code.name == "DATA_LOSS"
-            asks = len(llm.requests)
+            inputs: dict[str, Any] = {"model": "llm/little-7b", "question": "When?", "context": "It began in 1998."}
+            outputs = await expert.call("question-answering", **inputs)
+            assert outputs["details"] == {"answer": "in 1998", "score": 1.0, "start": 9, "end": 16}
+            assert (await expert.call_error("question-answering", **inputs)).code.name == "DATA_LOSS"
+            request_count = len(llm.requests)
             assert (
                 await expert.call_error("summarization", model="llm/little-7b", text="x", local=True)
             ).reason == "POLICY"
-            assert len(llm.requests) == asks
+            assert len(llm.requests) == request_count

@@ -23,10 +23,10 @@ MODEL = "/models/acme/mood"
 
 
 @pytest.fixture
-async def elsewhere() -> AsyncIterator[Web]:
+async def other_server() -> AsyncIterator[Web]:
     """A server that must not be called."""
-    async with Web.serving() as elsewhere:
-        yield elsewhere
+    async with Web.serving() as other_server:
+        yield other_server
 
 
 @pytest.fixture
@@ -41,19 +41,19 @@ async def expert(
 
 @pytest.mark.parametrize("fault", broken_answers.NAMES)
 async def test_fault_is_translated_and_the_next_call_succeeds(
-    expert: ServedExpert, web: Web, elsewhere: Web, fault: str, capfd: pytest.CaptureFixture[str]
+    expert: ServedExpert, web: Web, other_server: Web, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, code = broken_answers.answers("")[fault]
-    web.answers[MODEL] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
+    web.answers[MODEL] = lambda _: broken_answers.answers(f"{other_server.url}/stolen")[fault][0]
     error = await expert.call_error("text-classification", text="my secret words")
     assert error.code.name == code
     assert error.remedy
-    assert not elsewhere.connections
+    assert not other_server.connections
     web.says(MODEL, MOOD)
     assert (await expert.call("text-classification", text="x"))["text"] == "glad"
-    said = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
-    assert "hf_test" not in said
-    assert "my secret words" not in said
+    text = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
+    assert "hf_test" not in text
+    assert "my secret words" not in text
 
 
 @pytest.mark.parametrize("fault", ["endless", "a bomb", "an endless refusal", "a refusal's bomb"])
@@ -63,10 +63,10 @@ async def test_too_large_reply_is_not_read_completely(expert: ServedExpert, web:
     tracemalloc.start()
     try:
         await expert.call_error("text-classification", text="x")
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 20 * broken_answers.LIMIT
+    assert peak_bytes < 20 * broken_answers.LIMIT
 
 
 async def test_unrequested_compression_is_decoded(expert: ServedExpert, web: Web) -> None:
@@ -79,7 +79,7 @@ async def test_slowly_trickling_answer_times_out(expert: ServedExpert, web: Web)
     async def drops() -> AsyncIterator[bytes]:
         while True:
             yield b" "
-            await asyncio.sleep(0.1)  # never silent for as long as the limit
+            await asyncio.sleep(0.1)  # each pause is shorter than the timeout
 
     web.answers[MODEL] = lambda _: Answer(drops())
     assert (await expert.call_error("text-classification", text="x")).code.name == "DEADLINE_EXCEEDED"
@@ -129,22 +129,22 @@ async def test_key_in_a_providers_error_is_removed(
 
 
 @pytest.mark.parametrize("fault", broken_answers.NAMES)
-async def test_any_answer_of_the_hub_leaves_cards(
-    remote_environment: None, web: Web, elsewhere: Web, tmp_path: Path, fault: str
+async def test_bundled_cards_are_used_after_any_faulty_answer_of_the_hub(
+    remote_environment: None, web: Web, other_server: Web, tmp_path: Path, fault: str
 ) -> None:
-    web.answers["/api/models"] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
+    web.answers["/api/models"] = lambda _: broken_answers.answers(f"{other_server.url}/stolen")[fault][0]
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.card("fill-mask")).id == "google-bert/bert-base-uncased"
-        assert (await expert.call_error("conversational", text="x")).remedy  # the Hub is asked who runs it
-    assert not elsewhere.connections
+        assert (await expert.call_error("conversational", text="x")).remedy  # the call looks up the provider on the Hub
+    assert not other_server.connections
 
 
 async def test_offline_expert_calls_only_configured_endpoints(
     remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    own = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
-    monkeypatch.setenv("REMOTE_ENDPOINTS", own)
+    endpoints = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
+    monkeypatch.setenv("REMOTE_ENDPOINTS", endpoints)
     web.says("/mine", MOOD)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert "offline" in (await expert.call_error("fill-mask", text="[MASK]")).message

@@ -18,18 +18,18 @@ __all__ = ["remote_environment", "web"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
 
-FILM = b"\0\0\0\x18ftypmp42 film"
+VIDEO = b"\0\0\0\x18ftypmp42 film"
 MODEL = "acme/film"
 
 
 class Queueing:
-    """A provider whose result becomes ready on the command of the test."""
+    """A provider whose result becomes ready when the test sets an event."""
 
     def __init__(self, web: Web) -> None:
         self.ready = asyncio.Event()
-        self.asked = asyncio.Event()
+        self.polled = asyncio.Event()
         self.address = f"{web.url}/films/1.mp4"
-        self.result: Answer = Answer(FILM, media_type="video/mp4")
+        self.result: Answer = Answer(VIDEO, media_type="video/mp4")
         job = {"request_id": "1", "status": "IN_QUEUE", "response_url": "https://queue.example/jobs/1"}
         web.answers |= {
             "/jobs/1/status": self._status,
@@ -39,7 +39,7 @@ class Queueing:
         }
 
     async def _status(self, _: Request) -> Answer:
-        self.asked.set()
+        self.polled.set()
         return Answer({"status": "COMPLETED" if self.ready.is_set() else "IN_PROGRESS"})
 
 
@@ -57,30 +57,30 @@ async def expert(
         yield expert
 
 
-def films(expert: ServedExpert) -> "asyncio.Future[Any]":
+def start_video_call(expert: ServedExpert) -> "asyncio.Future[Any]":
     return asyncio.ensure_future(expert.call("text-to-video", text="a lawn"))
 
 
 async def test_polling_for_a_result_does_not_block_other_calls(
     expert: ServedExpert, queueing_provider: Queueing
 ) -> None:
-    call = films(expert)
-    await queueing_provider.asked.wait()
+    call = start_video_call(expert)
+    await queueing_provider.polled.wait()
     assert (await expert.describe()).load.running == 1
     queueing_provider.ready.set()
-    assert (await call)["video"] == FILM
+    assert (await call)["video"] == VIDEO
 
 
 async def test_cancelled_call_ends_the_polling(expert: ServedExpert, web: Web, queueing_provider: Queueing) -> None:
-    call = films(expert)
-    await queueing_provider.asked.wait()
+    call = start_video_call(expert)
+    await queueing_provider.polled.wait()
     call.cancel()
     await asyncio.wait([call])
     while (await expert.describe()).load.running:
         pass
     queueing_provider.ready.set()
     for thread in threading.enumerate():
-        if thread.name == "apart":
+        if thread.name == "remote-call":
             await asyncio.to_thread(thread.join, 10)
             assert not thread.is_alive()
     assert not any("/films/" in request.path for request in web.requests)
@@ -109,7 +109,7 @@ async def test_fetched_result_has_a_size_limit(
     monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
     monkeypatch.setenv("REMOTE_REPLY_BYTES", "4096")
     queueing_provider.ready.set()
-    queueing_provider.result = Answer(FILM + b" " * 8192, media_type="video/mp4")
+    queueing_provider.result = Answer(VIDEO + b" " * 8192, media_type="video/mp4")
     async with serve_expert("experts.remote", tmp_path) as expert:
         error = await expert.call_error("text-to-video", text="a lawn")
     assert error.code.name == "DATA_LOSS"

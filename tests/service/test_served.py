@@ -31,7 +31,7 @@ from tests.support.served_expert import serve_expert
 
 Write = Callable[[str], Path]
 
-CHATTY = ["image-to-text", "visual-question-answering", "document-question-answering", "summarization"]
+CHAT_TASKS = ["image-to-text", "visual-question-answering", "document-question-answering", "summarization"]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def triton() -> AsyncIterator[Tensors]:
 
 def openai(web: Web, *, reach: str = "internal", **more: Any) -> str:
     models = [
-        {"name": "eyes", "tasks": CHATTY},
+        {"name": "eyes", "tasks": CHAT_TASKS},
         {
             "name": "media",
             "tasks": [
@@ -107,7 +107,7 @@ servers:
 """
 
 
-def said(text: str) -> dict[str, Any]:
+def chat_reply(text: str) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}, "index": 0, "finish_reason": "stop"}]}
 
 
@@ -123,16 +123,16 @@ async def test_chat_model_reads_images_and_writes_text(write_configuration: Writ
 
     def reply(request: Request) -> Answer:
         user = json.loads(request.body)["messages"][1]["content"]
-        asked = user if isinstance(user, str) else user[-1].get("text", "")
-        return Answer(said(next((text for key, text in replies.items() if key in asked), "A field.")))
+        prompt = user if isinstance(user, str) else user[-1].get("text", "")
+        return Answer(chat_reply(next((text for key, text in replies.items() if key in prompt), "A field.")))
 
     web.answers["/chat/completions"] = reply
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("image-to-text", image=png()))["text"] == "A field."
-        found = await expert.call("visual-question-answering", image=png(), question="What colour?")
-        assert found == {"text": "Red.", "answers": [{"answer": "Red.", "score": 1.0}]}
-        read = await expert.call("document-question-answering", image=png(), question="Total?")
-        assert read["details"] == {"answer": "12.50", "score": 1.0, "page": 1}
+        answer = await expert.call("visual-question-answering", image=png(), question="What colour?")
+        assert answer == {"text": "Red.", "answers": [{"answer": "Red.", "score": 1.0}]}
+        document_answer = await expert.call("document-question-answering", image=png(), question="Total?")
+        assert document_answer["details"] == {"answer": "12.50", "score": 1.0, "page": 1}
         assert (await expert.call("summarization", text="Fields."))["text"] == "A field."
     shown = web.bodies("/chat/completions")[0]["messages"][1]["content"][0]["image_url"]["url"]
     assert Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))).getpixel((0, 0)) == (255, 0, 0)
@@ -158,9 +158,9 @@ async def test_media_tasks_use_their_own_methods(write_configuration: Write, web
         painted = await expert.call("text-to-image", text="sea", parameters={"width": 512, "height": 256, "seed": 4})
         assert Image.open(io.BytesIO(painted["image"])).convert("RGB").getpixel((0, 0)) == (0, 0, 255)
         assert (await expert.call("feature-extraction", text="c"))["embedding"] == [3.0, 0.0]
-        alike = await expert.call("sentence-similarity", text="a", sentences=["b", "c"])
-        assert alike["scores"] == [0.0, 1.0]
-        assert alike["text"] == "c (1.0)"
+        similarity = await expert.call("sentence-similarity", text="a", sentences=["b", "c"])
+        assert similarity["scores"] == [0.0, 1.0]
+        assert similarity["text"] == "c (1.0)"
     spoken, painted = web.bodies("/audio/speech")[0], web.bodies("/images/generations")[0]
     assert spoken["voice"] == "nova"
     assert spoken["speed"] == 1.5
@@ -175,17 +175,17 @@ async def test_ports_are_converted_to_tensors_and_back(
     write_configuration(triton_yaml(triton))
     triton.ready = {"colours", "echo", "twice"}
     triton.models = {
-        "colours": lambda given: {"SCORES": given["PIXELS"].mean((2, 3))},
-        "echo": lambda given: {"OUT": given["TEXT"][: int(given["MOST"][0]) if "MOST" in given else None]},
-        "twice": lambda given: {"OUT": np.array([[len(given["TEXT"]), 0.5]], dtype=np.float32)},
+        "colours": lambda tensors: {"SCORES": tensors["PIXELS"].mean((2, 3))},
+        "echo": lambda tensors: {"OUT": tensors["TEXT"][: int(tensors["MOST"][0]) if "MOST" in tensors else None]},
+        "twice": lambda tensors: {"OUT": np.array([[len(tensors["TEXT"]), 0.5]], dtype=np.float32)},
     }
     async with serve_expert("experts.served", tmp_path) as expert:
-        found = await expert.call("image-classification", image=png("blue"), parameters={"top_k": 1})
+        outputs = await expert.call("image-classification", image=png("blue"), parameters={"top_k": 1})
         share = np.exp(1) / (np.exp(1) + 2)
-        assert found == {"labels": [{"label": "blue", "score": round(float(share), 4)}], "text": "blue"}
+        assert outputs == {"labels": [{"label": "blue", "score": round(float(share), 4)}], "text": "blue"}
         assert (await expert.call("text2text-generation", text="hällo"))["text"] == "hällo"
-        cut = await expert.call("text2text-generation", text="hello", parameters={"max_new_tokens": 2})
-        assert cut["text"] == "he"
+        truncated = await expert.call("text2text-generation", text="hello", parameters={"max_new_tokens": 2})
+        assert truncated["text"] == "he"
         triton.raw = False
         assert (await expert.call("feature-extraction", text="four"))["embedding"] == [4.0, 0.5]
         card = await expert.card("image-classification")
@@ -198,7 +198,7 @@ async def test_local_policy_allows_only_internal_servers(
     write_configuration: Write, web: Web, triton: Tensors, tmp_path: Path
 ) -> None:
     write_configuration(openai(web))
-    web.says("/chat/completions", said("Short."))
+    web.says("/chat/completions", chat_reply("Short."))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("summarization", text="x", local=True))["text"] == "Short."
     both = json.loads(openai(web, reach="external"))["servers"]
@@ -218,7 +218,7 @@ async def test_local_policy_allows_only_internal_servers(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "next_one"),
+    ("status", "code", "action"),
     [
         (429, "RESOURCE_EXHAUSTED", RecoveryAction.RETRY),
         (504, "DEADLINE_EXCEEDED", RecoveryAction.RETRY),
@@ -231,14 +231,14 @@ async def test_local_policy_allows_only_internal_servers(
     ],
 )
 async def test_http_error_of_a_server_is_translated(
-    write_configuration: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: RecoveryAction
+    write_configuration: Write, web: Web, tmp_path: Path, *, status: int, code: str, action: RecoveryAction
 ) -> None:
     write_configuration(openai(web))
     web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
         assert error.code.name == code
-        assert recovery_action(error) == next_one
+        assert recovery_action(error) == action
         assert error.remedy
         assert len(web.bodies("/chat/completions")) == 1
         if status == 402:
@@ -248,7 +248,7 @@ async def test_http_error_of_a_server_is_translated(
 
 
 @pytest.mark.parametrize(
-    ("failure", "code", "next_one"),
+    ("failure", "code", "action"),
     [
         (grpc.StatusCode.NOT_FOUND, "NOT_FOUND", RecoveryAction.NEXT_CANDIDATE),
         (grpc.StatusCode.INVALID_ARGUMENT, "INTERNAL", RecoveryAction.NEXT_CANDIDATE),
@@ -264,14 +264,14 @@ async def test_grpc_error_of_triton_is_translated(
     *,
     failure: grpc.StatusCode,
     code: str,
-    next_one: RecoveryAction,
+    action: RecoveryAction,
 ) -> None:
     write_configuration(triton_yaml(triton))
     triton.fails = failure
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("feature-extraction", text="x")
         assert error.code.name == code
-        assert recovery_action(error) == next_one
+        assert recovery_action(error) == action
         assert error.remedy
 
 
@@ -287,13 +287,13 @@ async def test_answer_that_does_not_match_the_configuration_selects_the_next_can
     web.says("/chat/completions", {"choices": []})
     web.says("/audio/speech", b"<html>", media_type="audio/wav")
     async with serve_expert("experts.served", tmp_path) as expert:
-        asked: dict[str, dict[str, Any]] = {
+        calls: dict[str, dict[str, Any]] = {
             "image-classification": {"image": png()},
             "feature-extraction": {"text": "x"},
             "summarization": {"text": "x"},
             "text-to-speech": {"text": "x"},
         }
-        for task, inputs in asked.items():
+        for task, inputs in calls.items():
             assert recovery_action(await expert.call_error(task, **inputs)) is RecoveryAction.NEXT_CANDIDATE
 
 
@@ -336,20 +336,20 @@ async def test_server_without_a_model_list_counts_as_ready(
 
 async def test_server_concurrency_is_limited(write_configuration: Write, web: Web, tmp_path: Path) -> None:
     write_configuration(openai(web, concurrency=2))
-    at_once, most, both = 0, 0, asyncio.Barrier(2)
+    concurrent, max_concurrent, barrier = 0, 0, asyncio.Barrier(2)
 
     async def reply(_: Request) -> Answer:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        await both.wait()
-        at_once -= 1
-        return Answer(said("Short."))
+        nonlocal concurrent, max_concurrent
+        concurrent += 1
+        max_concurrent = max(max_concurrent, concurrent)
+        await barrier.wait()
+        concurrent -= 1
+        return Answer(chat_reply("Short."))
 
     web.answers["/chat/completions"] = reply
     async with serve_expert("experts.served", tmp_path) as expert:
         await asyncio.gather(*(expert.call("summarization", text="x") for _ in range(6)))
-    assert most == 2
+    assert max_concurrent == 2
 
 
 async def test_key_is_read_from_the_named_variable(
@@ -371,7 +371,7 @@ async def test_expert_without_a_file_starts_without_models(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         ("servers: [\n  {", 2, "neither YAML nor JSON"),
         ("servers:\n  - name: a\n    kind: ollama\n", 3, "servers.0.kind"),
@@ -382,18 +382,18 @@ async def test_expert_without_a_file_starts_without_models(tmp_path: Path, monke
     ],
 )
 def test_error_in_the_file_is_reported_with_its_line(
-    write_configuration: Write, text: str, line: int, says: str
+    write_configuration: Write, text: str, line: int, message: str
 ) -> None:
     write_configuration(text)
     with pytest.raises(FailedPrecondition) as caught:
         read_expert("experts.served")
-    assert says in caught.value.message
+    assert message in caught.value.message
     assert not line or f"line {line}" in caught.value.message
     assert "served.yaml" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("port: image", "port: picture", "no port picture"),
         ("tasks: [feature-extraction]", "tasks: [feature-extraction, summarization]", "no port embedding"),
@@ -405,13 +405,13 @@ def test_error_in_the_file_is_reported_with_its_line(
         ("name: echo", "name: echo\n        id: triton/colours\n        x: 1", "x"),
     ],
 )
-def test_tensors_must_match_the_ports(write_configuration: Write, old: str, new: str, says: str) -> None:
+def test_tensors_must_match_the_ports(write_configuration: Write, old: str, new: str, message: str) -> None:
     text = triton_yaml(Tensors(address="127.0.0.1:1"))
     assert old in text
     write_configuration(text.replace(old, new))
     with pytest.raises(FailedPrecondition, match=r"EXPERT_SERVED: served\.yaml, line") as caught:
         read_expert("experts.served")
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 def test_messages_match_the_protocols_wire_format() -> None:

@@ -45,7 +45,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
     return configure
 
 
-def box(web: Web, **more: Any) -> dict[str, Any]:
+def openai_server(web: Web, **more: Any) -> dict[str, Any]:
     return {
         "name": "box",
         "kind": "openai",
@@ -85,7 +85,7 @@ async def web() -> AsyncIterator[Web]:
 
 @pytest.fixture
 async def expert(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterator[ServedExpert]:
-    configure(box(web))
+    configure(openai_server(web))
     async with serve_expert("experts.served", tmp_path) as expert:
         yield expert
 
@@ -95,18 +95,18 @@ async def expert(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterato
 async def test_fault_is_translated_and_the_next_call_succeeds(
     expert: ServedExpert, web: Web, task: str, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with Web.serving() as elsewhere:
+    async with Web.serving() as other_server:
         _, code = broken_answers.answers("")[fault]
-        web.answers[PATHS[task]] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
+        web.answers[PATHS[task]] = lambda _: broken_answers.answers(f"{other_server.url}/stolen")[fault][0]
         error = await expert.call_error(task, text="my secret words")
         assert error.code.name == code
         assert error.remedy
-        assert not elsewhere.connections
+        assert not other_server.connections
     web.says(CHAT, SHORT)
     assert (await expert.call("summarization", text="x"))["text"] == "Short."
-    said = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
-    assert "strange/key+1" not in said
-    assert "my secret words" not in said
+    text = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
+    assert "strange/key+1" not in text
+    assert "my secret words" not in text
 
 
 async def test_key_in_a_servers_error_is_removed(expert: ServedExpert, web: Web) -> None:
@@ -119,7 +119,7 @@ async def test_slowly_trickling_answer_times_out(expert: ServedExpert, web: Web)
     async def drops() -> AsyncIterator[bytes]:
         while True:
             yield b" "
-            await asyncio.sleep(0.1)  # never silent for as long as the limit
+            await asyncio.sleep(0.1)  # each pause is shorter than the timeout
 
     web.answers[CHAT] = lambda _: Answer(drops())
     assert (await expert.call_error("summarization", text="x")).code.name == "DEADLINE_EXCEEDED"
@@ -130,7 +130,7 @@ async def test_cancelled_call_ends_its_http_request(configure: Configure, web: W
         await asyncio.Event().wait()
         raise AssertionError
 
-    configure(box(web, timeout_seconds=60))
+    configure(openai_server(web, timeout_seconds=60))
     web.answers[CHAT] = never
     async with serve_expert("experts.served", tmp_path) as expert:
         call = asyncio.ensure_future(expert.call("summarization", text="x"))
@@ -160,7 +160,7 @@ def tensor(raw: bytes = b"\0" * 8, *, name: str = "OUT", datatype: str = "FP32",
     return content
 
 
-NO_TENSORS = {
+MALFORMED_REPLIES = {
     "nothing": b"",
     "no protobuf": b"<html>",
     "another name": tensor(name="SCORES"),
@@ -175,10 +175,10 @@ NO_TENSORS = {
 }
 
 
-@pytest.mark.parametrize("fault", NO_TENSORS)
+@pytest.mark.parametrize("fault", MALFORMED_REPLIES)
 async def test_malformed_tensor_is_an_error(configure: Configure, tmp_path: Path, fault: str) -> None:
     async with tensors() as fake:
-        fake.reply = NO_TENSORS[fault]
+        fake.reply = MALFORMED_REPLIES[fault]
         configure(triton(fake))
         async with serve_expert("experts.served", tmp_path) as expert:
             error = await expert.call_error("feature-extraction", text="my secret words")
@@ -189,12 +189,12 @@ async def test_malformed_tensor_is_an_error(configure: Configure, tmp_path: Path
 
 async def test_call_without_a_policy_reaches_no_external_server(configure: Configure, web: Web, tmp_path: Path) -> None:
     async with tensors() as fake:
-        configure(box(web, reach="external"), triton(fake, reach="external"))
+        configure(openai_server(web, reach="external"), triton(fake, reach="external"))
         async with serve_expert("experts.served", tmp_path) as expert:
-            asked = len(web.requests)
+            requests_before = len(web.requests)
             for model in ("box/all", "triton/twice"):
                 assert (await expert.refusal(task="feature-extraction", model=model)).reason == "POLICY"
-            assert len(web.requests) == asked
+            assert len(web.requests) == requests_before
             assert fake.calls == []
 
 
@@ -214,7 +214,7 @@ async def test_expert_is_ready_while_any_server_answers(
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     port = int(web.url.rpartition(":")[2])
     async with tensors() as fake:
-        configure(box(web), triton(fake))
+        configure(openai_server(web), triton(fake))
         fake.ready = {"twice"}
         async with serve_expert("experts.served", tmp_path) as expert:
             names = ("readiness", "box/all", "triton/twice", "liveness")
@@ -237,7 +237,7 @@ async def test_expert_becomes_ready_when_a_server_starts(
 ) -> None:
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     port = int(web.url.rpartition(":")[2])
-    configure(box(web))
+    configure(openai_server(web))
     await web.stop()
     async with serve_expert("experts.served", tmp_path) as expert:
         assert await expert.health("startup", "readiness") == [SERVING, NOT_SERVING]
@@ -252,7 +252,7 @@ async def test_external_server_is_checked_only_after_a_failed_call(
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     port = int(web.url.rpartition(":")[2])
     async with tensors() as fake:
-        configure(box(web, reach="external"), triton(fake, reach="external"))
+        configure(openai_server(web, reach="external"), triton(fake, reach="external"))
         async with serve_expert("experts.served", tmp_path) as expert:
             assert await expert.health("readiness", "box/all", "triton/twice") == [SERVING] * 3
             await expert.describe()

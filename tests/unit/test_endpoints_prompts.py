@@ -7,7 +7,7 @@ import pytest
 
 from experts.endpoints import prompts
 from experts.endpoints.http_errors import ErrorResponse
-from experts.endpoints.prompts import CHATS, build_prompt, read
+from experts.endpoints.prompts import CHAT_TASKS, build_prompt, parse_reply
 from experts.host.conversion import convert_outputs, output_ports
 from experts.host.handler import Media
 from protos.hugginggpt.tasks import standard_tasks
@@ -31,26 +31,26 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize("task", CHATS)
+@pytest.mark.parametrize("task", CHAT_TASKS)
 def test_reply_fills_the_required_ports_of_its_task(task: str) -> None:
-    outputs = read(task, REPLIES.get(task, "words"), INPUTS, LABELS)
+    outputs = parse_reply(task, REPLIES.get(task, "words"), INPUTS, LABELS)
     assert convert_outputs(output_ports(standard_tasks()[task]), "m", outputs)["text"]
 
 
 def test_labels_are_sorted_by_score() -> None:
-    outputs = read(
+    outputs = parse_reply(
         "zero-shot-classification", "Sure:\n```json\n" + REPLIES["zero-shot-classification"] + "\n```", {}, LABELS
     )
     assert outputs["labels"] == [{"label": "politics", "score": 0.75}, {"label": "sports", "score": 0.25}]
 
 
 def test_repeated_entity_is_located_at_each_occurrence() -> None:
-    outputs = read("token-classification", REPLIES["token-classification"], INPUTS, {})
-    assert [(one["start"], one["end"]) for one in outputs["entities"]] == [(0, 3), (13, 16)]
+    outputs = parse_reply("token-classification", REPLIES["token-classification"], INPUTS, {})
+    assert [(entity["start"], entity["end"]) for entity in outputs["entities"]] == [(0, 3), (13, 16)]
 
 
 def test_reasoning_is_removed_from_the_reply() -> None:
-    assert read("summarization", "<think>hm\nhm</think>\n Short.", INPUTS, {}) == {"text": "Short."}
+    assert parse_reply("summarization", "<think>hm\nhm</think>\n Short.", INPUTS, {}) == {"text": "Short."}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_reasoning_is_removed_from_the_reply() -> None:
 )
 def test_reply_in_another_format_is_corrupt(task: str, reply: str) -> None:
     with pytest.raises(CorruptData):
-        read(task, reply, INPUTS, LABELS)
+        parse_reply(task, reply, INPUTS, LABELS)
 
 
 def test_prompt_contains_inputs_parameters_and_schema() -> None:
@@ -94,7 +94,7 @@ def test_prompt_requires_labels_and_readable_tables() -> None:
 
 
 def test_every_chat_task_has_a_system_prompt() -> None:
-    assert prompts._systems().keys() == CHATS.keys()
+    assert prompts.load_system_prompts().keys() == CHAT_TASKS.keys()
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_every_chat_task_has_a_system_prompt() -> None:
     ],
 )
 def test_retry_after_is_read_from_header_or_body(headers: dict[str, str], body: str, seconds: float | None) -> None:
-    after = ErrorResponse("m", "there", 503, headers, body).error().retry_after
+    after = ErrorResponse("m", "there", 503, headers, body).to_error().retry_after
     assert (after.total_seconds() if after else None) == seconds

@@ -1,8 +1,8 @@
-"""The example of EXPERT_SERVED in README is a file that the served expert takes."""
+"""The example of EXPERT_SERVED in README.md is a valid configuration file."""
 
 from pathlib import Path
 
-from experts.served.config import Config, read
+from experts.served.config import Config, read_config
 from tests.readme import README
 
 
@@ -11,7 +11,7 @@ def example(tmp_path: Path) -> Config:
     text = section.partition("```yaml\n")[2].partition("```")[0]
     file = tmp_path / "served.yaml"
     file.write_text(text)
-    return read(file)
+    return read_config(file)
 
 
 def test_readme_shows_a_valid_file_of_servers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the remote expert needs of huggingface_hub beyond its public API; a failure shows what has changed."""
+"""Private parts of huggingface_hub on which the remote expert depends; a failure shows which part has changed."""
 
 import inspect
 from contextlib import nullcontext
@@ -21,8 +21,8 @@ def test_only_hub_internals_imports_private_modules() -> None:
 
 
 def test_router_url_names_the_provider() -> None:
-    assert hub_internals.router("novita").startswith("https://")
-    assert hub_internals.router("novita").endswith("/novita")
+    assert hub_internals.router_url("novita").startswith("https://")
+    assert hub_internals.router_url("novita").endswith("/novita")
 
 
 @pytest.mark.parametrize("task", sorted({via for sources in SOURCES.values() for _, via in sources}))
@@ -39,32 +39,32 @@ def test_unknown_provider_or_task_is_not_supported() -> None:
 
 
 def test_client_uses_the_registered_provider_id() -> None:
-    hub_internals.set_provider_id("novita", "acme/told", "told-there", "conversational")
-    helper = get_provider_helper("novita", "conversational", "acme/told")
-    asked = helper.prepare_request(inputs=[], parameters={}, headers={}, model="acme/told", api_key="hf_x")
-    assert asked.model == "told-there"
-    assert asked.url.startswith(hub_internals.router("novita"))
+    hub_internals.set_provider_id("novita", "acme/model", "provider-model", "conversational")
+    helper = get_provider_helper("novita", "conversational", "acme/model")
+    request = helper.prepare_request(inputs=[], parameters={}, headers={}, model="acme/model", api_key="hf_x")
+    assert request.model == "provider-model"
+    assert request.url.startswith(hub_internals.router_url("novita"))
 
 
 def test_client_sends_a_file_with_its_media_type() -> None:
     helper = get_provider_helper("hf-inference", "automatic-speech-recognition", "http://127.0.0.1/asr")
-    inputs = hub_internals.with_media_type(Media(b"RIFF", "audio/wav", "a.wav"))
-    asked = helper.prepare_request(
+    inputs = hub_internals.attach_media_type(Media(b"RIFF", "audio/wav", "a.wav"))
+    request = helper.prepare_request(
         inputs=inputs, parameters={}, headers={}, model="http://127.0.0.1/asr", api_key="hf_x"
     )
-    assert asked.data == b"RIFF"
-    assert asked.headers["content-type"] == "audio/wav"
+    assert request.data == b"RIFF"
+    assert request.headers["content-type"] == "audio/wav"
 
 
 async def test_client_uses_the_given_connections_until_reset() -> None:
-    async with AsyncInferenceClient("http://127.0.0.1/x", token="hf_x") as client:  # of no use
-        usual = type(get_session())
-        ours, fetching = object(), usual()
-        hub_internals.use_clients(lambda: nullcontext(ours), lambda: fetching)  # type: ignore[arg-type]  # told apart by identity
+    async with AsyncInferenceClient("http://127.0.0.1/x", token="hf_x") as inference_client:
+        default_class = type(get_session())
+        client, result_client = object(), default_class()
+        hub_internals.use_clients(lambda: nullcontext(client), lambda: result_client)  # type: ignore[arg-type]    # compared by identity
         try:
-            assert await client._get_async_client() is ours
-            assert get_session() is fetching
+            assert await inference_client._get_async_client() is client
+            assert get_session() is result_client
         finally:
             hub_internals.reset_clients()
-    assert get_session() is not fetching
+    assert get_session() is not result_client
     await get_async_session().aclose()

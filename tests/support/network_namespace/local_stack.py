@@ -60,7 +60,7 @@ def external_settings(home: Path) -> dict[str, str]:
     model_facts.write_cache(
         home / "remote" / "cards.json",
         f"{remote.hub} {remote.providers} {remote.per_task}",
-        model_facts.bundled_models(),
+        model_facts.read_bundled_models(),
     )
     return {
         "LLM_BASE_URL": f"http://{LISTENER_ADDRESS}:8000/v1",
