@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, Valu
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData
-from services.orchestrator.runs.arguments import is_too_large
+from services.orchestrator.value_limits import is_too_large
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

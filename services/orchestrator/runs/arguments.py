@@ -8,11 +8,7 @@ from protos.hugginggpt.v1.artifact_pb2 import Value, ValueList
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.task_pb2 import Argument, Task, TaskSpec
-from services.common.artifacts import INLINE_BYTES
 from services.common.errors import InvalidRequest
-
-_FRAMING_BYTES = 4
-"""Bytes that a message adds to its one field of INLINE_BYTES."""
 
 SEED = "seed"
 """Name of the parameter that makes a random task repeatable."""
@@ -56,11 +52,6 @@ def resolve_arguments(task: Task, inputs: Mapping[str, Value], results: Mapping[
         else:
             request.inputs[port].CopyFrom(_value(port, argument, inputs, results))
     return request
-
-
-def is_too_large(value: Value) -> bool:
-    """Whether a value must be an artifact: inline values are stored with each event and sent to all watchers."""
-    return not value.HasField("artifact") and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES
 
 
 def choose_seed(request: InferRequest, spec: TaskSpec, run_id: str, task_id: int) -> int:
