@@ -20,13 +20,13 @@ from services.orchestrator.batches.slots import BatchSlots
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.client import ExpertClient
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_refs import ArtifactHolds
+from services.orchestrator.journal.artifacts import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.retention import Retention
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from services.orchestrator.leases import LeaseManager, owner_name
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.builder import PipelineBuilder

@@ -18,23 +18,12 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.errors import Unavailable
 from services.common.supervision import supervise
 from services.orchestrator.failed_takeovers import FailedTakeovers, takeover_failure
+from services.orchestrator.journal.leases import Lease
 
 log = structlog.get_logger(__name__)
 
 RENEWAL_PAUSE_SECONDS = 0.5
 """Longest pause before a failed renewal is repeated."""
-
-
-class Lease(Protocol):
-    """The right to execute a run or batch, until it expires or another process has a higher fencing token."""
-
-    @property
-    def id(self) -> str:
-        """ID of the run or batch."""
-
-    @property
-    def fence(self) -> int:
-        """Fencing token."""
 
 
 ClaimT = TypeVar("ClaimT", bound=Lease)

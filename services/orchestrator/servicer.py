@@ -10,9 +10,9 @@ from services.common import call_context
 from services.common.errors import InvalidRequest, ServiceError
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.batches.servicer import BatchServicer
-from services.orchestrator.journal.artifact_refs import ArtifactHolds
+from services.orchestrator.journal.artifacts import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.journal.tables import EndedRun, Row
+from services.orchestrator.journal.runs import EndedRun, RunRow
 from services.orchestrator.paging import moment, page_size, position, states_filter, timestamp, token
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.pipelines.servicer import PipelineServicer
@@ -105,13 +105,13 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
                 await context.write(event)
 
 
-def _summary(row: Row) -> run_pb2.Run:
+def _summary(row: RunRow) -> run_pb2.Run:
     run = run_pb2.Run(
         run_id=row.id,
         state=row.state,
         spec=RunSpec(request=row.request, parent_run_id=row.parent_id),
         conversation_id=row.conversation_id,
-        last_sequence=row.seq,
+        last_sequence=row.last_sequence,
     )
     run.create_time.CopyFrom(timestamp(row.created))
     run.deadline.CopyFrom(timestamp(row.deadline))

@@ -15,7 +15,8 @@ from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_RUNNING, TASK_STATE_SUCCEEDED, RunSpec, TaskResult
 from services.common import database
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, NewRun
+from services.orchestrator.journal.runs import NewRun
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from services.orchestrator.runs import acceptance
 from tests.bench.rows import Row, median
 from tests.bench.shapes import Script

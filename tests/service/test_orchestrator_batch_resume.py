@@ -16,7 +16,7 @@ from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.batches import slots
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, note, notes, state, step
 from tests.support.orchestrator import END, ScriptedPeers, connected, echo, run_ended

@@ -12,7 +12,7 @@ from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, 
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.errors import from_rpc
 from services.orchestrator.journal.batches import BatchStore
-from services.orchestrator.journal.pages import PAGE_BYTES
+from services.orchestrator.journal.queries import PAGE_BYTES
 from services.orchestrator.settings import Settings
 from tests.support.batches import OrchestratorClient, given, notes, step
 from tests.support.orchestrator import OrchestratorUnderTest, echo, text

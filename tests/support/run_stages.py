@@ -16,9 +16,9 @@ from services.common.database import Database
 from services.common.errors import Unavailable
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_refs import ArtifactHolds
+from services.orchestrator.journal.artifacts import ArtifactHolds
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.journal.tables import NewRun, StoredRun
+from services.orchestrator.journal.runs import NewRun, StoredRun
 from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.service import PipelineService

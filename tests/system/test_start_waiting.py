@@ -13,7 +13,7 @@ from protos.hugginggpt.internal.v1 import responder_pb2
 from services.common import server as runtime
 from services.common.database.migrations import CREATE_VERSIONS, SET_VERSION
 from services.common.probe import health_error
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from tests.support import s3
 from tests.support.failed_starts import StartedService, start_service
 from tests.support.postgres import PASSWORD, PostgresServer, running_server

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.common.database import Database, open_database
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from tests.support.postgres import emptied_database
 from tests.support.run_stages import Stages
 

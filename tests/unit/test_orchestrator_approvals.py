@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.common.errors import FailedPrecondition
-from services.orchestrator.journal.tables import Row
+from services.orchestrator.journal.runs import RunRow
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.service import RunService
 from tests.support.run_stages import FaultyJournal, Stages, forever, running, to_the_end
@@ -73,11 +73,11 @@ async def test_an_approval_that_comes_twice_is_one(database: Database, planned: 
     async with running(FaultyJournal(database), planned) as runs:
         run_id = await waiting(runs)
         journal = FaultyJournal(database, "other")
-        assert await journal.unpark(run_id, "approve", b"")
-        assert await journal.unpark(run_id, "approve", b"")
-        assert not await journal.unpark(run_id, "approve", b"another")
+        assert await journal.approve(run_id, b"")
+        assert await journal.approve(run_id, b"")
+        assert not await journal.approve(run_id, b"another")
         await to_the_end(runs, run_id)
-        assert not await journal.unpark(run_id, "approve", b"")
+        assert not await journal.approve(run_id, b"")
 
 
 async def test_a_run_that_is_approved_and_cancelled_at_once_is_cancelled(database: Database, planned: Stages) -> None:
@@ -99,9 +99,9 @@ async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
     claiming, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(FaultyJournal):
-        def claim(self, *args: object, **more: object) -> "asyncio.Future[list[Row]]":
-            async def claimed() -> list[Row]:
-                rows: list[Row] = await super(Slow, self).claim(*args, **more)  # type: ignore[arg-type]
+        def claim(self, *args: object, **more: object) -> "asyncio.Future[list[RunRow]]":
+            async def claimed() -> list[RunRow]:
+                rows: list[RunRow] = await super(Slow, self).claim(*args, **more)  # type: ignore[arg-type]
                 if rows:
                     claiming.set()
                     await go_on.wait()

@@ -22,7 +22,7 @@ from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, Batc
 from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.pipelines import PipelineStore
-from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.runs.result import item_result_rows
 from tests.unit.test_orchestrator_retention import RetainedRuns
 
@@ -126,7 +126,7 @@ async def test_runs_of_a_batch_to_remove_are_found_by_an_index(database: Databas
         return  # plans of PostgreSQL depend on what is in its tables
     for query in (batch_removal._RUNS, batch_removal._MEMOS):
         plan = [row[3] for row in await database.read(f"EXPLAIN QUERY PLAN {query}", "batch", 1)]
-        assert any("runs_of_batches" in step for step in plan), plan
+        assert any("runs_by_batch" in step for step in plan), plan
 
 
 async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(batch_journal: Batched) -> None:
@@ -136,7 +136,7 @@ async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(batch_jou
     await batch_journal.settle("run")
     await batch_journal.tell("UPDATE runs SET created = 1, lease_until = 1")
     await batch_journal.retention.collect()
-    assert (await batch_journal.journal.row("run", "default")).ended
+    assert (await batch_journal.journal.row("run", "default")).has_ended
     await batch_journal.kept.end(claimed, RUN_STATE_COMPLETED, None)
     await batch_journal.tell("UPDATE batches SET ended = 1 WHERE id = ?", "batch")
     await batch_journal.retention.collect()
@@ -195,7 +195,7 @@ async def test_of_late_are_runs_that_have_ended_since_the_batch_was_taken_up(bat
     await batch_journal.kept.add_runs(claimed, [_run("run", "batch", 1)], {2: Failure(message="it has no picture")})
     await batch_journal.settle("run")
     assert (await batch_journal.kept.counts("batch", claimed.batch.claimed_at - 1)).recent == 1
-    await batch_journal.tell("UPDATE batches SET lease_until = 0, taken_up = 1")
+    await batch_journal.tell("UPDATE batches SET lease_until = 0, claimed = 1")
     (again,) = await batch_journal.kept.claim(["batch"])
     assert again.batch.claimed_at >= claimed.batch.claimed_at
     assert (await batch_journal.kept.counts("batch", again.batch.claimed_at + 1)).recent == 0

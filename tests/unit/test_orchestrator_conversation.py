@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, R
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, Run, RunSpec
 from services.common.database import Database, Operation, Rows
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.runs.history import EARLIER_RUNS, turns_of
 
 
@@ -88,7 +88,7 @@ async def test_conversation_has_the_answer_so_far_of_an_active_run(database: Dat
 
 
 async def test_large_conversation_is_read_page_by_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.stored_events.PAGE_BYTES", 10)
+    monkeypatch.setattr("services.orchestrator.journal.runs.PAGE_BYTES", 10)
     counting = CountingReads(database)
     journal = Journal(counting, "me", 60)
     last = await add_turns(journal, 3)

@@ -56,7 +56,7 @@ async def left(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
 
 
 async def corrupt(database: Database, run_id: str, sequence: int) -> None:
-    await changed(database, "UPDATE events SET event = ? WHERE run_id = ? AND seq = ?", GARBAGE, run_id, sequence)
+    await changed(database, "UPDATE events SET event = ? WHERE run_id = ? AND sequence = ?", GARBAGE, run_id, sequence)
 
 
 async def corrupt_snapshot(database: Database, run_id: str) -> None:
@@ -66,14 +66,14 @@ async def corrupt_snapshot(database: Database, run_id: str) -> None:
 async def unfold(database: Database, run_id: str) -> None:
     """Has the second event speak of a task that was never planned."""
     event = RunEvent(run_id=run_id, sequence=2, task_id=7, task_started=event_pb2.TaskStarted())
-    sql = "UPDATE events SET event = ? WHERE run_id = ? AND seq = 2"
+    sql = "UPDATE events SET event = ? WHERE run_id = ? AND sequence = 2"
     await changed(database, sql, event.SerializeToString(), run_id)
 
 
 async def conflict(database: Database, run_id: str) -> None:
     """Stores an event more than the run's row knows of."""
     event = RunEvent(run_id=run_id, sequence=3, plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT))
-    sql = "INSERT INTO events (run_id, seq, event) VALUES (?, 3, ?)"
+    sql = "INSERT INTO events (run_id, sequence, event) VALUES (?, 3, ?)"
     await changed(database, sql, run_id, event.SerializeToString())
 
 
@@ -163,7 +163,7 @@ async def test_run_with_undecodable_approval_ends_as_failed(database: Database, 
             if event.HasField("approval_requested"):
                 break
         approved = ApproveRunRequest(run_id=run_id).SerializeToString()
-        while not await journal.unpark(run_id, "approve", approved + GARBAGE):  # it is being let go of
+        while not await journal.approve(run_id, approved + GARBAGE):  # it is being let go of
             pass
     run = await ended(database, stages, run_id)
     assert run.state == run_pb2.RUN_STATE_FAILED
@@ -225,7 +225,7 @@ async def test_run_that_was_taken_over_meanwhile_is_not_failed(database: Databas
     (row,) = await Journal(database, "thief", 60).claim(10)
     with pytest.raises(Unavailable):
         await Journal(database, "me", 60).fail(run_id, row.fence - 1, Failure(reason="CORRUPT"))
-    assert not (await Journal(database, "me", 60).row(run_id, "default")).ended
+    assert not (await Journal(database, "me", 60).row(run_id, "default")).has_ended
 
 
 async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Database, stages: Stages) -> None:

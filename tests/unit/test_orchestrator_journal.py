@@ -17,7 +17,11 @@ from protos.hugginggpt.v1.run_pb2 import (
 from services.common.database import ConstraintViolation, Database, open_database
 from services.common.errors import AlreadyExists, FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Command, Memo, NewRun
+from services.orchestrator.journal.commands import Command
+from services.orchestrator.journal.idempotency import IDEMPOTENCY_SECONDS
+from services.orchestrator.journal.memos import Memo
+from services.orchestrator.journal.runs import NewRun
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 
 
 def new(run_id: str, *, key: str = "", digest: str = "d", tenant: str = "default") -> NewRun:
@@ -36,7 +40,7 @@ async def test_events_come_back_in_order(database: Database) -> None:
     assert [kept.sequence for kept in await journal.events("r", 0)] == [1, 2, 3]
     assert [kept.sequence for kept in await journal.events("r", 2)] == [3]
     row = await journal.row("r", "default")
-    assert (row.seq, row.state) == (3, RUN_STATE_RUNNING)
+    assert (row.last_sequence, row.state) == (3, RUN_STATE_RUNNING)
 
 
 async def test_snapshot_is_stored_with_the_last_event(database: Database) -> None:
@@ -59,17 +63,17 @@ async def test_snapshot_of_a_parked_run_remains_while_later_events_are_stored(da
     await journal.append("r", row.fence, [event(3)], RUN_STATE_RUNNING)
     stored = await journal.stored_run("r", "default")
     assert stored.snapshot == snapshot
-    assert stored.row.seq == 3
+    assert stored.row.last_sequence == 3
 
 
 async def test_large_snapshot_is_not_stored(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.row_writers.SNAPSHOT_BYTES", 100)
+    monkeypatch.setattr("services.orchestrator.journal.events.SNAPSHOT_BYTES", 100)
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
     await journal.append("r", 1, [event(2)], RUN_STATE_COMPLETED, snapshot=Run(answer="x" * 100))
     stored = await journal.stored_run("r", "default")
     assert stored.snapshot is None
-    assert stored.row.ended
+    assert stored.row.has_ended
 
 
 async def test_snapshot_of_another_tenant_is_not_found(database: Database) -> None:
@@ -142,8 +146,8 @@ async def test_an_idempotency_key_gives_the_same_run(database: Database) -> None
 async def test_commands_reach_the_owner_only(database: Database) -> None:
     mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
     await mine.accept(new("r"))
-    await other.command("r", "cancel", b"why")
-    assert await mine.commands() == [Command(1, "r", "cancel", b"why")]
+    await other.cancel("r")
+    assert await mine.commands() == [Command(1, "r", "cancel", b"")]
     assert await other.commands() == []
 
 
@@ -152,8 +156,8 @@ async def test_command_of_a_kind_is_stored_once(database: Database) -> None:
     await journal.accept(new("r"))
     await journal.accept(new("s"))
     for _ in range(3):
-        await journal.command("r", "cancel")
-    await journal.command("s", "cancel")
+        await journal.cancel("r")
+    await journal.cancel("s")
     assert [(command.run_id, command.kind) for command in await journal.commands()] == [
         ("r", "cancel"),
         ("s", "cancel"),
@@ -194,7 +198,7 @@ async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Da
 
 
 async def test_a_page_of_events_is_limited_in_bytes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.stored_events.PAGE_BYTES", 1000)
+    monkeypatch.setattr("services.orchestrator.journal.events.PAGE_BYTES", 1000)
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
     sizes = (300, 300, 300, 300, 5000, 10)
@@ -280,6 +284,6 @@ async def test_each_write_is_measured_by_its_kind(database: Database, monkeypatc
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
     await journal.append("r", 1, [event(2)], RUN_STATE_RUNNING)
-    await journal.command("r", "cancel")
+    await journal.cancel("r")
     await asyncio.sleep(0)
     assert measured == ["accept", "append", "command"]

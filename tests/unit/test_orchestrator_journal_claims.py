@@ -16,8 +16,9 @@ from services.common.artifacts import ArtifactStore
 from services.common.database import Database, open_database
 from services.common.database.queries import ConstraintViolation
 from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.journal.memos import Memo
 from services.orchestrator.journal.retention import Retention
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, Memo
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from tests.support.postgres import emptied_database
 from tests.unit.test_orchestrator_journal import event, new
 
@@ -41,7 +42,7 @@ async def test_a_parked_run_is_nobodys_until_there_is_a_command(database: Databa
     await mine.release()
     assert await mine.renew(["r"]) == {}
     assert await other.claim(10) == []
-    await mine.command("r", "approve", b"plan")
+    assert await mine.approve("r", b"plan")
     assert await other.overdue()
     (claimed,) = await other.claim(10)
     assert (claimed.id, claimed.owner, claimed.owner_address) == ("r", "other", "there:2")
@@ -64,7 +65,7 @@ async def test_who_parked_a_run_cannot_write_to_it(database: Database) -> None:
 async def test_parking_again_what_was_parked_is_harmless(database: Database) -> None:
     mine = await parked(database)
     await mine.append("r", 1, [event(2)], RUN_STATE_AWAITING_APPROVAL, parked_until=LATER)
-    assert (await mine.row("r", "default")).seq == 2
+    assert (await mine.row("r", "default")).last_sequence == 2
 
 
 async def test_events_whose_commit_was_not_heard_of_may_be_kept_again(database: Database) -> None:
@@ -169,7 +170,10 @@ async def test_a_run_that_another_transaction_holds_is_not_waited_for(postgres: 
 
 
 async def test_the_journal_runs_on_tables_of_the_next_version(database_url: str, tmp_path: Path) -> None:
-    tables = ("runs", "events", "commands", "idempotency", "artifact_references", "memos", "memo_references", "duties")
+    tables = (
+        *("runs", "events", "commands", "idempotency_keys", "run_artifacts", "memos", "memo_artifacts"),
+        *("held_artifacts", "retention_lease", "journal_name"),
+    )
     wider = "; ".join(f"ALTER TABLE {table} ADD COLUMN later TEXT NOT NULL DEFAULT 'x'" for table in tables)
     async with open_database(database_url, SCHEMA, [*MIGRATIONS, wider]):
         pass
@@ -181,9 +185,9 @@ async def test_the_journal_runs_on_tables_of_the_next_version(database_url: str,
         await mine.append(
             "r", 1, [ended], RUN_STATE_AWAITING_APPROVAL, memos=[Memo("t", "d", result)], parked_until=9e9
         )
-        await other.command("r", "approve")
+        assert await other.approve("r", b"")
         assert await mine.overdue()
-        assert [row.seq for row in await other.claim(10)] == [2]
+        assert [row.last_sequence for row in await other.claim(10)] == [2]
         assert await other.renew(["r"]) == {"r": 3}
         assert [command.kind for command in await other.commands()] == ["approve"]
         assert await mine.memo("t", "d") == result

@@ -13,8 +13,10 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.artifacts import ArtifactStore
 from services.common.database import ConstraintViolation, Database, Query, Steps, open_database
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.idempotency import IDEMPOTENCY_SECONDS
 from services.orchestrator.journal.retention import Retention
-from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, NewRun
+from services.orchestrator.journal.runs import NewRun
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from tests.support.postgres import emptied_database
 
 EXPIRED = IDEMPOTENCY_SECONDS + 60
@@ -27,7 +29,7 @@ def new(run_id: str, key: str = "") -> NewRun:
 
 async def expire(database: Database) -> None:
     def operation() -> Steps[None]:
-        yield Query("UPDATE idempotency SET created = ?", (time.time() - EXPIRED,))
+        yield Query("UPDATE idempotency_keys SET created = ?", (time.time() - EXPIRED,))
 
     await database.write(operation)
 
@@ -57,23 +59,6 @@ async def test_a_run_that_cannot_be_kept_takes_no_key_and_spoils_no_other(databa
     assert await journal.accept(new("c", "k")) == "c"
 
 
-async def test_keys_outlast_a_change_of_the_tables(database_url: str) -> None:
-    async with open_database(database_url, SCHEMA, MIGRATIONS[:3]) as database:  # as far as the last release had come
-
-        def operation() -> Steps[None]:
-            yield Query(
-                "INSERT INTO runs (id, tenant, conversation_id, parent_id, state, request, created, deadline, caller,"
-                " seq, owner, fence, lease_until) VALUES ('a', 'default', 'a', '', 1, '', 1, 1, ?, 1, '', 1, 1)",
-                (b"",),
-            )
-            key = "INSERT INTO idempotency (tenant, key, run_id, digest, created) VALUES ('default', 'k', 'a', 'd', ?)"
-            yield Query(key, (time.time(),))
-
-        await database.write(operation)
-    async with open_database(database_url, SCHEMA, MIGRATIONS) as database:
-        assert await Journal(database, "me", 60).accept(new("b", "k")) == "a"
-
-
 @pytest.fixture
 async def postgres_database(postgres: str) -> str:
     """Of an empty database of PostgreSQL."""
@@ -91,7 +76,7 @@ async def test_a_key_that_is_taken_anew_while_old_ones_go_stands_for_its_new_run
         other = await asyncpg.connect(postgres_database, server_settings={"search_path": SCHEMA})
         try:
             async with other.transaction():  # somebody takes the key
-                await other.execute("UPDATE idempotency SET created = $1", time.time())
+                await other.execute("UPDATE idempotency_keys SET created = $1", time.time())
                 collecting = asyncio.create_task(retention.collect())
                 await _waited_for(other)
             await collecting
@@ -105,27 +90,3 @@ async def _waited_for(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
     async with asyncio.timeout(10):
         while not await connection.fetch(waiting):  # noqa: ASYNC110  # PostgreSQL tells nobody of its locks
             await asyncio.sleep(0.01)
-
-
-async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(postgres_database: str) -> None:
-    async with open_database(postgres_database, SCHEMA, MIGRATIONS[:-1]) as before:
-        await Journal(before, "me", 60).accept(new("b"))
-    writing = await asyncpg.connect(postgres_database, server_settings={"search_path": SCHEMA})
-    try:
-        async with writing.transaction():
-            await writing.fetch("SELECT run_id FROM idempotency")  # whether the key is known
-            changing = asyncio.create_task(_changed(postgres_database))
-            await _waited_for(writing)
-            await writing.execute("INSERT INTO runs SELECT * FROM runs WHERE false")
-            await writing.execute("INSERT INTO idempotency VALUES ('default', 'k', 'b', 'd', $1)", time.time())
-        async with asyncio.timeout(10):
-            await changing
-    finally:
-        await writing.close()
-    async with open_database(postgres_database, SCHEMA, MIGRATIONS) as database:
-        assert await Journal(database, "me", 60).accept(new("c", "k")) == "b"
-
-
-async def _changed(postgres_database: str) -> None:
-    async with open_database(postgres_database, SCHEMA, MIGRATIONS):
-        pass

@@ -71,7 +71,7 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
             pass  # until the run is released
         watching.cancel()
         row = await journal.row(run_id, "default")
-        assert (row.owner, row.fence, row.ended) == ("thief", 2, False)
+        assert (row.owner, row.fence, row.has_ended) == ("thief", 2, False)
         assert not any(event.HasField("answer_chunk") for event in await journal.events(run_id, 0))
 
 

@@ -24,9 +24,12 @@ from services.common.artifacts import ArtifactStore
 from services.common.database import Database, Query, Steps, open_database
 from services.common.errors import AlreadyExists, NotFound
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_refs import ArtifactHolds
+from services.orchestrator.journal.artifacts import ArtifactHolds
+from services.orchestrator.journal.idempotency import IDEMPOTENCY_SECONDS
+from services.orchestrator.journal.memos import Memo
 from services.orchestrator.journal.retention import ARTIFACT_SECONDS, Retention
-from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
+from services.orchestrator.journal.runs import NewRun
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 
 KEEP = 1000.0
 
@@ -81,7 +84,7 @@ class RetainedRuns:
         then = time.time() - KEEP - 60
         await self.tell("UPDATE runs SET created = ?, lease_until = ? WHERE lease_until < 8e9", then, then)
         await self.tell("UPDATE memos SET created = ?", then)
-        await self.tell("UPDATE idempotency SET created = ?", time.time() - IDEMPOTENCY_SECONDS - 60)
+        await self.tell("UPDATE idempotency_keys SET created = ?", time.time() - IDEMPOTENCY_SECONDS - 60)
 
     async def tell(self, sql: str, *values: Any) -> None:
         def operation() -> Steps[None]:
@@ -119,7 +122,7 @@ async def test_ended_runs_go_when_they_are_old(retained_runs: RetainedRuns) -> N
 
 
 async def test_many_go_a_few_at_a_time(retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.retention._BATCH", 3)
+    monkeypatch.setattr("services.orchestrator.journal.retention._CHUNK", 3)
     for number in range(7):
         await retained_runs.run(f"r{number}")
         await retained_runs.end(f"r{number}")
@@ -164,7 +167,7 @@ async def test_a_conversation_is_kept_as_long_as_its_last_turn(retained_runs: Re
 
 async def test_keys_and_commands_go_when_nobody_needs_them(retained_runs: RetainedRuns) -> None:
     await retained_runs.run("r", key="k")
-    await retained_runs.journal.command("r", "cancel")
+    await retained_runs.journal.cancel("r")
     await retained_runs.retention.collect()
     assert len(await retained_runs.database.read("SELECT id FROM commands")) == 1
     with pytest.raises(AlreadyExists):
@@ -172,9 +175,9 @@ async def test_keys_and_commands_go_when_nobody_needs_them(retained_runs: Retain
             NewRun("s", "s", "", "", 9e9, Caller(tenant="default"), "k", "e", RunEvent())
         )
     await retained_runs.end("r")
-    await retained_runs.tell("UPDATE idempotency SET created = 0")
+    await retained_runs.tell("UPDATE idempotency_keys SET created = 0")
     await retained_runs.retention.collect()
-    for table in ("commands", "idempotency"):
+    for table in ("commands", "idempotency_keys"):
         assert list(await retained_runs.database.read(f"SELECT * FROM {table}")) == []
     assert await retained_runs.runs() == {"r"}
 
@@ -231,14 +234,14 @@ async def test_a_file_that_is_put_again_while_it_is_collected_stays(
     retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sha256 = await retained_runs.file(b"again")
-    looked_up = retained_runs.retention._referred
+    looked_up = retained_runs.retention._referenced
 
     async def put_meanwhile(tenant: str, sha256s: list[str]) -> set[str]:
         found = await looked_up(tenant, sha256s)
         await retained_runs.store.put("default", b"again", media_type="text/plain", name="again")
         return found
 
-    monkeypatch.setattr(retained_runs.retention, "_referred", put_meanwhile)
+    monkeypatch.setattr(retained_runs.retention, "_referenced", put_meanwhile)
     await retained_runs.retention.collect()
     assert await retained_runs.has(sha256)
 
@@ -294,35 +297,8 @@ async def test_one_process_collects_at_a_time(database_url: str, tmp_path: Path)
         assert sorted(turns) == [False, False, True]
         first = turns.index(True)
         assert [await collector._acquire() for collector in collectors] == turns  # it may go on, the others wait
-        await worlds[0].tell("UPDATE duties SET until = 0")
+        await worlds[0].tell("UPDATE retention_lease SET lease_until = 0")
         assert await collectors[(first + 1) % 3]._acquire()
-
-
-async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> None:
-    """Files written under the first version have no references until the first pass."""
-    path = tmp_path / "journal.sqlite"
-    sha256 = "a" * 64
-    ended = RunEvent(run_id="r", sequence=1)
-    ended.task_ended.result.outputs["image"].artifact.sha256 = sha256
-    async with open_database(path, SCHEMA, MIGRATIONS[:1]) as old:
-
-        def operation() -> Steps[None]:
-            values = ("r", "default", "r", "", 4, "hello", 1.0, 2.0, b"", 1, "me", 1, time.time())
-            yield Query(f"INSERT INTO runs VALUES ({', '.join('?' * 13)})", values)
-            yield Query("INSERT INTO events VALUES (?, ?, ?)", ("r", 1, ended.SerializeToString()))
-
-        await old.write(operation)
-    async with open_database(path, SCHEMA, MIGRATIONS) as database:
-        retained_runs = RetainedRuns(database, tmp_path / "artifacts")
-        sha256 = await retained_runs.file(b"kept")
-        ended.task_ended.result.outputs["image"].artifact.sha256 = sha256
-        await retained_runs.tell("UPDATE events SET event = ?", ended.SerializeToString())
-        garbage = await retained_runs.file(b"garbage")
-        await retained_runs.retention.collect()
-        assert await retained_runs.has(sha256)
-        assert not await retained_runs.has(garbage)
-        row = await retained_runs.journal.row("r", "default")
-        assert (row.owner_address, row.request) == ("", "hello")
 
 
 async def test_passes_go_on_after_one_that_fails(retained_runs: RetainedRuns, monkeypatch: pytest.MonkeyPatch) -> None:

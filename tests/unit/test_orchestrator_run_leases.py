@@ -82,6 +82,6 @@ async def test_time_left_does_not_follow_the_systems_clock(database: Database, m
 async def test_a_wait_that_is_given_up_does_not_say_that_the_journal_is_back(database: Database) -> None:
     journal = FaultyJournal(database)
     journal.accepting.clear()
-    journal.command("run", "cancel").cancel()
+    journal.cancel("run").cancel()
     await asyncio.sleep(0)
     assert not journal.accepting.is_set()

@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database, open_database
 from services.common.errors import Unavailable
-from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from services.orchestrator.runs.run_log import RunLog
 from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever, running, serving, to_the_end, watched
 

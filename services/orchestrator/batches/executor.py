@@ -94,7 +94,7 @@ class BatchExecutor:
 
     async def _start_planning(self, spec: RunSpec, batch_id: str) -> str:
         """Starts the run that plans once a slot is free; returns its ID, or "" if the batch is cancelled before."""
-        while not await self._shared.store.pending_command(batch_id):
+        while not await self._shared.store.is_cancelled(batch_id):
             try:
                 return await self._shared.runs.create(spec, BatchPosition(batch_id=batch_id))
             except Overloaded as error:

@@ -16,7 +16,7 @@ from services.orchestrator.batches.slots import BatchSlots
 from services.orchestrator.experts.client import to_failure
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Item
 from services.orchestrator.journal.batches import CHANGED, BatchStore
-from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs import acceptance
@@ -56,7 +56,7 @@ class BatchDependencies:
     async def wait_for_cancel(self, batch_id: str) -> None:
         """Waits for a command to cancel a batch."""
         with self.runs.notifier.subscribed(batch_id) as changed:
-            while not await self.store.pending_command(batch_id):
+            while not await self.store.is_cancelled(batch_id):
                 await changed.wait()
                 changed.clear()
 

@@ -16,7 +16,7 @@ from services.orchestrator.batches.runner import BatchDependencies
 from services.orchestrator.batches.watch import BatchPoller, without_plan
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Counts, batch_counts
-from services.orchestrator.journal.pages import Page
+from services.orchestrator.journal.queries import Page
 from services.orchestrator.leases import LeaseManager
 from services.orchestrator.paging import timestamp
 

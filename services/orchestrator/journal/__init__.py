@@ -1,4 +1,4 @@
-"""The journal of runs, pipelines and batches in SQLite or PostgreSQL: tables, statements, reads, writes, retention."""
+"""The journal of runs, pipelines and batches in SQLite or PostgreSQL."""
 
 from services.orchestrator.journal.errors import LeaseLost
 from services.orchestrator.journal.journal import Journal

@@ -7,9 +7,9 @@ from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchSpec
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Database
-from services.orchestrator.journal import batch_statements as sql
-from services.orchestrator.journal.batch_rows import batch_counts, counts
-from services.orchestrator.journal.row_readers import decode
+from services.orchestrator.journal.batch_items import BatchItemStore
+from services.orchestrator.journal.batch_rows import batch_counts
+from services.orchestrator.journal.queries import decode
 from services.orchestrator.paging import timestamp
 
 MAX_CACHED = 1_000
@@ -27,6 +27,7 @@ class BatchEnds:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._items = BatchItemStore(database)
         self._counts: dict[tuple[str, int], BatchCounts] = {}
 
     async def since(self, moment: float, after: tuple[float, str], limit: int) -> list[tuple[float, EndedBatch]]:
@@ -54,6 +55,6 @@ class BatchEnds:
         if known is None:
             if len(self._counts) >= MAX_CACHED:
                 self._counts.clear()
-            found = await self._database.read(sql.COUNTS, 0, id_)
-            known = self._counts[id_, round_] = batch_counts(total, counts(found))
+            found = await self._items.counts(id_, since=0.0)
+            known = self._counts[id_, round_] = batch_counts(total, found)
         return known

@@ -2,18 +2,12 @@
 
 # ruff: noqa: S608  # SQL is composed of constants; values are always parameters
 
-from typing import TypeVar
-
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Database, Query, Steps
-from services.orchestrator.journal import batch_statements as sql
-from services.orchestrator.journal.artifact_refs import RELEASE_HOLDS
-from services.orchestrator.journal.batch_errors import still_running, unknown
-from services.orchestrator.journal.batch_statements import HIDDEN
-from services.orchestrator.journal.row_readers import single_query
-
-T = TypeVar("T")
+from services.orchestrator.journal.artifacts import RELEASE_HOLDS
+from services.orchestrator.journal.errors import still_running, unknown_batch
+from services.orchestrator.journal.queries import single_query
 
 UNFINISHED_SECONDS = 24 * 3600.0
 """A batch whose items did not all arrive within this time is deleted."""
@@ -21,11 +15,15 @@ UNFINISHED_SECONDS = 24 * 3600.0
 _CHUNK = 500
 """Rows deleted in one transaction: other writers wait for it."""
 
-_TO_HIDDEN = f"UPDATE batches SET state = {HIDDEN}, idempotency_key = '', fence = fence + 1"
+_HIDDEN_STATE = -1
+"""State of a batch that is being deleted, which callers do not see."""
+
+_STATE = "SELECT state FROM batches WHERE id = ? AND tenant = ? AND state > 0"
+_TO_HIDDEN = f"UPDATE batches SET state = {_HIDDEN_STATE}, idempotency_key = '', fence = fence + 1"
 _HIDE = f"{_TO_HIDDEN} WHERE id = ?"
 _HIDE_UNSTARTED = f"{_TO_HIDDEN} WHERE id = ? AND state = 0 RETURNING id"
 _HIDE_OLD = f"{_TO_HIDDEN} WHERE (state >= {RUN_STATE_COMPLETED} AND ended < ?) OR (state = 0 AND created < ?)"
-_HIDDEN = f"SELECT id, tenant FROM batches WHERE state = {HIDDEN}"
+_HIDDEN = f"SELECT id, tenant FROM batches WHERE state = {_HIDDEN_STATE}"
 _OF_BATCH = "batch_id = ? AND batch_id != ''"
 """The second condition lets SQLite use the index of batch runs."""
 _MEMOS = (
@@ -34,8 +32,8 @@ _MEMOS = (
 )
 _RUNS = f"DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {_OF_BATCH} LIMIT ?) RETURNING id"
 _OUTCOMES = (
-    "DELETE FROM batch_runs WHERE (batch_id, idx) IN"
-    " (SELECT batch_id, idx FROM batch_runs WHERE batch_id = ? LIMIT ?) RETURNING idx"
+    "DELETE FROM batch_runs WHERE (batch_id, item_index) IN"
+    " (SELECT batch_id, item_index FROM batch_runs WHERE batch_id = ? LIMIT ?) RETURNING item_index"
 )
 _ITEMS = _OUTCOMES.replace("batch_runs", "batch_items")
 _BATCH = "DELETE FROM batches WHERE id = ?"
@@ -56,9 +54,9 @@ class BatchRemoval:
         """
 
         def operation() -> Steps[None]:
-            found = yield Query(sql.STATE, (batch_id, tenant))
+            found = yield Query(_STATE, (batch_id, tenant))
             if not found:
-                raise unknown(batch_id)
+                raise unknown_batch(batch_id)
             if found[0][0] not in ENDED_RUN_STATES:
                 raise still_running(batch_id)
             yield Query(_HIDE, (batch_id,))

@@ -1,5 +1,6 @@
-"""Rows of batches and their items as Python objects."""
+"""Batches and their items as Python objects, and the rows they are stored as."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,28 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_RUNNING,
     RunState,
 )
-from services.orchestrator.journal.row_readers import decode
+from services.common.database import InsertInto
+from services.orchestrator.journal.queries import Inserts, decode
+
+BATCH_COLUMNS = (
+    "id, tenant, state, created, ended, claimed, total, round, failed_only, waiting_for,"
+    " caller, failure, spec, pipeline"
+)
+
+CLEAR_OUTCOME = "UPDATE batch_runs SET outcome = ? WHERE batch_id = ? AND item_index = ? AND run_id = ?"
+_BATCH_RUNS = InsertInto(
+    "batch_runs",
+    {
+        "batch_id": "text",
+        "item_index": "bigint",
+        "run_id": "text",
+        "state": "bigint",
+        "ended": "float8",
+        "outcome": "bytea",
+    },
+    "ON CONFLICT (batch_id, item_index) DO UPDATE SET run_id = excluded.run_id, state = excluded.state,"
+    " ended = excluded.ended, outcome = excluded.outcome",
+)
 
 
 @dataclass(frozen=True)
@@ -112,10 +134,10 @@ _UNREADABLE = Failure(
 
 
 def batch_row(values: Sequence[Any]) -> BatchRow:
-    """Converts a row with the columns batch_statements.COLUMNS."""
-    id_, tenant, state, created, ended, total, *stored, round_, failed_only, waiting, failed, claimed_at = values
-    caller, spec = decode(Caller, stored[0]), decode(BatchSpec, stored[1])
-    pipeline, failure = decode(Pipeline, stored[2]), decode(Failure, failed)
+    """Converts a row with the columns BATCH_COLUMNS."""
+    id_, tenant, state, created, ended, claimed, total, round_, failed_only, waiting_for, *stored = values
+    caller, failure = decode(Caller, stored[0]), decode(Failure, stored[1])
+    spec, pipeline = decode(BatchSpec, stored[2]), decode(Pipeline, stored[3])
     return BatchRow(
         id=id_,
         tenant=tenant,
@@ -128,11 +150,31 @@ def batch_row(values: Sequence[Any]) -> BatchRow:
         pipeline=pipeline or Pipeline(),
         round=round_,
         failed_only=bool(failed_only),
-        waiting_for=waiting,
+        waiting_for=waiting_for,
         failure=failure or Failure(),
-        claimed_at=claimed_at,
+        claimed_at=claimed,
         is_readable=None not in (caller, spec, pipeline, failure),
     )
+
+
+def started_rows(batch_id: str, index: int, run_id: str) -> Inserts:
+    """The row of an item whose run starts."""
+    return [(_BATCH_RUNS, [(batch_id, index, run_id, RUN_STATE_RUNNING, 0.0, b"")])]
+
+
+def outcome_rows(batch_id: str, index: int, run_id: str, state: "RunState.ValueType", outcome: BatchItem) -> Inserts:
+    """The row of an item whose run has ended."""
+    return [(_BATCH_RUNS, [(batch_id, index, run_id, state, time.time(), outcome.SerializeToString())])]
+
+
+def invalid_item_rows(batch_id: str, invalid: Mapping[int, Failure]) -> Inserts:
+    """Rows of items that cannot run, by index; none without items."""
+    now = time.time()
+    rows = [
+        (batch_id, index, "", RUN_STATE_FAILED, now, BatchItem(failure=failure).SerializeToString())
+        for index, failure in invalid.items()
+    ]
+    return [(_BATCH_RUNS, rows)] if rows else []
 
 
 def queued_item(values: Sequence[Any]) -> Item:
@@ -151,11 +193,6 @@ def listed_item(values: Sequence[Any]) -> BatchItem:
     item.index, item.name, item.run_id, item.state = index, name, run_id, state
     item.inputs.extend((decode(NewItem, inputs or b"") or NewItem()).inputs)
     return item
-
-
-def counts(rows: Sequence[Sequence[Any]]) -> Counts:
-    """Converts the rows of batch_statements.COUNTS."""
-    return Counts({state: count for state, count, _ in rows}, sum(recent for *_, recent in rows))
 
 
 def batch_counts(total: int, found: Counts) -> BatchCounts:

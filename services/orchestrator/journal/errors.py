@@ -1,12 +1,17 @@
 """Errors of the journal."""
 
-from services.common.errors import CorruptData, NotFound, Unavailable
+from services.common.errors import AlreadyExists, CorruptData, FailedPrecondition, NotFound, Unavailable
 
 
 class LeaseLost(Unavailable):
     """Another orchestrator owns the run or batch now."""
 
     reason = "LEASE_LOST"
+
+
+def unknown_run(run_id: str) -> NotFound:
+    """The error for a run that does not exist, or belongs to another tenant."""
+    return NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID; `GET /v1/runs` lists them")
 
 
 def unreadable(run_id: str) -> CorruptData:
@@ -17,5 +22,20 @@ def unreadable(run_id: str) -> CorruptData:
     )
 
 
-def unknown_run(run_id: str) -> NotFound:
-    return NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID; `GET /v1/runs` lists them")
+def unknown_batch(batch_id: str) -> NotFound:
+    """The error for a batch that does not exist, or belongs to another tenant."""
+    remedy = "check the ID; `hugginggpt batches` or `GET /v1/batches` lists them"
+    return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy=remedy)
+
+
+def still_running(batch_id: str) -> FailedPrecondition:
+    """The error for an operation that needs an ended batch."""
+    remedy = "cancel it first, or wait for its end"
+    return FailedPrecondition(f"batch {batch_id} has not ended", reason="RUNNING", remedy=remedy)
+
+
+def key_reused(resource: str) -> AlreadyExists:
+    """The error for an idempotency key that was used for another request or batch."""
+    return AlreadyExists(
+        f"this idempotency key was used for another {resource}", reason="IDEMPOTENCY", remedy="use a new key"
+    )

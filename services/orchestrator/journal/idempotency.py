@@ -1,39 +1,47 @@
-"""Stores a new run unless its idempotency key was used before."""
+"""Idempotency keys: stores a new run unless its key was used before."""
 
 import time
-from collections.abc import Sequence
-from typing import Any
 
 from services.common.database import Operation, Query, Steps
-from services.common.errors import AlreadyExists
-from services.orchestrator.journal.row_writers import event_rows
-from services.orchestrator.journal.statements import KNOWN_KEY, TAKE_KEY, Statements
-from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, NewRun
+from services.orchestrator.journal.errors import key_reused
+from services.orchestrator.journal.queries import Inserts
+
+IDEMPOTENCY_SECONDS = 24 * 3600.0
+"""How long an idempotency key is valid."""
+
+_TAKE_KEY = (
+    "INSERT INTO idempotency_keys (tenant, key, run_id, digest, created) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (tenant, key) DO UPDATE SET"
+    " run_id = excluded.run_id, digest = excluded.digest, created = excluded.created"
+    " WHERE idempotency_keys.created < ? RETURNING run_id"
+)
+"""Returns no row if the key belongs to another run; waits for a concurrent transaction that takes the key."""
+_KNOWN_KEY = "SELECT run_id, digest FROM idempotency_keys WHERE tenant = ? AND key = ? AND created >= ?"
 
 
-def accept_once(sql: Statements, run: NewRun, row: Sequence[Any]) -> Operation[str]:
-    """Stores a run, its first event and its key; returns the ID of the run for which the key was first used.
+def insert_once(tenant: str, key: str, run_id: str, digest: str, inserts: Inserts) -> Operation[str]:
+    """Inserts the rows of a new run with its key; returns the ID of the run for which the key was first used.
+
+    Args:
+        tenant: of the run.
+        key: not empty.
+        run_id: ID of the new run.
+        digest: of the request.
+        inserts: rows of the run and its first event.
 
     Raises:
         AlreadyExists: IDEMPOTENCY, the key was used for another request.
     """
-    tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
+    now = time.time()
     since = now - IDEMPOTENCY_SECONDS
-    inserts = [(sql.runs, [row]), *event_rows(run.id, [run.first])]
-    take_key = Query(TAKE_KEY, (tenant, key, run.id, run.digest, now, since), inserts, alone=True)
+    take_key = Query(_TAKE_KEY, (tenant, key, run_id, digest, now, since), inserts, alone=True)
 
     def operation() -> Steps[str]:
         while not (yield take_key):
-            for run_id, digest in (yield Query(KNOWN_KEY, (tenant, key, since))):
-                return _same_request(run_id, digest == run.digest)
-        return run.id
+            for known_id, known_digest in (yield Query(_KNOWN_KEY, (tenant, key, since))):
+                if known_digest != digest:
+                    raise key_reused("request")
+                return str(known_id)
+        return run_id
 
     return operation
-
-
-def _same_request(run_id: str, same: bool) -> str:
-    if not same:
-        raise AlreadyExists(
-            "this idempotency key was used for another request", reason="IDEMPOTENCY", remedy="use a new key"
-        )
-    return run_id

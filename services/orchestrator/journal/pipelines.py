@@ -2,35 +2,33 @@
 
 import time
 from asyncio import Future
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from services.common.database import Database, InsertInto, Query, Rows, Steps
-from services.orchestrator.journal.artifact_digests import digests
-from services.orchestrator.journal.artifact_refs import HOLDS, RELEASE_HOLDS
-from services.orchestrator.journal.pages import Page, page, paged
+from services.orchestrator.journal.artifacts import RELEASE_HOLDS, hold_rows
+from services.orchestrator.journal.queries import NOTHING, Page, paged, to_page
 
 _LATEST = "SELECT version, pipeline FROM pipelines WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1"
 _VERSIONS = InsertInto(
     "pipelines",
     {"tenant": "text", "name": "text", "version": "bigint", "created": "float8", "pipeline": "bytea"},
 )
-_NOTHING = "SELECT 1"
 _ONE = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND version = ? AND pipeline != ?"
 _LAST = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND pipeline != ? ORDER BY version DESC LIMIT 1"
 _STORED = "LENGTH(pipeline) AS size FROM pipelines WHERE tenant = ? AND pipeline != ?"
 _NAMES = paged(
-    f"SELECT name AS mark, version AS latest, {_STORED} AND name > ? AND version ="  # noqa: S608  # of constants
+    f"SELECT name AS row_key, version AS latest, {_STORED} AND name > ? AND version ="  # noqa: S608  # of constants
     " (SELECT MAX(version) FROM pipelines AS other WHERE other.tenant = pipelines.tenant"
     "  AND other.name = pipelines.name AND other.pipeline != ?)",
-    "mark",
-    "SELECT many, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = mark AND version = latest",
+    "row_key",
+    "SELECT found_rows, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = row_key AND version = latest",
 )
 _HISTORY = paged(
-    f"SELECT version AS mark, {_STORED} AND name = ? AND version < ?",
-    "mark DESC",
-    "SELECT many, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = ? AND version = mark",
+    f"SELECT version AS row_key, {_STORED} AND name = ? AND version < ?",
+    "row_key DESC",
+    "SELECT found_rows, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = ? AND version = row_key",
 )
 _CLEAR = (
     "UPDATE pipelines SET pipeline = ? WHERE tenant = ? AND name = ? AND (version = ? OR ? = 0) AND pipeline != ?"
@@ -56,7 +54,8 @@ class PipelineStore:
                 return before
             saved = _with_version(pipeline, found[0][0] + 1 if found else 1)
             row = (tenant, saved.name, saved.version, time.time(), saved.SerializeToString())
-            yield Query(_NOTHING, (), [(_VERSIONS, [row]), *_hold_rows(tenant, saved)])
+            holds = hold_rows(tenant, _holder(saved.name, saved.version), [saved])
+            yield Query(NOTHING, (), [(_VERSIONS, [row]), *holds])
             return saved
 
         return self._database.write(operation)
@@ -70,12 +69,12 @@ class PipelineStore:
     async def latest(self, tenant: str, after: str, limit: int) -> Page[Pipeline]:
         """The latest version of each pipeline, by name, after a name."""
         values = (tenant, _DELETED, after, _DELETED, limit + 1, tenant, limit)
-        return page(await self._database.read(_NAMES, *values), _pipeline)
+        return to_page(await self._database.read(_NAMES, *values), _pipeline)
 
     async def versions(self, tenant: str, name: str, before: int, limit: int) -> Page[Pipeline]:
         """The versions of one pipeline, latest first, before a version."""
         values = (tenant, _DELETED, name, before, limit + 1, tenant, name, limit)
-        return page(await self._database.read(_HISTORY, *values), _pipeline)
+        return to_page(await self._database.read(_HISTORY, *values), _pipeline)
 
     def delete(self, tenant: str, name: str, version: int) -> "Future[bool]":
         """Deletes a version, or all for 0; returns whether there was any."""
@@ -101,12 +100,6 @@ def _is_equal(stored: Pipeline, new: Pipeline) -> bool:
     """Whether they differ only in their version, time and source run."""
     fields = ("description", "inputs", "outputs", "plan", "policy")
     return all(getattr(stored, field) == getattr(new, field) for field in fields)
-
-
-def _hold_rows(tenant: str, pipeline: Pipeline) -> Iterator[tuple[InsertInto, list[tuple[str, str, str]]]]:
-    holder = _holder(pipeline.name, pipeline.version)
-    if rows := [(tenant, holder, sha256) for sha256 in sorted(set(digests(pipeline)))]:
-        yield HOLDS, rows
 
 
 def _holder(name: str, version: int) -> str:

@@ -12,21 +12,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Self
 from uuid import uuid4
 
 import structlog
 
-from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.artifacts import ArtifactStore
 from services.common.database import Database, Query, Rows, Steps
 from services.common.supervision import supervise
-from services.orchestrator.journal.artifact_digests import digests
+from services.orchestrator.journal.artifacts import REFERENCED_ARTIFACTS
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
-from services.orchestrator.journal.row_readers import decode
-from services.orchestrator.journal.statements import ALIVE, REFERENCES
-from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS
+from services.orchestrator.journal.idempotency import IDEMPOTENCY_SECONDS
+from services.orchestrator.journal.runs import ACTIVE
 
 log = structlog.get_logger(__name__)
 
@@ -37,30 +34,23 @@ FIRST_SECONDS = 300.0
 ARTIFACT_SECONDS = 24 * 3600.0
 """Shortest age of a deleted artifact, since its last write."""
 
-_BATCH = 50
+_CHUNK = 50
 """Rows of one transaction: other writers wait for it."""
 
 _ACQUIRE = (
-    "INSERT INTO duties (name, owner, until) VALUES ('collect', ?, {now} + ?)"
-    " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until"
-    " WHERE duties.until < {now} OR duties.owner = excluded.owner RETURNING name"
+    "INSERT INTO retention_lease (name, owner, lease_until) VALUES ('retention', ?, {now} + ?)"
+    " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until"
+    " WHERE retention_lease.lease_until < {now} OR retention_lease.owner = excluded.owner RETURNING name"
 )
 _JOURNAL_NAME = (
-    "INSERT INTO duties (name, owner, until) VALUES ('journal', ?, 0)"
-    " ON CONFLICT (name) DO UPDATE SET owner = duties.owner RETURNING owner"
-)
-_UNREFERENCED = "SELECT run_id, seq, event FROM events WHERE referenced = 0 ORDER BY run_id, seq LIMIT ?"
-_REFERENCED = "UPDATE events SET referenced = 1 WHERE run_id = ? AND seq = ? RETURNING seq"
-_REFERRED = (
-    "SELECT sha256 FROM artifact_references JOIN runs ON runs.id = run_id WHERE tenant = ? AND sha256 {among}"
-    " UNION SELECT sha256 FROM memo_references WHERE tenant = ? AND sha256 {among}"
-    " UNION SELECT sha256 FROM holds WHERE tenant = ? AND sha256 {among}"
+    "INSERT INTO journal_name (id, name) VALUES (1, ?)"
+    " ON CONFLICT (id) DO UPDATE SET name = journal_name.name RETURNING name"
 )
 _OLD_RUNS = (
     "DELETE FROM runs WHERE id IN (SELECT id FROM runs AS old"
-    f" WHERE created < ? AND batch_id = '' AND NOT ({ALIVE}) AND lease_until < ? AND NOT EXISTS"
+    f" WHERE created < ? AND batch_id = '' AND NOT ({ACTIVE}) AND lease_until < ? AND NOT EXISTS"
     f" (SELECT 1 FROM runs AS later WHERE later.conversation_id = old.conversation_id AND later.tenant = old.tenant"
-    f"  AND (later.{ALIVE} OR later.lease_until >= ?)) LIMIT ?) RETURNING id"
+    f"  AND (later.{ACTIVE} OR later.lease_until >= ?)) LIMIT ?) RETURNING id"
 )
 """The lease of an ended run starts with its last event."""
 _OLD_MEMOS = (
@@ -68,13 +58,13 @@ _OLD_MEMOS = (
     " (SELECT tenant, digest FROM memos WHERE created < ? LIMIT ?) RETURNING digest"
 )
 _OLD_KEYS = (
-    "DELETE FROM idempotency WHERE created < ? AND (tenant, key) IN"
-    " (SELECT tenant, key FROM idempotency WHERE created < ? LIMIT ?) RETURNING key"
+    "DELETE FROM idempotency_keys WHERE created < ? AND (tenant, key) IN"
+    " (SELECT tenant, key FROM idempotency_keys WHERE created < ? LIMIT ?) RETURNING key"
 )
 """Compares the age twice: the outer comparison sees a key that was taken again meanwhile, and is young."""
 _OLD_COMMANDS = (
     "DELETE FROM commands WHERE id IN (SELECT commands.id FROM commands JOIN runs ON runs.id = run_id"
-    f" WHERE NOT ({ALIVE}) LIMIT ?) RETURNING id"
+    f" WHERE NOT ({ACTIVE}) LIMIT ?) RETURNING id"
 )
 
 
@@ -95,7 +85,7 @@ class Retention:
         self._keep_seconds = keep_seconds
         self._batches = BatchRemoval(database)
         self._acquire_sql = _ACQUIRE.format(now=database.dialect.now)
-        self._referred_sql = _REFERRED.format(among=database.dialect.among)
+        self._referenced_sql = REFERENCED_ARTIFACTS.format(among=database.dialect.among)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._collect_repeatedly(), name="retention")
@@ -114,7 +104,6 @@ class Retention:
         """
         if not await self._acquire():
             return
-        await self._store_references()
         await self._collect_artifacts()
         now = time.time()
         await self._delete_old(_OLD_KEYS, *(now - IDEMPOTENCY_SECONDS,) * 2)
@@ -140,7 +129,7 @@ class Retention:
 
     async def _delete_old(self, sql: str, *values: object) -> None:
         """Deletes the rows that a statement finds, in small transactions."""
-        while len(await self._write(sql, *values, _BATCH)) == _BATCH and await self._acquire():
+        while len(await self._write(sql, *values, _CHUNK)) == _CHUNK and await self._acquire():
             pass
 
     async def _write(self, sql: str, *values: object) -> Rows:
@@ -148,11 +137,6 @@ class Retention:
             return (yield Query(sql, values, alone=True))
 
         return await self._database.write(operation)
-
-    async def _store_references(self) -> None:
-        """Stores the references of events that an earlier release wrote without them."""
-        while events := await self._database.read(_UNREFERENCED, _BATCH):
-            await self._database.write(partial(_reference_rows, events))
 
     async def _collect_artifacts(self) -> None:
         """Deletes artifacts without references, if no other journal shares the store."""
@@ -164,16 +148,16 @@ class Retention:
         async for page in self._store.written_before(before):
             for tenant in sorted({tenant for tenant, _ in page}):
                 old = [sha256 for owner, sha256 in page if owner == tenant]
-                for sha256 in set(old) - await self._referred(tenant, old):
-                    if not await self._referred(tenant, [sha256]):  # checked again right before the deletion
+                for sha256 in set(old) - await self._referenced(tenant, old):
+                    if not await self._referenced(tenant, [sha256]):  # checked again right before the deletion
                         removed += await self._store.discard(tenant, sha256, last_written_before=before)
             if not await self._acquire():
                 break
         log.info("artifacts deleted", count=removed)
 
-    async def _referred(self, tenant: str, sha256s: Sequence[str]) -> set[str]:
+    async def _referenced(self, tenant: str, sha256s: Sequence[str]) -> set[str]:
         texts = self._database.dialect.texts(sha256s)
-        return {sha256 for (sha256,) in await self._database.read(self._referred_sql, *(tenant, texts) * 3)}
+        return {sha256 for (sha256,) in await self._database.read(self._referenced_sql, *(tenant, texts) * 3)}
 
     async def _owns_store(self) -> bool:
         """Whether the store is used by this journal alone: the first journal to collect writes its name into it."""
@@ -189,10 +173,3 @@ class Retention:
             )
             return False
         return True
-
-
-def _reference_rows(events: Rows) -> Steps[None]:
-    for run_id, number, content in events:
-        event = decode(RunEvent, content) or RunEvent()  # otherwise an undecodable event would stop every pass
-        referred = [(run_id, sha256) for sha256 in sorted(set(digests(event)))]
-        yield Query(_REFERENCED, (run_id, number), [(REFERENCES, referred)] if referred else [])

@@ -83,7 +83,7 @@ class PipelineBuilder:
             CorruptData: its events cannot be read.
         """
         row = await self._journal.row(run_id, call_context.current().tenant)
-        if not row.ended:
+        if not row.has_ended:
             raise FailedPrecondition(f"run {run_id} has not ended", reason="RUNNING", remedy="wait for its end")
         fold = await read_fold(run_id, self._journal)
         if not fold.run.tasks:

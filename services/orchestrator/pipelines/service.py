@@ -9,8 +9,8 @@ from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.errors import InvalidRequest, NotFound
-from services.orchestrator.journal.pages import Page
 from services.orchestrator.journal.pipelines import PipelineStore
+from services.orchestrator.journal.queries import Page
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.builder import PipelineBuilder, with_policy
 from services.orchestrator.runs import acceptance

@@ -13,7 +13,7 @@ from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import BatchPosition, RunSpec
 from services.common.errors import InvalidRequest
-from services.orchestrator.journal.tables import NewRun, Row
+from services.orchestrator.journal.runs import NewRun, RunRow
 from services.orchestrator.runs import spans
 from services.orchestrator.value_limits import is_too_large
 
@@ -71,7 +71,7 @@ def request_digest(spec: RunSpec, caller: Caller) -> str:
     return hashlib.sha256(bare.SerializeToString(deterministic=True) + b"%d" % caller.policy).hexdigest()
 
 
-def with_parent_policy(caller: Caller, parent: Row | None) -> Caller:
+def with_parent_policy(caller: Caller, parent: RunRow | None) -> Caller:
     """The caller, with data policy local unless the parent run's policy is open."""
     if parent is None or parent.caller.policy == DATA_POLICY_OPEN:
         return caller
@@ -84,7 +84,7 @@ def with_parent_policy(caller: Caller, parent: Row | None) -> Caller:
 def new_run(
     spec: RunSpec,
     caller: Caller,
-    parent: Row | None,
+    parent: RunRow | None,
     digest: str,
     run_seconds: float,
     *,

@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 from services.common.errors import CorruptData
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.tables import Row, StoredRun
+from services.orchestrator.journal.runs import RunRow, StoredRun
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ async def _current_state(stored: StoredRun, journal: Journal) -> Run:
         Unavailable: the journal is unavailable.
     """
     fold = RunFold.resume(stored.snapshot) if stored.snapshot else RunFold()
-    while fold.run.last_sequence < stored.row.seq:
+    while fold.run.last_sequence < stored.row.last_sequence:
         events = await journal.events(stored.row.id, fold.run.last_sequence)
         if not events:
             raise unreadable(stored.row.id)
@@ -94,7 +94,7 @@ async def events_after(run_id: str, after: int, tenant: str, journal: Journal) -
             after = page[-1].sequence
     except CorruptData:
         row = await journal.row(run_id, tenant)
-        if row.ended and row.seq > after:
+        if row.has_ended and row.last_sequence > after:
             last = await journal.last_event(row)
             if last is None:
                 raise
@@ -121,14 +121,14 @@ def _apply(events: Iterable[RunEvent], fold: RunFold, run_id: str) -> None:
         raise unreadable(run_id) from error
 
 
-def _summarize(row: Row, last: RunEvent | None) -> Run:
+def _summarize(row: RunRow, last: RunEvent | None) -> Run:
     """The state of a run whose events cannot be read, from its journal row and last event.
 
     Args:
         row: the run's journal row.
         last: its last event, if that can be decoded.
     """
-    run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.seq)
+    run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.last_sequence)
     run.spec.request = row.request
     run.create_time.FromNanoseconds(int(row.created * 1e9))
     run.deadline.FromNanoseconds(int(row.deadline * 1e9))

@@ -18,9 +18,10 @@ from services.common import call_context
 from services.common.channel import dial
 from services.orchestrator import metrics
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.commands import APPROVE, CANCEL, Command
 from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.tables import Command, Row
-from services.orchestrator.leases import Lease
+from services.orchestrator.journal.leases import Lease
+from services.orchestrator.journal.runs import RunRow
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.history import events_of
@@ -28,9 +29,6 @@ from services.orchestrator.runs.limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
 
 log = structlog.get_logger(__name__)
-
-CANCEL, APPROVE = "cancel", "approve"
-"""Kinds of commands: cancel the run, or approve its plan."""
 
 CLAIM_LIMIT = 16
 """Runs claimed at a time: each must be loaded before its lease expires, and other orchestrators claim runs, too."""
@@ -43,7 +41,7 @@ FORWARD_SECONDS = 2.0
 class ClaimedRun:
     """A run of which this process has become the owner, with its commands, oldest first."""
 
-    row: Row
+    row: RunRow
     commands: Sequence[Command]
 
     @property
@@ -100,7 +98,7 @@ class RunLeases:
             run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="the lease of its orchestrator expired")))
             metrics.runs_taken_over.add(1)
             with spans.taking_over(run):
-                log.info("run taken over", run_id=row.id, events=row.seq)
+                log.info("run taken over", run_id=row.id, events=row.last_sequence)
         for command in claimed.commands:
             if command.kind == CANCEL:
                 run.cancel()

@@ -20,8 +20,8 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunState,
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from services.orchestrator.journal.row_writers import Inserts
-from services.orchestrator.journal.statements import BATCH_RUNS
+from services.orchestrator.journal.batch_rows import outcome_rows
+from services.orchestrator.journal.queries import Inserts
 from services.orchestrator.runs.arguments import final_tasks, output_name
 
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
@@ -76,8 +76,7 @@ def item_result_rows(run: Run) -> Inserts:
         if status.task.id in final:
             for output, value in status.result.outputs.items():
                 item.outputs[output_name(final, status.task.id, output)].CopyFrom(value)
-    row = (position.batch_id, position.index, run.run_id, run.state, time.time(), item.SerializeToString())
-    return [(BATCH_RUNS, [row])]
+    return outcome_rows(position.batch_id, position.index, run.run_id, run.state, item)
 
 
 def _first_failure(run: Run, replaced: Collection[int]) -> Failure | None:

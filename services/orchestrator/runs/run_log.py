@@ -17,7 +17,8 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, Run, RunSt
 from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.journal.tables import Memo, Row
+from services.orchestrator.journal.memos import Memo
+from services.orchestrator.journal.runs import RunRow
 from services.orchestrator.runs.budget import BudgetTracker
 from services.orchestrator.runs.result import item_result_rows
 
@@ -164,9 +165,9 @@ class RunLog:
             self._memos.append(memo)
         self._budget.add(event)
 
-    def state_at(self, row: Row) -> Run | None:
+    def state_at(self, row: RunRow) -> Run | None:
         """The state of the run if it is that of the journal's row; None if events are not stored yet."""
-        is_current = self.fence == row.fence and self.fold.run.last_sequence == row.seq
+        is_current = self.fence == row.fence and self.fold.run.last_sequence == row.last_sequence
         return self.fold.snapshot() if is_current else None
 
     def cancel(self, reason: Failure = CANCELLED) -> None:

@@ -21,13 +21,13 @@ from protos.hugginggpt.v1.run_pb2 import (
 from services.common import call_context
 from services.common.errors import FailedPrecondition
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.tables import EndedRun, NewRun, Row
+from services.orchestrator.journal.runs import EndedRun, NewRun, RunRow
 from services.orchestrator.leases import LeaseManager, stopping_error
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import acceptance
 from services.orchestrator.runs.history import events_after, read_state
 from services.orchestrator.runs.limiter import RunLimiter
-from services.orchestrator.runs.ownership import APPROVE, CANCEL, ClaimedRun, CommandForwarder
+from services.orchestrator.runs.ownership import ClaimedRun, CommandForwarder
 from services.orchestrator.runs.planning import PlannerClient
 from services.orchestrator.runs.run_log import RunLog
 
@@ -161,7 +161,7 @@ class RunService:
                     await self._leases.wait_released(run)
                     if run.feed.has_ended:
                         return
-                if (await self._journal.row(run_id, call_context.current().tenant)).ended:
+                if (await self._journal.row(run_id, call_context.current().tenant)).has_ended:
                     return
                 await changed.wait()
         raise stopping_error()
@@ -204,7 +204,7 @@ class RunService:
     async def _is_complete(self, run_id: str, after: int) -> bool:
         """Whether `after` is the last event of an ended run."""
         row = await self._journal.row(run_id, call_context.current().tenant)
-        return row.ended and after >= row.seq
+        return row.has_ended and after >= row.last_sequence
 
     async def get(self, run_id: str) -> Run:
         """The state of a run; QUEUED once its plan is approved but no slot is free.
@@ -221,7 +221,7 @@ class RunService:
             run.state = RUN_STATE_QUEUED
         return run
 
-    async def row(self, run_id: str) -> Row:
+    async def row(self, run_id: str) -> RunRow:
         """The journal row of a run of the caller.
 
         Raises:
@@ -229,7 +229,7 @@ class RunService:
         """
         return await self._journal.row(run_id, call_context.current().tenant)
 
-    async def list(self, **filters: Any) -> Sequence[Row]:
+    async def list(self, **filters: Any) -> Sequence[RunRow]:
         """Runs of the caller, newest first; filters are those of Journal.rows()."""
         return await self._journal.rows(call_context.current().tenant, **filters)
 
@@ -247,9 +247,9 @@ class RunService:
         if run := self.active_run(run_id):
             run.cancel()
         row = await self._journal.row(run_id, call_context.current().tenant)
-        if row.ended:
+        if row.has_ended:
             return
-        await self._journal.command(run_id, CANCEL)
+        await self._journal.cancel(run_id)
         if run := self.active_run(run_id):  # it may have been claimed here meanwhile
             run.cancel()
         else:
@@ -272,7 +272,7 @@ class RunService:
             spec.plan.CopyFrom(plan)
             acceptance.validate(spec)
             approved.plan.CopyFrom(await self._planner.check(acceptance.plan_check_request(spec, plan)))
-        if not await self._journal.unpark(run_id, APPROVE, approved.SerializeToString(deterministic=True)):
+        if not await self._journal.approve(run_id, approved.SerializeToString(deterministic=True)):
             raise _not_waiting(run_id)
         self._leases.claim_now()
 

@@ -32,8 +32,8 @@ from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.attempts import RetryBudget
 from services.orchestrator.experts.client import ExpertClient, TaskRequest, to_failure
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.artifact_digests import digests
-from services.orchestrator.journal.tables import Memo
+from services.orchestrator.journal.artifacts import digests
+from services.orchestrator.journal.memos import Memo
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.arguments import (
     apply_seed,

@@ -1,0 +1,160 @@
+"""Numbered events of runs: the owner of a run appends them under its fencing token."""
+
+# ruff: noqa: S608  # SQL is composed of constants; values are always parameters
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from protos.hugginggpt.run_state import ENDED_RUN_STATES
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import Run, RunState
+from services.common.database import ConstraintViolation, Database, InsertInto, Query, Steps
+from services.orchestrator.journal.artifacts import digests, may_refer, run_artifact_rows
+from services.orchestrator.journal.errors import LeaseLost, unreadable
+from services.orchestrator.journal.memos import Memo, memo_rows
+from services.orchestrator.journal.queries import PAGE_BYTES, Inserts, Store, decode
+from services.orchestrator.journal.runs import RunRow
+
+SNAPSHOT_BYTES = 8 * 1024 * 1024
+"""Largest snapshot that is stored: reading a larger one would take too much memory at once."""
+
+_EVENTS = InsertInto("events", {"run_id": "text", "sequence": "bigint", "event": "bytea"})
+_OWNED = "SELECT 1 FROM runs WHERE id = ? AND fence = ?"
+_EVENT = "SELECT event FROM events WHERE run_id = ? AND sequence = ?"
+_PAGE = (
+    "SELECT event FROM events WHERE run_id = ? AND sequence > ? AND sequence <="
+    " (SELECT MAX(sequence) FROM"
+    "  (SELECT sequence, SUM(size) OVER (ORDER BY sequence) AS total_size FROM"
+    "   (SELECT sequence, LENGTH(event) AS size FROM events WHERE run_id = ? AND sequence > ?"
+    "    ORDER BY sequence LIMIT ?) AS next)"
+    "  AS measured WHERE total_size <= ? OR sequence = ?)"
+    " ORDER BY sequence"
+)
+
+
+def _append(*changes: str) -> str:
+    """Adds events to the number of a run that the writer still owns, and makes further changes."""
+    others = "".join(f", {change}" for change in changes)
+    return (
+        f"UPDATE runs SET last_sequence = last_sequence + ?, state = ?{others}"
+        " WHERE id = ? AND fence = ? AND last_sequence = ? RETURNING last_sequence"
+    )
+
+
+class EventStore(Store):
+    """Events of runs."""
+
+    def __init__(self, database: Database, owner: str, lease_seconds: float, address: str = "") -> None:
+        super().__init__(database, owner, lease_seconds, address)
+        now = database.dialect.now
+        self._renew_lease = f"lease_until = {now} + ?"
+        self._append_sql = _append(self._renew_lease)
+        self._append_last_sql = _append(self._renew_lease, "snapshot = ?", f"ended = {now}")
+
+    def append(
+        self,
+        run_id: str,
+        fence: int,
+        events: Sequence[RunEvent],
+        state: "RunState.ValueType",
+        *,
+        memos: Sequence[Memo] = (),
+        more: Inserts = (),
+        snapshot: Run | None = None,
+        parked_until: float | None = None,
+        deadline: float | None = None,
+        caller: Caller | None = None,
+    ) -> "asyncio.Future[None]":
+        """Stores events with the next numbers, and the state after them. Repeating the call is harmless.
+
+        Args:
+            run_id: ID of the run.
+            fence: fencing token of its owner.
+            events: at least one.
+            state: of the run.
+            memos: results to store for memo().
+            more: rows to insert in the same transaction.
+            snapshot: state of the run after the events, if it has ended or is parked; not stored if it is large.
+            parked_until: releases the run; nobody claims it before a command or this time, in seconds since the epoch.
+            deadline: new deadline of the run, in seconds since the epoch.
+            caller: new caller of the run.
+
+        Raises:
+            LeaseLost: another orchestrator owns the run.
+            ConstraintViolation: other events have these numbers, or earlier events are missing.
+        """
+        first, last = events[0].sequence, events[-1].sequence
+        sql, changes = self._append_changes(state, snapshot, parked_until, deadline, caller)
+        values = (len(events), state, *changes, run_id, fence, first - 1)
+        inserts = [*event_rows(run_id, events), *memo_rows(memos), *more]
+
+        def operation() -> Steps[None]:
+            if (yield Query(sql, values, inserts, alone=True)):
+                return
+            stored = yield Query(_EVENT, (run_id, last))
+            if stored and decode(RunEvent, stored[0][0]) == events[-1]:
+                return
+            if (yield Query(_OWNED, (run_id, fence))):
+                raise ConstraintViolation(f"the stored events of run {run_id} do not end at number {first - 1}")
+            raise LeaseLost(f"another orchestrator owns run {run_id}")
+
+        return self._write("append", operation, run_id)
+
+    def _append_changes(
+        self,
+        state: "RunState.ValueType",
+        snapshot: Run | None,
+        parked_until: float | None,
+        deadline: float | None,
+        caller: Caller | None,
+    ) -> tuple[str, list[Any]]:
+        """The statement of an append, and the values of its further changes."""
+        if state in ENDED_RUN_STATES:
+            return self._append_last_sql, [self._lease_seconds, _encoded_snapshot(snapshot)]
+        if parked_until is None and deadline is None and caller is None:
+            return self._append_sql, [self._lease_seconds]
+        changes: dict[str, Any] = {self._renew_lease: self._lease_seconds}
+        if parked_until is not None:
+            changes = {"owner = '', owner_address = '', fence = fence + 1, lease_until = ?": parked_until}
+            changes["snapshot = ?"] = _encoded_snapshot(snapshot)
+        if deadline is not None:
+            changes["deadline = ?"] = deadline
+        if caller is not None:
+            changes["caller = ?"] = caller.SerializeToString()
+        return _append(*changes), list(changes.values())
+
+    async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
+        """Events numbered above `after`, in order; fewer at a time if they are large.
+
+        Raises:
+            CorruptData: one of them cannot be decoded.
+        """
+        found = await self._database.read(_PAGE, run_id, after, run_id, after, limit, PAGE_BYTES, after + 1)
+        try:
+            return [RunEvent.FromString(event) for (event,) in found]
+        except DecodeError as error:
+            raise unreadable(run_id) from error
+
+    async def last_event(self, row: RunRow) -> RunEvent | None:
+        """The last event of a run; None if it cannot be decoded."""
+        for (event,) in await self._database.read(_EVENT, row.id, row.last_sequence):
+            return decode(RunEvent, event)
+        return None
+
+
+def event_rows(run_id: str, events: Sequence[RunEvent]) -> Inserts:
+    """Rows of events and of the artifacts they refer to."""
+    encoded = [event.SerializeToString() for event in events]
+    rows = [(run_id, event.sequence, content) for event, content in zip(events, encoded, strict=True)]
+    referring = [event for event, content in zip(events, encoded, strict=True) if may_refer(content)]
+    return [(_EVENTS, rows), *run_artifact_rows(run_id, {each for event in referring for each in digests(event)})]
+
+
+def _encoded_snapshot(run: Run | None) -> bytes | None:
+    """The snapshot to store; None if there is none or it is too large, so that readers fold the events instead."""
+    encoded = run.SerializeToString() if run else b""
+    return encoded if 0 < len(encoded) <= SNAPSHOT_BYTES else None
