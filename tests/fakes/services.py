@@ -68,7 +68,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
     ) -> None:
         self.name = name
         self.answer = answer
-        self.asked: list[expert_pb2.InferRequest] = []
+        self.requests: list[expert_pb2.InferRequest] = []
         self.described: list[expert_pb2.DescribeRequest] = []
         self._may_sleep = scales_to_zero
         self._start_duration = Duration(seconds=start_seconds) if start_seconds else None
@@ -99,7 +99,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         )
 
     async def Infer(self, request: expert_pb2.InferRequest, context: Any) -> expert_pb2.InferResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         if request.model not in {"", *(card.id for card in self.cards)}:
             raise NotFound(f"there is no model {request.model} here", reason="MODEL", remedy="ask for another")
         outputs = await self.answer(request)

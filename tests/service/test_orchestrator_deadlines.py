@@ -28,7 +28,7 @@ from services.orchestrator.runs.planning import PlannerClient
 from services.orchestrator.runs.selection import CandidateCache, SelectorClient
 from tests.conftest import Serve
 from tests.fakes import FakeExpert, ScriptedSelector, card
-from tests.support.expert_calls import SPEC, Asker, asking, candidate
+from tests.support.expert_calls import SPEC, SimulatedRun, candidate, open_client
 from tests.support.orchestrator import END, OrchestratorUnderTest, task, task_states
 
 HOUR = 3600.0
@@ -69,9 +69,9 @@ async def test_attempts_keep_their_time_when_the_wall_clock_jumps(wall_clock: Wa
 
     expert = FakeExpert("fake", [card("model", SPEC.name)])
     expert.answer = busy_once
-    async with asking() as attempts, expert.serving() as address:
-        asked = await Asker(attempts, seconds=20).infer(candidate(address))
-    assert asked.result.outputs["text"].text == "hello"
+    async with open_client() as client, expert.serving() as address:
+        outcome = await SimulatedRun(client, seconds=20).infer(candidate(address))
+    assert outcome.result.outputs["text"].text == "hello"
 
 
 async def test_run_completes_when_the_wall_clock_jumps_while_it_is_planned(

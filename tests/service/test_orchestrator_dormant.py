@@ -1,4 +1,4 @@
-"""Experts that sleep, and tasks that wait for them."""
+"""Dormant experts, and tasks that wait for their start."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ from services.common.server import serving
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.client import ExpertClient
 from tests.fakes import FakeExpert, ScriptedSelector, card
-from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
+from tests.support.expert_calls import SPEC, SimulatedRun, TaskOutcome, candidate, open_client
 from tests.support.orchestrator import END, OrchestratorUnderTest, task, task_states
 
 pytestmark = pytest.mark.timeout(20)
@@ -33,54 +33,54 @@ EXPERT = "diffusion"
 
 
 class Catalogue(ScriptedSelector):
-    """A catalogue whose one expert sleeps until a test wakes it."""
+    """A catalogue whose one expert is dormant until a test starts it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.where = self.sleeping()
+        self.selected = self.dormant_candidate()
         self.watched = asyncio.Event()
-        self.streams = self.watches = self.asked = 0
-        self.breaks = False
-        self._news, self._left = asyncio.Event(), asyncio.Event()
+        self.streams = self.watches = self.selections = 0
+        self.interrupts_next = False
+        self._change, self._stream_closed = asyncio.Event(), asyncio.Event()
 
     @staticmethod
-    def sleeping(start: float | None = None) -> pb.SelectedCandidate:
-        asleep = candidate(model="model", expert=EXPERT, dormant=True)
+    def dormant_candidate(start: float | None = None) -> pb.SelectedCandidate:
+        dormant = candidate(model="model", expert=EXPERT, dormant=True)
         if start is not None:
-            asleep.candidate.start_duration.FromTimedelta(timedelta(seconds=start))
-        return asleep
+            dormant.candidate.start_duration.FromTimedelta(timedelta(seconds=start))
+        return dormant
 
-    def changes(self, where: pb.SelectedCandidate | None = None) -> None:
-        """Something is different in the catalogue; perhaps where the expert is."""
-        self.where = where or self.where
-        self._news.set()
-        self._news = asyncio.Event()
+    def change(self, selected: pb.SelectedCandidate | None = None) -> None:
+        """Announces a change of the catalogue, with the expert's new candidate if it has changed."""
+        self.selected = selected or self.selected
+        self._change.set()
+        self._change = asyncio.Event()
 
-    async def again(self) -> Sequence[pb.SelectedCandidate]:
-        self.asked += 1
-        return [self.where]
+    async def reselect(self) -> Sequence[pb.SelectedCandidate]:
+        self.selections += 1
+        return [self.selected]
 
-    async def unwatched(self) -> None:
-        """Waits until nobody watches any more."""
+    async def wait_unwatched(self) -> None:
+        """Waits until no stream is open."""
         while self.streams:
-            self._left.clear()
-            await self._left.wait()
+            self._stream_closed.clear()
+            await self._stream_closed.wait()
 
     async def WatchCatalogue(self, request: pb.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         self.streams += 1
         self.watches += 1
         try:
             while True:
-                news = self._news
+                change = self._change
                 await context.write(pb.WatchCatalogueResponse(revision="any"))
                 self.watched.set()
-                if self.breaks:
-                    self.breaks = False
+                if self.interrupts_next:
+                    self.interrupts_next = False
                     raise Unavailable("the selector is stopping", remedy="watch again")
-                await news.wait()
+                await change.wait()
         finally:
             self.streams -= 1
-            self._left.set()
+            self._stream_closed.set()
 
 
 @pytest.fixture
@@ -97,86 +97,91 @@ async def selector_address(catalogue: Catalogue) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def attempts(selector_address: str) -> AsyncIterator[ExpertClient]:
-    async with asking(selector_address) as attempts:
-        yield attempts
+async def client(selector_address: str) -> AsyncIterator[ExpertClient]:
+    async with open_client(selector_address) as client:
+        yield client
 
 
 @asynccontextmanager
-async def awake() -> AsyncIterator[str]:
+async def serve_expert() -> AsyncIterator[str]:
     async with FakeExpert(EXPERT, [card("model", SPEC.name), card("other", SPEC.name)]).serving() as address:
         yield address
 
 
-async def test_a_task_waits_for_its_expert_and_goes_on_as_soon_as_it_wakes(
-    attempts: ExpertClient, catalogue: Catalogue
+async def test_task_continues_as_soon_as_its_dormant_expert_has_started(
+    client: ExpertClient, catalogue: Catalogue
 ) -> None:
-    waits, asked = Asker(attempts, seconds=100), Asked()
-    catalogue.where = catalogue.sleeping(start=42)
-    task = asyncio.create_task(waits.infer(catalogue.where, again=catalogue.again, asked=asked))
+    run, outcome = SimulatedRun(client, seconds=100), TaskOutcome()
+    catalogue.selected = catalogue.dormant_candidate(start=42)
+    task = asyncio.create_task(run.infer(catalogue.selected, reselect=catalogue.reselect, outcome=outcome))
     await catalogue.watched.wait()
-    assert asked.told == ["task_waiting"]
-    told = asked.events[0].task_waiting
-    assert (told.expert, told.start_duration.seconds, EXPERT in told.reason) == (EXPERT, 42, True)
-    catalogue.changes()
-    async with awake() as address:
-        catalogue.changes(candidate(address, expert=EXPERT))
+    assert outcome.event_kinds == ["task_waiting"]
+    waiting_event = outcome.events[0].task_waiting
+    assert waiting_event.expert == EXPERT
+    assert waiting_event.start_duration.seconds == 42
+    assert EXPERT in waiting_event.reason
+    catalogue.change()
+    async with serve_expert() as address:
+        catalogue.change(candidate(address, expert=EXPERT))
         async with asyncio.timeout(10):
             await task
-    assert (asked.result.outputs["text"].text, asked.result.attempt) == ("hello", 1)
-    assert asked.told == ["task_waiting", "task_started"]
-    await catalogue.unwatched()
+    assert outcome.result.outputs["text"].text == "hello"
+    assert outcome.result.attempt == 1
+    assert outcome.event_kinds == ["task_waiting", "task_started"]
+    await catalogue.wait_unwatched()
 
 
-async def test_one_stream_serves_all_who_wait_and_is_there_only_for_them(
-    attempts: ExpertClient, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+async def test_waiting_tasks_share_one_catalogue_stream(
+    client: ExpertClient, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Counter[str]()
+    depth = Counter[str]()
 
     class Gauge:
         def add(self, amount: int, labels: dict[str, str]) -> None:
-            wanted[labels["expert"]] += amount
+            depth[labels["expert"]] += amount
 
     monkeypatch.setattr("services.orchestrator.metrics.expert_queue_depth", Gauge())
     waiting = [
-        asyncio.create_task(Asker(attempts, f"run-{number}").infer(catalogue.where, again=catalogue.again))
+        asyncio.create_task(
+            SimulatedRun(client, f"run-{number}").infer(catalogue.selected, reselect=catalogue.reselect)
+        )
         for number in range(20)
     ]
     await catalogue.watched.wait()
-    assert (catalogue.streams, wanted) == (1, {EXPERT: 20})
+    assert catalogue.streams == 1
+    assert depth == {EXPERT: 20}
     waiting.pop().cancel()
-    async with awake() as address:
-        catalogue.changes(candidate(address, expert=EXPERT))
-        for asked in await asyncio.gather(*waiting):
-            assert asked.result.outputs["text"].text == "hello"
-    await catalogue.unwatched()
-    assert (catalogue.watches, wanted) == (1, {EXPERT: 0})
+    async with serve_expert() as address:
+        catalogue.change(candidate(address, expert=EXPERT))
+        for outcome in await asyncio.gather(*waiting):
+            assert outcome.result.outputs["text"].text == "hello"
+    await catalogue.wait_unwatched()
+    assert catalogue.watches == 1
+    assert depth == {EXPERT: 0}
 
 
-async def test_an_expert_that_woke_since_it_was_chosen_is_called_without_waiting(
-    attempts: ExpertClient, catalogue: Catalogue
+async def test_expert_that_has_started_since_the_selection_is_called_at_once(
+    client: ExpertClient, catalogue: Catalogue
 ) -> None:
-    async with awake() as address:
-        asleep, catalogue.where = catalogue.where, candidate(address, expert=EXPERT)
-        asked = await Asker(attempts, seconds=1).infer(asleep, again=catalogue.again)
-    assert asked.told == ["task_started"]
+    async with serve_expert() as address:
+        dormant, catalogue.selected = catalogue.selected, candidate(address, expert=EXPERT)
+        outcome = await SimulatedRun(client, seconds=1).infer(dormant, reselect=catalogue.reselect)
+    assert outcome.event_kinds == ["task_started"]
     assert catalogue.watches == 0
 
 
-async def test_a_stream_that_breaks_is_opened_anew_and_misses_nothing(
-    attempts: ExpertClient, catalogue: Catalogue
-) -> None:
-    catalogue.breaks = True
-    task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
+async def test_interrupted_catalogue_stream_is_reopened(client: ExpertClient, catalogue: Catalogue) -> None:
+    catalogue.interrupts_next = True
+    task = asyncio.create_task(SimulatedRun(client).infer(catalogue.selected, reselect=catalogue.reselect))
     await catalogue.watched.wait()
-    async with awake() as address:
-        catalogue.where = candidate(address, expert=EXPERT)  # nobody is told but by the new stream
-        asked = await task
-    assert asked.result.outputs["text"].text == "hello"
+    async with serve_expert() as address:
+        catalogue.selected = candidate(address, expert=EXPERT)  # without a change that the first stream could report
+        outcome = await task
+    assert outcome.result.outputs["text"].text == "hello"
 
 
 class FailingOnce:
-    """A selector's stub whose first watch raises what no caller expects."""
+    """A selector stub whose first watch raises an unexpected exception."""
 
     def __init__(self, selector_address: rpc.SelectorServiceStub) -> None:
         self._selector = selector_address
@@ -185,7 +190,7 @@ class FailingOnce:
     def WatchCatalogue(self, *given: Any, **named: Any) -> Any:
         if not self._failed:
             self._failed = True
-            raise RuntimeError("an error that nobody expects")
+            raise RuntimeError("unexpected")
         return self._selector.WatchCatalogue(*given, **named)
 
 
@@ -193,79 +198,82 @@ async def test_catalogue_watch_restarts_after_an_unexpected_exception(
     selector_address: str, catalogue: Catalogue
 ) -> None:
     async with connect(selector_address) as channel, asyncio.timeout(10):
-        sleepers = CatalogueWatcher(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
-        with sleepers.watched() as changed:
+        watcher = CatalogueWatcher(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
+        with watcher.watched() as changed:
             await changed.wait()
     assert catalogue.watches == 1
 
 
-async def test_a_selector_that_does_not_choose_just_now_is_asked_again_later(
-    attempts: ExpertClient, catalogue: Catalogue
-) -> None:
-    failures = iter([NotFound("nobody", reason="TASK"), Unavailable("away")])
+async def test_failed_selection_is_repeated_after_the_next_change(client: ExpertClient, catalogue: Catalogue) -> None:
+    failures = iter([NotFound("no expert", reason="TASK"), Unavailable("unavailable")])
 
-    async def again() -> Sequence[pb.SelectedCandidate]:
+    async def reselect() -> Sequence[pb.SelectedCandidate]:
         if failure := next(failures, None):
             raise failure
-        return await catalogue.again()
+        return await catalogue.reselect()
 
-    task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=again))
+    task = asyncio.create_task(SimulatedRun(client).infer(catalogue.selected, reselect=reselect))
     await catalogue.watched.wait()
-    async with awake() as address:
-        catalogue.changes(candidate(address, expert=EXPERT))
+    async with serve_expert() as address:
+        catalogue.change(candidate(address, expert=EXPERT))
         assert (await task).result.outputs["text"].text == "hello"
 
 
-@pytest.mark.parametrize(("start", "seconds"), [(None, 100), (50.0, 40)], ids=["never seen", "seen"])
-async def test_a_start_that_would_take_too_long_is_not_waited_for(
-    attempts: ExpertClient, catalogue: Catalogue, start: float | None, seconds: float
+@pytest.mark.parametrize(
+    ("start", "seconds"), [(None, 100), (50.0, 40)], ids=["unknown start duration", "measured start duration"]
+)
+async def test_start_longer_than_the_time_left_is_not_waited_for(
+    client: ExpertClient, catalogue: Catalogue, start: float | None, seconds: float
 ) -> None:
-    asleep = catalogue.where = catalogue.sleeping(start)
-    async with awake() as address, asyncio.timeout(15):
-        asker = Asker(attempts, seconds=seconds)
-        alone = await asker.infer(asleep, again=catalogue.again)
-        assert (alone.result.failure.code, alone.result.failure.reason) == (code_pb2.UNAVAILABLE, "EXPERT_DORMANT")
-        assert EXPERT in alone.result.failure.message
-        assert EXPERT in alone.result.failure.remedy
-        local = await asker.infer(asleep, candidate(address, model="other"), again=catalogue.again)
-        assert (local.result.by.model_id, local.failures) == ("other", [("UNAVAILABLE", "next_candidate")])
+    dormant = catalogue.selected = catalogue.dormant_candidate(start)
+    async with serve_expert() as address, asyncio.timeout(15):
+        run = SimulatedRun(client, seconds=seconds)
+        only = await run.infer(dormant, reselect=catalogue.reselect)
+        assert only.result.failure.code == code_pb2.UNAVAILABLE
+        assert only.result.failure.reason == "EXPERT_DORMANT"
+        assert EXPERT in only.result.failure.message
+        assert EXPERT in only.result.failure.remedy
+        local = await run.infer(dormant, candidate(address, model="other"), reselect=catalogue.reselect)
+        assert local.result.by.model_id == "other"
+        assert local.failed_attempts == [("UNAVAILABLE", "next_candidate")]
         remote = candidate(address, model="other", location=MODEL_LOCATION_EXTERNAL)
-        closed = await asker.infer(asleep, remote, again=catalogue.again)
+        closed = await run.infer(dormant, remote, reselect=catalogue.reselect)
         assert closed.result.failure.reason == "EXPERT_DORMANT"
-        opened = Asker(attempts, seconds=seconds, policy=DATA_POLICY_OPEN)
-        assert (await opened.infer(asleep, remote, again=catalogue.again)).result.by.model_id == "other"
+        opened = SimulatedRun(client, seconds=seconds, policy=DATA_POLICY_OPEN)
+        assert (await opened.infer(dormant, remote, reselect=catalogue.reselect)).result.by.model_id == "other"
     assert catalogue.watches == 0
 
 
-async def test_an_expert_that_does_not_wake_is_waited_for_no_longer_than_there_is_time(
-    attempts: ExpertClient, catalogue: Catalogue
-) -> None:
-    asleep = catalogue.where = catalogue.sleeping(start=0.1)
-    async with awake() as address, asyncio.timeout(5):
-        asked = await Asker(attempts, seconds=1).infer(asleep, candidate(address, model="other"), again=catalogue.again)
-        assert (asked.result.by.model_id, asked.failures) == ("other", [("UNAVAILABLE", "next_candidate")])
-        asked = await Asker(attempts, seconds=0.3).infer(asleep, again=catalogue.again)
-        assert asked.result.failure.reason == "EXPERT_DORMANT"
-    await catalogue.unwatched()
+async def test_wait_for_a_start_ends_with_the_time_left(client: ExpertClient, catalogue: Catalogue) -> None:
+    dormant = catalogue.selected = catalogue.dormant_candidate(start=0.1)
+    async with serve_expert() as address, asyncio.timeout(5):
+        outcome = await SimulatedRun(client, seconds=1).infer(
+            dormant, candidate(address, model="other"), reselect=catalogue.reselect
+        )
+        assert outcome.result.by.model_id == "other"
+        assert outcome.failed_attempts == [("UNAVAILABLE", "next_candidate")]
+        outcome = await SimulatedRun(client, seconds=0.3).infer(dormant, reselect=catalogue.reselect)
+        assert outcome.result.failure.reason == "EXPERT_DORMANT"
+    await catalogue.wait_unwatched()
 
 
-async def test_who_stops_waiting_closes_the_stream(attempts: ExpertClient, catalogue: Catalogue) -> None:
-    task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
+async def test_cancelled_wait_closes_the_catalogue_stream(client: ExpertClient, catalogue: Catalogue) -> None:
+    task = asyncio.create_task(SimulatedRun(client).infer(catalogue.selected, reselect=catalogue.reselect))
     await catalogue.watched.wait()
     task.cancel()
     async with asyncio.timeout(10):
-        await catalogue.unwatched()
+        await catalogue.wait_unwatched()
     await asyncio.wait([task])
     assert task.cancelled()
 
 
-async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_there(
+async def test_run_reports_its_wait_and_continues_once_the_expert_has_started(
     orchestrator: OrchestratorUnderTest,
 ) -> None:
-    (there,) = orchestrator.peers.candidates
-    asleep = candidate(model="model", expert=EXPERT, dormant=True)
-    asleep.candidate.start_duration.FromSeconds(42)
-    orchestrator.peers.candidates[:] = [asleep]
+    (running,) = orchestrator.peers.candidates
+    dormant = candidate(model="model", expert=EXPERT, dormant=True)
+    dormant.candidate.start_duration.FromSeconds(42)
+    orchestrator.peers.candidates[:] = [dormant]
     orchestrator.peers.plan(task(1), END)
     request = CreateRunRequest(spec=RunSpec(request="do it"))
     events = []
@@ -273,9 +281,10 @@ async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_ther
         async for event in orchestrator.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
             events.append(event)
             if event.HasField("task_waiting"):
-                there.candidate.expert = EXPERT
-                orchestrator.peers.candidates[:] = [there]
+                running.candidate.expert = EXPERT
+                orchestrator.peers.candidates[:] = [running]
                 orchestrator.peers.changed.set()
     (waiting,) = [event.task_waiting for event in events if event.HasField("task_waiting")]
-    assert (waiting.expert, waiting.start_duration.seconds) == (EXPERT, 42)
+    assert waiting.expert == EXPERT
+    assert waiting.start_duration.seconds == 42
     assert task_states(events) == {1: "SUCCEEDED"}

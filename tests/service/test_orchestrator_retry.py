@@ -1,4 +1,4 @@
-"""Asking experts that come and go."""
+"""Retries of expert calls: experts that restart, refuse, fail or hang."""
 
 import asyncio
 import math
@@ -19,141 +19,143 @@ from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION
 from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from services.orchestrator.experts.retry import MAX_BATCH_CALLS, MAX_CALLS
 from tests.fakes import FakeExpert, card
-from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate, open_circuit
+from tests.support.expert_calls import SPEC, SimulatedRun, TaskOutcome, candidate, open_circuit, open_client
 
-GONE = "127.0.0.1:1"
-"""Where nobody listens."""
+CLOSED_ADDRESS = "127.0.0.1:1"
+"""No server listens there."""
 
 pytestmark = pytest.mark.timeout(20)
 
 
-def fake(answer: Any = None) -> FakeExpert:
+def fake_expert(answer: Any = None) -> FakeExpert:
     expert = FakeExpert("fake", [card("model", SPEC.name), card("other", SPEC.name)])
     if answer:
         expert.answer = answer
     return expert
 
 
-async def forever(_: InferRequest) -> dict[str, Value]:
+async def hang(_: InferRequest) -> dict[str, Value]:
     return await asyncio.Event().wait()  # type: ignore[return-value]  # it never does
 
 
 # ---------------------------------------------------------------- addresses
 
 
-async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_fails_when_its_only_expert_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.experts.health.MAX_PROBE_WAIT_SECONDS", 0.0)
-    async with asking() as attempts:
-        async with fake().serving() as address:
-            asked = await Asker(attempts).infer(candidate(address))
-            assert asked.result.outputs["text"].text == "hello"
-        asked = await Asker(attempts).infer(candidate(address))
-        failure = asked.result.failure
-        assert (failure.code, failure.reason) == (code_pb2.UNAVAILABLE, "CIRCUIT_OPEN")
+    async with open_client() as client:
+        async with fake_expert().serving() as address:
+            outcome = await SimulatedRun(client).infer(candidate(address))
+            assert outcome.result.outputs["text"].text == "hello"
+        outcome = await SimulatedRun(client).infer(candidate(address))
+        failure = outcome.result.failure
+        assert failure.code == code_pb2.UNAVAILABLE
+        assert failure.reason == "CIRCUIT_OPEN"
         assert "fake" in failure.message
         assert "fake" in failure.remedy
-        assert asked.told.count("task_started") == asked.result.attempt == 3
+        assert outcome.event_kinds.count("task_started") == outcome.result.attempt == 3
 
 
-async def test_an_expert_that_comes_back_is_reached_again() -> None:
-    async with asking() as attempts:
-        async with fake().serving() as address:
-            await Asker(attempts).infer(candidate(address))
-        waiting = asyncio.create_task(Asker(attempts).infer(candidate(address)))
-        async with fake().serving(listen=address):
+async def test_restarted_expert_is_called_again() -> None:
+    async with open_client() as client:
+        async with fake_expert().serving() as address:
+            await SimulatedRun(client).infer(candidate(address))
+        waiting = asyncio.create_task(SimulatedRun(client).infer(candidate(address)))
+        async with fake_expert().serving(listen=address):
             assert (await waiting).result.outputs["text"].text == "hello"
 
 
-async def test_a_lone_task_outlasts_a_restart_with_probes_ever_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_outlasts_a_restart_by_probes_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.03)
-    asked, sixth = Asked(), asyncio.Event()
+    outcome, sixth = TaskOutcome(), asyncio.Event()
 
     class Events(list[Any]):
         def append(self, event: Any) -> None:
             super().append(event)
-            if asked.told.count("task_started") == 6:
+            if outcome.event_kinds.count("task_started") == 6:
                 sixth.set()
 
-    asked.events = Events()
-    async with asking() as attempts, fake().serving() as address:
+    outcome.events = Events()
+    async with open_client() as client, fake_expert().serving() as address:
         pass
-    async with asking() as attempts:
-        waiting = asyncio.create_task(Asker(attempts).infer(candidate(address), asked=asked))
+    async with open_client() as client:
+        waiting = asyncio.create_task(SimulatedRun(client).infer(candidate(address), outcome=outcome))
         await sixth.wait()
-        assert [avoid.address for avoid in attempts.health.avoid()] == [address]
-        async with fake().serving(listen=address):
+        assert [avoid.address for avoid in client.health.avoid()] == [address]
+        async with fake_expert().serving(listen=address):
             assert (await waiting).result.outputs["text"].text == "hello"
-        assert not attempts.health.avoid()
-    assert asked.told.count("task_waiting") == 1
-    assert asked.result.attempt <= 8
+        assert not client.health.avoid()
+    assert outcome.event_kinds.count("task_waiting") == 1
+    assert outcome.result.attempt <= 8
 
 
-async def test_the_other_place_of_an_expert_is_asked_when_one_is_gone() -> None:
-    async with asking() as attempts, fake().serving() as address:
-        both = candidate(Endpoint(address=GONE, loaded=True), Endpoint(address=address))
-        asked = await Asker(attempts).infer(both)
-        assert asked.result.attempt == 2
-        assert asked.result.outputs["text"].text == "hello"
-        assert asked.told == ["task_started", "attempt_failed", "task_started"]
+async def test_second_address_is_called_when_the_first_is_closed() -> None:
+    async with open_client() as client, fake_expert().serving() as address:
+        both = candidate(Endpoint(address=CLOSED_ADDRESS, loaded=True), Endpoint(address=address))
+        outcome = await SimulatedRun(client).infer(both)
+        assert outcome.result.attempt == 2
+        assert outcome.result.outputs["text"].text == "hello"
+        assert outcome.event_kinds == ["task_started", "attempt_failed", "task_started"]
 
 
-async def test_calls_that_lose_their_place_at_once_all_find_the_other() -> None:
-    calls, there = 60, 0
-    all_there, fine = asyncio.Event(), fake()
+async def test_concurrent_calls_move_to_the_second_address_when_the_first_closes() -> None:
+    calls, started = 60, 0
+    all_started, fine = asyncio.Event(), fake_expert()
 
     async def count(_: InferRequest) -> dict[str, Value]:
-        nonlocal there
-        there += 1
-        if there == calls:
-            all_there.set()
-        return await forever(_)
+        nonlocal started
+        started += 1
+        if started == calls:
+            all_started.set()
+        return await hang(_)
 
-    async with asking() as attempts, fine.serving() as other:
-        async with fake(count).serving() as address:
+    async with open_client() as client, fine.serving() as other:
+        async with fake_expert(count).serving() as address:
             both = candidate(Endpoint(address=address, loaded=True), Endpoint(address=other, queue=10_000))
-            asker = Asker(attempts)
+            asker = SimulatedRun(client)
             waiting = [asyncio.create_task(asker.infer(both)) for _ in range(calls)]
-            await all_there.wait()
-        asked = await asyncio.gather(*waiting)
-    assert {each.result.outputs["text"].text for each in asked} == {"hello"}
-    assert len(fine.asked) == calls
+            await all_started.wait()
+        outcomes = await asyncio.gather(*waiting)
+    assert {each.result.outputs["text"].text for each in outcomes} == {"hello"}
+    assert len(fine.requests) == calls
 
 
-async def test_a_call_under_way_does_not_lose_its_channel_to_another_that_fails() -> None:
-    unfinished, go = asyncio.Event(), asyncio.Event()
+async def test_failed_call_does_not_close_the_channel_of_an_active_call() -> None:
+    first_started, may_finish = asyncio.Event(), asyncio.Event()
 
-    class Torn(FakeExpert):
+    class FailingSecondCall(FakeExpert):
         async def Infer(self, request: InferRequest, context: Any) -> InferResponse:
-            self.asked.append(request)
-            if len(self.asked) == 1:
-                unfinished.set()
-                await go.wait()
-            if len(self.asked) == 2:
+            self.requests.append(request)
+            if len(self.requests) == 1:
+                first_started.set()
+                await may_finish.wait()
+            if len(self.requests) == 2:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
             return InferResponse(outputs=request.inputs)
 
-    async with asking() as attempts, Torn("fake", [card("model", SPEC.name)]).serving() as address:
-        first = asyncio.create_task(Asker(attempts).infer(candidate(address)))
-        await unfinished.wait()
-        second = await Asker(attempts).infer(candidate(address))
-        assert (second.result.attempt, second.told.count("attempt_failed")) == (2, 1)
-        go.set()
+    async with open_client() as client, FailingSecondCall("fake", [card("model", SPEC.name)]).serving() as address:
+        first = asyncio.create_task(SimulatedRun(client).infer(candidate(address)))
+        await first_started.wait()
+        second = await SimulatedRun(client).infer(candidate(address))
+        assert second.result.attempt == 2
+        assert second.event_kinds.count("attempt_failed") == 1
+        may_finish.set()
         assert (await first).result.attempt == 1
 
 
-async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() -> None:
-    async with asking() as attempts, fake().serving() as address:
-        open_circuit(attempts, candidate(GONE), Unavailable("gone"))
+async def test_last_candidate_gets_its_current_address_from_the_selector() -> None:
+    async with open_client() as client, fake_expert().serving() as address:
+        open_circuit(client, candidate(CLOSED_ADDRESS), Unavailable("gone"))
 
-        async def again() -> Sequence[SelectedCandidate]:
+        async def reselect() -> Sequence[SelectedCandidate]:
             return [candidate(address)]
 
-        asked = await Asker(attempts).infer(candidate(GONE), again=again)
-        assert asked.result.attempt == 1
-        assert asked.result.outputs["text"].text == "hello"
+        outcome = await SimulatedRun(client).infer(candidate(CLOSED_ADDRESS), reselect=reselect)
+        assert outcome.result.attempt == 1
+        assert outcome.result.outputs["text"].text == "hello"
 
 
-async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fails(
+async def test_skipped_candidates_are_retried_before_the_task_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.1)
@@ -161,38 +163,39 @@ async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fai
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
 
-    async with asking() as attempts, fake(broken).serving() as one, fake().serving() as two:
+    async with open_client() as client, fake_expert(broken).serving() as one, fake_expert().serving() as two:
         chosen = [candidate(one), candidate(two, expert="another"), candidate(one, model="other")]
         for each, error in zip(chosen, (ModelFailed("down"), Unavailable("down"), ModelFailed("down")), strict=True):
-            open_circuit(attempts, each, error)
-        asked = await Asker(attempts).infer(*chosen)
-    passed_over, failed = ("UNAVAILABLE", "next_candidate"), ("INTERNAL", "next_candidate")
-    assert asked.failures == [passed_over, passed_over, failed]
-    assert asked.result.by.expert == "another"
+            open_circuit(client, each, error)
+        outcome = await SimulatedRun(client).infer(*chosen)
+    unavailable, failed = ("UNAVAILABLE", "next_candidate"), ("INTERNAL", "next_candidate")
+    assert outcome.failed_attempts == [unavailable, unavailable, failed]
+    assert outcome.result.by.expert == "another"
 
 
-async def test_an_expert_that_came_since_is_asked_before_the_task_fails() -> None:
+async def test_newly_started_expert_is_called_before_the_task_fails() -> None:
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
 
-    async with asking() as attempts, fake(broken).serving() as one, fake().serving() as two:
+    async with open_client() as client, fake_expert(broken).serving() as one, fake_expert().serving() as two:
 
-        async def again() -> Sequence[SelectedCandidate]:
+        async def reselect() -> Sequence[SelectedCandidate]:
             return [candidate(one), candidate(two, model="other", expert="another")]
 
-        asked = await Asker(attempts).infer(candidate(one), again=again)
-    assert (asked.result.by.model_id, asked.failures) == ("other", [("INTERNAL", "next_candidate")])
+        outcome = await SimulatedRun(client).infer(candidate(one), reselect=reselect)
+    assert outcome.result.by.model_id == "other"
+    assert outcome.failed_attempts == [("INTERNAL", "next_candidate")]
 
 
-# ---------------------------------------------------------------- what a failure leads to
+# ---------------------------------------------------------------- failures
 
 
 def refusing(times: float, retry_after: float = 0.001) -> FakeExpert:
-    """Refuses so many calls as overloaded, then answers."""
-    expert = fake()
+    """An expert that refuses the first calls as overloaded, and then answers."""
+    expert = fake_expert()
 
     async def answer(request: InferRequest) -> dict[str, Value]:
-        if len(expert.asked) <= times:
+        if len(expert.requests) <= times:
             raise Overloaded("full", retry_after=timedelta(seconds=retry_after))
         return {"text": request.inputs["text"]}
 
@@ -201,8 +204,8 @@ def refusing(times: float, retry_after: float = 0.001) -> FakeExpert:
 
 
 @pytest.fixture
-def _pauses_as_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a refusal exactly the time passes that the expert named."""
+def _exact_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the pause after a refusal exactly its Retry-After."""
 
     def pause(_refusals: int, retry_after: float, *, batch: bool) -> float:
         return retry_after
@@ -210,70 +213,71 @@ def _pauses_as_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.experts.retry.refusal_backoff", pause)
 
 
-async def test_an_overload_is_waited_out_when_nobody_else_is_left() -> None:
-    async with asking() as attempts, refusing(4).serving() as address:
-        asked = await Asker(attempts).infer(candidate(address))
-    assert (asked.result.attempt, asked.result.outputs["text"].text) == (5, "hello")
-    assert asked.told.count("attempt_failed") == 4
+async def test_refusals_of_the_only_candidate_are_retried() -> None:
+    async with open_client() as client, refusing(4).serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address))
+    assert outcome.result.attempt == 5
+    assert outcome.result.outputs["text"].text == "hello"
+    assert outcome.event_kinds.count("attempt_failed") == 4
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
+@pytest.mark.usefixtures("_exact_retry_after")
 async def test_refusals_of_the_only_candidate_end_at_the_attempt_limit() -> None:
     busy = refusing(math.inf)
-    async with asking() as attempts, busy.serving() as address:
-        asked = await Asker(attempts).infer(candidate(address))
-    assert len(busy.asked) == MAX_CALLS
-    assert asked.result.failure.reason == "OVERLOADED"
-    assert asked.result.failure.HasField("retry_after")
+    async with open_client() as client, busy.serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address))
+    assert len(busy.requests) == MAX_CALLS
+    assert outcome.result.failure.reason == "OVERLOADED"
+    assert outcome.result.failure.HasField("retry_after")
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
+@pytest.mark.usefixtures("_exact_retry_after")
 async def test_refusals_of_the_only_candidate_end_at_the_time_limit() -> None:
     busy = refusing(math.inf, retry_after=0.3)
-    async with asking(overload_seconds=0.5) as attempts, busy.serving() as address:
-        asked = await Asker(attempts).infer(candidate(address))
-    assert len(busy.asked) == 2
-    assert asked.result.failure.reason == "OVERLOADED"
+    async with open_client(overload_seconds=0.5) as client, busy.serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address))
+    assert len(busy.requests) == 2
+    assert outcome.result.failure.reason == "OVERLOADED"
 
 
-async def test_a_retry_after_beyond_the_time_limit_is_not_waited_for() -> None:
+async def test_retry_after_beyond_the_time_limit_ends_the_task() -> None:
     busy = refusing(math.inf, retry_after=600.0)
-    async with asking() as attempts, busy.serving() as address:
-        asked = await Asker(attempts).infer(candidate(address))
-    assert len(busy.asked) == 1
-    assert asked.result.failure.retry_after.seconds == 600
+    async with open_client() as client, busy.serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address))
+    assert len(busy.requests) == 1
+    assert outcome.result.failure.retry_after.seconds == 600
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
-async def test_the_next_candidate_is_called_after_two_refusals() -> None:
-    busy, idle = refusing(math.inf), fake()
-    async with asking() as attempts, busy.serving() as one, idle.serving() as two:
-        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="idle"))
-    assert asked.result.by.model_id == "other"
-    assert len(busy.asked) == 2
+@pytest.mark.usefixtures("_exact_retry_after")
+async def test_next_candidate_is_called_after_two_refusals() -> None:
+    busy, idle = refusing(math.inf), fake_expert()
+    async with open_client() as client, busy.serving() as one, idle.serving() as two:
+        outcome = await SimulatedRun(client).infer(candidate(one), candidate(two, model="other", expert="idle"))
+    assert outcome.result.by.model_id == "other"
+    assert len(busy.requests) == 2
 
 
-async def test_the_next_candidate_is_called_at_once_when_a_refusal_names_a_long_time() -> None:
-    busy, idle = refusing(math.inf, retry_after=600.0), fake()
-    async with asking() as attempts, busy.serving() as one, idle.serving() as two:
-        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="idle"))
-    assert asked.result.by.model_id == "other"
-    assert len(busy.asked) == 1
+async def test_next_candidate_is_called_at_once_after_a_long_retry_after() -> None:
+    busy, idle = refusing(math.inf, retry_after=600.0), fake_expert()
+    async with open_client() as client, busy.serving() as one, idle.serving() as two:
+        outcome = await SimulatedRun(client).infer(candidate(one), candidate(two, model="other", expert="idle"))
+    assert outcome.result.by.model_id == "other"
+    assert len(busy.requests) == 1
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
-async def test_a_candidate_that_refused_is_called_again_once_the_others_have_failed() -> None:
+@pytest.mark.usefixtures("_exact_retry_after")
+async def test_refusing_candidate_is_called_again_once_the_others_have_failed() -> None:
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
 
-    async with asking() as attempts, refusing(5).serving() as one, fake(broken).serving() as two:
-        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="broken"))
-    assert asked.result.by.model_id == "model"
-    assert asked.result.outputs["text"].text == "hello"
+    async with open_client() as client, refusing(5).serving() as one, fake_expert(broken).serving() as two:
+        outcome = await SimulatedRun(client).infer(candidate(one), candidate(two, model="other", expert="broken"))
+    assert outcome.result.by.model_id == "model"
+    assert outcome.result.outputs["text"].text == "hello"
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
-async def test_a_candidate_that_refused_is_not_called_again_before_the_time_it_named() -> None:
+@pytest.mark.usefixtures("_exact_retry_after")
+async def test_refusing_candidate_is_not_called_again_before_its_retry_after() -> None:
     busy_until = 0.0
 
     async def busy(_: InferRequest) -> dict[str, Value]:
@@ -286,86 +290,89 @@ async def test_a_candidate_that_refused_is_not_called_again_before_the_time_it_n
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
 
-    async with asking() as attempts, fake(busy).serving() as one, fake(broken).serving() as two:
-        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="broken"))
-    assert asked.result.outputs["text"].text == "late"
+    async with open_client() as client, fake_expert(busy).serving() as one, fake_expert(broken).serving() as two:
+        outcome = await SimulatedRun(client).infer(candidate(one), candidate(two, model="other", expert="broken"))
+    assert outcome.result.outputs["text"].text == "late"
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
+@pytest.mark.usefixtures("_exact_retry_after")
 async def test_limits_of_refusals_end_a_task_whose_candidates_all_refuse() -> None:
     one, two = refusing(math.inf), refusing(math.inf)
-    async with asking() as attempts, one.serving() as first, two.serving() as second:
-        asked = await Asker(attempts).infer(candidate(first), candidate(second, model="other", expert="another"))
-    assert asked.result.failure.reason == "OVERLOADED"
-    assert len(one.asked) <= MAX_CALLS
-    assert len(two.asked) == MAX_CALLS
+    async with open_client() as client, one.serving() as first, two.serving() as second:
+        outcome = await SimulatedRun(client).infer(candidate(first), candidate(second, model="other", expert="another"))
+    assert outcome.result.failure.reason == "OVERLOADED"
+    assert len(one.requests) <= MAX_CALLS
+    assert len(two.requests) == MAX_CALLS
 
 
-@pytest.mark.usefixtures("_pauses_as_named")
-async def test_an_item_of_a_batch_outlasts_more_refusals() -> None:
-    async with asking() as attempts, refusing(MAX_BATCH_CALLS - 1).serving() as address:
-        asked = await Asker(attempts, priority=PRIORITY_BATCH).infer(candidate(address))
-    assert asked.result.attempt == MAX_BATCH_CALLS
-    assert asked.result.outputs["text"].text == "hello"
+@pytest.mark.usefixtures("_exact_retry_after")
+async def test_batch_item_outlasts_more_refusals() -> None:
+    async with open_client() as client, refusing(MAX_BATCH_CALLS - 1).serving() as address:
+        outcome = await SimulatedRun(client, priority=PRIORITY_BATCH).infer(candidate(address))
+    assert outcome.result.attempt == MAX_BATCH_CALLS
+    assert outcome.result.outputs["text"].text == "hello"
 
 
-async def test_each_further_address_of_a_candidate_may_refuse_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_further_address_adds_one_call_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.experts.retry.MAX_CALLS", 1)
-    async with asking() as attempts, refusing(math.inf).serving() as one, fake().serving() as two:
+    async with open_client() as client, refusing(math.inf).serving() as one, fake_expert().serving() as two:
         both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
-        asked = await Asker(attempts).infer(both)
-    assert asked.result.outputs["text"].text == "hello"
+        outcome = await SimulatedRun(client).infer(both)
+    assert outcome.result.outputs["text"].text == "hello"
 
 
-async def test_an_overload_is_not_waited_out_where_another_place_is_free() -> None:
+async def test_retry_after_is_not_waited_for_while_another_address_accepts_calls() -> None:
     async def full(_: InferRequest) -> dict[str, Value]:
         raise Overloaded("full", retry_after=timedelta(minutes=10))
 
-    busy, idle = fake(full), fake()
-    async with asking() as attempts, busy.serving() as one, idle.serving() as two:
+    busy, idle = fake_expert(full), fake_expert()
+    async with open_client() as client, busy.serving() as one, idle.serving() as two:
         both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
-        asked = await Asker(attempts).infer(both)
-        assert asked.result.attempt == 2
-        assert len(idle.asked) == 1
-        await Asker(attempts).infer(both)
-        assert len(busy.asked) == 1
+        outcome = await SimulatedRun(client).infer(both)
+        assert outcome.result.attempt == 2
+        assert len(idle.requests) == 1
+        await SimulatedRun(client).infer(both)
+        assert len(busy.requests) == 1
 
 
-async def test_a_call_that_a_server_drops_is_made_again() -> None:
+async def test_call_dropped_by_the_server_is_retried() -> None:
     class Dropping(FakeExpert):
         async def Infer(self, request: InferRequest, context: Any) -> InferResponse:
-            if not self.asked:
-                self.asked.append(request)
+            if not self.requests:
+                self.requests.append(request)
                 await context.abort(grpc.StatusCode.CANCELLED, "too many")
             return await super().Infer(request, context)
 
-    async with asking() as attempts, Dropping("fake", [card("model", SPEC.name)]).serving() as address:
-        asked = await Asker(attempts).infer(candidate(address))
-    assert asked.result.attempt == 2
-    assert asked.told == ["task_started", "attempt_failed", "task_started"]
+    async with open_client() as client, Dropping("fake", [card("model", SPEC.name)]).serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address))
+    assert outcome.result.attempt == 2
+    assert outcome.event_kinds == ["task_started", "attempt_failed", "task_started"]
 
 
-async def test_the_next_candidate_is_asked_when_a_model_fails() -> None:
+async def test_next_candidate_is_called_after_a_model_failure() -> None:
     async def broken(request: InferRequest) -> dict[str, Value]:
         if request.model == "model":
             raise ModelFailed("nan")
         return {"text": request.inputs["text"]}
 
-    async with asking() as attempts, fake(broken).serving() as address:
-        asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
-    assert (asked.result.by.model_id, asked.result.attempt) == ("other", 2)
-    assert asked.failures == [("INTERNAL", "next_candidate")]
+    async with open_client() as client, fake_expert(broken).serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address), candidate(address, model="other"))
+    assert outcome.result.by.model_id == "other"
+    assert outcome.result.attempt == 2
+    assert outcome.failed_attempts == [("INTERNAL", "next_candidate")]
 
 
-async def test_nobody_else_is_asked_what_is_wrong_with_the_request() -> None:
+async def test_invalid_request_is_not_sent_to_the_next_candidate() -> None:
     async def picky(_: InferRequest) -> dict[str, Value]:
         raise InvalidRequest("this text is bad", remedy="send a good one", port="text")
 
-    expert = fake(picky)
-    async with asking() as attempts, expert.serving() as address:
-        asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
-        assert not attempts.health.avoid()
-    assert (asked.result.failure.port, asked.result.attempt, len(expert.asked)) == ("text", 1, 1)
+    expert = fake_expert(picky)
+    async with open_client() as client, expert.serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address), candidate(address, model="other"))
+        assert not client.health.avoid()
+    assert outcome.result.failure.port == "text"
+    assert outcome.result.attempt == 1
+    assert len(expert.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -377,93 +384,98 @@ async def test_nobody_else_is_asked_what_is_wrong_with_the_request() -> None:
         {"text": Value(text="hello"), "audio": Value(text="la")},
         {"text": Value(text="x" * (256 * 1024 + 1))},
     ],
-    ids=["a missing port", "an empty value", "a wrong kind", "an unknown port", "too much for the journal"],
+    ids=["missing port", "empty value", "wrong kind", "unknown port", "too large for the journal"],
 )
-async def test_a_reply_that_breaks_its_ports_is_lost_data_and_the_next_is_asked(outputs: dict[str, Value]) -> None:
+async def test_next_candidate_is_called_after_a_reply_that_breaks_its_ports(outputs: dict[str, Value]) -> None:
     async def corrupt(request: InferRequest) -> dict[str, Value]:
         return outputs if request.model == "model" else {"text": request.inputs["text"]}
 
-    async with asking() as attempts, fake(corrupt).serving() as address:
-        asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
-        alone = await Asker(attempts).infer(candidate(address))
-    assert asked.failures == [("DATA_LOSS", "next_candidate")]
-    assert asked.result.outputs["text"].text == "hello"
-    assert (alone.result.failure.code, len(alone.result.outputs)) == (code_pb2.DATA_LOSS, 0)
+    async with open_client() as client, fake_expert(corrupt).serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address), candidate(address, model="other"))
+        alone = await SimulatedRun(client).infer(candidate(address))
+    assert outcome.failed_attempts == [("DATA_LOSS", "next_candidate")]
+    assert outcome.result.outputs["text"].text == "hello"
+    assert alone.result.failure.code == code_pb2.DATA_LOSS
+    assert len(alone.result.outputs) == 0
     assert alone.result.failure.remedy
 
 
-async def test_a_reply_may_be_long_where_it_is_an_artifact() -> None:
-    kept = Value(artifact=Artifact(sha256="0" * 64, media_type="text/plain", size_bytes=1_000_000))
+async def test_artifact_reply_may_be_large() -> None:
+    artifact = Value(artifact=Artifact(sha256="0" * 64, media_type="text/plain", size_bytes=1_000_000))
 
     async def answer(_: InferRequest) -> dict[str, Value]:
-        return {"text": kept}
+        return {"text": artifact}
 
-    async with asking() as attempts, fake(answer).serving() as address:
-        asked = await Asker(attempts).infer(candidate(address))
-    assert asked.result.outputs["text"] == kept
-
-
-# ---------------------------------------------------------------- who may be asked
+    async with open_client() as client, fake_expert(answer).serving() as address:
+        outcome = await SimulatedRun(client).infer(candidate(address))
+    assert outcome.result.outputs["text"] == artifact
 
 
-async def test_nothing_leaves_the_house_against_the_policy_whatever_was_selected() -> None:
-    outside, said_nothing = fake(), fake()
-    async with asking() as attempts, outside.serving() as one, said_nothing.serving() as two:
+# ---------------------------------------------------------------- allowed candidates
+
+
+async def test_external_candidate_is_not_called_under_a_local_policy() -> None:
+    external, unstated = fake_expert(), fake_expert()
+    async with open_client() as client, external.serving() as one, unstated.serving() as two:
         remote = [candidate(one, location=MODEL_LOCATION_EXTERNAL), candidate(two, location=0)]
-        asked = await Asker(attempts).infer(*remote)
-        assert (asked.result.failure.code, asked.result.failure.reason) == (code_pb2.FAILED_PRECONDITION, "POLICY")
-        assert not outside.asked
-        assert not said_nothing.asked
-        asked = await Asker(attempts, policy=DATA_POLICY_OPEN).infer(*remote)
-        assert asked.result.outputs["text"].text == "hello"
+        outcome = await SimulatedRun(client).infer(*remote)
+        assert outcome.result.failure.code == code_pb2.FAILED_PRECONDITION
+        assert outcome.result.failure.reason == "POLICY"
+        assert not external.requests
+        assert not unstated.requests
+        outcome = await SimulatedRun(client, policy=DATA_POLICY_OPEN).infer(*remote)
+        assert outcome.result.outputs["text"].text == "hello"
 
 
-async def test_a_shadow_never_gives_the_result() -> None:
-    shadow = fake()
-    async with asking() as attempts, shadow.serving() as one, fake().serving() as two:
-        asked = await Asker(attempts).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW), candidate(two, model="other"))
-        assert asked.result.by.model_id == "other"
-        asked = await Asker(attempts).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW))
-        assert asked.result.failure.code == code_pb2.NOT_FOUND
-    assert not shadow.asked
+async def test_shadow_candidate_never_gives_the_result() -> None:
+    shadow = fake_expert()
+    async with open_client() as client, shadow.serving() as one, fake_expert().serving() as two:
+        shadow_candidate = candidate(one, role=CANDIDATE_ROLE_SHADOW)
+        outcome = await SimulatedRun(client).infer(shadow_candidate, candidate(two, model="other"))
+        assert outcome.result.by.model_id == "other"
+        outcome = await SimulatedRun(client).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW))
+        assert outcome.result.failure.code == code_pb2.NOT_FOUND
+    assert not shadow.requests
 
 
-# ---------------------------------------------------------------- time
+# ---------------------------------------------------------------- deadlines
 
 
-async def test_a_model_that_hangs_leaves_time_for_the_next() -> None:
-    async with asking() as attempts, fake(forever).serving() as one, fake().serving() as two:
-        asked = await Asker(attempts, seconds=1.0).infer(candidate(one), candidate(two, model="other"))
-    assert (asked.result.by.model_id, asked.failures) == ("other", [("DEADLINE_EXCEEDED", "next_candidate")])
+async def test_hanging_model_leaves_time_for_the_next_candidate() -> None:
+    async with open_client() as client, fake_expert(hang).serving() as one, fake_expert().serving() as two:
+        outcome = await SimulatedRun(client, seconds=1.0).infer(candidate(one), candidate(two, model="other"))
+    assert outcome.result.by.model_id == "other"
+    assert outcome.failed_attempts == [("DEADLINE_EXCEEDED", "next_candidate")]
 
 
-async def test_another_place_is_asked_where_one_hangs() -> None:
-    idle = fake()
-    async with asking(attempt_seconds=0.2) as attempts, fake(forever).serving() as one, idle.serving() as two:
-        asked = await Asker(attempts).infer(candidate(Endpoint(address=one, loaded=True), Endpoint(address=two)))
-    assert len(idle.asked) == 1
-    assert asked.failures == [("DEADLINE_EXCEEDED", "retry")]
+async def test_second_address_is_called_when_the_first_hangs() -> None:
+    idle = fake_expert()
+    async with open_client(attempt_seconds=0.2) as client, fake_expert(hang).serving() as one, idle.serving() as two:
+        outcome = await SimulatedRun(client).infer(candidate(Endpoint(address=one, loaded=True), Endpoint(address=two)))
+    assert len(idle.requests) == 1
+    assert outcome.failed_attempts == [("DEADLINE_EXCEEDED", "retry")]
 
 
-async def test_the_time_of_a_run_is_final() -> None:
-    expert = fake(forever)
-    async with asking() as attempts, expert.serving() as address, asyncio.timeout(15):
-        asked = await Asker(attempts, seconds=0.3).infer(candidate(address))
-        assert (asked.result.failure.code, len(expert.asked)) == (code_pb2.DEADLINE_EXCEEDED, 1)
-        assert "model of expert fake did not answer within 0." in asked.result.failure.message
-        assert not attempts.health.avoid()
-        asked = await Asker(attempts, seconds=-1).infer(candidate(address), candidate(address, model="other"))
-        assert (asked.result.failure.code, asked.result.attempt, len(expert.asked)) == (
-            code_pb2.DEADLINE_EXCEEDED,
-            0,
-            1,
-        )
+async def test_no_call_is_made_after_the_deadline_of_the_run() -> None:
+    expert = fake_expert(hang)
+    async with open_client() as client, expert.serving() as address, asyncio.timeout(15):
+        outcome = await SimulatedRun(client, seconds=0.3).infer(candidate(address))
+        assert outcome.result.failure.code == code_pb2.DEADLINE_EXCEEDED
+        assert len(expert.requests) == 1
+        assert "model of expert fake did not answer within 0." in outcome.result.failure.message
+        assert not client.health.avoid()
+        outcome = await SimulatedRun(client, seconds=-1).infer(candidate(address), candidate(address, model="other"))
+        assert outcome.result.failure.code == code_pb2.DEADLINE_EXCEEDED
+        assert outcome.result.attempt == 0
+        assert len(expert.requests) == 1
 
 
 # ---------------------------------------------------------------- circuits
 
 
-async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_circuit_of_a_model_leaves_other_models_callable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 60.0)
 
     async def broken(request: InferRequest) -> dict[str, Value]:
@@ -471,24 +483,24 @@ async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monke
             raise ModelFailed("nan")
         return {"text": request.inputs["text"]}
 
-    expert = fake(broken)
-    async with asking() as attempts, expert.serving() as address:
+    expert = fake_expert(broken)
+    async with open_client() as client, expert.serving() as address:
         for _ in range(5):
-            await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
-        assert attempts.health.avoid() == [Avoid(model_id="model", expert="fake")]
-        assert [request.model for request in expert.asked].count("model") == 3
-        asked = await Asker(attempts).infer(candidate(address))
-        assert asked.result.failure.reason == "CIRCUIT_OPEN"
-        assert "model of expert fake keeps failing: nan" in asked.result.failure.message
+            await SimulatedRun(client).infer(candidate(address), candidate(address, model="other"))
+        assert client.health.avoid() == [Avoid(model_id="model", expert="fake")]
+        assert [request.model for request in expert.requests].count("model") == 3
+        outcome = await SimulatedRun(client).infer(candidate(address))
+        assert outcome.result.failure.reason == "CIRCUIT_OPEN"
+        assert "model of expert fake keeps failing: nan" in outcome.result.failure.message
 
 
-async def test_those_who_wait_for_an_expert_send_one_probe_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_tasks_send_one_probe_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.05)
     down, at_once, most, third = True, 0, 0, asyncio.Event()
 
     async def answer(request: InferRequest) -> dict[str, Value]:
         nonlocal at_once, most
-        if len(expert.asked) == 3:
+        if len(expert.requests) == 3:
             third.set()
         at_once += 1
         most = max(most, at_once)
@@ -499,12 +511,12 @@ async def test_those_who_wait_for_an_expert_send_one_probe_at_a_time(monkeypatch
         finally:
             at_once -= 1
 
-    expert = fake(answer)
-    async with asking() as attempts, expert.serving() as address:
-        open_circuit(attempts, candidate(address), Unavailable("down"))
-        waiting = [asyncio.create_task(Asker(attempts).infer(candidate(address))) for _ in range(50)]
+    expert = fake_expert(answer)
+    async with open_client() as client, expert.serving() as address:
+        open_circuit(client, candidate(address), Unavailable("down"))
+        waiting = [asyncio.create_task(SimulatedRun(client).infer(candidate(address))) for _ in range(50)]
         await third.wait()
         assert most == 1
         down = False
-        asked = await asyncio.gather(*waiting)
-    assert {each.result.outputs["text"].text for each in asked} == {"hello"}
+        outcomes = await asyncio.gather(*waiting)
+    assert {each.result.outputs["text"].text for each in outcomes} == {"hello"}

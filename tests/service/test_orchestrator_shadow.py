@@ -1,4 +1,4 @@
-"""A model on trial: it does what another has done, and nobody waits for it or sees its results."""
+"""Shadow models: their calls, and what becomes of their results."""
 
 import asyncio
 import math
@@ -23,103 +23,107 @@ from services.orchestrator.experts.attempts import RetryBudget
 from services.orchestrator.experts.client import ExpertClient, TaskRequest
 from services.orchestrator.experts.shadow import ShadowRunner
 from tests.fakes import FakeExpert, card
-from tests.support.expert_calls import SPEC, asking, candidate, nobody_new
+from tests.support.expert_calls import SPEC, candidate, no_candidates, open_client
 
-WHO = Caller(tenant="tenant", policy=DATA_POLICY_LOCAL, run_id="run")
+CALLER = Caller(tenant="tenant", policy=DATA_POLICY_LOCAL, run_id="run")
 
 
-class Tried(FakeExpert):
-    """An expert on trial that says when it has been asked, and waits until it may answer."""
+class ShadowExpert(FakeExpert):
+    """An expert with a shadow model; it signals the start of a call, and answers once it may."""
 
     def __init__(self, text: str = "hello") -> None:
         super().__init__("trial", [card("new", SPEC.name)], answer=self._answer)
         self.text = text
-        self.begun, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.started, self.may_answer = asyncio.Event(), asyncio.Event()
         self.caller = Caller()
         self.may_answer.set()
 
     async def _answer(self, request: expert_pb2.InferRequest) -> Mapping[str, Value]:
         self.caller = call_context.current()
-        self.begun.set()
+        self.started.set()
         await self.may_answer.wait()
         if not self.text:
             raise ModelFailed("it broke")
         return {"text": Value(text=self.text)}
 
 
-def own() -> FakeExpert:
+def primary_expert() -> FakeExpert:
     return FakeExpert("own", [card("model", SPEC.name)])
 
 
-def job(*candidates: SelectedCandidate, told: list[RunEvent]) -> TaskRequest:
+def task_request(*candidates: SelectedCandidate, events: list[RunEvent]) -> TaskRequest:
     request = expert_pb2.InferRequest(task=SPEC.name, inputs={"text": Value(text="hello")})
-    return TaskRequest(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new, Deadline(math.inf))
+    return TaskRequest(1, request, SPEC, candidates, events.append, RetryBudget(), no_candidates, Deadline(math.inf))
 
 
-async def followed(attempts: ExpertClient, wanted: TaskRequest) -> TaskResult:
-    """The result of the one chosen; its shadows are on their way."""
-    with call_context.use_caller(WHO):
-        result = await attempts.infer(wanted)
-        attempts.run_shadows(wanted, result)
+async def infer_with_shadows(client: ExpertClient, task: TaskRequest) -> TaskResult:
+    """Returns the result of the primary model, and starts the shadows."""
+    with call_context.use_caller(CALLER):
+        result = await client.infer(task)
+        client.run_shadows(task, result)
     return result
 
 
 async def outcome(logs: list[Any]) -> Any:
     async with asyncio.timeout(5):
-        while not (told := [entry for entry in logs if entry["event"] == "shadow call ended"]):  # noqa: ASYNC110  # a log tells nobody that it has grown
+        while not (ended := [entry for entry in logs if entry["event"] == "shadow call ended"]):  # noqa: ASYNC110  # a log has no event to wait for
             await asyncio.sleep(0)
-    return told[0]
+    return ended[0]
 
 
-@pytest.mark.parametrize(("says", "expected"), [("hello", "same"), ("goodbye", "different"), ("", "failed")])
-async def test_what_a_shadow_makes_of_it_is_compared_and_logged_and_nothing_else(says: str, expected: str) -> None:
-    trial, events = Tried(says), list[RunEvent]()
+@pytest.mark.parametrize(("text", "expected"), [("hello", "same"), ("goodbye", "different"), ("", "failed")])
+async def test_result_of_a_shadow_is_compared_and_logged_only(text: str, expected: str) -> None:
+    shadow_expert, events = ShadowExpert(text), list[RunEvent]()
     with capture_logs() as logs:
-        async with asking() as attempts, trial.serving() as one, own().serving() as two:
+        async with open_client() as client, shadow_expert.serving() as one, primary_expert().serving() as two:
             shadow = candidate(one, model="new", expert="trial", role=CANDIDATE_ROLE_SHADOW)
-            result = await followed(attempts, job(candidate(two), shadow, told=events))
+            result = await infer_with_shadows(client, task_request(candidate(two), shadow, events=events))
             entry = await outcome(logs)
-    assert (entry["outcome"], entry["model"], entry["shadow"]) == (expected, "model", "new")
+    assert entry["outcome"] == expected
+    assert entry["model"] == "model"
+    assert entry["shadow"] == "new"
     assert "hello" not in str(entry)
     assert result.by.model_id == "model"
     assert [event.WhichOneof("event") for event in events] == ["task_started"]
-    assert (trial.caller.tenant, trial.caller.priority) == ("tenant", PRIORITY_BATCH)
+    assert shadow_expert.caller.tenant == "tenant"
+    assert shadow_expert.caller.priority == PRIORITY_BATCH
 
 
-async def test_the_run_does_not_wait_and_the_end_of_the_house_does_not_either() -> None:
-    trial = Tried()
-    trial.may_answer.clear()
+async def test_neither_task_nor_shutdown_waits_for_a_shadow() -> None:
+    shadow_expert = ShadowExpert()
+    shadow_expert.may_answer.clear()
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(trial.serving())
-        two = await stack.enter_async_context(own().serving())
-        async with asyncio.timeout(5), asking() as attempts:
+        one = await stack.enter_async_context(shadow_expert.serving())
+        two = await stack.enter_async_context(primary_expert().serving())
+        async with asyncio.timeout(5), open_client() as client:
             shadow = candidate(one, model="new", expert="trial", role=CANDIDATE_ROLE_SHADOW)
-            assert (await followed(attempts, job(candidate(two), shadow, told=[]))).outputs["text"].text == "hello"
-            await trial.begun.wait()
-        trial.may_answer.set()
+            result = await infer_with_shadows(client, task_request(candidate(two), shadow, events=[]))
+            assert result.outputs["text"].text == "hello"
+            await shadow_expert.started.wait()
+        shadow_expert.may_answer.set()
 
 
-async def test_a_shadow_outside_the_house_sees_nothing_that_must_stay() -> None:
-    trial = Tried()
+async def test_external_shadow_gets_no_data_under_a_local_policy() -> None:
+    shadow_expert = ShadowExpert()
     with capture_logs() as logs:
-        async with asking() as attempts, trial.serving() as one, own().serving() as two:
+        async with open_client() as client, shadow_expert.serving() as one, primary_expert().serving() as two:
             shadow = candidate(one, model="new", role=CANDIDATE_ROLE_SHADOW, location=MODEL_LOCATION_EXTERNAL)
-            await followed(attempts, job(candidate(two), shadow, told=[]))
+            await infer_with_shadows(client, task_request(candidate(two), shadow, events=[]))
             assert (await outcome(logs))["outcome"] == "failed"
-    assert not trial.asked
+    assert not shadow_expert.requests
 
 
-async def test_trials_beyond_a_number_are_left_out() -> None:
-    asked, may_answer = list[TaskRequest](), asyncio.Event()
+async def test_shadow_calls_beyond_the_limit_are_skipped() -> None:
+    calls, may_answer = list[TaskRequest](), asyncio.Event()
 
-    async def infer(wanted: TaskRequest) -> TaskResult:
-        asked.append(wanted)
+    async def infer(task: TaskRequest) -> TaskResult:
+        calls.append(task)
         await may_answer.wait()
         return TaskResult()
 
     shadows = ShadowRunner(infer, at_once=2)
     for _ in range(5):
-        shadows.start(job(candidate("x:1", role=CANDIDATE_ROLE_SHADOW), told=[]), TaskResult())
+        shadows.start(task_request(candidate("x:1", role=CANDIDATE_ROLE_SHADOW), events=[]), TaskResult())
     await asyncio.sleep(0)
-    assert len(asked) == 2
+    assert len(calls) == 2
     await shadows.close()

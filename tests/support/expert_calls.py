@@ -39,18 +39,18 @@ def candidate(
 
 
 @dataclass
-class Asked:
-    """Result of a task, and the events during its execution."""
+class TaskOutcome:
+    """Result of a task, and the events of its attempts."""
 
     result: TaskResult = field(default_factory=TaskResult)
     events: list[RunEvent] = field(default_factory=list)
 
     @property
-    def told(self) -> list[str]:
+    def event_kinds(self) -> list[str]:
         return [event.WhichOneof("event") or "" for event in self.events]
 
     @property
-    def failures(self) -> list[tuple[str, str]]:
+    def failed_attempts(self) -> list[tuple[str, str]]:
         """Status code and next step of every failed attempt but the last."""
         failed = [event.attempt_failed for event in self.events if event.HasField("attempt_failed")]
         return [
@@ -65,54 +65,54 @@ def open_circuit(client: ExpertClient, selected: SelectedCandidate, error: Servi
         client.health.call_failed(selected.candidate, selected.endpoints[0].address, error, had_full_timeout=True)
 
 
-async def nobody_new() -> Sequence[SelectedCandidate]:
+async def no_candidates() -> Sequence[SelectedCandidate]:
     return ()
 
 
-class Asker:
-    """A run that calls experts.
+class SimulatedRun:
+    """The part of a run that calls experts.
 
     Args:
-        attempts: Executes the calls.
-        run: Id of the run.
-        seconds: Time limit; None for none.
-        who: Further fields of its Caller.
+        attempts: calls them.
+        run: ID of the run.
+        seconds: time limit; None: no limit.
+        fields: further fields of its Caller.
     """
 
-    def __init__(self, attempts: ExpertClient, run: str = "run", *, seconds: float | None = None, **who: Any) -> None:
-        self._attempts = attempts
+    def __init__(self, client: ExpertClient, run: str = "run", *, seconds: float | None = None, **fields: Any) -> None:
+        self._client = client
         self._retries = RetryBudget()
         self._deadline = Deadline(math.inf if seconds is None else seconds)
-        given: dict[str, Any] = {"tenant": "tenant", "policy": DATA_POLICY_LOCAL} | who
+        given: dict[str, Any] = {"tenant": "tenant", "policy": DATA_POLICY_LOCAL} | fields
         self._caller = Caller(run_id=run, **given)
 
     async def infer(
         self,
         *candidates: SelectedCandidate,
         text: str = "hello",
-        again: Callable[[], Awaitable[Sequence[SelectedCandidate]]] = nobody_new,
-        asked: Asked | None = None,
-    ) -> Asked:
+        reselect: Callable[[], Awaitable[Sequence[SelectedCandidate]]] = no_candidates,
+        outcome: TaskOutcome | None = None,
+    ) -> TaskOutcome:
         """Executes one task.
 
         Args:
-            candidates: Candidates, best first.
-            text: Input text.
-            again: Candidates that the selector returns when it is queried again.
-            asked: Receives events as they occur.
+            candidates: best first.
+            text: input text.
+            reselect: returns the candidates of a later selection.
+            outcome: receives the events as they occur.
         """
-        asked = asked or Asked()
+        outcome = outcome or TaskOutcome()
         request = InferRequest(task=SPEC.name, inputs={"text": Value(text=text)})
-        job = TaskRequest(1, request, SPEC, candidates, asked.events.append, self._retries, again, self._deadline)
+        task = TaskRequest(1, request, SPEC, candidates, outcome.events.append, self._retries, reselect, self._deadline)
         with call_context.use_caller(self._caller):
-            asked.result = await self._attempts.infer(job)
-        return asked
+            outcome.result = await self._client.infer(task)
+        return outcome
 
 
 @asynccontextmanager
-async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[ExpertClient]:
-    """Attempts with limits that never apply; the selector's address is used for dormant experts only."""
+async def open_client(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[ExpertClient]:
+    """Opens a client with limits that never apply; the selector's address is used for dormant experts only."""
     given: dict[str, Any] = {"attempt_seconds": 5.0, "overload_seconds": 60.0, "prices": Prices({})}
     given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
-    async with connect(selector) as channel, ExpertClient(SelectorServiceStub(channel), **given) as attempts:
-        yield attempts
+    async with connect(selector) as channel, ExpertClient(SelectorServiceStub(channel), **given) as client:
+        yield client
