@@ -1,4 +1,4 @@
-"""What seconds of pools cost."""
+"""Cost of seconds in priced pools."""
 
 import math
 from datetime import timedelta
@@ -20,53 +20,53 @@ from services.orchestrator.settings import Settings
 PRICES = {"cpu": 0.01, "gpu-l4": 0.2}
 
 
-def charged(prices: Prices, **pools: float) -> Usage:
+def charge(prices: Prices, **pools: float) -> Usage:
     usage = Usage(pool_seconds={name.replace("_", "-"): seconds for name, seconds in pools.items()})
     prices.charge(usage, "summarization", "model")
     return usage
 
 
-def test_seconds_of_every_pool_cost_what_the_table_says() -> None:
-    assert charged(Prices(PRICES), cpu=2, gpu_l4=0.5).cost == pytest.approx(0.02 + 0.1)
+def test_cost_is_the_sum_over_all_pools() -> None:
+    assert charge(Prices(PRICES), cpu=2, gpu_l4=0.5).cost == pytest.approx(0.02 + 0.1)
 
 
-def test_what_an_expert_says_of_its_own_cost_stays() -> None:
+def test_cost_reported_by_the_expert_is_included() -> None:
     usage = Usage(cost=1, pool_seconds={"cpu": 1})
     Prices(PRICES).charge(usage, "summarization", "model")
     assert usage.cost == pytest.approx(1.01)
 
 
-def test_a_pool_without_a_price_costs_nothing_and_is_told_once() -> None:
+def test_pool_without_a_price_costs_nothing_and_is_logged_once() -> None:
     prices = Prices(PRICES)
     with capture_logs() as logs:
-        assert charged(prices, cpu=1, gpu_t4=5).cost == pytest.approx(0.01)
-        charged(prices, gpu_t4=5)
+        assert charge(prices, cpu=1, gpu_t4=5).cost == pytest.approx(0.01)
+        charge(prices, gpu_t4=5)
     assert [(each["pool"], each["remedy"]) for each in logs] == [("gpu-t4", "add it to ORCHESTRATOR_PRICES")]
 
 
-def test_where_no_price_was_entered_nothing_is_told() -> None:
+def test_nothing_is_logged_without_a_price_table() -> None:
     with capture_logs() as logs:
-        assert not charged(Prices({}), cpu=1).cost
+        assert not charge(Prices({}), cpu=1).cost
     assert not logs
 
 
-def test_an_expert_that_makes_up_pools_does_not_fill_the_log() -> None:
+def test_invented_pools_are_logged_up_to_a_limit() -> None:
     prices = Prices(PRICES)
     with capture_logs() as logs:
         for number in range(MAX_REPORTED + 10):
-            charged(prices, **{f"pool{number}": 1})
+            charge(prices, **{f"pool{number}": 1})
     assert len(logs) == MAX_REPORTED
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
-def test_seconds_that_cannot_be_cost_nothing_and_are_left_out(seconds: float) -> None:
-    usage = charged(Prices(PRICES), cpu=seconds, gpu_l4=1)
+def test_invalid_seconds_cost_nothing_and_are_removed(seconds: float) -> None:
+    usage = charge(Prices(PRICES), cpu=seconds, gpu_l4=1)
     assert usage.cost == pytest.approx(0.2)
     assert list(usage.pool_seconds) == ["gpu-l4"]
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         Usage(cost=math.nan),
         Usage(cost=-1),
@@ -78,25 +78,28 @@ def test_seconds_that_cannot_be_cost_nothing_and_are_left_out(seconds: float) ->
         Usage(pool_seconds={"cpu": 1e300}),
     ],
 )
-def test_what_no_call_can_take_is_left_out_and_a_run_can_be_summed_up(told: Usage) -> None:
+def test_usage_out_of_range_is_removed_from_totals(reported: Usage) -> None:
     prices = Prices(PRICES)
-    prices.charge(told, "summarization", "model")
-    run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=told)) for _ in range(3)])
+    prices.charge(reported, "summarization", "model")
+    run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=reported)) for _ in range(3)])
     run.create_time.GetCurrentTime()
     whole = total_usage(run, [], [])
-    assert (whole.cost, whole.input_tokens, whole.output_tokens, dict(whole.pool_seconds)) == (0, 0, 0, {})
+    assert whole.cost == 0
+    assert whole.input_tokens == 0
+    assert whole.output_tokens == 0
+    assert dict(whole.pool_seconds) == {}
     assert whole.busy.ToTimedelta() == timedelta()
 
 
 @pytest.mark.parametrize("table", [{}, PRICES])
-def test_words_of_an_expert_are_no_pool(table: dict[str, float]) -> None:
+def test_invalid_pool_name_is_removed(table: dict[str, float]) -> None:
     usage = Usage(pool_seconds={"Dear reader": 1, "cpu": 1})
     Prices(table).charge(usage, "summarization", "model")
     assert list(usage.pool_seconds) == ["cpu"]
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("reported", "seconds"),
     [
         ("cpu=0.125000,gpu-l4=0.050000", {"cpu": 0.125, "gpu-l4": 0.05}),
         ("", {}),
@@ -105,15 +108,15 @@ def test_words_of_an_expert_are_no_pool(table: dict[str, float]) -> None:
         (",".join(f"p{number}=1" for number in range(20)), {f"p{number}": 1.0 for number in range(8)}),
     ],
 )
-def test_a_failed_call_tells_its_seconds_in_the_trailer(told: str, seconds: dict[str, float]) -> None:
-    assert pool_seconds([("expert-queue", "0"), ("expert-used", told)]) == seconds
+def test_seconds_of_a_failed_call_are_read_from_its_trailer(reported: str, seconds: dict[str, float]) -> None:
+    assert pool_seconds([("expert-queue", "0"), ("expert-used", reported)]) == seconds
 
 
-def test_an_expert_that_tells_nothing_of_a_failed_call_has_used_nothing_that_is_known() -> None:
+def test_trailer_without_seconds_reports_no_pools() -> None:
     assert not pool_seconds([("expert-queue", "0"), ("expert-used-bin", b"cpu=1")])
 
 
-def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
+def test_cost_of_a_run_includes_tasks_decisions_and_failed_attempts() -> None:
     failed = event_pb2.AttemptFailed(usage=Usage(cost=0.5, pool_seconds={"gpu-l4": 2}))
     fold = RunFold()
     fold.apply(RunEvent(task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1)), task_id=1))
@@ -121,7 +124,8 @@ def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
     fold.apply(RunEvent(attempt_failed=event_pb2.AttemptFailed(), task_id=1))
     run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=Usage(cost=1, pool_seconds={"cpu": 1})))])
     whole = total_usage(run, [plan_pb2.Decision(usage=Usage(cost=2, input_tokens=7))], fold.failed_usage)
-    assert (whole.cost, whole.input_tokens) == (3.5, 7)
+    assert whole.cost == 3.5
+    assert whole.input_tokens == 7
     assert dict(whole.pool_seconds) == {"cpu": 1, "gpu-l4": 2}
     assert whole.busy.ToTimedelta() == timedelta()
 
@@ -132,7 +136,7 @@ def test_prices_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("price", ["-1", "Infinity", '"much"'])
-def test_a_price_that_is_none_is_refused(price: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_price_is_rejected(price: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCHESTRATOR_PRICES", f'{{"cpu": {price}}}')
     with pytest.raises(ValidationError, match="cpu"):
         Settings()

@@ -1,4 +1,4 @@
-"""What an expert's reply must be."""
+"""Validation of experts' replies."""
 
 import pytest
 
@@ -10,29 +10,29 @@ from services.common.errors import CorruptData
 from services.orchestrator.experts.reply_validation import check_reply
 
 SPEC = TaskSpec(
-    name="seeing",
+    name="description",
     outputs=[
         Port(name="text", modality=MODALITY_TEXT, required=True),
         Port(name="boxes", modality=MODALITY_JSON),
         Port(name="picture", modality=MODALITY_IMAGE),
     ],
 )
-SAID = Value(text="said")
-KEPT = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=9))
+TEXT = Value(text="said")
+ARTIFACT = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=9))
 
 
 @pytest.mark.parametrize(
     "outputs",
     [
-        {"text": SAID},
-        {"text": KEPT},
+        {"text": TEXT},
+        {"text": ARTIFACT},
         {"text": Value(text="")},
         {"text": Value(text="x" * INLINE_BYTES)},
-        {"text": SAID, "boxes": Value(json="[]"), "picture": KEPT},
-        {"text": SAID, "boxes": KEPT},
+        {"text": TEXT, "boxes": Value(json="[]"), "picture": ARTIFACT},
+        {"text": TEXT, "boxes": ARTIFACT},
     ],
 )
-def test_a_reply_that_fits_its_ports_is_taken(outputs: dict[str, Value]) -> None:
+def test_reply_that_fits_its_ports_is_accepted(outputs: dict[str, Value]) -> None:
     check_reply(InferResponse(outputs=outputs), SPEC)
 
 
@@ -43,15 +43,15 @@ def test_a_reply_that_fits_its_ports_is_taken(outputs: dict[str, Value]) -> None
         ({"boxes": Value(json="[]")}, "lacks the required output text"),
         ({"text": Value()}, "text is empty"),
         ({"text": Value(json='"said"')}, "text is json"),
-        ({"text": SAID, "picture": Value(text="la")}, "picture is text"),
-        ({"text": SAID, "sound": KEPT}, "has sound"),
-        ({"text": SAID, "picture": Value(artifact=Artifact(sha256="../etc"))}, "without a digest"),
+        ({"text": TEXT, "picture": Value(text="la")}, "picture is text"),
+        ({"text": TEXT, "sound": ARTIFACT}, "has sound"),
+        ({"text": TEXT, "picture": Value(artifact=Artifact(sha256="../etc"))}, "without a digest"),
         ({"text": Value(text="x" * (INLINE_BYTES + 1))}, "256 KiB inline"),
-        ({"text": SAID, "boxes": Value(json="[1,")}, "boxes is not JSON"),
-        ({"text": SAID, "boxes": Value(json="[" * 100_000)}, "boxes is not JSON"),
+        ({"text": TEXT, "boxes": Value(json="[1,")}, "boxes is not JSON"),
+        ({"text": TEXT, "boxes": Value(json="[" * 100_000)}, "boxes is not JSON"),
     ],
 )
-def test_a_reply_that_does_not_is_corrupt_and_says_whose_fault_it_is(outputs: dict[str, Value], complaint: str) -> None:
+def test_reply_that_does_not_fit_its_ports_is_corrupt(outputs: dict[str, Value], complaint: str) -> None:
     with pytest.raises(CorruptData, match=complaint) as caught:
         check_reply(InferResponse(outputs=outputs), SPEC)
     assert "expert" in caught.value.message

@@ -130,7 +130,7 @@ class _FairQueue:
         self._numbers: set[int] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._numbers)
+        return bool(self._tenants)
 
     def add(self, waiter: _Waiter) -> None:
         permit = waiter.permit
