@@ -1,4 +1,4 @@
-"""What goes wrong around the orchestrator, and what becomes of its runs."""
+"""Runs whose planner, selector, experts, responder or clients fail."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,14 +43,14 @@ RUN = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "invalid",
     [task(1, text=text("again")), task(3, text=ref(9)), task(3, text=ref(3)), task(0)],
-    ids=["an id that is taken", "a reference forward", "a reference to itself", "an id that does not grow"],
+    ids=["duplicate ID", "forward reference", "reference to itself", "ID that does not grow"],
 )
-async def test_a_task_that_cannot_stand_breaks_the_stream_not_the_run(
-    orchestrator: OrchestratorUnderTest, bad: planner_pb2.PlanEvent
+async def test_invalid_task_interrupts_the_plan_stream_and_not_the_run(
+    orchestrator: OrchestratorUnderTest, invalid: planner_pb2.PlanEvent
 ) -> None:
-    orchestrator.peers.plan(task(1), task(2), bad, END)
+    orchestrator.peers.plan(task(1), task(2), invalid, END)
     orchestrator.peers.plan(task(4, text=ref(2)), END)
     events = await orchestrator.run()
     assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED", 4: "SUCCEEDED"}
@@ -59,7 +59,7 @@ async def test_a_task_that_cannot_stand_breaks_the_stream_not_the_run(
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_planner_that_only_sends_what_cannot_stand_fails_the_run_clearly(
+async def test_run_fails_when_the_planner_sends_only_invalid_tasks(
     orchestrator: OrchestratorUnderTest,
 ) -> None:
     orchestrator.peers.plan(task(1, text=ref(7)), END)
@@ -70,14 +70,14 @@ async def test_a_planner_that_only_sends_what_cannot_stand_fails_the_run_clearly
     assert "answer_chunk" in event_kinds(events)
 
 
-async def test_what_the_planner_says_twice_is_told_once(orchestrator: OrchestratorUnderTest) -> None:
+async def test_repeated_note_is_emitted_once(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"))
     orchestrator.peers.plan(note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"), task(1), END)
     events = await orchestrator.run()
     assert event_kinds(events).count("plan_note") == 1
 
 
-async def test_a_planner_that_breaks_is_asked_to_continue(orchestrator: OrchestratorUnderTest) -> None:
+async def test_interrupted_plan_is_continued(orchestrator: OrchestratorUnderTest) -> None:
     async def breaking(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
         yield task(1)
         raise ZeroDivisionError
@@ -95,41 +95,45 @@ async def test_a_planner_that_breaks_is_asked_to_continue(orchestrator: Orchestr
         task_pb2.Argument(),
         task_pb2.Argument(list=task_pb2.ArgumentList(items=[task_pb2.Argument(list=task_pb2.ArgumentList())])),
     ],
-    ids=["empty", "a list in a list"],
+    ids=["empty", "list in a list"],
 )
-async def test_an_argument_that_is_none_fails_its_task(
+async def test_invalid_argument_fails_its_task(
     orchestrator: OrchestratorUnderTest, argument: task_pb2.Argument
 ) -> None:
     orchestrator.peers.plan(task(1, text=argument), task(2), END)
     events = await orchestrator.run()
     assert task_states(events) == {1: "FAILED", 2: "SUCCEEDED"}
-    assert (run_ended(events).failure.reason, run_ended(events).failure.port) == ("INVALID", "text")
+    assert run_ended(events).failure.reason == "INVALID"
+    assert run_ended(events).failure.port == "text"
 
 
-async def test_a_task_for_which_nobody_is_chosen_fails(orchestrator: OrchestratorUnderTest) -> None:
+async def test_task_without_candidates_fails(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.candidates.clear()
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     assert task_states(events) == {1: "FAILED"}
-    assert (run_ended(events).failure.code, run_ended(events).failure.reason) == (code_pb2.NOT_FOUND, "MODEL")
+    assert run_ended(events).failure.code == code_pb2.NOT_FOUND
+    assert run_ended(events).failure.reason == "MODEL"
 
 
-async def test_a_candidate_without_an_address_is_passed_over(orchestrator: OrchestratorUnderTest) -> None:
-    away = candidate("asleep", "")
-    del away.endpoints[:]
-    orchestrator.peers.candidates.insert(0, away)
+async def test_candidate_without_an_address_is_skipped(orchestrator: OrchestratorUnderTest) -> None:
+    dormant = candidate("dormant", "")
+    del dormant.endpoints[:]
+    orchestrator.peers.candidates.insert(0, dormant)
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     (failed,) = [event for event in events if event.HasField("attempt_failed")]
-    assert (failed.attempt_failed.next, failed.attempt) == (NEXT_STEP_NEXT_CANDIDATE, 1)
+    assert failed.attempt_failed.next == NEXT_STEP_NEXT_CANDIDATE
+    assert failed.attempt == 1
     result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
-    assert (result.by.model_id, result.attempt) == ("model", 2)
+    assert result.by.model_id == "model"
+    assert result.attempt == 2
 
 
-async def test_the_end_of_a_task_that_is_skipped_is_the_last_heard_of_it(orchestrator: OrchestratorUnderTest) -> None:
+async def test_skipped_task_emits_no_event_after_its_end(orchestrator: OrchestratorUnderTest) -> None:
     chosen = asyncio.Event()
 
-    async def select() -> None:  # the choice for the second task never comes
+    async def select() -> None:  # the selection for the second task never ends
         if chosen.is_set():
             await asyncio.Event().wait()
         chosen.set()
@@ -151,7 +155,7 @@ async def test_the_end_of_a_task_that_is_skipped_is_the_last_heard_of_it(orchest
     }
 
 
-async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_went(orchestrator: OrchestratorUnderTest) -> None:
+async def test_interrupted_answer_is_stored_as_far_as_received(orchestrator: OrchestratorUnderTest) -> None:
     async def breaking() -> AsyncIterator[str]:
         yield "so "
         yield "it "
@@ -161,19 +165,17 @@ async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_went(orchestrator:
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     assert "".join(event.answer_chunk.text for event in events) == "so it "
-    assert (run_ended(events).state, run_ended(events).failure.code) == (
-        run_pb2.RUN_STATE_INCOMPLETE,
-        code_pb2.INTERNAL,
-    )
+    assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+    assert run_ended(events).failure.code == code_pb2.INTERNAL
 
 
-async def test_text_is_told_though_the_rest_takes_long(orchestrator: OrchestratorUnderTest) -> None:
-    told = asyncio.Event()
+async def test_text_is_sent_while_the_rest_of_the_answer_is_pending(orchestrator: OrchestratorUnderTest) -> None:
+    chunks_received = asyncio.Event()
 
     async def slowly() -> AsyncIterator[str]:
         yield "so "
         yield "it "
-        await told.wait()
+        await chunks_received.wait()
         yield "is"
 
     orchestrator.peers.answer = slowly
@@ -183,35 +185,38 @@ async def test_text_is_told_though_the_rest_takes_long(orchestrator: Orchestrato
         async for event in orchestrator.stub.CreateRun(RUN, timeout=5):
             answer += event.answer_chunk.text
             if answer == "so it ":
-                told.set()
+                chunks_received.set()
     assert answer == "so it is"
 
 
-async def test_a_deadline_that_is_over_at_once_ends_the_run(orchestrator: OrchestratorUnderTest) -> None:
+async def test_deadline_that_passes_at_once_ends_the_run(orchestrator: OrchestratorUnderTest) -> None:
     budget = usage_pb2.Budget()
     budget.wall_time.FromNanoseconds(1)
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run(budget=budget)
-    assert (run_ended(events).state, run_ended(events).failure.reason) == (run_pb2.RUN_STATE_FAILED, "DEADLINE")
+    assert run_ended(events).state == run_pb2.RUN_STATE_FAILED
+    assert run_ended(events).failure.reason == "DEADLINE"
 
 
-async def test_an_absurd_time_is_as_much_as_there_is(orchestrator: OrchestratorUnderTest, settings: Settings) -> None:
+async def test_wall_time_budget_is_limited_by_the_settings(
+    orchestrator: OrchestratorUnderTest, settings: Settings
+) -> None:
     budget = usage_pb2.Budget()
     budget.wall_time.seconds = 2**62
     orchestrator.peers.plan(task(1), END)
     first = (await orchestrator.run(budget=budget))[0]
-    given = first.run_accepted.deadline.ToNanoseconds() - first.time.ToNanoseconds()
-    assert given <= settings.run_seconds * 1e9
+    allowed_nanoseconds = first.run_accepted.deadline.ToNanoseconds() - first.time.ToNanoseconds()
+    assert allowed_nanoseconds <= settings.run_seconds * 1e9
 
 
-async def test_one_key_used_by_many_at_once_is_one_run(orchestrator: OrchestratorUnderTest) -> None:
+async def test_concurrent_requests_with_one_idempotency_key_start_one_run(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     many = await asyncio.gather(*(orchestrator.run(idempotency_key="k") for _ in range(10)))
     assert all(events == many[0] for events in many)
     assert len(orchestrator.peers.planned) == 1
 
 
-async def test_many_at_once_are_no_more_than_fit(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_concurrent_runs_are_limited(peers: ScriptedPeers, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
     peers.plan(task(1), END)
@@ -229,7 +234,7 @@ async def test_many_at_once_are_no_more_than_fit(peers: ScriptedPeers, settings:
     assert sum(isinstance(answer, Overloaded) for answer in answers) == 8
 
 
-async def test_an_answer_is_continued_by_the_next_owner(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_answer_is_continued_by_the_next_owner(peers: ScriptedPeers, settings: Settings) -> None:
     async def hanging_answer() -> AsyncIterator[str]:
         yield "so "
         await asyncio.Event().wait()
@@ -253,13 +258,13 @@ async def test_an_answer_is_continued_by_the_next_owner(peers: ScriptedPeers, se
     assert len(peers.planned) == 1
 
 
-async def test_every_candidate_is_first_asked_at_its_best_place(
+async def test_each_candidate_is_first_called_at_its_best_address(
     orchestrator: OrchestratorUnderTest, peer_addresses: dict[str, str]
 ) -> None:
-    async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+    async def fail(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise ModelFailed("nan")
 
-    orchestrator.peers.infer["broken"] = broken
+    orchestrator.peers.infer["broken"] = fail
     (good,) = orchestrator.peers.candidates
     good.endpoints.insert(0, selector_pb2.Endpoint(address="127.0.0.1:1"))
     good.endpoints[1].loaded = True
