@@ -104,7 +104,7 @@ async def test_open_stream_continues_after_its_orchestrator_is_killed(tmp_path: 
     assert [event["task_id"] for event in events if "task_ended" in event] == [1, 2, 3]
     assert sum("taken_over" in event for event in events) == 1
     assert events[-1]["run_ended"]["state"] == "completed"
-    calls = Counter(request.inputs["text"].text for request in slow.expert.asked)
+    calls = Counter(request.inputs["text"].text for request in slow.expert.requests)
     assert calls == {"one": 1, "one.": 2, "one..": 1}
 
 
