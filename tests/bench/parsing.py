@@ -15,7 +15,7 @@ from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.llm.values import InputNames, interpret
 from services.planner.request import Turn
 from tests.bench.rows import Row, median
-from tests.support.plans import LITE, asked, crowd, file
+from tests.support.plans import LITE, file, large_catalogue, plan_request
 
 REPEATS = 10
 CATALOGUE_TASKS = 500
@@ -100,9 +100,9 @@ def _slowest(name: str, target: float, works: Mapping[str, Callable[[], object]]
 
 
 def _prompt() -> Row:
-    catalogue, prompting = crowd(CATALOGUE_TASKS), PlanPromptBuilder()
-    prompting.planning_prompt(asked("warm up"), catalogue, BUDGET_TOKENS, _tokens)
-    request = asked("Read this poster and say it aloud", ["a.png"])
+    catalogue, prompting = large_catalogue(CATALOGUE_TASKS), PlanPromptBuilder()
+    prompting.planning_prompt(plan_request("warm up"), catalogue, BUDGET_TOKENS, _tokens)
+    request = plan_request("Read this poster and say it aloud", ["a.png"])
     work = partial(prompting.planning_prompt, request, catalogue, BUDGET_TOKENS, _tokens)
     taken: Sequence[float] = [_milliseconds(work) for _ in range(REPEATS)]
     note = f"prompt of an LLM planner with a few tasks selected from {CATALOGUE_TASKS}; median of {REPEATS}"
@@ -122,7 +122,7 @@ def _refused(fields: Mapping[str, Any]) -> None:
 
 
 def _long_request(piece: str) -> None:
-    request = asked(piece * (500_000 // len(piece)), earlier=[Turn(False, piece * 100_000)])
+    request = plan_request(piece * (500_000 // len(piece)), earlier=[Turn(False, piece * 100_000)])
     PlanPromptBuilder().planning_prompt(request, LITE, BUDGET_TOKENS, _tokens)
 
 

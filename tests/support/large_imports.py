@@ -27,9 +27,11 @@ def _imported(packages: list[str]) -> set[str]:
 
 
 def _plan() -> None:
-    from tests.support.plans import STANDARD, asked, planned  # noqa: PLC0415  # its imports are measured
+    from tests.support.plans import STANDARD, embedded_plan, plan_request  # noqa: PLC0415  # its imports are measured
 
-    draft = planned(asked("Read sign.png aloud and tell me whether it sounds happy", ["sign.png"]), STANDARD)
+    draft = embedded_plan(
+        plan_request("Read sign.png aloud and tell me whether it sounds happy", ["sign.png"]), STANDARD
+    )
     assert len(draft.tasks) > 1
 
 

@@ -24,8 +24,8 @@ from services.planner.request import Named, Request, Turn
 
 STANDARD = standard_specs()
 
-_THINGS = ("leaf", "wheel", "cloud", "coin", "bridge", "stamp", "violin", "brick", "shell", "engine")
-_DEEDS = ("polish", "weigh", "date", "rank", "trace", "price", "stain", "fold")
+_OBJECTS = ("leaf", "wheel", "cloud", "coin", "bridge", "stamp", "violin", "brick", "shell", "engine")
+_ACTIONS = ("polish", "weigh", "date", "rank", "trace", "price", "stain", "fold")
 
 LITE: Catalogue = {
     name: STANDARD[name]
@@ -72,26 +72,26 @@ def inputs(names: Iterable[str]) -> tuple[Named, ...]:
     return tuple(Named(f"file{number}", file(name)) for number, name in enumerate(names, start=1))
 
 
-def asked(words: str, names: Iterable[str] = (), *, earlier: Sequence[Turn] = ()) -> Request:
+def plan_request(text: str, names: Iterable[str] = (), *, earlier: Sequence[Turn] = ()) -> Request:
     """A planning request with files and earlier turns."""
-    return Request((*earlier, Turn(by_user=True, text=words)), inputs(names))
+    return Request((*earlier, Turn(by_user=True, text=text)), inputs(names))
 
 
-def planned(request: Request, catalogue: Catalogue = LITE) -> Draft:
+def embedded_plan(request: Request, catalogue: Catalogue = LITE) -> Draft:
     """The plan of the embedded planner."""
     return _embedded.plan(request, catalogue)
 
 
-def written(tasks: Iterable[Task]) -> list[str]:
+def notation(tasks: Iterable[Task]) -> list[str]:
     """Tasks in short notation: task(port=argument; parameter=value), with references such as 1.text."""
     return [_task(task) for task in tasks]
 
 
 def _task(task: Task) -> str:
-    given = ", ".join(f"{port}={_argument(argument)}" for port, argument in task.arguments.items())
-    knobs = json.loads(task.parameters_json or "{}")
-    turned = ", ".join(f"{name}={value}" for name, value in knobs.items())
-    return f"{task.task}({given}{'; ' if turned else ''}{turned})"
+    arguments = ", ".join(f"{port}={_argument(argument)}" for port, argument in task.arguments.items())
+    parameters = json.loads(task.parameters_json or "{}")
+    listed_parameters = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    return f"{task.task}({arguments}{'; ' if listed_parameters else ''}{listed_parameters})"
 
 
 def _argument(argument: Argument) -> str:
@@ -110,15 +110,20 @@ def _argument(argument: Argument) -> str:
             return str(argument)
 
 
-def crowd(size: int) -> Catalogue:
+def large_catalogue(size: int) -> Catalogue:
     """A catalogue of the given size: the standard tasks and invented ones."""
     media = (Modality.TEXT, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
-    made = {
-        name: Spec(name, f"Can {deed} a {thing} when it is given as {takes}.", _port(takes), _port(gives))
-        for deed, thing, takes, gives in product(_DEEDS, _THINGS, media, media[1:])
-        if (name := f"{thing}-{deed}-{takes.name.lower()}-{gives.name.lower()}")
+    invented = {
+        name: Spec(
+            name,
+            f"Can {action} a {subject} when it is given as {input_modality}.",
+            _port(input_modality),
+            _port(output_modality),
+        )
+        for action, subject, input_modality, output_modality in product(_ACTIONS, _OBJECTS, media, media[1:])
+        if (name := f"{subject}-{action}-{input_modality.name.lower()}-{output_modality.name.lower()}")
     }
-    return {**dict(list(made.items())[: size - len(STANDARD)]), **STANDARD}
+    return {**dict(list(invented.items())[: size - len(STANDARD)]), **STANDARD}
 
 
 def _port(modality: Modality) -> tuple[Port, ...]:

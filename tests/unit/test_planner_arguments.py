@@ -1,4 +1,4 @@
-"""What tasks are given: the words that describe, ask or order, without those that say what else is wanted."""
+"""Text arguments of tasks: descriptions, questions and instructions, without the rest of the request."""
 
 import pytest
 
@@ -11,12 +11,11 @@ from services.planner.embedded.questions import asked
 from services.planner.embedded.streams import Stream
 from services.planner.embedded.wording import read
 from services.planner.plan import Modality, Reference
-from tests.support.plans import STANDARD, planned, written
-from tests.support.plans import asked as sent
+from tests.support.plans import STANDARD, embedded_plan, notation, plan_request
 
 
 @pytest.mark.parametrize(
-    ("words", "described"),
+    ("text", "descriptions"),
     [
         ("Take the pose of the man in the photo and give me a knight in the same pose", ["a knight"]),
         ("Keep the depth of my room but make it a spaceship cabin", ["a spaceship cabin"]),
@@ -26,13 +25,13 @@ from tests.support.plans import asked as sent
         ("normal map attached", []),
     ],
 )
-def test_what_is_made_from_a_map_is_described_without_the_map(words: str, described: list[str]) -> None:
-    wording = read(words, ())
-    assert from_map(wording.text, wording.masked, lexicon()) == described
+def test_image_from_map_is_described_without_the_map(text: str, descriptions: list[str]) -> None:
+    wording = read(text, ())
+    assert from_map(wording.text, wording.masked, lexicon()) == descriptions
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "described"),
+    ("text", "kind", "descriptions"),
     [
         ("draw a fox in the snow and tell me what breed it is", Modality.IMAGE, ["a fox in the snow"]),
         ("I need an illustration: a robot that knits, please", Modality.IMAGE, ["a robot that knits"]),
@@ -48,28 +47,26 @@ def test_what_is_made_from_a_map_is_described_without_the_map(words: str, descri
         ("make it", Modality.IMAGE, []),
     ],
 )
-def test_what_is_shown_or_heard_is_described_without_the_order(
-    words: str, kind: Modality, described: list[str]
-) -> None:
-    wording = read(words, ())
-    assert plain(wording.text, wording.masked, lexicon(), kind=kind) == described
+def test_description_of_media_omits_the_instruction(text: str, kind: Modality, descriptions: list[str]) -> None:
+    wording = read(text, ())
+    assert plain(wording.text, wording.masked, lexicon(), kind=kind) == descriptions
 
 
 @pytest.mark.parametrize(
-    ("words", "described"),
+    ("text", "descriptions"),
     [
         ("fill the white part of the mask with grass", ["grass"]),
         ("Swap the sofa for a bathtub. Then describe the new picture.", ["a bathtub"]),
         ("put a tiger where the cat is, then animate it", ["a tiger"]),
     ],
 )
-def test_what_stands_in_the_masked_part_is_named(words: str, described: list[str]) -> None:
-    wording = read(words, ())
-    assert inserted(wording.text, wording.masked, lexicon()) == described
+def test_content_of_the_masked_part_is_found(text: str, descriptions: list[str]) -> None:
+    wording = read(text, ())
+    assert inserted(wording.text, wording.masked, lexicon()) == descriptions
 
 
 @pytest.mark.parametrize(
-    ("words", "questions"),
+    ("text", "questions"),
     [
         ("Under which number was this bill filed?", ["Under which number was this bill filed?"]),
         ("the warranty is attached, does it cover water damage?", ["Does it cover water damage?"]),
@@ -80,19 +77,19 @@ def test_what_stands_in_the_masked_part_is_named(words: str, described: list[str
         ("could you read the letter?", []),
     ],
 )
-def test_a_question_keeps_its_words_and_nothing_else(words: str, questions: list[str]) -> None:
-    wording = read(words, ())
+def test_questions_are_extracted_without_other_text(text: str, questions: list[str]) -> None:
+    wording = read(text, ())
     spec = STANDARD["document-question-answering"]
     assert asked(wording.text, wording.masked, lexicon(), spec) == questions
 
 
-def test_a_question_that_another_task_is_for_is_left_to_it() -> None:
-    words = "what breed is the dog and where is it looking"
-    assert asked(words, words, lexicon(), STANDARD["visual-question-answering"]) == ["Where is it looking"]
+def test_question_that_another_task_answers_is_omitted() -> None:
+    text = "what breed is the dog and where is it looking"
+    assert asked(text, text, lexicon(), STANDARD["visual-question-answering"]) == ["Where is it looking"]
 
 
 @pytest.mark.parametrize(
-    ("words", "tags"),
+    ("text", "tags"),
     [
         ("what activity is it? in portuguese please", ["pt"]),
         ("i got this in polish, can you turn it into english?", ["en"]),
@@ -102,54 +99,54 @@ def test_a_question_that_another_task_is_for_is_left_to_it() -> None:
         ("not into spanish, catalan", ["ca"]),
     ],
 )
-def test_the_languages_wanted_are_found_wherever_they_are_named(words: str, tags: list[str]) -> None:
-    assert into(words, 0, len(words)) == tags
+def test_target_languages_are_found_anywhere_in_the_text(text: str, tags: list[str]) -> None:
+    assert into(text, 0, len(text)) == tags
 
 
-def test_of_several_translations_the_one_that_is_named_is_meant() -> None:
-    both = Reference(1, "text"), Reference(2, "text")
-    stream = Stream(Modality.TEXT, both, producer="translation", languages=("th", "ms"))
-    assert meant(stream, "read the malay one").arguments == both[1:]
-    assert meant(stream, "read them").arguments == both
+def test_named_language_selects_one_of_several_translations() -> None:
+    translations = Reference(1, "text"), Reference(2, "text")
+    stream = Stream(Modality.TEXT, translations, producer="translation", languages=("th", "ms"))
+    assert meant(stream, "read the malay one").arguments == translations[1:]
+    assert meant(stream, "read them").arguments == translations
 
 
-def test_two_texts_that_are_compared_go_into_two_ports() -> None:
+def test_compared_texts_fill_two_ports() -> None:
     stream = Stream(Modality.TEXT, (Reference(1, "text"), Reference(2, "text")), producer="image-to-text", port="text")
-    filled = taken(STANDARD["sentence-similarity"], [stream])
-    assert {name: one.arguments for name, one in filled.items()} == {
+    filled_ports = taken(STANDARD["sentence-similarity"], [stream])
+    assert {name: port.arguments for name, port in filled_ports.items()} == {
         "text": (Reference(1, "text"),),
         "sentences": (Reference(2, "text"),),
     }
 
 
-def test_a_picture_that_was_cut_out_for_its_mask_is_not_painted_into() -> None:
-    made = [
+def test_outputs_of_segmentation_do_not_fill_the_ports_of_inpainting() -> None:
+    streams = [
         Stream(Modality.IMAGE, (Reference(1, port),), producer="image-segmentation", port=port)
         for port in ("image", "mask")
     ]
-    assert taken(STANDARD["inpainting"], made) == {}
+    assert taken(STANDARD["inpainting"], streams) == {}
 
 
-def test_the_language_to_translate_into_is_no_part_of_the_text() -> None:
-    draft = planned(sent("translate good morning to English"), STANDARD)
-    assert written(draft.tasks) == ["translation(text='good morning'; target_language=en)"]
+def test_text_to_translate_omits_the_target_language() -> None:
+    draft = embedded_plan(plan_request("translate good morning to English"), STANDARD)
+    assert notation(draft.tasks) == ["translation(text='good morning'; target_language=en)"]
 
 
-def test_a_text_that_was_sent_is_rewritten_rather_than_the_order() -> None:
-    draft = planned(sent("proofread mail_draft.txt", ["mail_draft.txt"]), STANDARD)
-    assert written(draft.tasks) == ["text2text-generation(text=file1)"]
+def test_uploaded_text_is_rewritten_instead_of_the_instruction() -> None:
+    draft = embedded_plan(plan_request("proofread mail_draft.txt", ["mail_draft.txt"]), STANDARD)
+    assert notation(draft.tasks) == ["text2text-generation(text=file1)"]
 
 
-def test_what_is_done_next_is_no_part_of_an_order() -> None:
-    draft = planned(sent("write a poem about moss, in Welsh please"), STANDARD)
-    assert written(draft.tasks) == [
+def test_instruction_of_a_task_omits_the_next_step() -> None:
+    draft = embedded_plan(plan_request("write a poem about moss, in Welsh please"), STANDARD)
+    assert notation(draft.tasks) == [
         "text-generation(text='write a poem about moss')",
         "translation(text=1.text; target_language=cy)",
     ]
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "found"),
+    ("name", "text", "expected"),
     [
         ("text-to-speech", "read it twice as fast in a deep voice", {"speed": 2.0, "voice": "deep"}),
         ("image-super-resolution", "make it four times as big", {"scale": 4.0}),
@@ -160,5 +157,5 @@ def test_what_is_done_next_is_no_part_of_an_order() -> None:
         ("summarization", "between 30 and 60 words", {"min_length": 30, "max_length": 60}),
     ],
 )
-def test_knobs_are_turned_by_more_than_their_names(name: str, words: str, found: dict[str, object]) -> None:
-    assert parameters(STANDARD[name], words) == found
+def test_parameters_are_read_from_paraphrases(name: str, text: str, expected: dict[str, object]) -> None:
+    assert parameters(STANDARD[name], text) == expected

@@ -1,4 +1,4 @@
-"""What is wrong with a plan."""
+"""Complaints about invalid plans."""
 
 import pytest
 
@@ -24,7 +24,7 @@ INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav")
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
 
 
-def of(*tasks: Task) -> list[str]:
+def complaint_texts(*tasks: Task) -> list[str]:
     return [str(complaint) for complaint in complaints(tasks, STANDARD, INPUTS)]
 
 
@@ -40,12 +40,12 @@ def of(*tasks: Task) -> list[str]:
         (Task(1, "image-to-image", {"image": Input("file1")}),),
     ],
 )
-def test_a_valid_plan_has_nothing_wrong(tasks: tuple[Task, ...]) -> None:
-    assert of(*tasks) == []
+def test_valid_plan_has_no_complaints(tasks: tuple[Task, ...]) -> None:
+    assert complaint_texts(*tasks) == []
 
 
 @pytest.mark.parametrize(
-    ("tasks", "says"),
+    ("tasks", "message"),
     [
         ((), "the plan has no task"),
         ((Task(1, "telepathy"),), "task 1: no expert offers the task telepathy"),
@@ -90,13 +90,13 @@ def test_a_valid_plan_has_nothing_wrong(tasks: tuple[Task, ...]) -> None:
         ((Task(1, "image-to-text", {"image": Input("file1")}, pinned_revision="abc"),), "pinned without a model"),
     ],
 )
-def test_each_fault_is_named(tasks: tuple[Task, ...], says: str) -> None:
-    (found,) = of(*tasks)
-    assert says in found
+def test_fault_has_a_complaint(tasks: tuple[Task, ...], message: str) -> None:
+    (complaint,) = complaint_texts(*tasks)
+    assert message in complaint
 
 
-def test_all_faults_are_named_at_once_each_with_a_remedy() -> None:
-    found = complaints(
+def test_all_faults_are_reported_each_with_a_remedy() -> None:
+    complaint = complaints(
         [
             Task(1, "telepathy"),
             Task(1, "image-to-text", {"image": Input("nope")}, '{"x":1}'),
@@ -105,36 +105,36 @@ def test_all_faults_are_named_at_once_each_with_a_remedy() -> None:
         STANDARD,
         INPUTS,
     )
-    assert [complaint.task_id for complaint in found] == [1, 1, 1, 1, 3]
-    assert all(complaint.remedy for complaint in found)
+    assert [complaint.task_id for complaint in complaint] == [1, 1, 1, 1, 3]
+    assert all(complaint.remedy for complaint in complaint)
 
 
-def test_every_circle_is_found() -> None:
+def test_every_cycle_is_found() -> None:
     pairs = [(1, 2), (2, 1), (3, 4), (4, 3), (5, 1)]
-    tasks = [Task(own, "summarization", {"text": Reference(other, "text")}) for own, other in pairs]
+    tasks = [Task(task_id, "summarization", {"text": Reference(referenced, "text")}) for task_id, referenced in pairs]
     circular = [complaint.task_id for complaint in complaints(tasks, STANDARD, {}) if "in turn" in complaint.message]
     assert circular == [1, 2, 3, 4]
 
 
-def test_a_plan_beyond_the_limit_is_refused_without_looking_at_its_tasks() -> None:
+def test_plan_with_too_many_tasks_is_rejected_without_checking_them() -> None:
     tasks = [Task(number, "telepathy") for number in range(1, HARD_LIMIT + 2)]
-    assert of(*tasks) == [f"the plan has {HARD_LIMIT + 1} tasks (keep to {HARD_LIMIT})"]
+    assert complaint_texts(*tasks) == [f"the plan has {HARD_LIMIT + 1} tasks (keep to {HARD_LIMIT})"]
 
 
 def test_plan_with_too_many_references_is_refused_without_following_them() -> None:
-    many = Many(tuple(Reference(1, "text") for _ in range(MAX_REFERENCES + 1)))
-    (fault,) = of(Task(1, "summarization", {"text": many}))
+    references = Many(tuple(Reference(1, "text") for _ in range(MAX_REFERENCES + 1)))
+    (fault,) = complaint_texts(Task(1, "summarization", {"text": references}))
     assert fault == f"the plan has {MAX_REFERENCES + 1} references to outputs of tasks (keep to {MAX_REFERENCES})"
 
 
-def test_structured_data_must_be_what_it_says() -> None:
+def test_invalid_json_value_has_a_complaint() -> None:
     spec = Spec("sorting", inputs=(Port("rows", Modality.JSON),))
-    (found,) = complaints([Task(1, "sorting", {"rows": Json("{")})], {"sorting": spec}, {})
-    assert "is not valid JSON" in found.message
+    (complaint,) = complaints([Task(1, "sorting", {"rows": Json("{")})], {"sorting": spec}, {})
+    assert "is not valid JSON" in complaint.message
 
 
 @pytest.mark.parametrize(
-    ("json_schema", "value", "says"),
+    ("json_schema", "value", "message"),
     [
         ('{"type":"integer"}', 3, ""),
         ('{"type":"integer"}', "3", "'3' is not of type 'integer'"),
@@ -143,6 +143,6 @@ def test_structured_data_must_be_what_it_says() -> None:
         ('{"$ref":"http://localhost:1/schema.json"}', 3, "refers elsewhere"),
     ],
 )
-def test_a_parameter_is_checked_against_the_schema_of_its_expert(json_schema: str, value: object, says: str) -> None:
-    assert says in schema_violation(Parameter("p", json_schema), value)
-    assert bool(says) is bool(schema_violation(Parameter("p", json_schema), value))
+def test_parameter_is_checked_against_its_schema(json_schema: str, value: object, message: str) -> None:
+    assert message in schema_violation(Parameter("p", json_schema), value)
+    assert bool(message) is bool(schema_violation(Parameter("p", json_schema), value))

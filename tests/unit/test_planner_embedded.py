@@ -1,4 +1,4 @@
-"""What the planner without an LLM makes of requests as people write them."""
+"""Plans of the embedded planner for English requests."""
 
 import random
 
@@ -7,11 +7,11 @@ import pytest
 from services.planner.plan import SPLIT_LIMIT, Catalogue, Modality, NoteKind, Parameter, Port, Spec, Text
 from services.planner.plan_check import complaints
 from services.planner.request import Named, Request, Turn
-from tests.support.plans import LITE, STANDARD, asked, file, planned, written
+from tests.support.plans import LITE, STANDARD, embedded_plan, file, notation, plan_request
 
 Row = tuple[str, tuple[str, ...], list[str]]
 
-WITH_LITE: list[Row] = [
+LITE_CASES: list[Row] = [
     ("Could you please read what's on sign.png to me?", ("sign.png",), ["image-to-text(image=file1)"]),
     ("What does this sign say?", ("sign.png",), ["image-to-text(image=file1)"]),
     ("ocr", ("scan.png",), ["image-to-text(image=file1)"]),
@@ -366,7 +366,7 @@ WITH_LITE: list[Row] = [
     ),
 ]
 
-WITH_EVERYTHING: list[Row] = [
+STANDARD_CASES: list[Row] = [
     (
         "Generate an image of a cat in a hat, then describe it and read the description aloud",
         (),
@@ -514,24 +514,22 @@ WITH_EVERYTHING: list[Row] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "files", "expected"), WITH_LITE, ids=lambda value: str(value)[:40])
-def test_a_request_becomes_the_plan_it_means(words: str, files: tuple[str, ...], expected: list[str]) -> None:
-    draft = planned(asked(words, files))
-    assert written(draft.tasks) == expected
+@pytest.mark.parametrize(("text", "files", "expected"), LITE_CASES, ids=lambda value: str(value)[:40])
+def test_request_is_planned_with_lite_tasks(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, files))
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
-@pytest.mark.parametrize(("words", "files", "expected"), WITH_EVERYTHING, ids=lambda value: str(value)[:40])
-def test_every_standard_task_can_be_planned_where_it_is_offered(
-    words: str, files: tuple[str, ...], expected: list[str]
-) -> None:
-    draft = planned(asked(words, files), STANDARD)
-    assert written(draft.tasks) == expected
+@pytest.mark.parametrize(("text", "files", "expected"), STANDARD_CASES, ids=lambda value: str(value)[:40])
+def test_every_standard_task_can_be_planned(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, files), STANDARD)
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
 @pytest.mark.parametrize(
-    ("words", "files", "tasks", "kind", "says"),
+    ("text", "files", "tasks", "kind", "message"),
     [
         ("Translate 'good morning' into French", (), [], NoteKind.UNMAPPED, "translation"),
         ("Draw a castle on a hill", (), [], NoteKind.UNMAPPED, "text-to-image"),
@@ -563,85 +561,89 @@ def test_every_standard_task_can_be_planned_where_it_is_offered(
         ("What is the capital of France?", (), [], NoteKind.CHAT, ""),
     ],
 )
-def test_what_cannot_be_planned_is_said(
-    words: str, files: tuple[str, ...], tasks: list[str], kind: NoteKind, says: str
+def test_unplannable_part_of_request_yields_note(
+    text: str, files: tuple[str, ...], tasks: list[str], kind: NoteKind, message: str
 ) -> None:
-    draft = planned(asked(words, files))
+    draft = embedded_plan(plan_request(text, files))
     assert [task.task for task in draft.tasks] == tasks
     (note,) = draft.notes
     assert note.kind == kind
-    assert says in note.text
+    assert message in note.text
 
 
-def test_what_depends_on_something_that_cannot_be_planned_is_not_planned_either() -> None:
-    draft = planned(asked("Transcribe a.wav, translate the transcript into Spanish and read it aloud.", ["a.wav"]))
-    assert written(draft.tasks) == ["automatic-speech-recognition(audio=file1)"]
+def test_tasks_that_depend_on_an_unplannable_one_are_not_planned() -> None:
+    draft = embedded_plan(
+        plan_request("Transcribe a.wav, translate the transcript into Spanish and read it aloud.", ["a.wav"])
+    )
+    assert notation(draft.tasks) == ["automatic-speech-recognition(audio=file1)"]
     assert [note.span for note in draft.notes] == ["translate the transcript into Spanish", "read it aloud"]
 
 
-def test_a_task_says_which_words_it_came_from() -> None:
-    draft = planned(asked("Please read the text in sign.png aloud, and tell me whether it sounds happy.", ["sign.png"]))
-    aloud, mood = "read the text in sign.png aloud", "tell me whether it sounds happy"
-    assert [task.source for task in draft.tasks] == [aloud, aloud, mood]
+def test_task_has_its_source_text() -> None:
+    draft = embedded_plan(
+        plan_request("Please read the text in sign.png aloud, and tell me whether it sounds happy.", ["sign.png"])
+    )
+    aloud, classify = "read the text in sign.png aloud", "tell me whether it sounds happy"
+    assert [task.source for task in draft.tasks] == [aloud, aloud, classify]
 
 
-def test_a_task_is_split_over_several_files_but_not_without_end() -> None:
+def test_task_is_repeated_for_each_file_up_to_the_limit() -> None:
     names = [f"page{number}.png" for number in range(SPLIT_LIMIT + 1)]
-    draft = planned(asked("Read the text in all of these images", names))
+    draft = embedded_plan(plan_request("Read the text in all of these images", names))
     assert [task.id for task in draft.tasks] == list(range(1, SPLIT_LIMIT + 1))
     (note,) = draft.notes
     assert f"first {SPLIT_LIMIT} of {SPLIT_LIMIT + 1}" in note.text
 
 
-def test_it_is_less_sure_where_the_words_leave_a_choice() -> None:
-    clear = planned(asked("Blur both photos", ["a.png", "b.png"])).decision
-    vague = planned(asked("Blur the photo", ["a.png", "b.png"])).decision
-    assert clear.controller == vague.controller == "embedded"
-    assert vague.confidence < clear.confidence <= 1
+def test_ambiguous_request_has_lower_confidence() -> None:
+    unambiguous = embedded_plan(plan_request("Blur both photos", ["a.png", "b.png"])).decision
+    ambiguous = embedded_plan(plan_request("Blur the photo", ["a.png", "b.png"])).decision
+    assert unambiguous.controller == ambiguous.controller == "embedded"
+    assert ambiguous.confidence < unambiguous.confidence <= 1
 
 
 # ---------------------------------------------------------------- conversations
 
-SKETCHED = (
+AFTER_SKETCH = (
     Turn(by_user=True, text="Make this a sketch", attachments=(Named("file1", file("cat.png")),)),
     Turn(by_user=False, text="Done.", attachments=(Named("task1.image", file("sketch.png")),)),
 )
-TRANSLATED = (
+AFTER_TRANSLATION = (
     Turn(by_user=True, text="Translate 'good morning' into French"),
     Turn(by_user=False, text="Translation (fr): “bonjour”\n\n**How it was done**\n\n1. translation: m2m (text), 0.3 s"),
 )
 
 
 @pytest.mark.parametrize(
-    ("earlier", "words", "expected"),
+    ("earlier", "text", "expected"),
     [
-        (SKETCHED, "Now blur it", ["image-to-image(image=<sketch.png>, instruction='blur it')"]),
-        (SKETCHED, "How many faces are in the image I sent before?", ["object-detection(image=<cat.png>)"]),
-        (SKETCHED, "Blur the original", ["image-to-image(image=<cat.png>, instruction='Blur the original')"]),
-        (SKETCHED, "Read the text in cat.png", ["image-to-text(image=<cat.png>)"]),
-        (TRANSLATED, "Now say it aloud", ["text-to-speech(text='bonjour')"]),
+        (AFTER_SKETCH, "Now blur it", ["image-to-image(image=<sketch.png>, instruction='blur it')"]),
+        (AFTER_SKETCH, "How many faces are in the image I sent before?", ["object-detection(image=<cat.png>)"]),
+        (AFTER_SKETCH, "Blur the original", ["image-to-image(image=<cat.png>, instruction='Blur the original')"]),
+        (AFTER_SKETCH, "Read the text in cat.png", ["image-to-text(image=<cat.png>)"]),
+        (AFTER_TRANSLATION, "Now say it aloud", ["text-to-speech(text='bonjour')"]),
     ],
 )
-def test_a_request_may_speak_of_earlier_turns(earlier: tuple[Turn, ...], words: str, expected: list[str]) -> None:
-    draft = planned(asked(words, earlier=earlier))
-    assert written(draft.tasks) == expected
+def test_request_may_refer_to_earlier_turns(earlier: tuple[Turn, ...], text: str, expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, earlier=earlier))
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
-def test_what_is_sent_now_is_meant_before_what_was_sent_earlier() -> None:
-    draft = planned(asked("Blur this photo", ["new.png"], earlier=SKETCHED))
-    assert written(draft.tasks) == ["image-to-image(image=file1, instruction='Blur this photo')"]
+def test_files_of_this_turn_precede_earlier_ones() -> None:
+    draft = embedded_plan(plan_request("Blur this photo", ["new.png"], earlier=AFTER_SKETCH))
+    assert notation(draft.tasks) == ["image-to-image(image=file1, instruction='Blur this photo')"]
 
 
-def test_a_text_among_the_inputs_is_a_text() -> None:
+def test_text_input_is_used_as_argument() -> None:
     request = Request((Turn(by_user=True, text="Summarize this"),), (Named("text1", Text("A long story.")),))
-    assert written(planned(request).tasks) == ["summarization(text=text1)"]
+    assert notation(embedded_plan(request).tasks) == ["summarization(text=text1)"]
 
 
-# ---------------------------------------------------------------- tasks nobody knew
+# ---------------------------------------------------------------- unknown tasks
 
 TEXT, IMAGE = Port("text", Modality.TEXT), Port("image", Modality.IMAGE)
-NEW: Catalogue = {
+NEW_TASKS: Catalogue = {
     spec.name: spec
     for spec in (
         Spec("text-reversal", "Writes a text backwards.", (TEXT,), (TEXT,), examples=("Reverse this text",)),
@@ -660,7 +662,7 @@ NEW: Catalogue = {
 
 
 @pytest.mark.parametrize(
-    ("words", "files", "expected"),
+    ("text", "files", "expected"),
     [
         ("Reverse the text 'abc'", (), ["text-reversal(text='abc')"]),
         ("please do text-reversal on 'abc'", (), ["text-reversal(text='abc')"]),
@@ -676,15 +678,13 @@ NEW: Catalogue = {
         ("How many people are in x.png?", ("x.png",), ["object-detection(image=file1)"]),
     ],
 )
-def test_a_kind_of_task_nobody_knew_is_planned_by_its_own_words(
-    words: str, files: tuple[str, ...], expected: list[str]
-) -> None:
-    draft = planned(asked(words, files), {**LITE, **NEW})
-    assert written(draft.tasks) == expected
+def test_unknown_task_is_planned_by_its_description(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, files), {**LITE, **NEW_TASKS})
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
-# ---------------------------------------------------------------- any words at all
+# ---------------------------------------------------------------- random text
 
 PIECES = """
 read|the text|in|sign.png|aloud|, and then |translate it|into French|"quoted"
@@ -692,7 +692,7 @@ read|the text|in|sign.png|aloud|, and then |translate it|into French|"quoted"
 blur|the second image|(|)|“a”|both|it|\ue001|é|İ|漢字|😀|\u202e|```|http://x.y/z.png|answer the question|total
 to|or|from the table|[MASK]|about cats, dogs or birds|in 50 words|512x512|\x00|save it as out.png|compare|each|don't
 """.replace("\n", "|").split("|")
-LONG = (
+LONG_TEXTS = (
     "a" * 50_000,
     "read the text " * 3_000,
     "'" * 5_001,
@@ -704,19 +704,19 @@ LONG = (
 )
 
 
-def nonsense(seed: int) -> str:
+def random_text(seed: int) -> str:
     chance = random.Random(seed)
     if seed % 2:
         return " ".join(chance.choices(PIECES, k=chance.randint(1, 30)))
     return "".join(chr(chance.choice((chance.randint(9, 126), chance.randint(160, 0x2FFF)))) for _ in range(200))
 
 
-@pytest.mark.parametrize("catalogue", [LITE, STANDARD, {}], ids=["lite", "standard", "nothing"])
-def test_any_words_give_a_valid_plan_or_a_note(catalogue: Catalogue) -> None:
+@pytest.mark.parametrize("catalogue", [LITE, STANDARD, {}], ids=["lite", "standard", "empty"])
+def test_random_text_yields_valid_plan_or_note(catalogue: Catalogue) -> None:
     names = ("sign.png", "a b.pdf", "x.wav", "t.txt", "s.csv", "v.mp4")
-    for words in (*map(nonsense, range(250)), *LONG):
-        request = asked(words, names[: len(words) % 7])
-        draft = planned(request, catalogue)
-        assert draft.tasks or draft.notes, words
+    for text in (*map(random_text, range(250)), *LONG_TEXTS):
+        request = plan_request(text, names[: len(text) % 7])
+        draft = embedded_plan(request, catalogue)
+        assert draft.tasks or draft.notes, text
         faults = complaints(draft.tasks, catalogue, {named.name: named.value for named in request.inputs})
-        assert not draft.tasks or faults == [], words
+        assert not draft.tasks or faults == [], text

@@ -1,4 +1,4 @@
-"""Requests in other languages than English: a plan in the user's own words, or an honest word."""
+"""Plans of the embedded planner for requests in other languages than English."""
 
 import json
 
@@ -12,7 +12,7 @@ from services.planner.embedded.foreign.lexicons import tongue as lexicon_of
 from services.planner.embedded.wording import read
 from services.planner.plan import NoteKind, Text
 from services.planner.plan_check import complaints
-from tests.support.plans import STANDARD, asked, planned, written
+from tests.support.plans import STANDARD, embedded_plan, notation, plan_request
 
 Row = tuple[str, tuple[str, ...], list[str]]
 
@@ -835,17 +835,15 @@ ENGLISH = (
 
 
 @pytest.mark.parametrize(
-    ("words", "files", "tasks"),
+    ("text", "files", "tasks"),
     [*GERMAN, *FRENCH, *SPANISH, *ITALIAN, *PORTUGUESE, *CHINESE, *JAPANESE, *KOREAN, *FURTHER, *NEGATED],
 )
-def test_a_request_in_another_language_is_planned_with_its_own_words(
-    words: str, files: tuple[str, ...], tasks: list[str]
-) -> None:
-    assert written(planned(asked(words, files), STANDARD).tasks) == tasks
+def test_request_in_another_language_is_planned(text: str, files: tuple[str, ...], tasks: list[str]) -> None:
+    assert notation(embedded_plan(plan_request(text, files), STANDARD).tasks) == tasks
 
 
 @pytest.mark.parametrize(
-    ("words", "files", "tasks"),
+    ("text", "files", "tasks"),
     [
         (
             "Fasse den Text zusammen. Then translate it to English.",
@@ -859,42 +857,42 @@ def test_a_request_in_another_language_is_planned_with_its_own_words(
         ),
     ],
 )
-def test_sentences_of_two_languages_make_one_plan(words: str, files: tuple[str, ...], tasks: list[str]) -> None:
-    assert written(planned(asked(words, files), STANDARD).tasks) == tasks
+def test_sentences_in_two_languages_are_one_plan(text: str, files: tuple[str, ...], tasks: list[str]) -> None:
+    assert notation(embedded_plan(plan_request(text, files), STANDARD).tasks) == tasks
 
 
-@pytest.mark.parametrize(("words", "named", "said"), NOT_UNDERSTOOD)
-def test_what_is_not_understood_is_said_in_both_languages_and_nothing_is_guessed(
-    words: str, named: str, said: str
+@pytest.mark.parametrize(("text", "quoted", "message"), NOT_UNDERSTOOD)
+def test_request_in_unsupported_language_yields_clarify_note_in_both_languages(
+    text: str, quoted: str, message: str
 ) -> None:
-    draft = planned(asked(words, ("a.txt", "a.jpg")), STANDARD)
+    draft = embedded_plan(plan_request(text, ("a.txt", "a.jpg")), STANDARD)
     assert draft.tasks == ()
     assert draft.decision.confidence == 0.0
     (note,) = draft.notes
     assert note.kind is NoteKind.CLARIFY
-    assert named in note.text
-    assert said in note.text
+    assert quoted in note.text
+    assert message in note.text
     assert note.text.endswith("Say it in English, or set up an LLM with LLM_BASE_URL.")
 
 
 @pytest.mark.parametrize(
-    ("words", "passed_over"),
+    ("text", "skipped"),
     [("Lies den zweiten Absatz des Textes vor", "zweiten"), ("Lies die spannende Geschichte vor", "spannende")],
 )
-def test_a_word_about_a_thing_that_is_not_known_makes_a_plan_unsure_and_is_told(words: str, passed_over: str) -> None:
-    draft = planned(asked(words, ("a.txt",)), STANDARD)
-    assert written(draft.tasks) == ["text-to-speech(text=file1)"]
+def test_unknown_word_lowers_confidence_and_yields_note(text: str, skipped: str) -> None:
+    draft = embedded_plan(plan_request(text, ("a.txt",)), STANDARD)
+    assert notation(draft.tasks) == ["text-to-speech(text=file1)"]
     assert draft.decision.confidence < 0.5
-    assert [note.span for note in draft.notes] == [passed_over]
+    assert [note.span for note in draft.notes] == [skipped]
 
 
-@pytest.mark.parametrize("words", ENGLISH)
-def test_english_stays_english_whatever_it_quotes_or_names(words: str) -> None:
-    assert tongue.plainly_english(words) or tongue.told(read(words, ())) == tongue.ENGLISH
+@pytest.mark.parametrize("text", ENGLISH)
+def test_english_with_foreign_quotations_is_detected_as_english(text: str) -> None:
+    assert tongue.plainly_english(text) or tongue.told(read(text, ())) == tongue.ENGLISH
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "says"),
+    ("text", "kind", "message"),
     [
         ("Hallo", NoteKind.CHAT, ""),
         ("Merci beaucoup !", NoteKind.CHAT, ""),
@@ -907,16 +905,16 @@ def test_english_stays_english_whatever_it_quotes_or_names(words: str) -> None:
         ("Entferne alle Namen aus dem Text", NoteKind.UNMAPPED, "“Entferne alle Namen aus dem Text” matches no kind"),
     ],
 )
-def test_what_cannot_be_planned_is_told_in_the_words_of_the_request(words: str, kind: NoteKind, says: str) -> None:
-    draft = planned(asked(words), STANDARD)
+def test_unplannable_request_yields_note_in_its_language(text: str, kind: NoteKind, message: str) -> None:
+    draft = embedded_plan(plan_request(text), STANDARD)
     assert draft.tasks == ()
     assert draft.notes[0].kind == kind
-    assert says in draft.notes[0].text
+    assert message in draft.notes[0].text
 
 
-def test_a_task_keeps_the_words_that_called_for_it() -> None:
-    words = "Kannst du die Aufnahme bitte transkribieren und den Text danach ins Französische übersetzen?"
-    draft = planned(asked(words, ("memo.wav",)), STANDARD)
+def test_task_has_its_source_text() -> None:
+    text = "Kannst du die Aufnahme bitte transkribieren und den Text danach ins Französische übersetzen?"
+    draft = embedded_plan(plan_request(text, ("memo.wav",)), STANDARD)
     assert [task.source for task in draft.tasks] == [
         "Kannst du die Aufnahme bitte transkribieren",
         "den Text danach ins Französische übersetzen?",
@@ -924,23 +922,23 @@ def test_a_task_keeps_the_words_that_called_for_it() -> None:
     assert json.loads(draft.tasks[1].parameters_json) == {"target_language": "fr"}
 
 
-def test_quotation_marks_of_other_scripts_stay_in_the_words_of_a_task() -> None:
-    (task,) = planned(asked("「こんにちは」をスペイン語に翻訳して"), STANDARD).tasks
+def test_quotation_marks_of_other_scripts_stay_in_the_source_text() -> None:
+    (task,) = embedded_plan(plan_request("「こんにちは」をスペイン語に翻訳して"), STANDARD).tasks
     assert task.source == "「こんにちは」をスペイン語に翻訳して"
     assert task.arguments["text"] == Text("こんにちは")
 
 
-def test_a_long_pasted_text_reaches_its_task_whole_and_what_follows_it_is_done_too() -> None:
+def test_long_pasted_text_is_passed_complete_and_the_next_step_is_planned() -> None:
     pasted = "Die Firma hat viel Geld verdient. " * 1000
-    words = f"Fasse den folgenden Text zusammen: {pasted}Danach übersetze ihn ins Englische."
-    first, second = planned(asked(words), STANDARD).tasks
+    text = f"Fasse den folgenden Text zusammen: {pasted}Danach übersetze ihn ins Englische."
+    first, second = embedded_plan(plan_request(text), STANDARD).tasks
     assert first.task == "summarization"
     assert first.arguments == {"text": Text(pasted.strip())}
     assert second.task == "translation"
     assert second.parameters_json == '{"target_language":"en"}'
 
 
-WORDS = (
+VOCABULARY = (
     "übersetze",
     "lies",
     "fasse",
@@ -999,17 +997,17 @@ WORDS = (
 )
 
 
-@given(st.lists(st.sampled_from(WORDS), max_size=25), st.sampled_from(["", " "]))
-def test_whatever_is_typed_gives_a_valid_plan_in_words_of_the_request(words: list[str], between: str) -> None:
-    request = asked(between.join(words), ("a.png",))
-    draft = planned(request, STANDARD)
-    given_inputs = {named.name: named.value for named in request.inputs}
+@given(st.lists(st.sampled_from(VOCABULARY), max_size=25), st.sampled_from(["", " "]))
+def test_random_words_yield_a_valid_plan_with_source_text_of_the_request(text: list[str], separator: str) -> None:
+    request = plan_request(separator.join(text), ("a.png",))
+    draft = embedded_plan(request, STANDARD)
+    given_inputs = {quoted.name: quoted.value for quoted in request.inputs}
     assert not (draft.tasks and complaints(draft.tasks, STANDARD, given_inputs))
     assert all(task.source.casefold() in request.text.casefold() for task in draft.tasks)
 
 
 @pytest.mark.parametrize("tag", SUPPORTED)
-def test_every_lexicon_knows_the_languages_a_text_may_be_translated_into(tag: str) -> None:
+def test_every_lexicon_has_the_names_of_target_languages(tag: str) -> None:
     data = lexicon_of(tag)
     names = {"de": "Englisch", "fr": "anglais", "es": "inglés", "it": "inglese", "pt": "inglês"}
     name = names.get(tag, {"zh": "英语", "ja": "英語", "ko": "영어"}.get(tag, "")).lower()

@@ -1,4 +1,4 @@
-"""What a model writes, read as it comes."""
+"""Incremental reading of plans in LLM answers."""
 
 import json
 
@@ -15,7 +15,7 @@ PLAN = json.dumps([FIRST, SECOND])
 def read(text: str, *, piece: int = 0) -> tuple[list[object], PlanReader]:
     reader = PlanReader()
     pieces = [text[at : at + piece] for at in range(0, len(text), piece)] if piece else [text]
-    tasks: list[object] = [raw.fields for each in pieces for raw in reader.feed(each)]
+    tasks: list[object] = [raw.fields for part in pieces for raw in reader.feed(part)]
     return tasks, reader
 
 
@@ -48,12 +48,12 @@ def read(text: str, *, piece: int = 0) -> tuple[list[object], PlanReader]:
         PLAN.replace('"say it"', '"say it" // aloud\n'),
     ],
 )
-def test_a_plan_is_found_however_it_is_wrapped_and_spelt(text: str) -> None:
+def test_plan_is_read_from_every_wrapping_and_spelling(text: str) -> None:
     assert read(text)[0] == [FIRST, SECOND]
     assert read(text, piece=1)[0] == [FIRST, SECOND]
 
 
-def test_a_task_is_there_with_its_closing_brace_and_not_later() -> None:
+def test_task_is_available_at_its_closing_brace() -> None:
     reader = PlanReader()
     end = PLAN.index("}}") + 2
     assert reader.feed(PLAN[: end - 1]) == []
@@ -61,7 +61,7 @@ def test_a_task_is_there_with_its_closing_brace_and_not_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "means"),
+    ("value", "expected"),
     [
         ("None", None),
         ("null", None),
@@ -87,26 +87,26 @@ def test_a_task_is_there_with_its_closing_brace_and_not_later() -> None:
         ('"{[ ]}"', "{[ ]}"),
     ],
 )
-def test_values_are_what_they_were_meant_to_be(written: str, means: object) -> None:
-    [task], _ = read('{"task": "t", "args": {"x": ' + written + "}}")
-    assert task == {"task": "t", "args": {"x": means}}
+def test_malformed_values_are_repaired(value: str, expected: object) -> None:
+    [task], _ = read('{"task": "t", "args": {"x": ' + value + "}}")
+    assert task == {"task": "t", "args": {"x": expected}}
 
 
-def test_objects_within_arguments_are_no_tasks() -> None:
+def test_objects_in_arguments_are_not_tasks() -> None:
     task = {"task": "t", "args": {"steps": [{"task": "u", "args": {}}], "x": {"task": "v"}}}
     assert read(json.dumps([task]))[0] == [task]
 
 
-def test_words_in_braces_around_a_plan_are_no_tasks() -> None:
+def test_braces_around_a_plan_are_not_tasks() -> None:
     assert read(f"Use {{curly}} and {{'chat': None}}. {PLAN}")[0] == [FIRST, SECOND]
 
 
-def test_a_plan_that_speaks_of_an_error_is_a_plan() -> None:
+def test_text_with_the_word_error_is_still_a_plan() -> None:
     task = {"task": "text-to-speech", "args": {"text": 'there was an "error" \\ here'}}
     assert read(json.dumps(task))[0] == [task]
 
 
-def test_remarks_stand_among_tasks_or_beside_them() -> None:
+def test_notes_are_read_inside_and_next_to_the_task_list() -> None:
     text = """[{"note": "Unmapped", "text": "no mail", "source": "mail it"}, {"clarify": "Which file?"}]
     {"tasks": [], "chat": "Hello!"} {"note": "odd", "text": "x"} {"chat": 3}"""
     assert read(text)[1].notes == [
@@ -117,7 +117,7 @@ def test_remarks_stand_among_tasks_or_beside_them() -> None:
 
 
 @pytest.mark.parametrize("end", range(1, len(PLAN)))
-def test_text_that_is_cut_is_unfinished_and_nothing_is_guessed(end: int) -> None:
+def test_truncated_text_is_incomplete_and_yields_only_complete_tasks(end: int) -> None:
     tasks, reader = read(PLAN[:end])
     assert tasks == [FIRST, SECOND][: len(tasks)]
     assert reader.is_incomplete
@@ -125,12 +125,12 @@ def test_text_that_is_cut_is_unfinished_and_nothing_is_guessed(end: int) -> None
 
 
 @pytest.mark.parametrize("text", [PLAN, f"```\n{PLAN}\n``` // done", "Nothing to do.", ""])
-def test_text_that_ends_well_is_finished(text: str) -> None:
+def test_complete_text_is_not_incomplete(text: str) -> None:
     assert not read(text)[1].is_incomplete
 
 
 @pytest.mark.parametrize(
-    ("hostile", "says"),
+    ("oversized", "message"),
     [
         ('{"task": "t", "args": {"x": "' + "y" * 2 * MAX_OBJECT_LENGTH + '"}}', "longer than 65536"),
         ('{"task": "t", "args": [' + '{"a": 1},' * 10_000 + "]}", "longer than 65536"),
@@ -138,20 +138,20 @@ def test_text_that_ends_well_is_finished(text: str) -> None:
         ('{"task": "t", "args": ' + '{"a":' * 2_000 + "1" + "}" * 2_000 + "}", "nested more than 32 deep"),
     ],
 )
-def test_what_is_too_large_or_too_deep_is_dropped_and_told_and_the_rest_is_read(hostile: str, says: str) -> None:
-    tasks, reader = read(f"[{hostile}, {json.dumps(SECOND)}]")
+def test_too_large_or_deep_object_is_dropped_and_the_rest_is_read(oversized: str, message: str) -> None:
+    tasks, reader = read(f"[{oversized}, {json.dumps(SECOND)}]")
     assert tasks == [SECOND]
-    assert says in str(reader.dropped)
+    assert message in str(reader.dropped)
 
 
-def test_a_plan_of_many_tasks_in_one_object_is_not_too_large() -> None:
+def test_plan_of_many_tasks_is_not_too_large() -> None:
     tasks, reader = read(json.dumps({"tasks": [SECOND] * 1_000, "chat": "hi"}))
     assert len(tasks) == 1_000
     assert reader.dropped == []
     assert len(reader.notes) == 1
 
 
-def test_an_endless_answer_is_read_up_to_a_limit_and_told() -> None:
+def test_overlong_answer_is_read_up_to_the_limit() -> None:
     tasks, reader = read("[" + (json.dumps(FIRST) + ",") * (MAX_ANSWER_LENGTH // 50) + "]", piece=1_000)
     assert 0 < len(tasks) < MAX_ANSWER_LENGTH // 50
     assert "longer than" in reader.dropped[0]

@@ -1,4 +1,4 @@
-"""The words of a model's task, and what its values stand for."""
+"""Parsing of tasks in LLM answers, and interpretation of their values."""
 
 import pytest
 
@@ -24,7 +24,7 @@ NAMES = InputNames({"file1": file("sign.png"), "file2": file("talk.wav"), "file3
 
 
 @pytest.mark.parametrize(
-    ("written", "means"),
+    ("value", "expected"),
     [
         (0, 0),
         ("7", 7),
@@ -40,12 +40,12 @@ NAMES = InputNames({"file1": file("sign.png"), "file2": file("talk.wav"), "file3
         ([1], None),
     ],
 )
-def test_an_id_is_a_whole_number_however_it_is_written(written: object, means: int | None) -> None:
-    assert parse_task(RawTask({"task": "t", "id": written})).wire_id == means
+def test_id_is_read_as_a_whole_number(value: object, expected: int | None) -> None:
+    assert parse_task(RawTask({"task": "t", "id": value})).wire_id == expected
 
 
 @pytest.mark.parametrize(
-    ("written", "means"),
+    ("value", "expected"),
     [
         ([-1], ()),
         (-1, ()),
@@ -58,8 +58,8 @@ def test_an_id_is_a_whole_number_however_it_is_written(written: object, means: i
         (["task-1", -1, None], (1,)),
     ],
 )
-def test_dependencies_may_be_a_list_a_number_or_text(written: object, means: tuple[int, ...] | None) -> None:
-    assert parse_task(RawTask({"task": "t", "dep": written})).needs == means
+def test_dependencies_are_read_from_list_number_or_text(value: object, expected: tuple[int, ...] | None) -> None:
+    assert parse_task(RawTask({"task": "t", "dep": value})).needs == expected
 
 
 @pytest.mark.parametrize(
@@ -72,26 +72,26 @@ def test_dependencies_may_be_a_list_a_number_or_text(written: object, means: tup
         {"task": "t", "id": 0, "dep": [-1], "a": 1, "b": "x", "source": "words"},
     ],
 )
-def test_arguments_are_found_wherever_they_stand(fields: dict[str, object]) -> None:
-    said = parse_task(RawTask(fields))
-    assert said.task == "t"
-    assert said.given == (("a", 1), ("b", "x"))
+def test_arguments_are_read_from_every_location(fields: dict[str, object]) -> None:
+    parsed = parse_task(RawTask(fields))
+    assert parsed.task == "t"
+    assert parsed.given == (("a", 1), ("b", "x"))
 
 
-def test_arguments_may_have_no_names() -> None:
+def test_unnamed_arguments_are_read() -> None:
     assert parse_task(RawTask({"task": "t", "args": ["<file1>", "who?"]})).given == (("", "<file1>"), ("", "who?"))
     for text in ("<file1>", "{not JSON}"):
         assert parse_task(RawTask({"task": "t", "args": text})).given == (("", text),)
 
 
-def test_the_words_a_task_came_from_are_kept_but_not_without_end() -> None:
+def test_source_text_is_limited_in_length() -> None:
     assert parse_task(RawTask({"task": "t", "source": " read it "})).source == "read it"
     assert len(parse_task(RawTask({"task": "t", "source": "x" * 1_000})).source) == MAX_SOURCE_LENGTH
     assert parse_task(RawTask({"task": "t", "source": ["x"]})).source == ""
 
 
 @pytest.mark.parametrize(
-    ("written", "resource"),
+    ("value", "resource"),
     [
         ("<GENERATED>-0", "GENERATED"),
         ("<GENERATED-0>", "GENERATED"),
@@ -115,12 +115,12 @@ def test_the_words_a_task_came_from_are_kept_but_not_without_end() -> None:
         (["<image>-0"], "image"),
     ],
 )
-def test_an_output_may_be_named_in_many_ways(written: object, resource: str) -> None:
-    assert interpret(written, NAMES) == [OutputReference(0, resource)]
+def test_output_reference_is_read_in_every_form(value: object, resource: str) -> None:
+    assert interpret(value, NAMES) == [OutputReference(0, resource)]
 
 
 @pytest.mark.parametrize(
-    "written",
+    "value",
     [
         "<file1>",
         "file1",
@@ -132,12 +132,12 @@ def test_an_output_may_be_named_in_many_ways(written: object, resource: str) -> 
         {"text": "file1"},
     ],
 )
-def test_an_input_may_be_named_by_its_name_or_its_file(written: object) -> None:
-    assert interpret(written, NAMES) == [InputReference("file1")]
+def test_input_is_found_by_name_or_file_name(value: object) -> None:
+    assert interpret(value, NAMES) == [InputReference("file1")]
 
 
 @pytest.mark.parametrize(
-    ("written", "means"),
+    ("value", "expected"),
     [
         ("hello", [TextLiteral("hello")]),
         ("my notes.txt", [InputReference("file3")]),
@@ -157,12 +157,12 @@ def test_an_input_may_be_named_by_its_name_or_its_file(written: object) -> None:
         ("what is in <file1>?", [EmbeddedReference("file1")]),
     ],
 )
-def test_other_values_are_words_data_or_lists(written: object, means: list[Interpretation]) -> None:
-    assert interpret(written, NAMES) == means
+def test_other_values_are_text_data_or_lists(value: object, expected: list[Interpretation]) -> None:
+    assert interpret(value, NAMES) == expected
 
 
 @pytest.mark.parametrize(
-    "written",
+    "value",
     [
         "/etc/passwd",
         "~/.ssh/id",
@@ -178,11 +178,11 @@ def test_other_values_are_words_data_or_lists(written: object, means: list[Inter
         "my other photo.jpg",
     ],
 )
-def test_a_path_or_an_address_is_known_for_what_it_is(written: str) -> None:
-    assert interpret(written, NAMES) == [ExternalReference()]
+def test_path_or_url_is_an_external_reference(value: str) -> None:
+    assert interpret(value, NAMES) == [ExternalReference()]
 
 
-def test_two_files_of_one_name_are_not_guessed_between() -> None:
+def test_ambiguous_file_name_is_an_external_reference() -> None:
     names = InputNames({"file1": file("a.png"), "file2": file("a.png")})
     assert interpret("a.png", names) == [ExternalReference()]
     assert interpret("file2", names) == [InputReference("file2")]
@@ -190,12 +190,12 @@ def test_two_files_of_one_name_are_not_guessed_between() -> None:
 
 @pytest.mark.parametrize("text", VALUES.values(), ids=VALUES)
 @pytest.mark.timeout(30)
-def test_values_made_to_be_slow_are_not(text: str) -> None:
+def test_adversarial_values_are_read_in_bounded_time(text: str) -> None:
     assert interpret(text, NAMES)
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("name", "expected"),
     [
         ("Image-to-Text", "image-to-text"),
         ("image_to_text", "image-to-text"),
@@ -213,17 +213,17 @@ def test_values_made_to_be_slow_are_not(text: str) -> None:
         ("", None),
     ],
 )
-def test_a_task_is_known_by_other_names(asked: str, meant: str | None) -> None:
-    assert match_task(asked, STANDARD) == meant
+def test_task_name_is_matched(name: str, expected: str | None) -> None:
+    assert match_task(name, STANDARD) == expected
 
 
-@pytest.mark.parametrize("asked", ["text-to-video", "audio-classification", "depth-control", "translation"])
-def test_a_task_that_nobody_offers_is_not_taken_for_one_that_looks_like_it(asked: str) -> None:
-    assert match_task(asked, STANDARD.keys() - {asked}) is None
+@pytest.mark.parametrize("name", ["text-to-video", "audio-classification", "depth-control", "translation"])
+def test_unoffered_task_is_not_matched_to_a_similar_name(name: str) -> None:
+    assert match_task(name, STANDARD.keys() - {name}) is None
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("name", "expected"),
     [
         ("target_lang", "target_language"),
         ("to_language", "target_language"),
@@ -231,10 +231,10 @@ def test_a_task_that_nobody_offers_is_not_taken_for_one_that_looks_like_it(asked
         ("lang", None),
     ],
 )
-def test_a_parameter_is_known_by_its_words(asked: str, meant: str | None) -> None:
-    assert match_parameter(asked, ["source_language", "target_language"]) == meant
+def test_parameter_name_is_matched(name: str, expected: str | None) -> None:
+    assert match_parameter(name, ["source_language", "target_language"]) == expected
 
 
-def test_a_fault_names_the_task_as_the_model_does() -> None:
+def test_fault_names_the_task_with_its_id_and_name() -> None:
     assert str(Fault(0, "tts", "it is wrong", "mend it")) == "task 0 (tts): it is wrong (mend it)"
     assert str(Fault(None, "", "it is long", "shorten it")) == "it is long (shorten it)"

@@ -1,4 +1,4 @@
-"""Whatever a model writes, what leaves the planner is a valid plan that grows and is never changed."""
+"""Plans repaired from arbitrary LLM answers are valid and only grow."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ PRIOR = (
 
 bounded = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
-# ---------------------------------------------------------------- plans, right and wrong
+# ---------------------------------------------------------------- valid and invalid plans
 
 _ids = st.one_of(
     st.integers(0, 5),
@@ -38,7 +38,7 @@ _references = st.builds(
     st.sampled_from(["GENERATED", "resource", "text", "image", "audio", "labels", "mask"]),
     st.integers(0, 6),
 )
-_words = st.one_of(
+_text_values = st.one_of(
     _references,
     st.sampled_from(
         ["<file1>", "file2", "notes.txt", "sign.png", "<file9>", "/etc/passwd", "https://a/b.png", "3", "yes"]
@@ -46,7 +46,7 @@ _words = st.one_of(
     st.text(max_size=20),
 )
 _values = st.recursive(
-    st.one_of(_words, st.integers(), st.floats(), st.booleans(), st.none()),
+    st.one_of(_text_values, st.integers(), st.floats(), st.booleans(), st.none()),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
@@ -71,7 +71,7 @@ _tasks = st.fixed_dictionaries(
     },
 )
 _plans = st.lists(_tasks, max_size=7)
-_written: Sequence[Callable[[object], str]] = (
+_spellings: Sequence[Callable[[object], str]] = (
     json.dumps,
     lambda plan: json.dumps(plan, indent=1, ensure_ascii=False),
     str,
@@ -80,7 +80,7 @@ _written: Sequence[Callable[[object], str]] = (
     lambda plan: json.dumps(plan).replace('"', "'"),
     lambda plan: json.dumps(plan).replace("}", ",}").replace('"args"', "args"),
 )
-_texts = st.builds(lambda how, plan: how(plan), st.sampled_from(_written), _plans)
+_texts = st.builds(lambda spelling, plan: spelling(plan), st.sampled_from(_spellings), _plans)
 _noise = st.text(alphabet=st.sampled_from(list("{}[]\",:'\\`<>/*#0-1eE \n\ud83d\x00“”tasknull")), max_size=8)
 
 
@@ -94,93 +94,93 @@ def _mutated(draw: st.DrawFn) -> str:
     return text
 
 
-_hostile = st.builds(
-    lambda opened, times, text: opened * times + text,
+_adversarial = st.builds(
+    lambda opening, times, text: opening * times + text,
     st.sampled_from(['{"a":', "[", '{"task":"t","args":', "<", '"', "{", "/*", "\\", "<think>", "{'"]),
     st.integers(0, 200),
     _texts,
 )
-_anything = st.one_of(_texts, _mutated(), _hostile, st.text())
+_anything = st.one_of(_texts, _mutated(), _adversarial, st.text())
 
-# ---------------------------------------------------------------- what holds for all
+# ---------------------------------------------------------------- properties
 
 
 def read(text: str, *, piece: int = 0) -> tuple[list[RawTask], PlanReader]:
     reader = PlanReader()
     step = piece or max(len(text), 1)
-    found = [raw for at in range(0, len(text), step) for raw in reader.feed(text[at : at + step])]
-    return found, reader
+    raw_tasks = [raw for at in range(0, len(text), step) for raw in reader.feed(text[at : at + step])]
+    return raw_tasks, reader
 
 
-def drafted(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -> tuple[list[Task], PlanRepairer]:
-    drafting = PlanRepairer(STANDARD, INPUTS, prior)
-    out = [task for raw in read(text)[0] for task in drafting.add(raw)]
-    return [*out, *drafting.close(cut=cut)], drafting
+def repaired_plan(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -> tuple[list[Task], PlanRepairer]:
+    repairer = PlanRepairer(STANDARD, INPUTS, prior)
+    out = [task for raw in read(text)[0] for task in repairer.add(raw)]
+    return [*out, *repairer.close(cut=cut)], repairer
 
 
 @bounded
 @given(_anything)
-def test_any_text_gives_a_plan_that_can_be_run_or_complaints(text: str) -> None:
-    tasks, drafting = drafted(text)
-    assert tasks == drafting.tasks
+def test_any_text_yields_a_valid_plan_or_complaints(text: str) -> None:
+    tasks, repairer = repaired_plan(text)
+    assert tasks == repairer.tasks
     assert not tasks or complaints(tasks, STANDARD, INPUTS) == []
-    assert len(tasks) + len(drafting.complaints) > 0 or not read(text)[0]
-    assert all(str(fault) for fault in drafting.complaints)
+    assert len(tasks) + len(repairer.complaints) > 0 or not read(text)[0]
+    assert all(str(fault) for fault in repairer.complaints)
 
 
 @bounded
 @given(_anything)
-def test_a_plan_after_others_is_valid_together_with_them(text: str) -> None:
-    tasks, _ = drafted(text, prior=PRIOR)
+def test_plan_is_valid_together_with_prior_tasks(text: str) -> None:
+    tasks, _ = repaired_plan(text, prior=PRIOR)
     assert complaints([*PRIOR, *tasks], STANDARD, INPUTS) == []
     assert all(task.id > PRIOR[-1].id for task in tasks)
 
 
 @bounded
 @given(_anything)
-def test_every_plan_can_be_sent(text: str) -> None:
-    for task in drafted(text)[0]:
+def test_every_plan_can_be_serialized(text: str) -> None:
+    for task in repaired_plan(text)[0]:
         str(task).encode()
         json.loads(task.parameters_json or "{}", parse_constant=lambda name: 1 / 0)
 
 
 @bounded
 @given(_anything, st.integers(1, 7))
-def test_pieces_of_text_give_what_the_whole_gives(text: str, piece: int) -> None:
-    at_once, whole = read(text)
+def test_chunked_text_is_read_like_complete_text(text: str, piece: int) -> None:
+    at_once, complete = read(text)
     in_pieces, reader = read(text, piece=piece)
     assert in_pieces == at_once
-    assert reader.notes == whole.notes
-    assert reader.dropped == whole.dropped
-    assert reader.is_incomplete == whole.is_incomplete
+    assert reader.notes == complete.notes
+    assert reader.dropped == complete.dropped
+    assert reader.is_incomplete == complete.is_incomplete
 
 
 @settings(bounded, max_examples=40)
 @given(_texts | _mutated())
-def test_a_plan_cut_anywhere_is_the_beginning_of_the_whole(text: str) -> None:
-    whole, _ = drafted(text)
-    drafting, reader = PlanRepairer(STANDARD, INPUTS), PlanReader()
+def test_partial_plan_is_a_prefix_of_the_complete_plan(text: str) -> None:
+    complete, _ = repaired_plan(text)
+    repairer, reader = PlanRepairer(STANDARD, INPUTS), PlanReader()
     for char in text:
         for raw in reader.feed(char):
-            drafting.add(raw)
-        assert drafting.tasks == whole[: len(drafting.tasks)]
-    assert drafting.close(cut=True) == []
+            repairer.add(raw)
+        assert repairer.tasks == complete[: len(repairer.tasks)]
+    assert repairer.close(cut=True) == []
 
 
 @settings(bounded, max_examples=60)
 @given(_texts, st.data())
-def test_a_plan_cut_and_closed_is_valid_by_itself(text: str, data: st.DataObject) -> None:
+def test_truncated_plan_is_valid(text: str, data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(text)))
-    whole, (tasks, _) = drafted(text)[0], drafted(text[:end], cut=True)
-    assert tasks == whole[: len(tasks)]
+    complete, (tasks, _) = repaired_plan(text)[0], repaired_plan(text[:end], cut=True)
+    assert tasks == complete[: len(tasks)]
     assert not tasks or complaints(tasks, STANDARD, INPUTS) == []
 
 
 @settings(bounded, max_examples=60)
 @given(_plans, _plans)
-def test_a_second_answer_only_adds_to_the_plan(first: object, second: object) -> None:
-    before, drafting = drafted(json.dumps(first))
-    after = [task for raw in read(json.dumps(second))[0] for task in drafting.add(raw)]
-    after += drafting.close()
-    assert drafting.tasks == before + after
-    assert not drafting.tasks or complaints(drafting.tasks, STANDARD, INPUTS) == []
+def test_second_answer_only_adds_tasks(first: object, second: object) -> None:
+    before, repairer = repaired_plan(json.dumps(first))
+    after = [task for raw in read(json.dumps(second))[0] for task in repairer.add(raw)]
+    after += repairer.close()
+    assert repairer.tasks == before + after
+    assert not repairer.tasks or complaints(repairer.tasks, STANDARD, INPUTS) == []

@@ -1,4 +1,4 @@
-"""Quotations are found as people write them."""
+"""Detection of quotations."""
 
 import pytest
 
@@ -23,8 +23,8 @@ from services.planner.embedded.quotations import quotations
         ("'" * 5_001, ["'"]),
     ],
 )
-def test_quotations_are_found_with_what_they_quote(text: str, quoted: list[str]) -> None:
-    assert [text[one.inner_start : one.inner_end] for one in quotations(text)] == quoted
+def test_quotations_are_found(text: str, quoted: list[str]) -> None:
+    assert [text[quotation.inner_start : quotation.inner_end] for quotation in quotations(text)] == quoted
 
 
 @pytest.mark.parametrize("mark", ["“", "‘", " 'a", "„a", "«"])

@@ -1,9 +1,9 @@
-"""More requests as people type them: where to look, what "it" means, which of the files, what not to do."""
+"""Plans for English requests: locations, pronouns, file selection, negation, conditions and languages."""
 
 import pytest
 
 from services.planner.plan import NoteKind
-from tests.support.plans import STANDARD, asked, planned, written
+from tests.support.plans import STANDARD, embedded_plan, notation, plan_request
 
 Row = tuple[str, tuple[str, ...], list[str]]
 
@@ -23,7 +23,7 @@ ASIDES = (
     "The answer is in the second paragraph of the text.",
 )
 
-WHERE_TO_LOOK: list[Row] = [
+LOCATION_CASES: list[Row] = [
     (
         "Please have a look at the attached invoice and tell me the total, the due date and who it is from.",
         ("invoice.pdf",),
@@ -64,7 +64,7 @@ WHERE_TO_LOOK: list[Row] = [
     ),
 ]
 
-WHAT_IS_MEANT: list[Row] = [
+REFERENCE_CASES: list[Row] = [
     (
         "Extract all amounts of money from invoice.png and say them out loud",
         ("invoice.png",),
@@ -155,7 +155,7 @@ WHAT_IS_MEANT: list[Row] = [
     ),
 ]
 
-WHICH_FILES: list[Row] = [
+FILE_CASES: list[Row] = [
     (
         "What is the sentiment of each of these?",
         ("sign.png", "tower.txt"),
@@ -213,7 +213,7 @@ WHICH_FILES: list[Row] = [
     ),
 ]
 
-HOW_PEOPLE_TYPE: list[Row] = [
+WORDING_CASES: list[Row] = [
     (
         "Read the picture's text with a female voice",
         ("sign.png",),
@@ -283,24 +283,24 @@ HOW_PEOPLE_TYPE: list[Row] = [
 
 
 @pytest.mark.parametrize(
-    ("words", "files", "expected"),
+    ("text", "files", "expected"),
     [
         *((f"When was it built? {aside}", ("tower.txt",), BUILT) for aside in ASIDES),
-        *WHERE_TO_LOOK,
-        *WHAT_IS_MEANT,
-        *WHICH_FILES,
-        *HOW_PEOPLE_TYPE,
+        *LOCATION_CASES,
+        *REFERENCE_CASES,
+        *FILE_CASES,
+        *WORDING_CASES,
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_request_is_read_as_it_is_meant(words: str, files: tuple[str, ...], expected: list[str]) -> None:
-    draft = planned(asked(words, files))
-    assert written(draft.tasks) == expected
+def test_request_is_planned(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, files))
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
 @pytest.mark.parametrize(
-    ("words", "files", "used", "kind", "named"),
+    ("text", "files", "used", "kind", "mention"),
     [
         ("Blur the photo", ("face.jpg", "letter.pdf"), ["file1"], NoteKind.TRIMMED, "letter.pdf"),
         ("Look at b.jpg. How many faces are in it?", ("a.jpg", "b.jpg"), ["file2"], NoteKind.TRIMMED, "a.jpg"),
@@ -311,28 +311,28 @@ def test_a_request_is_read_as_it_is_meant(words: str, files: tuple[str, ...], ex
         ("Read the sign and play the recording", ("sign.png", "a.wav"), ["file1"], NoteKind.UNMAPPED, "play"),
     ],
 )
-def test_a_file_that_is_not_used_is_told(
-    words: str, files: tuple[str, ...], used: list[str], kind: NoteKind, named: str
+def test_unused_file_yields_note(
+    text: str, files: tuple[str, ...], used: list[str], kind: NoteKind, mention: str
 ) -> None:
-    draft = planned(asked(words, files))
-    assert [argument in str(written(draft.tasks)) for argument in used] == [True] * len(used)
-    assert (kind, True) in [(note.kind, named in note.text) for note in draft.notes]
+    draft = embedded_plan(plan_request(text, files))
+    assert [argument in str(notation(draft.tasks)) for argument in used] == [True] * len(used)
+    assert (kind, True) in [(note.kind, mention in note.text) for note in draft.notes]
 
 
-def test_a_file_the_words_leave_out_is_neither_used_nor_told() -> None:
-    draft = planned(asked("Summarize all files except a.txt", ["a.txt", "b.txt", "c.txt"]))
-    assert written(draft.tasks) == ["summarization(text=file2)", "summarization(text=file3)"]
+def test_excluded_file_is_neither_used_nor_noted() -> None:
+    draft = embedded_plan(plan_request("Summarize all files except a.txt", ["a.txt", "b.txt", "c.txt"]))
+    assert notation(draft.tasks) == ["summarization(text=file2)", "summarization(text=file3)"]
     assert draft.notes == ()
 
 
-def test_what_is_asked_of_a_result_and_cannot_be_done_is_said() -> None:
-    draft = planned(asked("Make a sketch and frame the sketch", ["face.jpg"]))
+def test_unplannable_request_about_a_result_yields_note() -> None:
+    draft = embedded_plan(plan_request("Make a sketch and frame the sketch", ["face.jpg"]))
     assert [note.span for note in draft.notes] == ["frame the sketch"]
-    assert planned(asked("Make a sketch and show me the sketch", ["face.jpg"])).notes == ()
+    assert embedded_plan(plan_request("Make a sketch and show me the sketch", ["face.jpg"])).notes == ()
 
 
 @pytest.mark.parametrize(
-    ("words", "expected", "conditional"),
+    ("text", "expected", "conditional"),
     [
         (
             "Read the text and, if it is positive, blur the image",
@@ -375,11 +375,9 @@ def test_what_is_asked_of_a_result_and_cannot_be_done_is_said() -> None:
         ("Read the text aloud if it is negative", [], ["Read the text aloud if it is negative"]),
     ],
 )
-def test_what_depends_on_a_condition_is_not_planned_but_said(
-    words: str, expected: list[str], conditional: list[str]
-) -> None:
-    draft = planned(asked(words, ["sign.png"]))
-    assert written(draft.tasks) == expected
+def test_conditional_tasks_are_noted_instead_of_planned(text: str, expected: list[str], conditional: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, ["sign.png"]))
+    assert notation(draft.tasks) == expected
     assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, span) for span in conditional]
     assert all("ask again with the result" in note.text for note in draft.notes)
 
@@ -388,7 +386,7 @@ SENTIMENT, SPOKEN = "text-classification(text=1.text)", "text-to-speech(text=1.t
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("text", "expected"),
     [
         ("Read the text if you can", [OCR]),
         ("If you could read the text, please", [OCR]),
@@ -404,16 +402,16 @@ SENTIMENT, SPOKEN = "text-classification(text=1.text)", "text-to-speech(text=1.t
         ("Say aloud 'if it is positive, blur it'", ["text-to-speech(text='if it is positive, blur it')"]),
     ],
 )
-def test_a_courtesy_or_a_question_makes_nothing_conditional(words: str, expected: list[str]) -> None:
-    draft = planned(asked(words, [] if "'if" in words else ["sign.png"]))
-    assert written(draft.tasks) == expected
+def test_polite_or_embedded_if_is_not_a_condition(text: str, expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, [] if "'if" in text else ["sign.png"]))
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
-def test_a_question_keeps_the_condition_it_asks_about() -> None:
-    draft = planned(asked("What happens if I cancel?", ["letter.pdf"]))
-    asks = "document-question-answering(image=file1, question='What happens if I cancel?')"
-    assert written(draft.tasks) == [asks]
+def test_question_keeps_its_condition() -> None:
+    draft = embedded_plan(plan_request("What happens if I cancel?", ["letter.pdf"]))
+    question_task = "document-question-answering(image=file1, question='What happens if I cancel?')"
+    assert notation(draft.tasks) == [question_task]
     assert draft.notes == ()
 
 
@@ -421,7 +419,7 @@ HALLO, BONJOUR = "text-to-speech(text='hello'; language=de)", "text-to-speech(te
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("text", "expected"),
     [
         ("Read 'hello' in German, then 'bonjour' in French", [HALLO, BONJOUR]),
         ("In German read 'hello', in French 'bonjour'", [HALLO, BONJOUR]),
@@ -433,30 +431,30 @@ HALLO, BONJOUR = "text-to-speech(text='hello'; language=de)", "text-to-speech(te
         ),
     ],
 )
-def test_each_quoted_text_takes_the_language_beside_it(words: str, expected: list[str]) -> None:
-    draft = planned(asked(words), STANDARD)
-    assert written(draft.tasks) == expected
+def test_each_quoted_text_takes_the_adjacent_language(text: str, expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text), STANDARD)
+    assert notation(draft.tasks) == expected
     assert draft.notes == ()
 
 
 @pytest.mark.parametrize(
-    "words", ["Read 'hello' in German and 'bonjour'", "Say 'hello', 'bonjour' in German and French"]
+    "text", ["Read 'hello' in German and 'bonjour'", "Say 'hello', 'bonjour' in German and French"]
 )
-def test_languages_that_cannot_be_told_apart_are_said_to_be(words: str) -> None:
-    draft = planned(asked(words))
+def test_ambiguous_languages_yield_note(text: str) -> None:
+    draft = embedded_plan(plan_request(text))
     assert draft.tasks == ()
-    assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, words)]
+    assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, text)]
     assert "name the language right after each quoted text" in draft.notes[0].text
 
 
-def test_a_quoted_text_in_a_sentence_of_its_own_is_not_dropped_silently() -> None:
-    draft = planned(asked("Read aloud 'hello' in German; then 'bonjour' in French"))
-    assert written(draft.tasks) == [HALLO]
+def test_quoted_text_without_task_yields_note() -> None:
+    draft = embedded_plan(plan_request("Read aloud 'hello' in German; then 'bonjour' in French"))
+    assert notation(draft.tasks) == [HALLO]
     assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, "then 'bonjour' in French")]
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "span"),
+    ("text", "name", "span"),
     [
         ("Email me the sketch after making it", "face.jpg", "Email me the sketch after making it"),
         ("Post the sketch to Slack after making it", "face.jpg", "Post the sketch to Slack after making it"),
@@ -469,14 +467,14 @@ def test_a_quoted_text_in_a_sentence_of_its_own_is_not_dropped_silently() -> Non
         ),
     ],
 )
-def test_what_no_task_does_is_said_beside_what_one_does(words: str, name: str, span: str) -> None:
-    draft = planned(asked(words, [name]))
+def test_unmapped_part_yields_note_in_addition_to_the_task(text: str, name: str, span: str) -> None:
+    draft = embedded_plan(plan_request(text, [name]))
     assert len(draft.tasks) == 1
     assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, span)]
 
 
 @pytest.mark.parametrize(
-    "words",
+    "text",
     [
         "Send me the text of the sign",
         "Read the sign and return the text",
@@ -484,7 +482,7 @@ def test_what_no_task_does_is_said_beside_what_one_does(words: str, name: str, s
         "Read the text of the post",
     ],
 )
-def test_what_an_answer_does_anyway_is_no_matter_for_a_note(words: str) -> None:
-    draft = planned(asked(words, ["sign.png"]))
-    assert written(draft.tasks) == [OCR]
+def test_request_for_an_answer_yields_no_note(text: str) -> None:
+    draft = embedded_plan(plan_request(text, ["sign.png"]))
+    assert notation(draft.tasks) == [OCR]
     assert draft.notes == ()

@@ -1,4 +1,4 @@
-"""Slips of the pen."""
+"""Correction of typos."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from services.planner.embedded.spelling import read_mended
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("text", "corrected"),
     [
         ("sumarize it", "summarize it"),
         ("Summerise it", "summarise it"),
@@ -20,5 +20,5 @@ from services.planner.embedded.spelling import read_mended
         ("read this aloud\nsumarize", "read this aloud\nsumarize"),
     ],
 )
-def test_only_slips_in_the_words_of_the_request_itself_are_mended(written: str, meant: str) -> None:
-    assert read_mended(written, ()).text == meant
+def test_only_typos_in_the_instructions_are_corrected(text: str, corrected: str) -> None:
+    assert read_mended(text, ()).text == corrected

@@ -1,4 +1,4 @@
-"""The requests the planner without an LLM learns from are whole, consistent, and none that it is tested on."""
+"""Training requests of the embedded planner: complete, consistent and disjoint from the evaluation set."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 from services.planner.catalog import standard_specs
 from services.planner.plan import File, Modality, Spec, modalities
 
-HOUSE = Path(__file__).parents[2]
-UNSEEN = HOUSE / "tests" / "eval" / "data" / "own.jsonl"
+ROOT = Path(__file__).parents[2]
+UNSEEN = ROOT / "tests" / "eval" / "data" / "own.jsonl"
 SPECS = standard_specs()
 FIELDS = ["id", "request", "type", "files", "tasks", "links", "arguments", "expect"]
-LEAST = 5
-"""How often each task is asked for, at least."""
+MIN_REQUESTS = 5
+"""Minimum number of requests for each task."""
 SHARES = {"single": 0.45, "chain": 0.35, "dag": 0.20}
 
 Row = Mapping[str, Any]
@@ -28,25 +28,25 @@ def rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-ROWS = rows(HOUSE / "tests" / "eval" / "data" / "training.jsonl")
+ROWS = rows(ROOT / "tests" / "eval" / "data" / "training.jsonl")
 PLANS = [row for row in ROWS if row["expect"] == "plan"]
 
 
-def given(row: Row) -> Iterator[tuple[int, Spec, str, Any]]:
-    """The number and spec of a task, with the name and each value of what it is given."""
+def arguments_of(row: Row) -> Iterator[tuple[int, Spec, str, Any]]:
+    """Index and spec of each task, with the name and value of each argument."""
     for number, (task, arguments) in enumerate(zip(row["tasks"], row["arguments"], strict=True)):
         assert arguments["task"] == number, row["id"]
         spec = SPECS[task]
         for name, value in list(arguments.items())[1:]:
-            several = value if isinstance(value, list) and name in inputs(spec) else [value]
-            yield from ((number, spec, name, one) for one in several)
+            values = value if isinstance(value, list) and name in inputs(spec) else [value]
+            yield from ((number, spec, name, item) for item in values)
 
 
 def inputs(spec: Spec) -> dict[str, Modality]:
     return {port.name: port.modality for port in spec.inputs}
 
 
-def offered(value: Any, row: Row) -> set[Modality]:
+def modalities_of(value: Any, row: Row) -> set[Modality]:
     """The modalities that a literal, a file or an earlier task can stand for."""
     if isinstance(value, str):
         return {Modality.TEXT}
@@ -64,21 +64,21 @@ def shape(row: Row) -> str:
     return "chain" if links == tasks - 1 and max(map(max, ends)) == 1 else "dag"
 
 
-def words(request: str) -> tuple[str, ...]:
+def word_tuple(request: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", request.casefold()))
 
 
-def test_ids_and_the_words_of_requests_are_unique() -> None:
+def test_ids_and_requests_are_unique() -> None:
     assert len({row["id"] for row in ROWS}) == len(ROWS)
-    assert [some for some, times in Counter(words(row["request"]) for row in ROWS).items() if times > 1] == []
+    assert [text for text, count in Counter(word_tuple(row["request"]) for row in ROWS).items() if count > 1] == []
 
 
-def test_no_request_is_one_of_the_unseen_ones() -> None:
-    unseen = {words(row["request"]) for row in rows(UNSEEN)}
-    assert [row["id"] for row in ROWS if words(row["request"]) in unseen] == []
+def test_no_request_is_in_the_evaluation_set() -> None:
+    unseen = {word_tuple(row["request"]) for row in rows(UNSEEN)}
+    assert [row["id"] for row in ROWS if word_tuple(row["request"]) in unseen] == []
 
 
-def test_every_line_has_the_fields_and_says_the_shape_of_its_plan() -> None:
+def test_every_line_has_the_fields_and_the_shape_of_its_plan() -> None:
     for row in ROWS:
         assert list(row) == FIELDS, row["id"]
         assert row["type"] == shape(row), row["id"]
@@ -87,7 +87,7 @@ def test_every_line_has_the_fields_and_says_the_shape_of_its_plan() -> None:
         assert row["request"].strip() == row["request"] != "", row["id"]
 
 
-def test_tasks_have_all_they_need_and_nothing_that_is_not_theirs() -> None:
+def test_tasks_have_required_arguments_and_no_unknown_ones() -> None:
     for row in ROWS:
         for task, arguments in zip(row["tasks"], row["arguments"], strict=True):
             spec = SPECS[task]
@@ -96,46 +96,46 @@ def test_tasks_have_all_they_need_and_nothing_that_is_not_theirs() -> None:
             assert required <= arguments.keys() - {"task"} <= known, row["id"]
 
 
-def test_links_are_what_tasks_take_from_earlier_ones() -> None:
+def test_links_match_the_references_in_arguments() -> None:
     for row in ROWS:
-        taken = {
+        references = {
             (value["output_of"], number)
-            for number, _, _, value in given(row)
+            for number, _, _, value in arguments_of(row)
             if isinstance(value, dict) and "output_of" in value
         }
-        assert sorted(taken) == [tuple(link) for link in row["links"]], row["id"]
-        assert all(0 <= source < target for source, target in taken), row["id"]
+        assert sorted(references) == [tuple(link) for link in row["links"]], row["id"]
+        assert all(0 <= source < target for source, target in references), row["id"]
 
 
-def test_each_input_is_given_something_of_its_kind() -> None:
+def test_inputs_have_the_modality_of_their_port() -> None:
     for row in ROWS:
-        for _, spec, name, value in given(row):
+        for _, spec, name, value in arguments_of(row):
             if name in inputs(spec):
-                assert inputs(spec)[name] in offered(value, row), (row["id"], name)
+                assert inputs(spec)[name] in modalities_of(value, row), (row["id"], name)
 
 
-def test_texts_that_tasks_are_given_stand_in_the_request() -> None:
+def test_text_arguments_occur_in_the_request() -> None:
     for row in ROWS:
-        for _, spec, name, value in given(row):
+        for _, spec, name, value in arguments_of(row):
             if name in inputs(spec) and isinstance(value, str):
                 assert value.casefold() in row["request"].casefold(), row["id"]
 
 
-def test_parameters_are_what_their_schemas_allow() -> None:
+def test_parameters_satisfy_their_schemas() -> None:
     for row in ROWS:
-        for _, spec, name, value in given(row):
+        for _, spec, name, value in arguments_of(row):
             for parameter in spec.parameters:
                 if parameter.name == name:
                     Draft202012Validator(json.loads(parameter.json_schema)).validate(value)
 
 
-def test_every_standard_task_is_asked_for_often_enough() -> None:
-    asked = Counter(task for row in ROWS for task in set(row["tasks"]))
-    assert {task: asked[task] for task in SPECS if asked[task] < LEAST} == {}
+def test_every_standard_task_has_enough_requests() -> None:
+    requests = Counter(task for row in ROWS for task in set(row["tasks"]))
+    assert {task: requests[task] for task in SPECS if requests[task] < MIN_REQUESTS} == {}
 
 
-def test_single_tasks_chains_and_graphs_are_balanced_and_some_become_no_plan() -> None:
+def test_plan_shapes_are_balanced_and_some_requests_have_no_plan() -> None:
     counts = Counter(row["type"] for row in PLANS)
     assert {kind: counts[kind] / len(PLANS) for kind in SHARES} == pytest.approx(SHARES, abs=0.03)
-    others = Counter(row["expect"] for row in ROWS if row["expect"] != "plan")
-    assert min(others[kind] for kind in ("clarify", "unmapped", "chat")) >= 2 * LEAST
+    other_kinds = Counter(row["expect"] for row in ROWS if row["expect"] != "plan")
+    assert min(other_kinds[kind] for kind in ("clarify", "unmapped", "chat")) >= 2 * MIN_REQUESTS

@@ -1,4 +1,4 @@
-"""Who waits for whom where plans are made without an LLM, and how much of a request is read."""
+"""Concurrent plans of the embedded planner, and limits of the text that it reads."""
 
 import asyncio
 import threading
@@ -14,89 +14,89 @@ from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.planner import LONG, Planner, Step
 from services.planner.process import PlanningProcess
 from services.planner.request import Request
-from tests.support.plans import LITE, STANDARD, asked
+from tests.support.plans import LITE, STANDARD, plan_request
 
 SHORT = "describe it"
 
 
-class Known:
+class LiteCatalog:
     async def tasks(self) -> Catalogue:
         return LITE
 
 
 class Blocked:
-    """Makes plans of some words only when it may."""
+    """Plans one text only once the test releases it."""
 
-    def __init__(self, words: str) -> None:
-        self._words = words
-        self.begun, self.may = threading.Event(), threading.Event()
-        self.made: list[str] = []
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.started, self.released = threading.Event(), threading.Event()
+        self.planned: list[str] = []
 
     def plan(self, request: Request, _: Catalogue) -> Draft:
-        if request.text == self._words:
-            self.begun.set()
-            assert self.may.wait(10)
-        self.made.append(request.text)
+        if request.text == self._text:
+            self.started.set()
+            assert self.released.wait(10)
+        self.planned.append(request.text)
         return Draft((), (), Decision("embedded", "", 1.0))
 
 
 class BlockedProcess:
-    """Plans long requests only when it may."""
+    """Plans long requests only once the test releases it."""
 
     def __init__(self) -> None:
-        self.begun, self.may = asyncio.Event(), asyncio.Event()
+        self.started, self.released = asyncio.Event(), asyncio.Event()
 
     async def plan(self, _request: Request, _catalogue: Catalogue) -> Draft:
-        self.begun.set()
-        await self.may.wait()
+        self.started.set()
+        await self.released.wait()
         return Draft((), (), Decision("embedded", "", 1.0))
 
 
-async def ask(blocked: Blocked, words: str, process: BlockedProcess | None = None) -> list[Step]:
-    told: list[Step] = []
+async def plan_steps(blocked: Blocked, text: str, process: BlockedProcess | None = None) -> list[Step]:
+    steps: list[Step] = []
 
-    async def tell(step: Step) -> None:
-        told.append(step)
+    async def emit(step: Step) -> None:
+        steps.append(step)
 
     planner = Planner(
-        cast("Catalog", Known()), cast("Embedded", blocked), process=cast("PlanningProcess | None", process)
+        cast("Catalog", LiteCatalog()), cast("Embedded", blocked), process=cast("PlanningProcess | None", process)
     )
-    await planner.plan(asked(words), tell)
-    return told
+    await planner.plan(plan_request(text), emit)
+    return steps
 
 
-async def test_nobody_waits_for_the_plan_of_a_long_request() -> None:
+async def test_long_request_does_not_block_other_plans() -> None:
     blocked, process = Blocked("another"), BlockedProcess()
     async with asyncio.timeout(10):
-        long = asyncio.create_task(ask(blocked, "x" * (LONG + 1), process))
-        await process.begun.wait()
-        assert await ask(blocked, SHORT, process)
+        long = asyncio.create_task(plan_steps(blocked, "x" * (LONG + 1), process))
+        await process.started.wait()
+        assert await plan_steps(blocked, SHORT, process)
     assert not long.done()
-    process.may.set()
+    process.released.set()
     assert await long
 
 
-async def test_who_leaves_before_its_turn_takes_none() -> None:
+async def test_cancelled_request_is_not_planned() -> None:
     blocked = Blocked("first")
-    first = asyncio.create_task(ask(blocked, "first"))
-    assert await asyncio.to_thread(blocked.begun.wait, 10)
-    left = asyncio.create_task(ask(blocked, SHORT))
+    first = asyncio.create_task(plan_steps(blocked, "first"))
+    assert await asyncio.to_thread(blocked.started.wait, 10)
+    cancelled = asyncio.create_task(plan_steps(blocked, SHORT))
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(left, 0.05)
-    blocked.may.set()
+        await asyncio.wait_for(cancelled, 0.05)
+    blocked.released.set()
     await first
-    await ask(blocked, "last")
-    assert blocked.made == ["first", "last"]
+    await plan_steps(blocked, "last")
+    assert blocked.planned == ["first", "last"]
 
 
-def test_more_than_a_plan_can_have_is_not_read_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_with_too_many_steps_is_read_up_to_the_limit_with_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "HARD_LIMIT", 10)
-    drafted = Rules(STANDARD).draft(asked("Describe a.png. Read the text in it aloud. " * 50, ["a.png"]), LITE)
+    drafted = Rules(STANDARD).draft(plan_request("Describe a.png. Read the text in it aloud. " * 50, ["a.png"]), LITE)
     assert 10 < len(drafted.steps) < 20
     assert ["its end was not read" in note.text for note in drafted.draft.notes].count(True) == 1
 
 
-def test_a_file_that_is_left_out_is_found_however_many_are_named() -> None:
-    named = "Describe " + " ".join(f"see{number}.png" for number in range(200)) + " and a.png but not b.png."
-    drafted = Rules(STANDARD).draft(asked(named, ["a.png", "b.png"]), LITE)
-    assert [one.names[0] for one in drafted.resources] == ["a.png"]
+def test_excluded_file_is_found_among_many_file_names() -> None:
+    text = "Describe " + " ".join(f"see{number}.png" for number in range(200)) + " and a.png but not b.png."
+    drafted = Rules(STANDARD).draft(plan_request(text, ["a.png", "b.png"]), LITE)
+    assert [resource.names[0] for resource in drafted.resources] == ["a.png"]

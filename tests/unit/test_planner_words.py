@@ -1,4 +1,4 @@
-"""How requests are read: what is content, which files are named, where sentences end, and which knobs are turned."""
+"""Reading of requests: content, file names, sentences and parameters."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import resources
 from services.planner.embedded.wording import read
 from services.planner.plan import Parameter, Spec
-from tests.support.plans import STANDARD, asked
+from tests.support.plans import STANDARD, plan_request
 
 
 @pytest.mark.parametrize(
-    ("words", "content"),
+    ("text", "content"),
     [
         ("Say 'it's late' now", ["it's late"]),
         ("Say “good night” and «bonsoir»", ["good night", "bonsoir"]),
@@ -29,15 +29,15 @@ from tests.support.plans import STANDARD, asked
         ("What is in 'sign.png'?", []),
     ],
 )
-def test_content_is_told_from_instructions(words: str, content: list[str]) -> None:
-    request = asked(words, ["sign.png"])
-    wording = with_pasted(read(words, resources(request)), lexicon())
+def test_content_is_separated_from_instructions(text: str, content: list[str]) -> None:
+    request = plan_request(text, ["sign.png"])
+    wording = with_pasted(read(text, resources(request)), lexicon())
     assert [payload.text for payload in wording.payloads] == content
-    assert len(wording.masked) == len(words)
+    assert len(wording.masked) == len(text)
 
 
 @pytest.mark.parametrize(
-    ("words", "named", "missing"),
+    ("text", "mentioned", "missing"),
     [
         ("Read sign.png", ["sign.png"], []),
         ("read 'SIGN.PNG' and my photo (1).jpg", ["SIGN.PNG", "my photo (1).jpg"], []),
@@ -49,17 +49,17 @@ def test_content_is_told_from_instructions(words: str, content: list[str]) -> No
         ("save it as out.png", [], []),
     ],
 )
-def test_files_are_recognised_by_name_sent_or_not(words: str, named: list[str], missing: list[str]) -> None:
-    request = asked(words, ["sign.png", "my photo (1).jpg"])
-    mentions = read(words, resources(request)).mentions
-    assert [words[mention.start : mention.end] for mention in mentions if mention.resource] == named
+def test_file_names_are_recognized(text: str, mentioned: list[str], missing: list[str]) -> None:
+    request = plan_request(text, ["sign.png", "my photo (1).jpg"])
+    mentions = read(text, resources(request)).mentions
+    assert [text[mention.start : mention.end] for mention in mentions if mention.resource] == mentioned
     assert [
-        words[mention.start : mention.end] for mention in mentions if not (mention.resource or mention.target)
+        text[mention.start : mention.end] for mention in mentions if not (mention.resource or mention.target)
     ] == missing
 
 
 @pytest.mark.parametrize(
-    ("words", "pieces"),
+    ("text", "expected"),
     [
         ("Read it. Blur it!", ["read it.", "blur it!"]),
         ("1. Read it\n2. Blur it", ["1. read it", "2. blur it"]),
@@ -67,13 +67,13 @@ def test_files_are_recognised_by_name_sent_or_not(words: str, named: list[str], 
         ("  \n ", []),
     ],
 )
-def test_sentences_end_where_people_end_them(words: str, pieces: list[str]) -> None:
-    masked = read(words, ()).masked
-    assert [masked[start:end].strip() for start, end in sentences(masked)] == pieces
+def test_sentences_are_split(text: str, expected: list[str]) -> None:
+    masked = read(text, ()).masked
+    assert [masked[start:end].strip() for start, end in sentences(masked)] == expected
 
 
 @pytest.mark.parametrize(
-    ("task", "words", "turned"),
+    ("task", "text", "expected"),
     [
         ("translation", "translate it from german to english", {"source_language": "de", "target_language": "en"}),
         ("translation", "translate this into brazilian portuguese", {"target_language": "pt-BR"}),
@@ -90,12 +90,12 @@ def test_sentences_end_where_people_end_them(words: str, pieces: list[str]) -> N
         ("text-to-audio", "two minutes of rain", {"duration": 120.0}),
     ],
 )  # fmt: skip
-def test_knobs_are_turned_as_the_words_say_and_the_schema_allows(task: str, words: str, turned: dict[str, Any]) -> None:
-    assert parameters(STANDARD[task], words) == turned
+def test_parameters_are_read_within_their_schema(task: str, text: str, expected: dict[str, Any]) -> None:
+    assert parameters(STANDARD[task], text) == expected
 
 
 @pytest.mark.parametrize(
-    ("json_schema", "words", "value"),
+    ("json_schema", "text", "value"),
     [
         ('{"type":"integer"}', "with 5 rounds", 5),
         ('{"type":"integer"}', "rounds: 5", 5),
@@ -108,6 +108,6 @@ def test_knobs_are_turned_as_the_words_say_and_the_schema_allows(task: str, word
         ("{", "with 5 rounds", None),
     ],
 )
-def test_an_unknown_knob_is_turned_by_its_name(json_schema: str, words: str, value: object) -> None:
+def test_unknown_parameter_is_read_by_its_name(json_schema: str, text: str, value: object) -> None:
     spec = Spec("game", parameters=(Parameter("rounds", json_schema),))
-    assert parameters(spec, words) == ({} if value is None else {"rounds": value})
+    assert parameters(spec, text) == ({} if value is None else {"rounds": value})
