@@ -16,7 +16,7 @@ from services.planner.plan import Catalogue, Note, NoteKind, Task, Text
 from services.planner.planner import LONG, Planner, Step
 from services.planner.process import PlanningLimitExceeded, PlanningProcess
 from tests.support.long_requests import LONG_REQUESTS
-from tests.support.plans import STANDARD, asked
+from tests.support.plans import STANDARD, plan_request
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,9 @@ async def planned(text: str, planning_process: PlanningProcess, files: int = 0) 
         steps.append(step)
 
     names = [f"photo{number}.png" for number in range(files)]
-    await Planner(cast("Catalog", StandardCatalog()), EMBEDDED, process=planning_process).plan(asked(text, names), emit)
+    await Planner(cast("Catalog", StandardCatalog()), EMBEDDED, process=planning_process).plan(
+        plan_request(text, names), emit
+    )
     return steps
 
 
@@ -97,33 +99,33 @@ async def test_plan_over_cpu_limit_is_declined_with_remedy() -> None:
 async def test_planning_works_again_after_a_plan_over_the_cpu_limit(planning_process: PlanningProcess) -> None:
     planning_process.cpu_seconds = 0.000_001
     with pytest.raises(PlanningLimitExceeded):
-        await planning_process.plan(asked(LONG_REQUEST), STANDARD)
+        await planning_process.plan(plan_request(LONG_REQUEST), STANDARD)
     planning_process.cpu_seconds = 60
-    assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
+    assert (await planning_process.plan(plan_request("Describe a.png", ["a.png"]), STANDARD)).tasks
 
 
 async def test_killed_process_is_reported_and_replaced(planning_process: PlanningProcess) -> None:
-    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
+    await planning_process.plan(plan_request(LONG_REQUEST), STANDARD)
     assert planning_process.pid
     os.kill(planning_process.pid, signal.SIGKILL)
     with pytest.raises(Unavailable, match="status -9"):
-        await planning_process.plan(asked(LONG_REQUEST), STANDARD)
-    assert (await planning_process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
+        await planning_process.plan(plan_request(LONG_REQUEST), STANDARD)
+    assert (await planning_process.plan(plan_request("Describe a.png", ["a.png"]), STANDARD)).tasks
 
 
 async def test_process_ends_when_idle_and_when_closed() -> None:
     planning_process = PlanningProcess(idle_seconds=0)
-    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
+    await planning_process.plan(plan_request(LONG_REQUEST), STANDARD)
     await asyncio.sleep(0.01)  # the idle timer of 0 s expires before this one
     assert planning_process.pid is None
-    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
+    await planning_process.plan(plan_request(LONG_REQUEST), STANDARD)
     await planning_process.close()
     assert planning_process.pid is None
 
 
 async def test_cancelled_plan_ends_its_process(planning_process: PlanningProcess) -> None:
-    await planning_process.plan(asked(LONG_REQUEST), STANDARD)
-    planning = asyncio.create_task(planning_process.plan(asked(LONG_REQUEST), STANDARD))
+    await planning_process.plan(plan_request(LONG_REQUEST), STANDARD)
+    planning = asyncio.create_task(planning_process.plan(plan_request(LONG_REQUEST), STANDARD))
     await asyncio.sleep(0)  # so that it has started
     planning.cancel()
     await asyncio.wait([planning])
