@@ -68,6 +68,8 @@ class RunFold:
         """Usage of failed attempts that another attempt followed."""
         self.last_errors: dict[int, Failure] = {}
         """Failure of the last failed attempt, by task."""
+        self.waiting_reasons: dict[int, str] = {}
+        """Why a task last waited for an expert, by task."""
         self._tasks: dict[int, TaskStatus] = {}
         self._answer: list[str] = []
         for event in events:
@@ -196,6 +198,7 @@ class RunFold:
 
     def _task_waiting(self, event: RunEvent) -> None:
         self._tasks[event.task_id].state = TASK_STATE_WAITING
+        self.waiting_reasons[event.task_id] = event.task_waiting.reason
 
     def _task_started(self, event: RunEvent) -> None:
         status = self._tasks[event.task_id]

@@ -254,7 +254,7 @@ async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(orche
         if event.HasField("task_ended"):
             failed.set()
     (prior,) = orchestrator.peers.planned[1].prior
-    assert (prior.state, prior.summary) == (run_pb2.TASK_STATE_FAILED, "nobody offers unheard-of")
+    assert (prior.state, prior.summary) == (run_pb2.TASK_STATE_FAILED, "no expert offers unheard-of")
 
 
 async def test_what_deciding_took_counts_as_the_runs(orchestrator: OrchestratorUnderTest) -> None:

@@ -289,12 +289,12 @@ async def test_batch_says_that_the_orchestrator_is_overloaded(
 ) -> None:
     monkeypatch.setattr(slots, "CALM_SECONDS", 0.0)  # no round of the event loop is short enough
     monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.5)
-    monkeypatch.setattr(slots, "REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(slots, "OVERLOAD_SECONDS", 0.1)
     counting_expert.go_on.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
         batch = await asking.start(notes(20))
-        assert await asking.waiting_for(batch.batch_id) == slots.BUSY
+        assert await asking.waiting_for(batch.batch_id) == slots.OVERLOADED
         batch = await asking.ended(batch.batch_id)
     assert batch.counts.completed == 20
     assert batch.waiting_for == ""
@@ -327,7 +327,7 @@ async def test_a_batch_whose_task_vanishes_waits_and_says_so(
         peers.vanished.add("summarization")
         peers.changed.set()
         counting_expert.go_on.set()
-        assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
+        assert "no expert offers summarization" in await asking.waiting_for(batch.batch_id)
         peers.vanished.clear()
         peers.changed.set()
         batch = await asking.ended(batch.batch_id)
@@ -344,7 +344,7 @@ async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
     counting_expert.go_on.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         asking = OrchestratorClient(stub)
-        assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
+        assert "no expert offers summarization" in await asking.waiting_for(batch.batch_id)
         peers.vanished.clear()
         peers.changed.set()
         assert (await asking.ended(batch.batch_id)).counts.completed == 30
@@ -361,7 +361,7 @@ async def test_a_batch_that_waits_keeps_no_other_from_running(
         peers.vanished.add("summarization")
         peers.changed.set()
         counting_expert.go_on.set()
-        assert "nobody offers summarization" in await asking.waiting_for(stuck.batch_id)
+        assert "no expert offers summarization" in await asking.waiting_for(stuck.batch_id)
         other = plan_pb2.Plan(tasks=[step(1, "translation")])
         batches = [await asking.start(notes(3), plan=other) for _ in range(2)]
         for batch in batches:

@@ -69,7 +69,7 @@ async def test_what_is_none_is_named_with_a_remedy(
 
 async def test_a_vanished_model_is_named_with_one_that_fits(orchestrator_client: OrchestratorClient) -> None:
     error = await refused(orchestrator_client.start(notes(1), plan=plan_pb2.Plan(tasks=[step(1, model="gone")])))
-    assert "task 1 (summarization by gone): nobody offers model gone" in error.message
+    assert "task 1 (summarization by gone): no expert offers model gone" in error.message
     assert error.remedy == "pin model"
 
 

@@ -84,7 +84,7 @@ async def test_a_change_of_the_catalogue_is_asked_for_again(
     while error is None:  # the word of the change may still be on its way
         error = await _refusal(orchestrator_client)
     assert (error.reason, error.remedy) == ("TASK_UNAVAILABLE", "pin model")
-    assert "task 1 (summarization by model): nobody offers model model" in error.message
+    assert "task 1 (summarization by model): no expert offers model model" in error.message
 
 
 async def _refusal(orchestrator_client: OrchestratorClient) -> ServiceError | None:
@@ -258,7 +258,7 @@ async def test_a_task_that_has_vanished_is_named_with_what_would_help(
     while error.reason != "TASK_UNAVAILABLE":  # the word of the change may still be on its way
         error = await refused(orchestrator_client.start(notes(2), pipeline=named()))
     assert error.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert "task 1 (summarization): nobody offers summarization" in error.message
+    assert "task 1 (summarization): no expert offers summarization" in error.message
     assert error.remedy == "add an expert"
 
 

@@ -140,10 +140,10 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
             await self.peers.select()
         self.peers.selected.append(request)
         if request.task.task not in standard_tasks() or request.task.task in self.peers.vanished:
-            raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
+            raise NotFound(f"no expert offers {request.task.task}", reason="TASK", remedy="add an expert")
         pinned = request.task.pinned_model
         if pinned and pinned not in {each.candidate.model_id for each in self.peers.candidates}:
-            raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
+            raise NotFound(f"no expert offers model {pinned}", reason="MODEL", remedy="pin model")
         outside = self.peers.candidates and all(
             each.candidate.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.peers.candidates
         )

@@ -61,7 +61,7 @@ class Batch(ApiModel):
     failure: Failure | None = None
     """Why the whole batch failed."""
     waiting_for: str = ""
-    """Why no new item starts at present."""
+    """What the batch waits for; empty: nothing."""
     items_per_second: float = 0.0
     """Recent rate of ended items."""
     remaining: float | None = None

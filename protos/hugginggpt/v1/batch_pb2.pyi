@@ -245,7 +245,7 @@ class Batch(_message.Message):
     result, or there is no plan; CANCELLED.
     """
     waiting_for: _builtins.str
-    """Why no new item starts at the moment, in one sentence. Empty: items start."""
+    """What the batch waits for, in one sentence, such as a slot, memory or an expert. Empty: it does not wait."""
     items_per_second: _builtins.float
     """Recent rate of ended items; 0: none has ended."""
     @_builtins.property

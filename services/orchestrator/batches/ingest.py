@@ -77,9 +77,8 @@ class BatchIngest:
             start = self._store.start(batch.id, caller.tenant, spec.idempotency_key, digest, total)
             started = await asyncio.shield(start)
         finally:
-            if (
-                started != batch.id
-            ):  # also if the caller disconnected and start() succeeded: then abandon() does nothing
+            if started != batch.id:
+                # Also if the caller disconnected and start() succeeded: then abandon() does nothing.
                 await asyncio.shield(self._removal.abandon(batch.id, caller.tenant))
         return started
 

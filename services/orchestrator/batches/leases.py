@@ -32,15 +32,15 @@ class BatchLeases:
     Args:
         store: of batches and their leases.
         notifier: notifies of changes in the journal.
-        waiting: IDs of batches that cannot start items at the moment.
+        blocked: IDs of batches that start no items because a task or model is not offered.
     """
 
     kind = "batch"
 
-    def __init__(self, store: BatchStore, notifier: ChangeNotifier, waiting: Collection[str]) -> None:
+    def __init__(self, store: BatchStore, notifier: ChangeNotifier, blocked: Collection[str]) -> None:
         self._store = store
         self._notifier = notifier
-        self._waiting = waiting
+        self._blocked = blocked
 
     async def claim(self, active: Mapping[str, Claimed]) -> list[Claimed]:
         """Claims batches without an owner, up to the limits."""
@@ -93,7 +93,7 @@ class BatchLeases:
     def _choose(self, due: Iterable[tuple[str, str]], held: Mapping[str, Claimed]) -> list[str]:
         """The batches to claim, of batches with their tenants."""
         claimed = Counter(each.batch.tenant for each in held.values())
-        active = Counter(each.batch.tenant for id_, each in held.items() if id_ not in self._waiting)
+        active = Counter(each.batch.tenant for id_, each in held.items() if id_ not in self._blocked)
         chosen = []
         for batch_id, tenant in sorted(due, key=lambda each: active[each[1]]):
             if claimed[tenant] < MAX_CLAIMED_PER_TENANT and (active.total() < MAX_ACTIVE or not active[tenant]):

@@ -1,35 +1,41 @@
-"""Runs the items of a planned batch in their order, a limited number of them at once."""
+"""Runs one batch from its claim to its end.
+
+The methods of BatchRunner are in the order in which a batch passes them: it is planned, its items start a few at a
+time, and their runs end. Meanwhile one task waits for a command to cancel the batch, and one reports what it waits for.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
 
 from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_CANCELLED, RUN_STATE_FAILED, RunState
 from services.common import call_context
-from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidRequest, NotFound, Unavailable
-from services.orchestrator.batches.items import position_of, spec_of
-from services.orchestrator.batches.slots import BatchSlots
-from services.orchestrator.experts.client import to_failure
-from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Item
+from services.common.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
+from services.orchestrator.batches import items
+from services.orchestrator.batches.planning import BatchPlanner, wait_for_cancel
+from services.orchestrator.batches.slots import KEY_LIMIT, SLOTS_TAKEN, BatchSlots
+from services.orchestrator.journal import LeaseLost
+from services.orchestrator.journal.batch_rows import Claimed, Item
 from services.orchestrator.journal.batches import CHANGED, BatchStore
 from services.orchestrator.journal.runs import NewRun
-from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.service import PipelineService
-from services.orchestrator.runs import acceptance
-from services.orchestrator.runs.run_log import RunLog
+from services.orchestrator.runs.run_log import CANCELLED, RunLog
 from services.orchestrator.runs.selection import LOOK_SECONDS, CandidateCache
 from services.orchestrator.runs.service import RunService
 
 log = structlog.get_logger(__name__)
 
-PAGE, PAGE_BYTES = 100, 1024 * 1024
-"""Items and bytes read at a time: each active batch has so much in memory."""
 START_LIMIT = 4
 """Items started in one transaction."""
+
+REPORT_SECONDS = 1.0
+"""Interval at which a batch's waiting reason is updated; a wait is reported after one or two of them."""
+JOURNAL_SLOW = "the journal is slow: items start once their runs are stored"
 
 
 @dataclass(frozen=True)
@@ -43,26 +49,34 @@ class BatchDependencies:
     slots: BatchSlots
     run_seconds: float
     """Longest run time of an item."""
-    waiting: set[str] = field(default_factory=set)
-    """IDs of batches that start no items at the moment, because a task or model is not offered."""
+    waiting_reasons: dict[str, str] = field(default_factory=dict)
+    """Why the batches that run here wait, by ID; the journal's rows have these reasons a little later."""
+    blocked: set[str] = field(default_factory=set)
+    """IDs of batches that start no items because a task or model is not offered: others are claimed in their place."""
 
-    async def pages(self, batch: BatchRow) -> AsyncIterator[list[Item]]:
-        """Items of a batch to run, in order."""
-        after = 0
-        while items := await self.store.next_items(batch, after, PAGE, PAGE_BYTES):
-            after = items[-1].index
-            yield items
 
-    async def wait_for_cancel(self, batch_id: str) -> None:
-        """Waits for a command to cancel a batch."""
-        with self.runs.notifier.subscribed(batch_id) as changed:
-            while not await self.store.is_cancelled(batch_id):
-                await changed.wait()
-                changed.clear()
+class BatchExecutor:
+    """Executes claimed batches, each by a BatchRunner, for the lease manager."""
+
+    def __init__(self, shared: BatchDependencies) -> None:
+        self._shared = shared
+
+    async def execute(self, claimed: Claimed) -> None:
+        """Executes a batch to its end; if cancelled, or without a journal, leaves it for another owner."""
+        self._shared.waiting_reasons[claimed.id] = claimed.batch.waiting_for
+        try:
+            with call_context.use_caller(items.caller_of(claimed.batch)):
+                await BatchRunner(self._shared, claimed).run()
+        except* LeaseLost:
+            log.warning("lease lost", batch_id=claimed.id)
+        except* Unavailable as errors:
+            log.warning("released: dependency unavailable", batch_id=claimed.id, error=str(errors.exceptions[0]))
+        finally:
+            del self._shared.waiting_reasons[claimed.id]
 
 
 class BatchRunner:
-    """Runs the items of one batch.
+    """Runs one claimed batch.
 
     Args:
         shared: by all batches.
@@ -70,27 +84,52 @@ class BatchRunner:
     """
 
     def __init__(self, shared: BatchDependencies, claimed: Claimed) -> None:
-        self._shared = shared
+        self._shared, self._store, self._runs = shared, shared.store, shared.runs
         self._claimed, self._batch = claimed, claimed.batch
         self._max_active = self._batch.spec.max_at_once or shared.slots.limit
         self._active: set[str] = set()
+        """IDs of items' runs that have started and not ended."""
         self._run_ended = asyncio.Event()
-        self._waiting_reason = self._batch.waiting_for
-        self._overload = ""
-        """The overload that delayed the last items, if there was one."""
         self._watching = asyncio.TaskGroup()
         self._write: asyncio.Future[None] | None = None
+        """Stores the runs of the last items that started."""
         self._is_closed = False
+        self._waiting_for = ""
+        """Why no item starts, or items start slowly; empty: neither, or its items themselves take so long."""
 
     async def run(self) -> None:
-        """Starts the items and waits for their ends; stops early on a command to cancel the batch.
+        """Runs the batch to its end.
 
         Raises:
             ExceptionGroup: of LeaseLost and Unavailable.
         """
+        async with asyncio.TaskGroup() as group:
+            reporting = group.create_task(self._report_waiting(), name=f"waiting-{self._batch.id}")
+            try:
+                state, failure = await self._run()
+            finally:
+                reporting.cancel()
+        await self._store.end(self._claimed, state, failure)
+        log.info("batch ended", batch_id=self._batch.id, state=RunState.Name(state))
+
+    async def _run(self) -> "tuple[RunState.ValueType, Failure | None]":
+        """Plans the batch, if necessary, and runs its items; returns the batch's final state and failure."""
+        if not self._batch.is_planned:
+            planner = BatchPlanner(self._store, self._runs, self._shared.pipelines.builder, self._set_waiting_for)
+            if failure := await planner.plan(self._claimed):
+                is_cancelled = failure.reason == CANCELLED.reason
+                return (RUN_STATE_CANCELLED, None) if is_cancelled else (RUN_STATE_FAILED, failure)
+        await self._run_items()
+        counts = await self._store.counts(self._batch.id, 0.0)
+        return items.final_state(counts, self._batch.total), None
+
+    # ------------------------------------------------------------ starting items
+
+    async def _run_items(self) -> None:
+        """Starts the items and waits until their runs have ended; stops early on a command to cancel the batch."""
         try:
             async with self._watching, asyncio.TaskGroup() as group:  # an error while watching also stops new items
-                for run_id in await self._shared.store.active_runs(self._batch.id):
+                for run_id in await self._store.active_runs(self._batch.id):
                     self._watch(run_id, slots=0)
                 starting = group.create_task(self._start_all(), name=f"start-{self._batch.id}")
                 cancelling = group.create_task(self._cancel_on_command(starting), name=f"cancel-{self._batch.id}")
@@ -100,41 +139,53 @@ class BatchRunner:
                 cancelling.cancel()
         finally:
             self._is_closed = True
-            self._shared.waiting.discard(self._batch.id)
+            self._shared.blocked.discard(self._batch.id)
 
     async def _start_all(self) -> None:
-        async for items in self._shared.pages(self._batch):
-            while items:
+        """Starts the items in their order, as the limits allow."""
+        async for page in items.pages(self._store, self._batch):
+            while page:
                 await self._wait_until_available()
                 count = await self._acquire_slots()
-                await self._start_items(items[:count], count)
-                del items[:count]
-        await self._set_waiting_reason("")
+                await self._start_items(page[:count], count)
+                del page[:count]
 
-    async def _wait_started(self, starting: "asyncio.Task[None]") -> None:
-        """Waits until no more items start."""
-        await asyncio.wait([starting])
-        if self._write:
-            await asyncio.wait([self._write])
-
-    async def _start_items(self, items: Sequence[Item], slots: int) -> None:
-        """Stores and starts runs of items; an invalid item fails without a run."""
-        runs: list[NewRun] = []
-        invalid: dict[int, Failure] = {}
-        caller = call_context.current()
-        for item in items:
-            if item.failure:
-                invalid[item.index] = item.failure
-                continue
+    async def _wait_until_available(self) -> None:
+        """Waits until all tasks of the plan are offered."""
+        spec, blocked = self._batch.spec, self._shared.blocked
+        while True:
             try:
-                parameters.check(self._batch.pipeline.inputs, item.inputs)
-            except InvalidRequest as error:
-                invalid[item.index] = to_failure(error)
+                await self._shared.pipelines.builder.check_available(
+                    self._batch.pipeline.plan, spec.inference_mode, spec.constraints
+                )
+            except (FailedPrecondition, Unavailable, DeadlineExceeded) as error:
+                self._waiting_for = f"{error.message}; {error.remedy}" if error.remedy else error.message
+                blocked.add(self._batch.id)
+                self._runs.notifier.notify((CHANGED,))  # another batch may be claimed meanwhile
+                await self._shared.catalogue.wait_for_change(LOOK_SECONDS)
             else:
-                spec, position = spec_of(self._batch, item), position_of(self._batch, item)
-                runs.append(acceptance.new_run(spec, caller, None, "", self._shared.run_seconds, batch=position))
+                break
+        if self._batch.id in blocked:
+            blocked.remove(self._batch.id)
+            self._waiting_for = ""
+
+    async def _acquire_slots(self) -> int:
+        """Waits for slots, of the batch and of the process; returns how many it holds then."""
+        while len(self._active) >= self._max_active:
+            self._waiting_for = ""
+            await self._wait_for_end()
+        count = min(self._max_active - len(self._active), START_LIMIT)
+        return await self._shared.slots.acquire(self._batch.caller, count, self._set_waiting_for)
+
+    def _set_waiting_for(self, reason: str) -> None:
+        has_its_share = self._active and reason in {KEY_LIMIT, SLOTS_TAKEN}  # of the slots
+        self._waiting_for = "" if has_its_share else reason
+
+    async def _start_items(self, page: Sequence[Item], slots: int) -> None:
+        """Stores and starts runs of items; an invalid item fails without a run."""
+        runs, invalid = items.new_runs(self._batch, page, self._shared.run_seconds)
         self._shared.slots.release(self._batch.caller, slots - len(runs))
-        self._write = self._shared.store.add_runs(self._claimed, runs, invalid)
+        self._write = self._store.add_runs(self._claimed, runs, invalid)
         self._write.add_done_callback(partial(self._start_runs, runs))
         await asyncio.shield(self._write)
 
@@ -143,10 +194,19 @@ class BatchRunner:
             self._shared.slots.release(self._batch.caller, len(runs))
         for run in runs if not write.exception() else ():
             if self._is_closed:
-                self._shared.runs.start(run)
+                self._runs.start(run)
             else:
                 self._active.add(run.id)
-                self._shared.runs.start(run, self._released)
+                self._runs.start(run, self._released)
+
+    async def _wait_started(self, starting: "asyncio.Task[None]") -> None:
+        """Waits until no more items start."""
+        await asyncio.wait([starting])
+        self._waiting_for = ""
+        if self._write:
+            await asyncio.wait([self._write])
+
+    # ------------------------------------------------------------ ends of items
 
     def _released(self, run: RunLog) -> None:
         """Handles the end of an item's run in this process: the run has ended, or another process continues it."""
@@ -155,72 +215,73 @@ class BatchRunner:
         else:
             self._watch(run.id, slots=1)
 
-    def _ended(self, run_id: str, *, slots: int) -> None:
-        self._shared.slots.release(self._batch.caller, slots)
-        self._active.discard(run_id)
-        self._run_ended.set()
-
     def _watch(self, run_id: str, *, slots: int) -> None:
+        """Waits for the end of a run that another process may execute."""
         self._active.add(run_id)
         self._watching.create_task(self._wait_until_ended(run_id, slots), name=f"watch-{run_id}")
 
     async def _wait_until_ended(self, run_id: str, slots: int) -> None:
         try:
             with contextlib.suppress(NotFound):  # it was deleted as soon as it had ended
-                await self._shared.runs.wait_until_ended(run_id)
+                await self._runs.wait_until_ended(run_id)
         finally:
             self._ended(run_id, slots=slots)
 
-    async def _acquire_slots(self) -> int:
-        """Waits for slots, of the batch and of the process; returns how many it holds then."""
-        while len(self._active) >= self._max_active:
-            await self._wait_for_end()
-        self._overload = ""
-        count = min(self._max_active - len(self._active), START_LIMIT)
-        return await self._shared.slots.acquire(self._batch.caller, count, self._report_overload)
-
-    async def _report_overload(self, reason: str) -> None:
-        self._overload = reason
-        await self._set_waiting_reason(reason)
+    def _ended(self, run_id: str, *, slots: int) -> None:
+        self._shared.slots.release(self._batch.caller, slots)
+        self._active.discard(run_id)
+        self._run_ended.set()
 
     async def _wait_for_end(self) -> None:
         self._run_ended.clear()
         await self._run_ended.wait()
 
-    async def _wait_until_available(self) -> None:
-        """Waits until all tasks of the plan are offered."""
-        spec = self._batch.spec
-        while True:
-            try:
-                await self._shared.pipelines.builder.check_available(
-                    self._batch.pipeline.plan, spec.inference_mode, spec.constraints
-                )
-            except (FailedPrecondition, Unavailable, DeadlineExceeded) as error:
-                await self._wait_for(f"{error.message}; {error.remedy}" if error.remedy else error.message)
-                await self._shared.catalogue.wait_for_change(LOOK_SECONDS)
-            else:
-                self._shared.waiting.discard(self._batch.id)
-                await self._set_waiting_reason(self._overload)
-                return
-
-    async def _wait_for(self, reason: str) -> None:
-        await self._set_waiting_reason(reason)
-        self._shared.waiting.add(self._batch.id)
-        self._shared.runs.notifier.notify((CHANGED,))  # another batch may be claimed meanwhile
-
-    async def _set_waiting_reason(self, reason: str) -> None:
-        """Stores why no new item starts at the moment; empty: items start."""
-        if reason == self._waiting_reason:
-            return
-        await self._shared.store.set_waiting_reason(self._claimed, reason)
-        self._waiting_reason = reason
-        if reason:
-            log.warning("batch items delayed", batch_id=self._batch.id, reason=reason)
+    # ------------------------------------------------------------ commands and reports
 
     async def _cancel_on_command(self, starting: "asyncio.Task[None]") -> None:
         """Waits for a cancel command, then starts no more items and cancels the active ones."""
-        await self._shared.wait_for_cancel(self._batch.id)
+        await wait_for_cancel(self._batch.id, self._store, self._runs.notifier)
         starting.cancel()
         await self._wait_started(starting)
         for run_id in list(self._active):
-            await self._shared.runs.cancel(run_id)
+            await self._runs.cancel(run_id)
+
+    async def _report_waiting(self) -> None:
+        """Reports why the batch waits, once it has waited for REPORT_SECONDS, and clears the reason when it goes on."""
+        stored = reason = self._batch.waiting_for
+        write = self._write
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            before, reason = reason, self._waiting_reason(write)
+            write, reported = self._write, reason if before else ""
+            self._shared.waiting_reasons[self._batch.id] = reported
+            if reported == stored:
+                continue
+            try:
+                await self._store.set_waiting_reason(self._claimed, reported)
+            except LeaseLost:
+                raise
+            except Unavailable:  # the reason is stored once the journal is available
+                continue
+            stored = reported
+            if reported:
+                log.warning("batch items delayed", batch_id=self._batch.id, reason=reported)
+
+    def _waiting_reason(self, last_write: "asyncio.Future[None] | None") -> str:
+        """Why no item starts or, if all items have started, why none makes progress.
+
+        Args:
+            last_write: the write that was the last one a second ago.
+        """
+        if self._write and self._write is last_write and not self._write.done():
+            return JOURNAL_SLOW
+        return self._waiting_for or self._items_waiting_reason()
+
+    def _items_waiting_reason(self) -> str:
+        """Why all active items wait; empty if one makes progress or runs in another process."""
+        reason = ""
+        for run_id in self._active:
+            run = self._runs.active_run(run_id)
+            if not run or not (reason := JOURNAL_SLOW if run.is_behind else items.waiting_reason(run.fold)):
+                return ""
+        return reason

@@ -1,7 +1,9 @@
 """Batches of callers: starts, reads, watches, cancels, resumes and deletes them."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection
+from contextvars import Context
 from datetime import timedelta
 from typing import Self
 
@@ -9,16 +11,17 @@ from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
 from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
 from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context
-from services.orchestrator.batches.executor import BatchExecutor
 from services.orchestrator.batches.ingest import BatchIngest
 from services.orchestrator.batches.leases import BatchLeases
-from services.orchestrator.batches.runner import BatchDependencies
-from services.orchestrator.batches.watch import BatchPoller, without_plan
+from services.orchestrator.batches.runner import BatchDependencies, BatchExecutor
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Counts, batch_counts
 from services.orchestrator.journal.queries import Page
-from services.orchestrator.leases import LeaseManager
+from services.orchestrator.leases import LeaseManager, stopping_error
 from services.orchestrator.paging import timestamp
+
+WATCH_SECONDS = 1.0
+"""Interval of reads of a watched batch."""
 
 RATE_SECONDS = 30.0
 """Period over which the rate is measured, at most the time since the batch was claimed."""
@@ -36,15 +39,16 @@ class BatchService:
     def __init__(self, shared: BatchDependencies, removal: BatchRemoval, lease_seconds: float) -> None:
         self._store = shared.store
         self._removal = removal
+        self._waiting_reasons = shared.waiting_reasons
         self._ingest = BatchIngest(shared.store, removal, shared.pipelines)
         self._leases: LeaseManager[Claimed, Claimed] = LeaseManager(
-            BatchLeases(shared.store, shared.runs.notifier, shared.waiting),
+            BatchLeases(shared.store, shared.runs.notifier, shared.blocked),
             BatchExecutor(shared),
             {},
             lease_seconds=lease_seconds,
         )
         self._notifier = shared.runs.notifier
-        self._poller = BatchPoller(self._read)
+        self._poller = _BatchPoller(self._read)
 
     async def __aenter__(self) -> Self:
         await self._leases.__aenter__()
@@ -87,14 +91,14 @@ class BatchService:
         now = time.time()
         since = max(now - RATE_SECONDS, row.claimed_at or row.created)
         counts = await self._store.counts(batch_id, since)
-        return _with_rate(_to_batch(row, counts), counts, now - since, row)
+        return _with_rate(self._to_batch(row, counts), counts, now - since, row)
 
     async def list(
         self, limit: int, before: tuple[float, str] | None, states: "Collection[RunState.ValueType]"
     ) -> Page[tuple[BatchRow, Batch]]:
         """The caller's batches without their plans, newest first, created before a (created, ID); a page of them."""
         found = await self._store.rows(call_context.current().tenant, limit=limit, before=before, states=states)
-        shown = [(row, without_plan(_to_batch(row, await self._store.counts(row.id, 0.0)))) for row in found.rows]
+        shown = [(row, _without_plan(self._to_batch(row, await self._store.counts(row.id, 0.0)))) for row in found.rows]
         return Page(shown, found.more)
 
     async def items(
@@ -125,7 +129,7 @@ class BatchService:
                 yield batch
             if batch.HasField("end_time"):
                 return
-            shown = without_plan(batch)
+            shown = _without_plan(batch)
 
     async def cancel(self, batch_id: str) -> None:
         """Stores a command to cancel a batch.
@@ -158,20 +162,68 @@ class BatchService:
         """
         await self._removal.delete(batch_id, call_context.current().tenant)
 
+    def _to_batch(self, row: BatchRow, counts: Counts) -> Batch:
+        waiting_for = "" if row.has_ended else self._waiting_reasons.get(row.id, row.waiting_for)
+        batch = Batch(
+            batch_id=row.id,
+            state=row.state,
+            spec=row.spec,
+            pipeline=row.pipeline if row.is_planned else None,
+            counts=batch_counts(row.total, counts),
+            failure=row.failure if row.failure.reason else None,
+            waiting_for=waiting_for,
+        )
+        batch.create_time.CopyFrom(timestamp(row.created))
+        if row.has_ended:
+            batch.end_time.CopyFrom(timestamp(row.ended))
+        return batch
 
-def _to_batch(row: BatchRow, counts: Counts) -> Batch:
-    batch = Batch(
-        batch_id=row.id,
-        state=row.state,
-        spec=row.spec,
-        pipeline=row.pipeline if row.is_planned else None,
-        counts=batch_counts(row.total, counts),
-        failure=row.failure if row.failure.reason else None,
-        waiting_for=row.waiting_for,
-    )
-    batch.create_time.CopyFrom(timestamp(row.created))
-    if row.has_ended:
-        batch.end_time.CopyFrom(timestamp(row.ended))
+
+class _BatchPoller:
+    """Reads shared by all watchers of a batch.
+
+    Args:
+        read: reads the state of a batch, by its ID and tenant.
+    """
+
+    def __init__(self, read: Callable[[str, str], Awaitable[Batch]]) -> None:
+        self._read = read
+        self._pending: dict[tuple[str, str], asyncio.Task[Batch]] = {}
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """Fails all pending and later reads."""
+        self._closed.set()
+
+    async def next(self, batch_id: str, tenant: str) -> Batch:
+        """The state of a batch at the next read, without its plan; callers must not change it.
+
+        Raises:
+            ServiceError: of the read; Unavailable after close().
+        """
+        key = batch_id, tenant
+        if key not in self._pending:
+            self._pending[key] = asyncio.create_task(self._read_later(*key), name=f"read-{batch_id}", context=Context())
+            self._pending[key].add_done_callback(_ignore_error)
+        return await asyncio.shield(self._pending[key])
+
+    async def _read_later(self, batch_id: str, tenant: str) -> Batch:
+        try:
+            async with asyncio.timeout(WATCH_SECONDS):
+                await self._closed.wait()
+        except TimeoutError:
+            pass
+        del self._pending[batch_id, tenant]  # later watchers wait for the read after this one
+        if self._closed.is_set():
+            raise stopping_error()
+        return _without_plan(await self._read(batch_id, tenant))
+
+
+def _without_plan(batch: Batch) -> Batch:
+    """Removes the plan from a batch; returns the batch."""
+    for field in ("pipeline", "spec"):
+        if batch.HasField(field):
+            getattr(batch, field).ClearField("plan")
     return batch
 
 
@@ -182,3 +234,9 @@ def _with_rate(batch: Batch, counts: Counts, seconds: float, row: BatchRow) -> B
         left = batch.counts.waiting + batch.counts.running
         batch.remaining.FromTimedelta(timedelta(seconds=left / batch.items_per_second))
     return batch
+
+
+def _ignore_error(reading: "asyncio.Task[Batch]") -> None:
+    """Marks the error as retrieved, for a read without watchers."""
+    if not reading.cancelled():
+        reading.exception()

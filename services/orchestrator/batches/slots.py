@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from protos.hugginggpt.v1.caller_pb2 import Caller
@@ -21,20 +21,23 @@ CALM_SECONDS = 0.002
 CALM_WAIT_SECONDS = 5.0
 """Longest wait of items for a short round; after it they start in spite of the overload, few at a time."""
 
-REPORT_SECONDS = 1.0
-"""A wait for a short round, or for memory, is reported as the batch's waiting reason after this time."""
+OVERLOAD_SECONDS = 1.0
+"""A wait for a short round is reported after this time: shorter ones hardly delay a batch."""
 
 MEMORY_WAIT_SECONDS = 0.5
 """Interval at which free memory is checked."""
 
-BUSY = "the orchestrator is overloaded: its event loop is late, so that items start only every few seconds"
+KEY_LIMIT = "other batches hold all the items that the API key may run at once"
+SLOTS_TAKEN = "other batches hold all slots for items"
+INTERACTIVE = "interactive runs are active: until they end, items start one at a time"
+OVERLOADED = "the orchestrator is overloaded: its event loop is late, so that items start only every few seconds"
 MEMORY_LOW = "the orchestrator is overloaded: its active runs use all the memory for batch items"
-"""Waiting reasons of a batch."""
-
-Report = Callable[[str], Awaitable[None]]
+"""Reasons of a wait for slots."""
 
 GUARANTEED_SHARE = 1 / 16
 """Share of all slots that each tenant may hold whatever the others hold, at least one slot."""
+
+Report = Callable[[str], None]
 
 
 class BatchSlots:
@@ -61,32 +64,40 @@ class BatchSlots:
         self._last_interactive = -INTERACTIVE_SECONDS
         self._changed = ChangeSignal()
 
-    async def acquire(self, caller: Caller, count: int, report: Report | None = None) -> int:
+    async def acquire(self, caller: Caller, count: int, report: Report = lambda _: None) -> int:
         """Waits for slots; returns how many were acquired, between 1 and `count`.
 
         Args:
             caller: of the batch.
             count: requested slots.
-            report: called with BUSY or MEMORY_LOW when an overload delays this for longer than REPORT_SECONDS.
+            report: called with the reason whenever this waits or starts items slowly; with "" if neither was necessary.
         """
+        wait = _Wait(report)
         while not self._left_for_key(caller):
+            wait.begin(KEY_LIMIT)
             await self._changed.wait()
         with self._waits(caller.tenant):
-            overload = _Delay(report)
             while True:
-                await overload.wait_for_calm()
+                await wait.until_calm()
                 version = self._changed.version
                 if self._is_memory_low():
-                    await overload.wait_for_memory()
+                    wait.begin(MEMORY_LOW)
+                    await asyncio.sleep(MEMORY_WAIT_SECONDS)
                 elif not (available := min(self._available(caller.tenant), self._left_for_key(caller))):
+                    wait.begin(SLOTS_TAKEN)
                     await self._changed.wait(version)
                 elif not self._is_interactive():
-                    return self._grant(caller, min(count, available))
-                elif (delay := self._next_start - time.monotonic()) > 0:
-                    await asyncio.sleep(delay)
+                    break
                 else:
-                    self._next_start = time.monotonic() + START_INTERVAL_SECONDS
-                    return self._grant(caller, 1)
+                    wait.begin(INTERACTIVE)
+                    if (delay := self._next_start - time.monotonic()) <= 0:
+                        self._next_start = time.monotonic() + START_INTERVAL_SECONDS
+                        count = 1
+                        break
+                    await asyncio.sleep(delay)
+        if not wait.reason:
+            report("")
+        return self._grant(caller, min(count, available))
 
     def release(self, caller: Caller, count: int = 1) -> None:
         """Releases slots."""
@@ -130,30 +141,26 @@ class BatchSlots:
         return count
 
 
-class _Delay:
-    """How long one call of BatchSlots.acquire() has waited because of an overload."""
+class _Wait:
+    """The waits of one call of BatchSlots.acquire()."""
 
-    def __init__(self, report: Report | None) -> None:
+    def __init__(self, report: Report) -> None:
+        self.reason = ""
+        """Of the last wait; empty: there was none."""
         self._report = report
-        self._busy = 0.0
-        self._memory_low = 0.0
+        self._late = 0.0
 
-    async def wait_for_calm(self) -> None:
+    def begin(self, reason: str) -> None:
+        self.reason = reason
+        self._report(reason)
+
+    async def until_calm(self) -> None:
         """Waits for a short round of the event loop, for CALM_WAIT_SECONDS at most in all."""
-        while self._busy < CALM_WAIT_SECONDS:
+        while self._late < CALM_WAIT_SECONDS:
             started = time.monotonic()
             await asyncio.sleep(0)
             if (elapsed := time.monotonic() - started) < CALM_SECONDS:
                 return
-            self._busy += elapsed
-            await self._report_if_long(self._busy, BUSY)
-
-    async def wait_for_memory(self) -> None:
-        """Waits until memory is checked again."""
-        await asyncio.sleep(MEMORY_WAIT_SECONDS)
-        self._memory_low += MEMORY_WAIT_SECONDS
-        await self._report_if_long(self._memory_low, MEMORY_LOW)
-
-    async def _report_if_long(self, seconds: float, reason: str) -> None:
-        if self._report and seconds > REPORT_SECONDS:
-            await self._report(reason)
+            self._late += elapsed
+            if self._late > OVERLOAD_SECONDS:
+                self.begin(OVERLOADED)

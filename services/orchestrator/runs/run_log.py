@@ -149,6 +149,11 @@ class RunLog:
         """Seconds until the deadline, independent of changes of the system clock."""
         return self.deadline + self._clock_offset - time.monotonic()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether an event has waited for its commit for longer than BEHIND_SECONDS."""
+        return self._behind_since is not None and time.monotonic() - self._behind_since > BEHIND_SECONDS
+
     def emit(self, event: RunEvent, memo: Memo | None = None) -> None:
         """Numbers an event and schedules its write, with a result to store for reuse."""
         event.run_id = self.id
@@ -186,7 +191,7 @@ class RunLog:
     async def wait_until_writable(self) -> None:
         """Waits while the journal is behind: running tasks end in memory, and no new task starts."""
         await self._journal.accepting.wait()
-        if self._behind_since is not None and time.monotonic() - self._behind_since > BEHIND_SECONDS:
+        if self.is_behind:
             await self._caught_up.wait()
 
     async def write_events(self) -> None:
