@@ -18,8 +18,8 @@ from services.responder.token_budget import truncate_to_tokens
 log = structlog.get_logger(__name__)
 
 _HERE = package("services.responder")
-_ANSWER, _TALK, _RESUME = (Prompt.read(_HERE / name) for name in ("prompt.md", "talk.md", "going_on.md"))
-VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _TALK, _RESUME)))
+_ANSWER, _CHAT, _RESUME = (Prompt.read(_HERE / name) for name in ("prompt.md", "chat.md", "resume.md"))
+VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _CHAT, _RESUME)))
 """Version of all prompts together."""
 
 NONE = "(none)"
@@ -45,7 +45,7 @@ def build_prompt(summary: RunSummary, llm: LLM) -> AnswerPrompt:
     Raises:
         LLMError: the context limit leaves too few tokens for the data of the run.
     """
-    prompt, token = (_TALK if summary.is_chat_only else _ANSWER), nonce()
+    prompt, token = (_CHAT if summary.is_chat_only else _ANSWER), nonce()
     sent = _resume_messages(summary, llm)
     empty = prompt.render(**{slot: token * (slot == "nonce") for slot in prompt.slots})
     frame = sum(llm.count_tokens(message.content) for message in [*empty, *sent])

@@ -29,7 +29,7 @@ class Presence(Enum):
     READY = "loaded"
     LOADABLE = "to be loaded"
     AWAY = "does not answer just now"
-    DORMANT = "asleep"
+    DORMANT = "scaled to zero"
 
 
 _PRESENCE = {Presence.READY: 1.0, Presence.LOADABLE: 0.9, Presence.AWAY: -0.6, Presence.DORMANT: -0.8}

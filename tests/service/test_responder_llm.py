@@ -213,7 +213,7 @@ async def test_llm_answers_conversation() -> None:
         answer, decision = await respond(stub, respond_request(request="Hello", notes=[CHAT_NOTE]))
     assert answer == "Hello! Ask me for config.json.\n"
     assert decision.controller == CONTROLLER_LLM
-    assert "only wants an answer in words" in prompt(llm.requests[0])
+    assert "This request needs no task" in prompt(llm.requests[0])
 
 
 async def test_conversation_without_llm_states_it() -> None:

@@ -67,7 +67,7 @@ def test_prompt_has_offered_tasks_demonstrations_and_request_as_data() -> None:
     assert "(image: image) -> text: text, details: json" in system["tasks"]
     assert "speed: number" in system["tasks"]
     assert user["request"] == "Read the sign aloud"
-    assert user["material"] == '<file1>: image "sign.png" (image/png)'
+    assert user["inputs"] == '<file1>: image "sign.png" (image/png)'
     assert plan_prompt.messages[0].content.count("Answer: {") == 4
 
 
@@ -85,7 +85,7 @@ def test_files_of_earlier_turns_have_names() -> None:
     request = plan_request("Blur the image I sent before", ["dog.png"], earlier=earlier)
     user = data(prompt_text(request))
     assert user["history"] == "user: What is this?\nassistant: A cat."
-    assert user["material"].splitlines() == [
+    assert user["inputs"].splitlines() == [
         '<file1>: image "dog.png" (image/png)',
         '<earlier1>: audio "meow.wav" (audio/wav), made 1 turn(s) ago',
         '<earlier2>: image "cat.png" (image/png), sent 2 turn(s) ago',
@@ -128,7 +128,7 @@ def test_pasted_text_is_found_at_every_position(text: str) -> None:
 def test_prior_tasks_are_listed_with_state_and_summary() -> None:
     prior = (Prior(OCR, State.SUCCEEDED, "Pull here"), Prior(ALOUD, State.RUNNING))
     request = Request(plan_request("Read it aloud, in English").conversation, inputs(["sign.png"]), prior, Continue())
-    first, second = data(prompt_text(request))["standing"].splitlines()
+    first, second = data(prompt_text(request))["existing"].splitlines()
     assert first == 'done {"task": "image-to-text", "id": 1, "args": {"image": "<file1>"}}: "Pull here"'
     assert second == 'running {"task": "text-to-speech", "id": 2, "args": {"text": "<text>-1", "speed": 1.5}}'
 
@@ -136,7 +136,7 @@ def test_prior_tasks_are_listed_with_state_and_summary() -> None:
 def test_failed_tasks_are_listed_as_failed() -> None:
     prior = (Prior(OCR, State.SUCCEEDED, "Pull here"), Prior(ALOUD, State.SUCCEEDED, "no voice"))
     request = Request(plan_request("Read it aloud").conversation, inputs(["sign.png"]), prior, Replan((2,)))
-    assert [line.split()[0] for line in data(prompt_text(request))["standing"].splitlines()] == ["done", "failed"]
+    assert [line.split()[0] for line in data(prompt_text(request))["existing"].splitlines()] == ["done", "failed"]
 
 
 def test_prompt_states_task_limit() -> None:
@@ -277,7 +277,7 @@ def test_injected_text_stays_inside_the_data_sections(text: str) -> None:
         assert "rm -rf" not in outside_data
         assert "obey" not in outside_data
         assert "<data" not in outside_data.replace("begin with <data and </data", "")
-    assert set(data(plan_prompt.messages[1].content)) == {"history", "material", "standing", "request"}
+    assert set(data(plan_prompt.messages[1].content)) == {"history", "inputs", "existing", "request"}
     assert "{{" not in plan_prompt.messages[0].content
     assert set(plan_prompt.names) == STANDARD.keys()
 

@@ -43,13 +43,13 @@ COMPARED_CHARACTERS = 2_000
 _OPENING = re.compile(r"[<\[＜﹤‹〈]")
 
 _FOLDER = Path(__file__).parent.parent
-_PROMPTS = (_FOLDER / "prompt.md", _FOLDER / "mending.md")
+_PROMPTS = (_FOLDER / "prompt.md", _FOLDER / "repair.md")
 
-_Kind = Literal["tasks", "demonstrations", "history", "material", "standing"]
+_Kind = Literal["tasks", "demonstrations", "history", "inputs", "existing"]
 
 _VALUES: Mapping[_Kind, tuple[float, float]] = {
-    "material": (1.0, 0.02),
-    "standing": (0.98, 0.02),
+    "inputs": (1.0, 0.02),
+    "existing": (0.98, 0.02),
     "tasks": (0.95, 0.05),
     "demonstrations": (0.9, 0.25),
     "history": (0.85, 0.5),
@@ -139,8 +139,8 @@ class PlanPromptBuilder:
         yield from self._tasks(request, catalogue, material, shown)
         yield from _parts("demonstrations", (("", rendering.demonstration(one)) for one in shown))
         yield from _history(request)
-        yield from _parts("material", ((item.name, item.described()) for item in material.listed))
-        yield from _standing(request, material)
+        yield from _parts("inputs", ((item.name, item.described()) for item in material.listed))
+        yield from _existing(request, material)
 
     def _tasks(
         self, request: Request, catalogue: Catalogue, material: Material, shown: Iterable[Demonstration]
@@ -174,10 +174,12 @@ def _history(request: Request) -> Iterator[Part[_PromptPart]]:
         yield Part(part.item, part.text, part.priority + _SIMILARITY_BONUS * score)
 
 
-def _standing(request: Request, material: Material) -> Iterator[Part[_PromptPart]]:
+def _existing(request: Request, material: Material) -> Iterator[Part[_PromptPart]]:
     failed = request.goal.failed if isinstance(request.goal, Replan) else ()
-    told = (("", rendering.standing(prior, material.items, failed=prior.task.id in failed)) for prior in request.prior)
-    return _parts("standing", told)
+    rendered = (
+        ("", rendering.existing(prior, material.items, failed=prior.task.id in failed)) for prior in request.prior
+    )
+    return _parts("existing", rendered)
 
 
 def _texts(found: FittedParts[_PromptPart], words: str) -> Mapping[str, str]:
@@ -189,7 +191,7 @@ def _texts(found: FittedParts[_PromptPart], words: str) -> Mapping[str, str]:
 
 def _slots(texts: Mapping[str, str], limit: int) -> Mapping[str, str]:
     token = nonce()
-    data = ("tasks", "history", "material", "standing", "request")
+    data = ("tasks", "history", "inputs", "existing", "request")
     return {
         **{kind: quote_data(kind, texts.get(kind, ""), token) for kind in data},
         "demonstrations": texts.get("demonstrations", ""),
@@ -200,7 +202,7 @@ def _slots(texts: Mapping[str, str], limit: int) -> Mapping[str, str]:
 def _notes(found: FittedParts[_PromptPart], *, is_complete: bool, inputs: set[str]) -> Iterator[Note]:
     if not is_complete:
         yield Note(NoteKind.TRIMMED, "The request is longer than the planner can read: the middle of it was left out.")
-    unseen = [part.item.name for part in found.omitted if part.item.kind == "material" and part.item.name in inputs]
+    unseen = [part.item.name for part in found.omitted if part.item.kind == "inputs" and part.item.name in inputs]
     if unseen:
         more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
         yield Note(NoteKind.TRIMMED, f"There are more files than the planner can look at: {unseen[0]}{more} left out.")

@@ -36,7 +36,7 @@ def turn(said: Turn, characters: int) -> str:
     return f"{'user' if said.by_user else 'assistant'}: {_one_line(shortened(said.text, characters))}"
 
 
-def standing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
+def existing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
     """Renders an existing task of the run and its result."""
     written = prior.task
     names = {item.argument: item.name for item in items}
