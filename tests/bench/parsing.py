@@ -82,7 +82,9 @@ async def rows() -> list[Row]:
                 for name, text in CHAT_PROMPTS.items()
             },
         ),
-        _slowest("large_message", 3_000, {name: partial(_refused, fields) for name, fields in LARGE_MESSAGES.items()}),
+        _slowest(
+            "large_message", 3_000, {name: partial(_decode_rejected, fields) for name, fields in LARGE_MESSAGES.items()}
+        ),
         _slowest("wide_json", 2_000, {name: partial(canonical, wide, "x") for name, wide in WIDE_JSON.items()}),
         _slowest(
             "json_schema", 3_000, {"choices that double": partial(json_schema.is_valid, doubling, doubling, {"a": 1})}
@@ -116,7 +118,7 @@ def _milliseconds(work: Callable[[], object]) -> float:
     return 1000 * (time.process_time() - started)
 
 
-def _refused(fields: Mapping[str, Any]) -> None:
+def _decode_rejected(fields: Mapping[str, Any]) -> None:
     with suppress(InvalidRequest):
         decode(RunSpec, {"request": "x", **fields})
 

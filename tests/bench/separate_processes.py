@@ -22,7 +22,7 @@ from tests.bench.service_processes import start_services
 from tests.fakes import FakeExpert, card
 
 REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
-REFUSED_TEXT = "This cannot be done."
+REJECTED_TEXT = "This cannot be done."
 """The expert refuses this input."""
 
 
@@ -80,7 +80,7 @@ async def _run(client: httpx.AsyncClient) -> None:
 
 
 async def _echo(request: InferRequest) -> Mapping[str, Value]:
-    if request.inputs["text"].text == REFUSED_TEXT:
+    if request.inputs["text"].text == REJECTED_TEXT:
         raise InvalidRequest("the text cannot be used", remedy="send another", port="text")
     return {"text": request.inputs["text"]}
 

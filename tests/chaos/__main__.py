@@ -41,7 +41,7 @@ async def campaign(options: argparse.Namespace, backend: str) -> Outcome:
             concurrency=options.at_once,
             on_progress=lambda line: write(f"  {line}"),
         ).run()
-    if not outcome.complaints:
+    if not outcome.violations:
         rmtree(folder)
     return outcome
 
@@ -54,9 +54,9 @@ def show(outcome: Outcome) -> None:
     write(f"\n{outcome.backend}, seed {outcome.seed}: {outcome.runs} runs in {outcome.seconds} s")
     for name, count in sorted((+outcome.tally).items()):
         write(f"  {name:<60} {count:>7}")
-    for complaint in outcome.complaints:
-        write(f"  WRONG {complaint.splitlines()[0]}")
-    if outcome.complaints:
+    for violation in outcome.violations:
+        write(f"  WRONG {violation.splitlines()[0]}")
+    if outcome.violations:
         command = f"python -m tests.chaos --seed {outcome.seed} --runs {outcome.runs} --backend {outcome.backend}"
         write(f"  to reproduce: {command}")
 
@@ -70,7 +70,7 @@ def main() -> int:
         show(outcomes[-1])
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=2, sort_keys=True) + "\n")
-    return int(any(outcome.complaints for outcome in outcomes))
+    return int(any(outcome.violations for outcome in outcomes))
 
 
 if __name__ == "__main__":

@@ -39,14 +39,14 @@ class Outcome:
 
     Attributes:
         tally: counts of events and faults.
-        complaints: violations found; empty if all runs were right.
+        violations: violations found; empty if all runs were right.
     """
 
     seed: int
     backend: str
     runs: int
     tally: Counter[str] = field(default_factory=Counter)
-    complaints: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -86,13 +86,13 @@ class Campaign:
     async def run(self) -> Outcome:
         """Runs the campaign, and returns its outcome."""
         started = time.monotonic()
-        tally, complaints = self.outcome.tally, self.outcome.complaints
-        async with start_deployment(self._cases, self._store, self._folder, tally, complaints) as deployment:
+        tally, violations = self.outcome.tally, self.outcome.violations
+        async with start_deployment(self._cases, self._store, self._folder, tally, violations) as deployment:
             async with self._faults(deployment):
                 await self._make_runs(deployment)
-            complaints += [found async for found in final_checks.read_journal(deployment, self._seen)]
-            complaints += [found async for found in final_checks.close((*deployment.running, deployment.verifier))]
-        complaints += final_checks.calls(deployment.ledger, self._seen, tally)
+            violations += [found async for found in final_checks.read_journal(deployment, self._seen)]
+            violations += [found async for found in final_checks.close((*deployment.running, deployment.verifier))]
+        violations += final_checks.calls(deployment.ledger, self._seen, tally)
         tally.update(final_checks.injected_faults(deployment.ledger))
         self.outcome.seconds = round(time.monotonic() - started, 1)
         return self.outcome
@@ -137,7 +137,7 @@ class Campaign:
                 for case in self._cases:
                     await self._slots.acquire()
                     if self._wrong >= MAX_WRONG_RUNS:
-                        self.outcome.complaints.append(f"stopped after {MAX_WRONG_RUNS} wrong runs")
+                        self.outcome.violations.append(f"stopped after {MAX_WRONG_RUNS} wrong runs")
                         break
                     run = group.create_task(self._run_case(case, replicas), name=f"case-{case.number}")
                     run.add_done_callback(lambda _: self._slots.release())
@@ -172,7 +172,7 @@ class Campaign:
             wrong.append(f"it did not end within {RUN_TIMEOUT_SECONDS:.0f} s")
         else:
             may_be_cancelled = bool(case.cancels_after) or (case.cancel_on_disconnect and owner.left_stream)
-            wrong += verdict.complaints(case, owner.events, may_be_cancelled=may_be_cancelled)
+            wrong += verdict.violations(case, owner.events, may_be_cancelled=may_be_cancelled)
             wrong += verdict.disagreements(owner.events, watcher.events)
         self._record(case, owner, watcher, wrong)
 
@@ -187,7 +187,7 @@ class Campaign:
             file = self._folder / f"case-{case.number}.txt"
             lines = [*wrong, "owner:", *owner.history, "watcher:", *watcher.history]
             file.write_text("\n".join([repr(case), *lines, *map(text_format.MessageToString, events)]), "utf-8")
-            self.outcome.complaints += [f"case {case.number} ({case.shape}): {found}; see {file}" for found in wrong]
+            self.outcome.violations += [f"case {case.number} ({case.shape}): {found}; see {file}" for found in wrong]
         if tally["runs"] % 100 == 0:
             self._on_progress(f"{tally['runs']} runs, {tally['taken over']} takeovers, {self._wrong} wrong")
 

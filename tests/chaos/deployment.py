@@ -43,7 +43,7 @@ class Deployment:
 
 @asynccontextmanager
 async def start_deployment(
-    cases: Sequence[Case], store: Store, folder: Path, tally: Counter[str], complaints: list[str]
+    cases: Sequence[Case], store: Store, folder: Path, tally: Counter[str], violations: list[str]
 ) -> AsyncIterator[Deployment]:
     """Starts all processes, and kills them when the block exits.
 
@@ -52,14 +52,14 @@ async def start_deployment(
         store: database of the journal.
         folder: for logs.
         tally: counts the faults of the scripted services.
-        complaints: receives violations.
+        violations: receives violations.
     """
     ledger = folder / "ledger"
     ledger.mkdir(parents=True)
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports())
         addresses = {name: [ports.reserve() for _ in range(count)] for name, count in EXPERTS.items()}
-        peers = await stack.enter_async_context(serve_scripted_services(cases, addresses, tally, complaints))
+        peers = await stack.enter_async_context(serve_scripted_services(cases, addresses, tally, violations))
         common = {
             **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items()},
             "ORCHESTRATOR_JOURNAL": store.setting,

@@ -75,10 +75,10 @@ def calls(ledger: Path, seen: Seen, tally: Counter[str]) -> list[str]:
     }
     seeds: defaultdict[str, set[str]] = defaultdict(set)
     for line in (ledger / "calls").read_text(encoding="utf-8").splitlines():
-        came, key, seed = line.split()
+        call_time, key, seed = line.split()
         seeds[key].add(seed)
         tally["calls"] += 1
-        tally["calls after the task's end"] += float(came) > ended.get(key, float("inf"))
+        tally["calls after the task's end"] += float(call_time) > ended.get(key, float("inf"))
     return [f"task {key} was called with seeds {sorted(used)}" for key, used in seeds.items() if len(used) > 1]
 
 

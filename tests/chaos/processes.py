@@ -117,8 +117,8 @@ class ManagedProcess:
         """Exit statuses other than 0, and unexpected log entries: errors, tracebacks, lines that are not JSON."""
         yield from (f"{self.name} exited with status {status}" for status in self.statuses if status)
         for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
-            if complaint := _complaint(line):
-                yield f"{self.name}: {complaint}"
+            if violation := _violation(line):
+                yield f"{self.name}: {violation}"
 
     async def _end(self) -> None:
         if process := self._process:
@@ -138,7 +138,7 @@ def _close_stdin(process: Process) -> None:
         process.stdin.close()
 
 
-def _complaint(line: str) -> str:
+def _violation(line: str) -> str:
     try:
         entry: dict[str, Any] = json.loads(line)
     except ValueError:

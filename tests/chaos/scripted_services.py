@@ -110,15 +110,15 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
 class Responder(responder_pb2_grpc.ResponderServiceServicer):
     """Responds with the outputs of all tasks; continues a response that was partly sent."""
 
-    def __init__(self, cases: Mapping[int, Case], complaints: list[str]) -> None:
+    def __init__(self, cases: Mapping[int, Case], violations: list[str]) -> None:
         self._cases = cases
-        self._complaints = complaints
+        self._violations = violations
 
     async def Respond(self, request: responder_pb2.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         case = self._cases[case_of(request.conversation[-1].text)]
         text = "".join(f"Task {status.task.id} gave {status.result.outputs['text'].text}. " for status in request.tasks)
         if not text.startswith(request.sent):
-            self._complaints.append(f"case {case.number}: the text already sent is not the beginning of the answer")
+            self._violations.append(f"case {case.number}: the text already sent is not the beginning of the answer")
         for start in range(len(request.sent), len(text), CHUNK):
             await asyncio.sleep(CHUNK_SECONDS)
             await context.write(responder_pb2.RespondEvent(text=text[start : start + CHUNK]))
@@ -127,7 +127,7 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
 
 @asynccontextmanager
 async def serve_scripted_services(
-    cases: Sequence[Case], experts: Mapping[str, Sequence[str]], tally: Counter[str], complaints: list[str]
+    cases: Sequence[Case], experts: Mapping[str, Sequence[str]], tally: Counter[str], violations: list[str]
 ) -> AsyncIterator[dict[str, str]]:
     """Serves the three services, and yields their addresses by name.
 
@@ -135,7 +135,7 @@ async def serve_scripted_services(
         cases: known to the services.
         experts: addresses by expert.
         tally: counts the injected faults.
-        complaints: receives violations.
+        violations: receives violations.
     """
     known = {case.number: case for case in cases}
     async with AsyncExitStack() as stack:
@@ -156,7 +156,7 @@ async def serve_scripted_services(
             ),
             "responder": await served(
                 responder_pb2_grpc.add_ResponderServiceServicer_to_server,
-                Responder(known, complaints),
+                Responder(known, violations),
                 responder_pb2.DESCRIPTOR.services_by_name["ResponderService"],
             ),
         }

@@ -18,7 +18,7 @@ from tests.chaos.cases import Case
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 
 
-def complaints(case: Case, events: Sequence[RunEvent], *, may_be_cancelled: bool) -> Iterator[str]:
+def violations(case: Case, events: Sequence[RunEvent], *, may_be_cancelled: bool) -> Iterator[str]:
     """Violations in the events of a run.
 
     Args:

@@ -8,7 +8,7 @@ _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\
 _RANGE = re.compile(r"\[[^\]]*\]")
 _NAMED = re.compile(r"(?<![\w.])([a-zA-Z_:][\w:]*)\b(?!\s*\()\s*(\{[^}]*\})?")
 _MATCHED = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
-_WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
+_KEYWORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
 
 Known = Mapping[str, set[str]]
 """Labels by metric."""
@@ -18,7 +18,7 @@ def metrics(text: str) -> dict[str, set[str]]:
     """Metrics of a query, with the labels of their selectors."""
     found: dict[str, set[str]] = {}
     for name, selector in _NAMED.findall(_RANGE.sub("", _GROUPING.sub("", _STRING.sub('""', text)))):
-        if name.lower() not in _WORDS:
+        if name.lower() not in _KEYWORDS:
             found.setdefault(name, set()).update(_MATCHED.findall(selector))
     return found
 
@@ -29,7 +29,7 @@ def grouped(text: str) -> set[str]:
     return {label.strip() for labels in named for label in labels.split(",") if label.strip()}
 
 
-def complaints(text: str, known: Known) -> Iterator[str]:
+def query_errors(text: str, known: Known) -> Iterator[str]:
     """Reports metrics of a query that do not exist, and labels that they do not have."""
     named = metrics(text)
     for name, labels in named.items():

@@ -12,7 +12,7 @@ from tests.manifests.rendering import K8S
 
 FOLDER = K8S / "components" / "observability"
 RULES = FOLDER / "prometheus" / "rules.yaml"
-_STAND_INS = {"$__rate_interval": "10s", "$__range": "1m", "$model": ".*", "$task": ".*"}
+_VARIABLE_VALUES = {"$__rate_interval": "10s", "$__range": "1m", "$model": ".*", "$task": ".*"}
 _VALUES = re.compile(r"label_values\((.+), *(\w+)\)")
 _SCALER = re.compile(r"^ *query: (.+)$", re.MULTILINE)
 
@@ -21,7 +21,7 @@ _SCALER = re.compile(r"^ *query: (.+)$", re.MULTILINE)
 class Query:
     """A PromQL query without variables, and its location."""
 
-    place: str
+    location: str
     text: str
 
 
@@ -56,6 +56,6 @@ def of_scalers() -> Iterator[Query]:
 
 
 def _filled(text: str) -> str:
-    for variable, value in _STAND_INS.items():
+    for variable, value in _VARIABLE_VALUES.items():
         text = text.replace(variable, value)
     return text

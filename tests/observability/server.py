@@ -25,8 +25,8 @@ class Prometheus:
 
     async def ask(self, query: str) -> list[Any]:
         """Result of an instant query."""
-        told = await self._got("query", query=query)
-        return list(told["result"])
+        reply = await self._got("query", query=query)
+        return list(reply["result"])
 
     async def known(self) -> Known:
         """Label names by metric."""

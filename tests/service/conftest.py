@@ -47,8 +47,8 @@ def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def traces() -> Iterator[RecordedTraces]:
     """Spans of this process that end while the test runs."""
-    with record_traces() as kept:
-        yield kept
+    with record_traces() as recorded:
+        yield recorded
 
 
 @pytest.fixture

@@ -83,18 +83,28 @@ class LocalStack:
 
     def ask(self, request: str, *files: Path, fresh: bool = False, seconds: float = 60) -> Any:
         """Runs `hugginggpt ask --json` and returns the document that it prints."""
-        sent = [argument for file in files for argument in ("--file", str(file))] + ["--fresh"] * fresh
-        said = self.run_cli("ask", request, *sent, "--out", str(self.home / "out"), "--json", seconds=seconds)
-        assert said.out, said.err
-        return json.loads(said.out)
+        options = [argument for file in files for argument in ("--file", str(file))] + ["--fresh"] * fresh
+        result = self.run_cli("ask", request, *options, "--out", str(self.home / "out"), "--json", seconds=seconds)
+        assert result.out, result.err
+        return json.loads(result.out)
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
     """Returns the environment of a process without settings of this machine for HuggingGPT."""
-    own = ("LLM_", "PLANNER_", "SELECTOR_", "RESPONDER_", "GATEWAY_", "HUGGINGGPT_", "ARTIFACTS_", "LOG_", "DRAIN_")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
-    ours = {"PYTHONPATH": str(ROOT), "HUGGINGGPT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
-    return {**kept, **ours, **settings}
+    prefixes = (
+        "LLM_",
+        "PLANNER_",
+        "SELECTOR_",
+        "RESPONDER_",
+        "GATEWAY_",
+        "HUGGINGGPT_",
+        "ARTIFACTS_",
+        "LOG_",
+        "DRAIN_",
+    )
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
+    defaults = {"PYTHONPATH": str(ROOT), "HUGGINGGPT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
+    return {**inherited, **defaults, **settings}
 
 
 def run_cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> CommandResult:
@@ -153,8 +163,8 @@ def run_expert(home: Path, *module: str) -> Iterator[str]:
 
 def _ready(process: "subprocess.Popen[str]", log: Path) -> Any:
     assert process.stdout
-    there, _, _ = select.select([process.stdout], [], [], START_SECONDS)
-    line = process.stdout.readline() if there else ""
+    readable, _, _ = select.select([process.stdout], [], [], START_SECONDS)
+    line = process.stdout.readline() if readable else ""
     assert line, log.read_text()
     return json.loads(line)
 

@@ -25,7 +25,7 @@ Run = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ApiError:
     """Error of a rejected request."""
 
     status: int | StatusCode
@@ -37,47 +37,47 @@ class Refusal:
 class Endpoint(Protocol):
     """One API of the gateway."""
 
-    async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run: ...
+    async def create_run(self, spec: Spec, files: Mapping[str, bytes]) -> ApiError | Run: ...
 
 
 class HttpEndpoint:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
-    async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run:
+    async def create_run(self, spec: Spec, files: Mapping[str, bytes]) -> ApiError | Run:
         if files:
             parts: list[tuple[str, Any]] = [("file", file) for file in files.items()]
             sent: dict[str, Any] = {"files": [("spec", (None, json.dumps(spec))), *parts]}
         else:
             sent = {"json": spec}
         response = await self._client.post("/v1/runs", headers={"prefer": f"wait={SECONDS:g}"}, **sent)
-        return response.json() if response.is_success else problem(response)
+        return response.json() if response.is_success else http_api_error(response)
 
 
 class GrpcEndpoint:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub: Any = GatewayServiceStub(channel)
 
-    async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run:
+    async def create_run(self, spec: Spec, files: Mapping[str, bytes]) -> ApiError | Run:
         sent = [pb.InlineFile(name=name, content=content) for name, content in files.items()]
         call = self._stub.CreateRun(pb.CreateRunRequest(spec=decode(RunSpec, spec), files=sent), timeout=SECONDS)
         try:
             events = [event async for event in call]
         except grpc.aio.AioRpcError as error:
-            return refusal(error)
-        again = [
+            return rpc_api_error(error)
+        watched = [
             event
             async for event in self._stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=events[0].run_id), timeout=5)
         ]
-        assert again == events
+        assert watched == events
         run = await self._stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
         assert run.state == events[-1].run_ended.state
         assert run.failure == events[-1].run_ended.failure
-        shown: Run = encode(run)
-        return shown
+        document: Run = encode(run)
+        return document
 
 
-def problem(response: httpx.Response) -> Refusal:
+def http_api_error(response: httpx.Response) -> ApiError:
     """Parses an HTTP problem; the member for OpenAI's clients has the same content."""
     body = response.json()
     assert response.headers["content-type"] == "application/problem+json"
@@ -85,9 +85,9 @@ def problem(response: httpx.Response) -> Refusal:
     assert body["instance"] == response.url.path
     assert body["error"]["message"] == body["detail"]
     assert body["error"]["code"] == body["code"]
-    return Refusal(response.status_code, body["code"], body["detail"], body.get("remedy", ""))
+    return ApiError(response.status_code, body["code"], body["detail"], body.get("remedy", ""))
 
 
-def refusal(error: grpc.aio.AioRpcError) -> Refusal:
+def rpc_api_error(error: grpc.aio.AioRpcError) -> ApiError:
     decoded = from_rpc(error)
-    return Refusal(decoded.code, decoded.reason, decoded.message, decoded.remedy)
+    return ApiError(decoded.code, decoded.reason, decoded.message, decoded.remedy)

@@ -15,7 +15,7 @@ from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.channel import MESSAGE_BYTES
 from tests.system.conftest import LocalStack
-from tests.system.endpoints import Refusal, problem, refusal
+from tests.system.endpoints import ApiError, http_api_error, rpc_api_error
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ async def test_invalid_body_is_rejected(
     http: httpx.AsyncClient, kind: str, body: bytes, expected: tuple[int, str, str]
 ) -> None:
     headers = {"content-type": kind} if kind else {}
-    check(problem(await http.post("/v1/runs", content=body, headers=headers)), *expected)
+    check(http_api_error(await http.post("/v1/runs", content=body, headers=headers)), *expected)
 
 
 PATHS = [
@@ -91,7 +91,7 @@ PATHS = [
 
 @pytest.mark.parametrize(("method", "path", "status", "code"), PATHS, ids=lambda value: str(value)[:40])
 async def test_unknown_id_is_rejected(http: httpx.AsyncClient, method: str, path: str, status: int, code: str) -> None:
-    check(problem(await http.request(method, path)), status, code)
+    check(http_api_error(await http.request(method, path)), status, code)
 
 
 NAMED = pb.UploadArtifactRequest(name="words.png")
@@ -147,7 +147,7 @@ async def test_invalid_grpc_call_is_rejected(
     channel: grpc.aio.Channel, method: str, sent: Any, code: StatusCode, reason: str
 ) -> None:
     call = getattr(GatewayServiceStub(channel), method)
-    rejected = await refused(call(iter(sent) if isinstance(sent, list) else sent, timeout=10))
+    rejected = await call_error(call(iter(sent) if isinstance(sent, list) else sent, timeout=10))
     check(rejected, code, reason)
 
 
@@ -164,18 +164,18 @@ async def test_undecodable_message_is_rejected(
     channel: grpc.aio.Channel, shape: str, method: str, sent: Any, reason: str
 ) -> None:
     call = getattr(channel, shape)(f"/hugginggpt.v1.GatewayService/{method}", bytes, bytes)
-    check(await refused(call(sent, timeout=10)), StatusCode.INVALID_ARGUMENT, reason)
+    check(await call_error(call(sent, timeout=10)), StatusCode.INVALID_ARGUMENT, reason)
 
 
 async def test_message_over_the_size_limit_is_rejected(local_stack: LocalStack) -> None:
     sent = pb.CreateRunRequest(files=[pb.InlineFile(name="a.bin", content=bytes(MESSAGE_BYTES))])
     async with grpc.aio.insecure_channel(local_stack.grpc) as boundless:
-        rejected = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
+        rejected = await call_error(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
     assert rejected.status is StatusCode.RESOURCE_EXHAUSTED
     assert f"vs. {MESSAGE_BYTES}" in rejected.detail
 
 
-async def refused(call: Any) -> Refusal:
+async def call_error(call: Any) -> ApiError:
     try:
         if hasattr(call, "__aiter__"):
             async for _ in call:
@@ -183,11 +183,11 @@ async def refused(call: Any) -> Refusal:
         else:
             await call
     except grpc.aio.AioRpcError as error:
-        return refusal(error)
+        return rpc_api_error(error)
     raise AssertionError("the call was answered")
 
 
-def check(rejected: Refusal, status: int | StatusCode, code: str, message: str = "") -> None:
+def check(rejected: ApiError, status: int | StatusCode, code: str, message: str = "") -> None:
     assert rejected.status == status, rejected
     assert rejected.code == code, rejected
     assert message in rejected.detail
@@ -209,10 +209,10 @@ async def test_oversized_form_is_rejected_before_it_is_complete(
     async with asyncio.timeout(20):
         answer = await reader.readuntil(b"}}")
     writer.close()
-    problem = json.loads(answer.partition(b"\r\n\r\n")[2])
-    assert problem["status"] == 413
-    assert problem["code"] == "TOO_LARGE"
-    assert "limit of 100 MB" in problem["detail"]
+    http_api_error = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert http_api_error["status"] == 413
+    assert http_api_error["code"] == "TOO_LARGE"
+    assert "limit of 100 MB" in http_api_error["detail"]
 
 
 def beginning(megabytes: int) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from grpc import StatusCode
 
 from tests.support.corrupted_files import DATA, corrupted_files
 from tests.system.conftest import LocalStack
-from tests.system.endpoints import Endpoint, GrpcEndpoint, HttpEndpoint, Refusal, Run, Spec
+from tests.system.endpoints import ApiError, Endpoint, GrpcEndpoint, HttpEndpoint, Run, Spec
 
 pytestmark = pytest.mark.slow
 
@@ -212,15 +212,15 @@ def before(local_stack: LocalStack) -> frozenset[int]:
 async def test_http_and_grpc_report_the_same_error(
     endpoint: Endpoint, spec: Spec, files: Sequence[str], expected: Refused | Ended
 ) -> None:
-    outcome = await endpoint.ask(spec, {name: FILES[name] for name in files})
+    outcome = await endpoint.create_run(spec, {name: FILES[name] for name in files})
     if isinstance(expected, Refused):
-        assert isinstance(outcome, Refusal), outcome
+        assert isinstance(outcome, ApiError), outcome
         assert outcome.status in expected.status
         assert outcome.code == expected.code
         assert expected.message in outcome.detail
         assert outcome.remedy
     else:
-        assert not isinstance(outcome, Refusal), outcome
+        assert not isinstance(outcome, ApiError), outcome
         check_end(outcome, expected)
 
 
@@ -241,8 +241,8 @@ async def test_services_are_ready_after_bad_input(
     local_stack: LocalStack, http: httpx.AsyncClient, endpoint: Endpoint, before: frozenset[int]
 ) -> None:
     assert (await http.get("/readyz")).status_code == 200
-    outcome = await endpoint.ask(READ, {"sign.png": FILES["sign.png"]})
-    assert not isinstance(outcome, Refusal)
+    outcome = await endpoint.create_run(READ, {"sign.png": FILES["sign.png"]})
+    assert not isinstance(outcome, ApiError)
     assert outcome["state"] == "completed"
     assert "We are so happy" in outcome["answer"]
     assert local_stack.child_pids() == before

@@ -17,6 +17,6 @@ RUNS = 40
 async def test_runs_end_correctly_during_fault_campaign(backend: str, tmp_path: Path) -> None:
     async with BACKENDS[backend](tmp_path) as store:
         outcome = await Campaign(SEED, RUNS, backend, store, tmp_path).run()
-    assert outcome.complaints == []
+    assert outcome.violations == []
     assert outcome.tally["runs"] == RUNS
     assert outcome.tally["taken over"]

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import LocalStack, environment, eventually, run_cli, start_local_stack
-from tests.system.test_local_stack_killed import ITEMS, PLAN, kill, told
+from tests.system.test_local_stack_killed import ITEMS, PLAN, comparable_lines, kill
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +38,8 @@ def test_batch_resumes_after_command_and_services_were_killed(tmp_path: Path) ->
     Path(notes).write_text("name,text\n" + "".join(rows), "utf-8")
     home = tmp_path / "home"
     with start_local_stack(home, **SETTINGS) as local_stack:
-        kept = httpx.put(f"{local_stack.url}/v1/pipelines/mood", json={"plan": PLAN}, trust_env=False)
-        assert kept.is_success, kept.text
+        saved = httpx.put(f"{local_stack.url}/v1/pipelines/mood", json={"plan": PLAN}, trust_env=False)
+        assert saved.is_success, saved.text
         with subprocess.Popen(
             [sys.executable, "-m", "gateway.cli", *COMMAND, notes, "--out", killed],
             env=environment(home, HUGGINGGPT_URL=local_stack.url),
@@ -55,5 +55,5 @@ def test_batch_resumes_after_command_and_services_were_killed(tmp_path: Path) ->
         again = run_cli(home, *COMMAND, notes, "--out", undisturbed, url=local_stack.url, seconds=100)
         assert resumed.status == 1, (resumed, again)
         assert again.status == 1, (resumed, again)
-        assert told(lines(Path(killed))) == told(lines(Path(undisturbed)))
+        assert comparable_lines(lines(Path(killed))) == comparable_lines(lines(Path(undisturbed)))
         assert len(lines(Path(killed))) == ITEMS

@@ -75,14 +75,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(url: str, folder: Path, *arguments: str) -> Result:
-    told = {"HUGGINGGPT_URL": url, "HUGGINGGPT_HOME": str(folder), "COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(app, arguments, env=told)
+def invoke(url: str, folder: Path, *arguments: str) -> Result:
+    env = {"HUGGINGGPT_URL": url, "HUGGINGGPT_HOME": str(folder), "COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(app, arguments, env=env)
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
 def test_gateway_error_remedy_names_commands(local_stack: LocalStack, folder: Path, arguments: tuple[str, ...]) -> None:
-    result = said(local_stack.url, folder, *arguments)
+    result = invoke(local_stack.url, folder, *arguments)
     assert result.exit_code != 0
     assert "error: " in result.stderr or "Usage: " in result.stderr
     assert not HTTP.search(result.output)
@@ -90,7 +90,7 @@ def test_gateway_error_remedy_names_commands(local_stack: LocalStack, folder: Pa
 
 @pytest.mark.parametrize("arguments", UNREACHABLE, ids=" ".join)
 def test_connection_error_remedy_names_commands(folder: Path, arguments: tuple[str, ...]) -> None:
-    result = said(NOWHERE, folder, *arguments)
+    result = invoke(NOWHERE, folder, *arguments)
     assert result.exit_code != 0
     assert not HTTP.search(result.output)
 
@@ -101,4 +101,4 @@ def test_cases_cover_every_command_that_calls_a_gateway() -> None:
 
 
 def test_unknown_run_names_the_command_that_lists_runs(local_stack: LocalStack, folder: Path) -> None:
-    assert "hugginggpt runs lists them" in said(local_stack.url, folder, "watch", "run_9").stderr
+    assert "hugginggpt runs lists them" in invoke(local_stack.url, folder, "watch", "run_9").stderr

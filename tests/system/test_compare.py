@@ -124,9 +124,9 @@ def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -
         assert "routing table" in local_stack.run_cli("doctor").out
         face = [{"id": 1, "task": "object-detection", "arguments": {"image": {"input": "file1"}}}]
         plan.write_text(json.dumps([{**face[0], "pinned_model": "opencv/haar-frontalface"}]))
-        refused = local_stack.run_cli("ask", "--plan", str(plan), "--file", str(DATA / "face.jpg"), "--json")
-        assert refused.status == 1
-        assert "forbidden for object-detection by the deployment's routing table" in refused.out + refused.err
+        result = local_stack.run_cli("ask", "--plan", str(plan), "--file", str(DATA / "face.jpg"), "--json")
+        assert result.status == 1
+        assert "forbidden for object-detection by the deployment's routing table" in result.out + result.err
 
 
 def test_invalid_routing_table_error_names_the_line(tmp_path: Path) -> None:

@@ -42,20 +42,20 @@ def test_readme_expert_with_new_modality_is_planned_and_called(local_stack: Loca
     with run_expert(local_stack.home, "experts.host", str(folder)) as address:
         assert local_stack.run_cli("experts", "add", address).out == f"added {NAME}: {address}\n"
         eventually(offered)
-        told = local_stack.ask("Name the colours of this picture", APPLE)
-        assert [(one["task"], one["expert"], one["model"], one["outputs"]) for one in told["results"]] == [
+        result = local_stack.ask("Name the colours of this picture", APPLE)
+        assert [(one["task"], one["expert"], one["model"], one["outputs"]) for one in result["results"]] == [
             (TASK, NAME, MODEL, {"text": "blue and red"})
         ]
-        assert "blue and red" in told["answer"]
+        assert "blue and red" in result["answer"]
         assert local_stack.run_cli("check-expert", address).status == 0
         assert local_stack.run_cli("experts", "forget", NAME).status == 0
         assert not offered()
 
 
 def test_readme_expert_entry_point_has_three_lines(folder: Path) -> None:
-    told = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder.parent), str(ROOT)))}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder.parent), str(ROOT)))}
     command = [sys.executable, "-m", NAME, "--describe"]
-    said = subprocess.run(command, env=told, capture_output=True, check=True, timeout=60)
-    described = json.loads(said.stdout)
-    assert described["expert"] == NAME
-    assert [model["id"] for model in described["models"]] == [MODEL]
+    process = subprocess.run(command, env=env, capture_output=True, check=True, timeout=60)
+    description = json.loads(process.stdout)
+    assert description["expert"] == NAME
+    assert [model["id"] for model in description["models"]] == [MODEL]

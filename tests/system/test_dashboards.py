@@ -17,7 +17,7 @@ from services.common.channel import connect
 from services.common.errors import ModelFailed
 from tests.fakes import ErrorReply, ScriptedLLM, ScriptedReply
 from tests.fakes.llm.plausible import PlausibleScript
-from tests.observability.promql import Known, complaints
+from tests.observability.promql import Known, query_errors
 from tests.observability.queries import Query, of_dashboards, of_rules, of_scalers
 from tests.observability.server import Prometheus, reading
 from tests.support.logs import logged
@@ -144,8 +144,8 @@ async def test_dashboard_queries_are_valid_and_return_data(
     async with watched(peers, peer_addresses, tmp_path) as prometheus:
         known = {**await prometheus.known(), **THIRD_PARTY}
         queries = [*of_dashboards(), *of_rules(), *of_scalers()]
-        wrong = [f"{query.place}: {complaint}" for query in queries for complaint in complaints(query.text, known)]
-        empty = {query.place for query in of_dashboards() if not await prometheus.ask(query.text)}
+        wrong = [f"{query.location}: {error}" for query in queries for error in query_errors(query.text, known)]
+        empty = {query.location for query in of_dashboards() if not await prometheus.ask(query.text)}
         await _assert_queries_are_valid(prometheus, queries)
     assert wrong == []
     assert sorted(empty - MAY_BE_EMPTY) == []

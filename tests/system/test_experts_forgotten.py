@@ -34,8 +34,8 @@ def offered(services: LocalStack) -> bool:
 
 
 def planned(services: LocalStack) -> list[str]:
-    said = services.run_cli("ask", REQUEST, "--json")
-    return [task["task"] for task in json.loads(said.out)["plan"]]
+    result = services.run_cli("ask", REQUEST, "--json")
+    return [task["task"] for task in json.loads(result.out)["plan"]]
 
 
 def test_forgotten_expert_is_not_called(services: LocalStack) -> None:
@@ -65,13 +65,13 @@ def test_forgotten_dormant_expert_is_not_planned(
 
 
 def test_expert_started_by_up_cannot_be_forgotten_while_it_answers(services: LocalStack) -> None:
-    said = services.run_cli("experts", "forget", "lite")
-    assert said.status == 1
-    assert "expert lite is running" in said.err
-    assert "--experts" in said.err
+    result = services.run_cli("experts", "forget", "lite")
+    assert result.status == 1
+    assert "expert lite is running" in result.err
+    assert "--experts" in result.err
 
 
 def test_unknown_expert_error_names_the_list_command(services: LocalStack) -> None:
-    said = services.run_cli("experts", "forget", "nobody")
-    assert said.status == 1
-    assert "hugginggpt experts" in said.err
+    result = services.run_cli("experts", "forget", "nobody")
+    assert result.status == 1
+    assert "hugginggpt experts" in result.err

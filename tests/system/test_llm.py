@@ -42,8 +42,8 @@ KINDS = (
 @asynccontextmanager
 async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[LocalStack]:
     """Starts a local stack that uses the LLM at the address."""
-    told = {"LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_RETRY_SECONDS": "0.01", **settings}
-    local_stack = start_local_stack(home, **told)
+    stack_settings = {"LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_RETRY_SECONDS": "0.01", **settings}
+    local_stack = start_local_stack(home, **stack_settings)
     there = await asyncio.to_thread(local_stack.__enter__)
     try:
         yield there
@@ -54,11 +54,11 @@ async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[
 async def ask(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResult]:
     """Output of `ask --json`, and of `ask` for people."""
     files = ["--file", str(SIGN), "--out", str(local_stack.home / "out")]
-    said = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options)
-    told = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options, "--json")
-    assert said.status == 0, said.err + told.err
-    assert told.status == 0, said.err + told.err
-    return json.loads(told.out), said
+    text_output = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options)
+    json_output = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options, "--json")
+    assert text_output.status == 0, text_output.err + json_output.err
+    assert json_output.status == 0, text_output.err + json_output.err
+    return json.loads(json_output.out), text_output
 
 
 async def watched(local_stack: LocalStack, happens: Callable[[str], Any]) -> list[Any]:
@@ -91,8 +91,8 @@ def answer(events: list[Any]) -> str:
 def decided(events: list[Any]) -> tuple[Any, Any]:
     """Decisions of the planner and the responder."""
     (plan,) = of(events, "plan_completed")
-    (told,) = [chunk["decision"] for chunk in of(events, "answer_chunk") if "decision" in chunk]
-    return plan["decision"], told
+    (answer_decision,) = [chunk["decision"] for chunk in of(events, "answer_chunk") if "decision" in chunk]
+    return plan["decision"], answer_decision
 
 
 def is_plan(body: Any) -> bool:
@@ -105,46 +105,46 @@ async def test_llm_plans_and_answers(tmp_path: Path) -> None:
         ScriptedLLM.serving(PlausibleScript()) as llm,
         lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as local_stack,
     ):
-        told, said = await ask(local_stack, "--policy", "local")
-    assert [task["task"] for task in told["plan"]] == TASKS
-    plan, written = told["decisions"]["plan"], told["decisions"]["answer"]
+        result, text_output = await ask(local_stack, "--policy", "local")
+    assert [task["task"] for task in result["plan"]] == TASKS
+    plan, written = result["decisions"]["plan"], result["decisions"]["answer"]
     assert plan["controller"] == "llm"
     assert plan["llm_model"] == "scripted"
     assert "fell_back_because" not in plan
     assert written["controller"] == "llm"
     assert written["llm_model"] == "scripted"
     assert "fell_back_because" not in written
-    assert told["answer"].startswith(ANSWER_START)
+    assert result["answer"].startswith(ANSWER_START)
     for counted in ("input_tokens", "output_tokens"):
-        assert told["usage"][counted] == plan["usage"][counted] + written["usage"][counted] > 0
-    assert told["usage"]["cost"] == pytest.approx(plan["usage"]["cost"] + written["usage"]["cost"])
-    assert "planned by the LLM scripted\n" in said.err
-    assert "answer written by the LLM scripted\n" in said.err
+        assert result["usage"][counted] == plan["usage"][counted] + written["usage"][counted] > 0
+    assert result["usage"]["cost"] == pytest.approx(plan["usage"]["cost"] + written["usage"]["cost"])
+    assert "planned by the LLM scripted\n" in text_output.err
+    assert "answer written by the LLM scripted\n" in text_output.err
 
 
 async def test_local_policy_sends_nothing_to_an_external_llm(tmp_path: Path) -> None:
     async with ScriptedLLM.serving(PlausibleScript()) as llm, lived_in(tmp_path, llm.base_url) as local_stack:
-        told, said = await ask(local_stack, "--policy", "local")
+        result, text_output = await ask(local_stack, "--policy", "local")
         assert llm.requests == []
         assert llm.connections == 0
         allowed, _ = await ask(local_stack, "--policy", "open")
-    for controller, decision in zip(("embedded", "composed"), told["decisions"].values(), strict=True):
+    for controller, decision in zip(("embedded", "composed"), result["decisions"].values(), strict=True):
         assert decision["controller"] == controller
         assert decision["fell_back_because"] == OUTSIDE
-    assert f"planned by the embedded planner: {OUTSIDE}\n" in said.err
+    assert f"planned by the embedded planner: {OUTSIDE}\n" in text_output.err
     assert allowed["decisions"]["plan"]["controller"] == "llm"
-    assert [task["task"] for task in told["plan"]] == [task["task"] for task in allowed["plan"]] == TASKS
+    assert [task["task"] for task in result["plan"]] == [task["task"] for task in allowed["plan"]] == TASKS
 
 
 async def test_unreachable_llm_falls_back_and_is_reported(tmp_path: Path) -> None:
     async with lived_in(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as local_stack:
-        told, said = await ask(local_stack)
-    assert [task["task"] for task in told["plan"]] == TASKS
-    assert told["decisions"]["plan"]["controller"] == "embedded"
-    assert told["decisions"]["answer"]["controller"] == "composed"
-    assert f"planned by the embedded planner: {UNREACHABLE}\n" in said.err
-    assert f"answer composed from the results: {UNREACHABLE}\n" in said.err
-    assert "so happy" in said.out
+        result, text_output = await ask(local_stack)
+    assert [task["task"] for task in result["plan"]] == TASKS
+    assert result["decisions"]["plan"]["controller"] == "embedded"
+    assert result["decisions"]["answer"]["controller"] == "composed"
+    assert f"planned by the embedded planner: {UNREACHABLE}\n" in text_output.err
+    assert f"answer composed from the results: {UNREACHABLE}\n" in text_output.err
+    assert "so happy" in text_output.out
 
 
 async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
@@ -167,12 +167,12 @@ async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
     (note,) = of(events, "plan_note")
     assert note["kind"] == "fell_back"
     assert BROKE_OFF in note["text"]
-    plan, told = decided(events)
+    plan, answer_decision = decided(events)
     assert plan["controller"] == "embedded"
     assert plan["llm_model"] == "scripted"
     assert plan["fell_back_because"] == BROKE_OFF
-    assert told["controller"] == "composed"
-    assert told["fell_back_because"] == UNREACHABLE
+    assert answer_decision["controller"] == "composed"
+    assert answer_decision["fell_back_because"] == UNREACHABLE
     assert "so happy" in answer(events)
 
 
@@ -188,12 +188,12 @@ async def test_llm_failure_between_plan_and_answer_falls_back(tmp_path: Path) ->
 
         events = await watched(local_stack, dies)
     assert of(events, "run_ended")[0]["state"] == "completed"
-    plan, told = decided(events)
+    plan, answer_decision = decided(events)
     assert plan["controller"] == "llm"
     assert "fell_back_because" not in plan
-    assert told["controller"] == "composed"
-    assert told["llm_model"] == "scripted"
-    assert told["fell_back_because"] == UNREACHABLE
+    assert answer_decision["controller"] == "composed"
+    assert answer_decision["llm_model"] == "scripted"
+    assert answer_decision["fell_back_because"] == UNREACHABLE
     assert "so happy" in answer(events)
 
 
@@ -209,22 +209,22 @@ async def test_llm_failure_during_answer_is_completed_by_template(tmp_path: Path
 
         events = await watched(local_stack, dies)
     assert of(events, "run_ended")[0]["state"] == "completed"
-    plan, told = decided(events)
+    plan, answer_decision = decided(events)
     assert plan["controller"] == "llm"
-    assert told["controller"] == "composed"
-    assert told["fell_back_because"] == BROKE_OFF
+    assert answer_decision["controller"] == "composed"
+    assert answer_decision["fell_back_because"] == BROKE_OFF
     assert answer(events).startswith("The sign says")
     assert "so happy" in answer(events)
 
 
 def test_embedded_controllers_are_used_without_llm(local_stack: LocalStack) -> None:
-    told = local_stack.ask(REQUEST, SIGN)
-    decisions = told["decisions"]
+    run = local_stack.ask(REQUEST, SIGN)
+    decisions = run["decisions"]
     assert decisions["plan"]["controller"] == "embedded"
     assert decisions["answer"]["controller"] == "composed"
     assert not any("fell_back_because" in decision for decision in decisions.values())
-    assert {result["decision"]["controller"] for result in told["results"]} == {"rank"}
-    assert told["usage"]["input_tokens"] == 0
+    assert {result["decision"]["controller"] for result in run["results"]} == {"rank"}
+    assert run["usage"]["input_tokens"] == 0
 
 
 def test_llm_url_without_model_is_a_configuration_error(tmp_path: Path) -> None:

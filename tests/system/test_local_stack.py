@@ -171,7 +171,7 @@ def test_up_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def asking(home: Path, *options: str) -> "subprocess.Popen[str]":
+def start_ask(home: Path, *options: str) -> "subprocess.Popen[str]":
     """Runs `ask` where no gateway runs."""
     arguments = ["ask", DEMO, "--file", str(SIGN), "--out", str(home / "out"), *options]
     program = "from gateway.cli import app, connect; connect.DEFAULT_URL = 'http://127.0.0.1:9'; "
@@ -187,7 +187,7 @@ def asking(home: Path, *options: str) -> "subprocess.Popen[str]":
 
 
 def test_ask_starts_a_local_stack_if_none_runs(tmp_path: Path) -> None:
-    with asking(tmp_path, "--json") as process:
+    with start_ask(tmp_path, "--json") as process:
         out, err = process.communicate(timeout=90)
     assert process.returncode == 0
     assert err == ""
@@ -200,7 +200,7 @@ def test_ctrl_c_during_start_leaves_no_processes(tmp_path: Path) -> None:
         environments = (process.info["environ"] or {} for process in psutil.process_iter(["environ"]))
         return any(str(tmp_path) in environment.values() for environment in environments)
 
-    with asking(tmp_path) as process:
+    with start_ask(tmp_path) as process:
         eventually((tmp_path / "journal.sqlite").exists)  # the orchestrator runs, the expert still loads
         assert is_used()
         os.killpg(process.pid, signal.SIGINT)

@@ -27,8 +27,8 @@ PLAN = [
 
 def item(number: int) -> dict[str, Any]:
     """An item: some lack their text and fail validation; some have an empty one and fail at the expert."""
-    said = "" if number % 23 == 0 else f"Note {number} is {'good' if number % 2 else 'bad'}."
-    return {"name": f"note {number}", "inputs": [{"name": "text", "text": said}] if number % 17 else []}
+    text = "" if number % 23 == 0 else f"Note {number} is {'good' if number % 2 else 'bad'}."
+    return {"name": f"note {number}", "inputs": [{"name": "text", "text": text}] if number % 17 else []}
 
 
 class Client:
@@ -39,8 +39,8 @@ class Client:
 
     def start(self) -> str:
         spec = {"plan": PLAN, "max_at_once": 8, "bypass_memo": True}
-        asked = {**spec, "items": [item(number) for number in range(1, ITEMS + 1)]}
-        return str(self._http.post("/v1/batches", json=asked).raise_for_status().json()["batch_id"])
+        batch = {**spec, "items": [item(number) for number in range(1, ITEMS + 1)]}
+        return str(self._http.post("/v1/batches", json=batch).raise_for_status().json()["batch_id"])
 
     def resume(self, batch_id: str) -> None:
         self._http.post(f"/v1/batches/{batch_id}/resume").raise_for_status()
@@ -56,8 +56,8 @@ class Client:
 
     def completed(self, batch_id: str) -> Mapping[int, str]:
         """Run ids of completed items, by index."""
-        asked = f"/v1/batches/{batch_id}/items?state=completed&page_size={ITEMS}"
-        found = self._http.get(asked).raise_for_status().json()
+        url = f"/v1/batches/{batch_id}/items?state=completed&page_size={ITEMS}"
+        found = self._http.get(url).raise_for_status().json()
         return {each["index"]: each["run_id"] for each in found["data"]}
 
 
@@ -72,7 +72,7 @@ def test_batch_completes_after_the_local_stack_was_killed(tmp_path: Path) -> Non
     with start_local_stack(tmp_path, **settings) as local_stack, calling(local_stack) as client:
         client.resume(batch_id)
         lines = client.lines(batch_id)
-        assert told(lines) == told(client.lines(client.start()))
+        assert comparable_lines(lines) == comparable_lines(client.lines(client.start()))
         assert done.items() <= {line["index"]: line["run_id"] for line in lines}.items()
         assert len(lines) == ITEMS
 
@@ -83,7 +83,7 @@ def calling(local_stack: LocalStack) -> Iterator[Client]:
         yield Client(http)
 
 
-def told(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def comparable_lines(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Lines without fields that differ between batches."""
     return [{name: value for name, value in line.items() if name not in {"run_id", "seconds"}} for line in lines]
 

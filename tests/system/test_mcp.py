@@ -30,10 +30,10 @@ async def uploaded(agent: Client) -> str:
 
 
 async def test_agent_plans_and_runs_with_an_uploaded_file(local_stack: LocalStack) -> None:
-    told = list[str]()
+    progress_messages = list[str]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message or "")
+        progress_messages.append(message or "")
 
     async with opened_client(urlsplit(local_stack.url).port or 0) as agent:
         files = [await uploaded(agent)]
@@ -46,7 +46,7 @@ async def test_agent_plans_and_runs_with_an_uploaded_file(local_stack: LocalStac
         assert done.structured_content["state"] == "completed", text_of(done)
         (made,) = done.structured_content["files"]
     assert made["media_type"] == "audio/wav"
-    assert any(re.match("Task 2 (done|reused)", line) for line in told), told
+    assert any(re.match("Task 2 (done|reused)", line) for line in progress_messages), progress_messages
 
 
 async def test_mcp_starts_local_services_where_no_gateway_runs(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ def up(home: Path, experts: str, settings: dict[str, str]) -> str:
     with subprocess.Popen(command, env=environment(home, **settings), stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr
-            said: list[str] = []
-            while not all(part in "".join(said) for part in ("is ready", "pip install")):
-                said.append(process.stderr.readline())
+            output: list[str] = []
+            while not all(part in "".join(output) for part in ("is ready", "pip install")):
+                output.append(process.stderr.readline())
             process.send_signal(signal.SIGINT)
             _, rest = process.communicate(timeout=60)
         finally:
             process.kill()
-    return "".join(said) + rest
+    return "".join(output) + rest
 
 
 def offered(url: str) -> set[str]:
@@ -88,8 +88,8 @@ def test_services_start_though_every_expert_lacks_its_extra(tmp_path: Path, with
 
 
 def test_up_names_the_expert_that_lacks_its_extra_in_one_line(tmp_path: Path, without: Any) -> None:
-    said = up(tmp_path / "home", "remote", without("huggingface_hub"))
-    assert "HuggingGPT is ready" in said
-    (line,) = [line for line in said.splitlines() if "pip install" in line]
+    output = up(tmp_path / "home", "remote", without("huggingface_hub"))
+    assert "HuggingGPT is ready" in output
+    (line,) = [line for line in output.splitlines() if "pip install" in line]
     assert "remote" in line
-    assert "Traceback" not in said
+    assert "Traceback" not in output

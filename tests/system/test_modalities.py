@@ -79,7 +79,7 @@ def blue(tmp_path: Path) -> Path:
 
 def test_every_task_is_listed_with_its_expert(all_experts: LocalStack) -> None:
     lines = [line.split() for line in all_experts.run_cli("tasks").out.splitlines() if not line.startswith(" ")]
-    listed = {line[0]: {word.strip(",") for word in line[line.index("→") :]} for line in lines}
+    listed = {line[0]: {token.strip(",") for token in line[line.index("→") :]} for line in lines}
     assert set(listed) == {task for names in TASKS.values() for task in names.split()}
     assert [task for expert, names in TASKS.items() for task in names.split() if expert not in listed[task]] == []
     assert "lite" in listed["image-to-text"]
@@ -117,5 +117,7 @@ def test_missing_model_without_hub_reports_a_remedy(all_experts: LocalStack) -> 
     assert f"{ZERO_SHOT} is not on this machine, and {NO_HUB} cannot be reached" in result["error"]["message"]
     assert f"hf download {ZERO_SHOT}" in result["error"]["remedy"]
     assert result["error"]["message"] in response["answer"]
-    asked = [json.loads(line) for line in all_experts.log.read_text().splitlines() if '"requesting the model"' in line]
-    assert (ZERO_SHOT, NO_HUB) in [(entry["model"], entry["at"]) for entry in asked]
+    requests = [
+        json.loads(line) for line in all_experts.log.read_text().splitlines() if '"requesting the model"' in line
+    ]
+    assert (ZERO_SHOT, NO_HUB) in [(entry["model"], entry["at"]) for entry in requests]

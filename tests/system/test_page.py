@@ -34,7 +34,7 @@ async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     tab.check()
 
 
-async def asked(page: Page, request: str, *, fresh: bool = True) -> None:
+async def submit_request(page: Page, request: str, *, fresh: bool = True) -> None:
     if fresh:
         await page.get_by_text("Options").click()
         await page.get_by_label("Ignore cached results").check()
@@ -61,7 +61,7 @@ async def test_request_with_file_shows_plan_answer_and_audio(tab: Tab) -> None:
     page = await tab.open()
     await page.set_input_files("#pick-files", SIGN)
     await expect(page.get_by_label("Files to send")).to_contain_text("sign.png")
-    await asked(page, DEMO)
+    await submit_request(page, DEMO)
     await expect(page.locator(".graph .task")).to_have_count(3)
     await ended(page)
     await expect(page.locator(".graph .task.is-succeeded")).to_have_count(3)
@@ -80,12 +80,12 @@ async def test_task_details_show_model_reason_inputs_and_outputs(tab: Tab) -> No
     await page.get_by_role("button", name="Read the text in this image").click()
     await ended(page)
     await page.get_by_role("button", name="Task 3, text-classification").click()
-    told = page.locator("#task-3")
-    await expect(told).to_have_attribute("open", "")
-    await expect(told).to_contain_text("vaderSentiment, first of 2")
-    await expect(told.locator("section", has_text="Attempts").locator("tbody tr")).to_have_count(1)
-    await expect(told).to_contain_text("text of task 1, image-to-text")
-    await expect(told.locator("section").last.locator("tbody tr")).to_have_count(3)
+    details = page.locator("#task-3")
+    await expect(details).to_have_attribute("open", "")
+    await expect(details).to_contain_text("vaderSentiment, first of 2")
+    await expect(details.locator("section", has_text="Attempts").locator("tbody tr")).to_have_count(1)
+    await expect(details).to_contain_text("text of task 1, image-to-text")
+    await expect(details.locator("section").last.locator("tbody tr")).to_have_count(3)
     await page.locator("#task-1 summary").first.click()
     await expect(page.locator("#task-1 .stage rect.frame")).to_have_count(3)
 
@@ -133,7 +133,7 @@ async def test_running_task_is_shown_and_can_be_cancelled(tab: Tab, local_stack:
     page = await tab.open()
     with held(local_stack):
         await page.set_input_files("#pick-files", SIGN)
-        await asked(page, "Read the text in this image")
+        await submit_request(page, "Read the text in this image")
         await expect(page.locator(".graph .task.is-running")).to_have_count(1)
         await expect(page.locator(".timeline .span.is-running").last).to_be_visible()
         await expect(page.locator(".state")).to_have_text(re.compile(r"running\d+\.\d+ s"))
@@ -146,7 +146,7 @@ async def test_plan_waits_for_approval(tab: Tab) -> None:
     page = await tab.open()
     await page.get_by_text("Options").click()
     await page.get_by_label("Review the plan first").check()
-    await asked(page, "Does this sound happy? “We won.”", fresh=False)
+    await submit_request(page, "Does this sound happy? “We won.”", fresh=False)
     await ended(page, "awaiting approval")
     await expect(page.locator(".graph .task.is-planned")).to_have_count(1)
     await page.get_by_role("button", name="Run this plan").click()
@@ -155,7 +155,7 @@ async def test_plan_waits_for_approval(tab: Tab) -> None:
 
 async def test_failure_is_shown_once_with_its_remedy(tab: Tab) -> None:
     page = await tab.open()
-    await asked(page, "Draw a cat on a bicycle and tell me whether this sounds happy: “We won.”", fresh=False)
+    await submit_request(page, "Draw a cat on a bicycle and tell me whether this sounds happy: “We won.”", fresh=False)
     await ended(page, "incomplete")
     await expect(page.get_by_role("alert")).to_contain_text("Some tasks failed. The answer lists them.")
     await expect(page.locator(".prose")).to_contain_text("text-to-image")
@@ -169,7 +169,7 @@ async def test_follow_up_and_rerun(tab: Tab) -> None:
     await ended(page)
     first = page.url
     await page.get_by_role("button", name="Ask a follow-up").click()
-    await asked(page, "Find the dates in: “On 3 June 1843 it rained.”", fresh=False)
+    await submit_request(page, "Find the dates in: “On 3 June 1843 it rained.”", fresh=False)
     await expect(page).not_to_have_url(first)
     await ended(page)
     second = page.url
@@ -183,24 +183,24 @@ async def test_follow_up_and_rerun(tab: Tab) -> None:
 
 async def test_broken_stream_resumes_after_the_last_event(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("ERR_",)
-    asked_for: list[str | None] = []
+    last_event_ids: list[str | None] = []
 
     async def broken(route: Route) -> None:
-        asked_for.append(route.request.headers.get("last-event-id"))
-        if len(asked_for) == 2:
+        last_event_ids.append(route.request.headers.get("last-event-id"))
+        if len(last_event_ids) == 2:
             await route.abort()
             return
         reply = await route.fetch()
         body = await reply.text()
-        cut = body[: body.index("\n\nid: 5") + 2] + "id: 5\nevent: half" if len(asked_for) == 1 else body
+        cut = body[: body.index("\n\nid: 5") + 2] + "id: 5\nevent: half" if len(last_event_ids) == 1 else body
         await route.fulfill(response=reply, body=cut)
 
-    told = local_stack.ask("Does this sound happy? “We won, and it was late.”")
+    result = local_stack.ask("Does this sound happy? “We won, and it was late.”")
     await tab.page.route("**/events", broken)
-    page = await tab.open(f"/?run={told['run_id']}")
+    page = await tab.open(f"/?run={result['run_id']}")
     await ended(page)
     await expect(page.locator(".prose p").first).to_contain_text("positive")
-    assert asked_for == [None, "4", "4"]
+    assert last_event_ids == [None, "4", "4"]
     await expect(page.locator(".lost")).to_be_hidden()
 
 
@@ -210,13 +210,13 @@ async def test_rejected_request_shows_its_remedy(tab: Tab, local_stack: LocalSta
     await page.set_input_files(
         "#pick-files", {"name": "photo.png", "mimeType": "image/png", "buffer": b"%PDF-1.4\n%%EOF"}
     )
-    await asked(page, "What is this?", fresh=False)
+    await submit_request(page, "What is this?", fresh=False)
     form = [("spec", (None, b'{"request": "x"}')), ("file", ("photo.png", b"%PDF-1.4\n%%EOF"))]
     async with httpx.AsyncClient() as http:
-        refused = (await http.post(f"{local_stack.url}/v1/runs", files=form)).json()
+        problem = (await http.post(f"{local_stack.url}/v1/runs", files=form)).json()
     alert = page.get_by_role("alert")
-    await expect(alert).to_contain_text(refused["detail"])
-    await expect(alert).to_contain_text(refused["remedy"][1:])
+    await expect(alert).to_contain_text(problem["detail"])
+    await expect(alert).to_contain_text(problem["remedy"][1:])
     await expect(page.get_by_label("Your request")).to_have_value("What is this?")
     await tab.open("/?run=run_nowhere")
     await expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()

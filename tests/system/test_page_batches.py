@@ -16,7 +16,7 @@ from playwright.async_api import Browser, FilePayload, Page, Route, expect
 from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import LocalStack
 from tests.system.test_page import SIGN, ended, held
-from tests.system.test_page_pipelines import kept, sound
+from tests.system.test_page_pipelines import save_pipeline, sound
 from tests.system.test_page_safety import HOSTILE, IMG, inert
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
@@ -37,13 +37,13 @@ def picture(name: str, content: bytes | None = None) -> FilePayload:
     return {"name": name, "mimeType": "image/png", "buffer": content or SIGN.read_bytes()}
 
 
-def note(name: str, words: str) -> FilePayload:
-    return {"name": name, "mimeType": "text/plain", "buffer": words.encode()}
+def note(name: str, text: str) -> FilePayload:
+    return {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
 
 
-async def begun(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: bool = False) -> Page:
+async def start_batch(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: bool = False) -> Page:
     """Starts a batch over the files and opens its page."""
-    await kept(local_stack, "signs", plan=READ, description="Reads signs.")
+    await save_pipeline(local_stack, "signs", plan=READ, description="Reads signs.")
     page = await tab.open("/?pipeline=signs")
     await page.set_input_files("#parameter-1-files", list(files))
     await page.get_by_label("Ignore cached results").set_checked(fresh)
@@ -52,18 +52,18 @@ async def begun(tab: Tab, local_stack: LocalStack, *files: FilePayload, fresh: b
     return page
 
 
-async def saved(page: Page, words: str, folder: Path) -> Path:
+async def saved(page: Page, text: str, folder: Path) -> Path:
     """Results as the page downloads them."""
     async with page.expect_download() as saving:
-        await page.get_by_role("group", name="Save the results").get_by_role("link", name=words).click()
-    await (await saving.value).save_as(folder / words)
-    return folder / words
+        await page.get_by_role("group", name="Save the results").get_by_role("link", name=text).click()
+    await (await saving.value).save_as(folder / text)
+    return folder / text
 
 
 async def test_two_bad_files_fail_two_items_of_a_batch(tab: Tab, local_stack: LocalStack, tmp_path: Path) -> None:
     tab.expected = ("400",)
     broken, letter = picture("broken.png", b"\x89PNG\r\n\x1a\n no picture"), picture("letter.png", b"%PDF-1.4\n%%EOF")
-    page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
+    page = await start_batch(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
     await ended(page, "incomplete")
     await expect(page.locator(".page-header")).to_contain_text("A batch of 12 items with pipeline signs, version 1")
     await expect(page.locator(".states li")).to_have_text(["10 completed", "2 failed"])
@@ -93,11 +93,11 @@ async def test_two_bad_files_fail_two_items_of_a_batch(tab: Tab, local_stack: Lo
 
 async def test_batch_can_be_followed_cancelled_and_resumed(tab: Tab, local_stack: LocalStack) -> None:
     with held(local_stack):
-        page = await begun(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(30)), fresh=True)
+        page = await start_batch(tab, local_stack, *(picture(f"sign-{n}.png") for n in range(30)), fresh=True)
         await page.evaluate("""() => {
-            window.said = [];
+            window.announcements = [];
             const live = document.getElementById("live");
-            new MutationObserver(() => window.said.push(live.textContent)).observe(live, { childList: true });
+            new MutationObserver(() => window.announcements.push(live.textContent)).observe(live, { childList: true });
         }""")
         await expect(page.locator(".states .is-running")).to_be_visible()
         await expect(page.locator(".state .badge")).to_have_text("running")
@@ -117,11 +117,11 @@ async def test_batch_can_be_followed_cancelled_and_resumed(tab: Tab, local_stack
     await expect(page.get_by_role("list", name="Items").locator(".is-succeeded")).to_have_count(30)
     await expect(page.locator(".pace")).to_have_text(re.compile("^30 of 30, in "))
     await expect(page.locator("#live")).to_have_text(re.compile(r"The batch has ended: completed\.$"))
-    assert "The batch has ended: cancelled." in " ".join(await page.evaluate("window.said"))
+    assert "The batch has ended: cancelled." in " ".join(await page.evaluate("window.announcements"))
 
 
 async def test_failed_items_can_be_retried(tab: Tab, local_stack: LocalStack) -> None:
-    page = await begun(tab, local_stack, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
+    page = await start_batch(tab, local_stack, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     async with page.expect_response(re.compile("/resume$")) as resumed:
         await page.get_by_role("button", name="Retry the failed item").click()
@@ -131,22 +131,22 @@ async def test_failed_items_can_be_retried(tab: Tab, local_stack: LocalStack) ->
 
 
 async def test_broken_batch_stream_resumes(tab: Tab) -> None:
-    def stands(state: str, done: int) -> dict[str, Any]:
+    def batch_state(state: str, done: int) -> dict[str, Any]:
         counts = {"total": 10_000, "completed": 9_993 + done, "failed": 1, "waiting": 6 - done}
-        told = {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
-        return {**told, "items_per_second": 2.52, "remaining": 75.2, "waiting_for": "An expert wakes up."}
+        batch_json = {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
+        return {**batch_json, "items_per_second": 2.52, "remaining": 75.2, "waiting_for": "An expert wakes up."}
 
     seen = asyncio.Event()
-    told = [(stands("running", 2), stands("running", 3)), (stands("incomplete", 6),)]
+    batch_json = [(batch_state("running", 2), batch_state("running", 3)), (batch_state("incomplete", 6),)]
 
     async def events(route: Route) -> None:
-        if len(told) == 1:
+        if len(batch_json) == 1:
             await seen.wait()
-        frames = (f"event: batch\ndata: {json.dumps(batch)}\n\n" for batch in told.pop(0))
+        frames = (f"event: batch\ndata: {json.dumps(batch)}\n\n" for batch in batch_json.pop(0))
         await route.fulfill(body="".join(frames), content_type="text/event-stream")
 
     await tab.page.route("**/v1/batches/**", lambda route: route.fulfill(json={"data": []}))
-    await tab.page.route("**/v1/batches/batch_x", lambda route: route.fulfill(json=stands("running", 0)))
+    await tab.page.route("**/v1/batches/batch_x", lambda route: route.fulfill(json=batch_state("running", 0)))
     await tab.page.route("**/v1/batches/batch_x/events", events)
     page = await tab.open("/?batch=batch_x")
     await expect(page.locator(".pace")).to_have_text("9,997 of 10,000 · 2.5 items/s · about 1 min 15 s left")
@@ -159,7 +159,7 @@ async def test_broken_batch_stream_resumes(tab: Tab) -> None:
     end = await bar.evaluate("bar => bar.getBoundingClientRect().right")
     assert await bar.locator(".is-failed").evaluate("(piece, end) => end - piece.getBoundingClientRect().left", end) > 2
     await expect(page.get_by_text("The connection was lost")).to_be_hidden()
-    assert told == []
+    assert batch_json == []
 
 
 async def test_plan_of_an_unnamed_batch_can_be_saved(tab: Tab, local_stack: LocalStack) -> None:
@@ -179,7 +179,7 @@ async def test_plan_of_an_unnamed_batch_can_be_saved(tab: Tab, local_stack: Loca
 async def test_items_of_a_long_batch_are_paged(tab: Tab, local_stack: LocalStack) -> None:
     files = [note(f"{n}.txt", f"It is {n}.") for n in range(120)]
     plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "words"}}}]
-    await kept(local_stack, "moods", plan=plan)
+    await save_pipeline(local_stack, "moods", plan=plan)
     page = await tab.open("/?pipeline=moods")
     await page.set_input_files("#parameter-1-files", files)
     await expect(page.get_by_role("list", name="Files for words").locator("li")).to_have_count(8)
@@ -208,7 +208,7 @@ async def test_batch_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> No
     outputs = {HOSTILE: HOSTILE, "__proto__": {"artifact": {"sha256": f"../{IMG}", "name": HOSTILE}}, "a": [HOSTILE]}
     item = {"index": 1, "name": HOSTILE, "state": HOSTILE, "run_id": HOSTILE, "outputs": outputs}
     port = {"name": HOSTILE, "modality": HOSTILE}
-    told = {
+    batch_json = {
         "batch_id": HOSTILE,
         "state": "failed",
         "spec": {"request": HOSTILE},
@@ -223,10 +223,10 @@ async def test_batch_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> No
         "errors": [{**failure, "count": 2, "names": [HOSTILE]}],
     }
     answers = {
-        "/batches?": {"data": [told]},
+        "/batches?": {"data": [batch_json]},
         "/items": {"data": [item, {**item, "index": 2, "outputs": {}, "failure": failure}]},
         "/summary": summary,
-        "/batches/": told,
+        "/batches/": batch_json,
     }
 
     async def answer(route: Route) -> None:
@@ -237,8 +237,8 @@ async def test_batch_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> No
     await expect(page.locator(".entry")).to_contain_text(IMG)
     await inert(page)
     await page.locator(".entry").click()
-    for place in ("h1", ".problem", ".item-name", ".item-result", ".errors p", ".times dt >> nth=2", ".task-name"):
-        await expect(page.locator(place).first).to_contain_text("<")
+    for selector in ("h1", ".problem", ".item-name", ".item-result", ".errors p", ".times dt >> nth=2", ".task-name"):
+        await expect(page.locator(selector).first).to_contain_text("<")
     await inert(page)
 
 
@@ -249,7 +249,9 @@ async def test_batch_pages_are_accessible(browser: Browser, local_stack: LocalSt
         viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce"
     )
     tab = await open_tab(context, local_stack.url)
-    page = await begun(tab, local_stack, picture("sign.png"), picture("a-bad-one.png", b"\x89PNG\r\n\x1a\n no picture"))
+    page = await start_batch(
+        tab, local_stack, picture("sign.png"), picture("a-bad-one.png", b"\x89PNG\r\n\x1a\n no picture")
+    )
     await ended(page, "incomplete")
     await expect(page.locator(".errors")).to_be_visible()
     await expect(page.get_by_role("list", name="Items").locator("li")).to_have_count(2)

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, Route, expect
 
 from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import ROOT, LocalStack
-from tests.system.test_page import DEMO, SIGN, asked, ended
+from tests.system.test_page import DEMO, SIGN, ended, submit_request
 from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED
 from tests.system.test_page_safety import HOSTILE, IMG, inert
 
@@ -26,7 +26,7 @@ PAIRS = [
     {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "one"}}},
     {"id": 2, "task": "image-to-text", "arguments": {"image": {"input": "other"}}},
 ]
-WORDS = "Ada wrote the first program in 1843. It computed numbers. The machine it was written for was never built."
+TEXT = "Ada wrote the first program in 1843. It computed numbers. The machine it was written for was never built."
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -38,7 +38,7 @@ async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
     tab.check()
 
 
-async def kept(local_stack: LocalStack, name: str, **saved: Any) -> None:
+async def save_pipeline(local_stack: LocalStack, name: str, **saved: Any) -> None:
     async with httpx.AsyncClient(base_url=local_stack.url, timeout=30) as http:
         reply = await http.put(f"/v1/pipelines/{name}", json=saved)
         assert reply.is_success, reply.text
@@ -47,7 +47,7 @@ async def kept(local_stack: LocalStack, name: str, **saved: Any) -> None:
 async def test_plan_of_a_run_can_be_saved_drawn_and_listed(tab: Tab) -> None:
     page = await tab.open()
     await page.set_input_files("#pick-files", SIGN)
-    await asked(page, DEMO, fresh=False)
+    await submit_request(page, DEMO, fresh=False)
     await ended(page)
     await page.get_by_role("button", name="Save this plan").click()
     name = page.get_by_label("Name")
@@ -97,8 +97,8 @@ async def test_pinning_models_creates_a_version(tab: Tab) -> None:
 
 async def test_save_error_is_shown_in_the_dialog(tab: Tab, local_stack: LocalStack) -> None:
     tab.expected = ("400",)
-    told = local_stack.ask("Does this sound happy? “We won.”")
-    page = await tab.open(f"/?run={told['run_id']}")
+    result = local_stack.ask("Does this sound happy? “We won.”")
+    page = await tab.open(f"/?run={result['run_id']}")
     await page.get_by_role("button", name="Save this plan").click()
     await sound(page)
     await page.get_by_label("Name").fill("Not a name")
@@ -114,7 +114,7 @@ async def test_save_error_is_shown_in_the_dialog(tab: Tab, local_stack: LocalSta
 
 async def test_one_file_starts_a_run_without_planning(tab: Tab, local_stack: LocalStack) -> None:
     plan = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
-    await kept(local_stack, "reader", plan=plan, description="Reads signs.")
+    await save_pipeline(local_stack, "reader", plan=plan, description="Reads signs.")
     page = await tab.open("/?pipeline=reader")
     await page.get_by_role("button", name="Run pipeline").click()
     await expect(page.get_by_role("alert")).to_contain_text("sign is missing.")
@@ -132,9 +132,9 @@ async def test_one_file_starts_a_run_without_planning(tab: Tab, local_stack: Loc
 
 
 async def test_text_starts_a_run_and_text_files_replace_it(tab: Tab, local_stack: LocalStack) -> None:
-    await kept(local_stack, "teller", plan=SUMMARIZE)
+    await save_pipeline(local_stack, "teller", plan=SUMMARIZE)
     page = await tab.open("/?pipeline=teller")
-    await page.get_by_label("words", exact=True).fill(WORDS)
+    await page.get_by_label("words", exact=True).fill(TEXT)
     await page.get_by_label("Process only on this deployment").check()
     await page.get_by_role("button", name="Run pipeline").click()
     await ended(page)
@@ -142,10 +142,10 @@ async def test_text_starts_a_run_and_text_files_replace_it(tab: Tab, local_stack
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
         spec = (await http.get(f"/v1/runs/{run}")).json()["spec"]
     assert spec["pipeline"] == {"name": "teller", "version": 1}
-    assert spec["inputs"] == [{"name": "words", "text": WORDS}]
+    assert spec["inputs"] == [{"name": "words", "text": TEXT}]
     await page.go_back()
     await page.set_input_files(
-        "#parameter-1-files", {"name": "letter.txt", "mimeType": "text/plain", "buffer": WORDS.encode()}
+        "#parameter-1-files", {"name": "letter.txt", "mimeType": "text/plain", "buffer": TEXT.encode()}
     )
     await expect(page.get_by_label("words", exact=True)).to_be_hidden()
     await page.get_by_role("button", name="Run pipeline").click()
@@ -154,7 +154,7 @@ async def test_text_starts_a_run_and_text_files_replace_it(tab: Tab, local_stack
 
 
 async def test_unequal_file_counts_per_parameter_are_rejected(tab: Tab, local_stack: LocalStack) -> None:
-    await kept(local_stack, "pairs", plan=PAIRS)
+    await save_pipeline(local_stack, "pairs", plan=PAIRS)
     page = await tab.open("/?pipeline=pairs")
     await page.set_input_files("#parameter-1-files", [SIGN] * 3)
     await page.set_input_files("#parameter-2-files", [SIGN] * 2)
@@ -165,14 +165,14 @@ async def test_unequal_file_counts_per_parameter_are_rejected(tab: Tab, local_st
 
 
 async def test_files_can_be_dropped_on_parameters(tab: Tab, local_stack: LocalStack) -> None:
-    await kept(local_stack, "pairs", plan=PAIRS, policy="local")
+    await save_pipeline(local_stack, "pairs", plan=PAIRS, policy="local")
     page = await tab.open("/?pipeline=pairs")
     await expect(page.get_by_text("Its data never leaves this deployment.")).to_be_visible()
     local = page.get_by_label("Process only on this deployment")
     await expect(local).to_be_checked()
     await expect(local).to_be_disabled()
-    for place, there in ((".parameter >> nth=1", 1), ("h1", 1)):
-        await page.locator(place).evaluate("""place => {
+    for selector, there in ((".parameter >> nth=1", 1), ("h1", 1)):
+        await page.locator(selector).evaluate("""place => {
             const dataTransfer = new DataTransfer();
             dataTransfer.items.add(new File(["some words"], "dropped.txt", {type: "text/plain"}));
             place.dispatchEvent(new DragEvent("drop", {bubbles: true, cancelable: true, dataTransfer}));
@@ -190,7 +190,7 @@ async def test_unknown_pipeline_is_reported(tab: Tab) -> None:
 async def test_pipeline_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None:
     task = {"id": 1, "task": HOSTILE, "source": HOSTILE, "pinned_model": HOSTILE, "pinned_revision": HOSTILE}
     port = {"name": HOSTILE, "modality": HOSTILE, "description": HOSTILE, "required": True}
-    told = {
+    result = {
         "name": HOSTILE,
         "version": HOSTILE,
         "description": HOSTILE,
@@ -200,8 +200,8 @@ async def test_pipeline_with_markup_in_every_field_is_shown_as_text(tab: Tab) ->
         "plan": [{**task, "arguments": {HOSTILE: {"input": HOSTILE}}, "parameters": {HOSTILE: HOSTILE}}],
         "create_time": HOSTILE,
     }
-    listed = json.dumps({"data": [told, {**told, "version": 2}]})
-    answers = {"/v1/pipelines?": listed, "/versions": listed, "/v1/pipelines/": json.dumps(told)}
+    listed = json.dumps({"data": [result, {**result, "version": 2}]})
+    answers = {"/v1/pipelines?": listed, "/versions": listed, "/v1/pipelines/": json.dumps(result)}
 
     async def answer(route: Route) -> None:
         await route.fulfill(body=next(body for part, body in answers.items() if part in route.request.url))
@@ -212,8 +212,8 @@ async def test_pipeline_with_markup_in_every_field_is_shown_as_text(tab: Tab) ->
     await inert(page)
     await page.locator(".entry").first.click()
     await page.locator("#task-1 > summary").click()
-    for place in ("h1", ".lead", ".versions", ".parameter-name", ".task-name", ".takes dt"):
-        await expect(page.locator(place).first).to_contain_text("<")
+    for selector in ("h1", ".lead", ".versions", ".parameter-name", ".task-name", ".takes dt"):
+        await expect(page.locator(selector).first).to_contain_text("<")
     await inert(page)
 
 
@@ -225,8 +225,8 @@ async def sound(page: Page) -> None:
     levels = await page.evaluate(HEADINGS)
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in zip(levels[:1] + levels, levels, strict=False))
-    width, room = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-    assert width <= room
+    width, window_width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= window_width
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
@@ -234,7 +234,7 @@ async def sound(page: Page) -> None:
 async def test_pipeline_pages_are_accessible(
     browser: Browser, local_stack: LocalStack, colours: Any, width: int
 ) -> None:
-    await kept(local_stack, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
+    await save_pipeline(local_stack, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
     context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
     tab = await open_tab(context, local_stack.url)
     page = await tab.open("/?pipelines")

@@ -85,8 +85,8 @@ HEADINGS = """() => {
 @pytest.mark.parametrize("colours", ["light", "dark"])
 async def test_controls_have_names_and_text_has_contrast(tab: Tab, colours: str) -> None:
     page = await tab.open()
-    wanted = str(colours == "dark").lower()
-    if await page.get_by_label("Dark colours").get_attribute("aria-pressed") != wanted:
+    pressed = str(colours == "dark").lower()
+    if await page.get_by_label("Dark colours").get_attribute("aria-pressed") != pressed:
         await page.get_by_label("Dark colours").click()
     assert await page.evaluate(UNNAMED) == []
     assert await page.evaluate(PALE) == []
@@ -99,7 +99,7 @@ async def test_controls_have_names_and_text_has_contrast(tab: Tab, colours: str)
     assert all(after - before <= 1 for before, after in zip(levels[:1] + levels, levels, strict=False))
     await tab.picture(colours, full_page=True)
     await page.reload()
-    await expect(page.get_by_label("Dark colours")).to_have_attribute("aria-pressed", wanted)
+    await expect(page.get_by_label("Dark colours")).to_have_attribute("aria-pressed", pressed)
 
 
 async def test_page_works_with_keyboard_only(tab: Tab) -> None:
@@ -126,15 +126,15 @@ async def test_page_works_with_keyboard_only(tab: Tab) -> None:
 
 async def test_progress_is_announced_to_screen_readers(tab: Tab) -> None:
     page = await tab.open()
-    said = page.locator("#live")
+    live_region = page.locator("#live")
     await page.evaluate("""() => {
-        window.said = [];
+        window.announcements = [];
         const live = document.getElementById("live");
-        new MutationObserver(() => window.said.push(live.textContent)).observe(live, { childList: true });
+        new MutationObserver(() => window.announcements.push(live.textContent)).observe(live, { childList: true });
     }""")
     await page.get_by_role("button", name=HAPPY).click()
-    await expect(said).to_contain_text("The run has ended", timeout=60_000)
-    *progress, end, _ = re.split(r"(?<=\.) ?", " ".join(await page.evaluate("window.said")))
+    await expect(live_region).to_contain_text("The run has ended", timeout=60_000)
+    *progress, end, _ = re.split(r"(?<=\.) ?", " ".join(await page.evaluate("window.announcements")))
     assert sorted(progress) == ["The plan has 1 task.", "text-classification: succeeded."]
     assert end == "The run has ended: completed."
 

@@ -20,12 +20,12 @@ SCRIPT = "</title><script>alert(3)</script>"
 HOSTILE = f'{IMG}{SVG}{SCRIPT}"><iframe src=javascript:alert(4)>'
 SHA = "a" * 64
 
-ELSEWHERE = "https://elsewhere.example/x.png"
+OUTSIDE = "https://elsewhere.example/x.png"
 MARKDOWN = f"""# {HOSTILE}
 
 {HOSTILE} **{HOSTILE}** `{HOSTILE}`
 
-[a link](javascript:alert(5)) [away]({ELSEWHERE}) ![picture]({ELSEWHERE}) [[nested](javascript:alert(6))]({ELSEWHERE})
+[a link](javascript:alert(5)) [away]({OUTSIDE}) ![picture]({OUTSIDE}) [[nested](javascript:alert(6))]({OUTSIDE})
 <a href="javascript:alert(7)">html</a> [ours](/v1/artifacts/{"b" * 64}) ![data](data:image/svg+xml,{SVG})
 
 | {IMG} | b |
@@ -78,7 +78,7 @@ async def test_markup_in_request_file_name_and_result_is_shown_as_text(tab: Tab,
     await inert(page)
 
 
-def told(run: str) -> list[dict[str, Any]]:
+def hostile_events(run: str) -> list[dict[str, Any]]:
     """Events with markup in every field."""
     artifact = {"sha256": f"../../{SHA}", "media_type": f"image/png{IMG}", "size_bytes": 1, "name": f"{IMG}.png"}
     by = {"model_id": HOSTILE, "revision": HOSTILE, "expert": HOSTILE, "role": HOSTILE, "reason": HOSTILE, "score": 1}
@@ -112,7 +112,7 @@ def told(run: str) -> list[dict[str, Any]]:
 
 async def test_run_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None:
     tab.expected = ("Failed to load resource",)
-    frames = "".join(f"id: {event['sequence']}\ndata: {json.dumps(event)}\n\n" for event in told("run_x"))
+    frames = "".join(f"id: {event['sequence']}\ndata: {json.dumps(event)}\n\n" for event in hostile_events("run_x"))
     await tab.page.route(
         "**/v1/runs/run_x/events", lambda route: route.fulfill(body=frames, content_type="text/event-stream")
     )
@@ -120,7 +120,7 @@ async def test_run_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None
     await expect(page.locator(".state .badge")).to_have_text("incomplete")
     await page.locator(".graph .task").click()
     await expect(page.locator("#task-1")).to_have_attribute("open", "")
-    for place in (
+    for selector in (
         "h1",
         ".plan .notes",
         ".task-name",
@@ -130,9 +130,9 @@ async def test_run_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> None
         ".prose pre",
         ".prose td",
     ):
-        await expect(page.locator(place).first).to_contain_text("<")
+        await expect(page.locator(selector).first).to_contain_text("<")
     await expect(page.locator(".prose")).to_contain_text("a link (javascript:alert(5)")
-    await expect(page.locator(".prose")).to_contain_text(f"away ({ELSEWHERE})")
+    await expect(page.locator(".prose")).to_contain_text(f"away ({OUTSIDE})")
     assert await page.locator(".prose a[href], .prose img").count() == 0
     assert await page.evaluate("({}).polluted === undefined && ({}).constructor === Object")
     await inert(page)
@@ -178,5 +178,5 @@ PIECES = ("[", "*a ", "`", "> ", "- ", "![](", "|", "**", "\\", "<", "(", "__a",
 
 async def test_pathological_markdown_renders_quickly(tab: Tab) -> None:
     page = await tab.open()
-    took = {piece: await page.evaluate(TIMED, piece * (100_000 // len(piece))) for piece in PIECES}
-    assert {piece: milliseconds for piece, milliseconds in took.items() if milliseconds > 3000} == {}
+    durations = {piece: await page.evaluate(TIMED, piece * (100_000 // len(piece))) for piece in PIECES}
+    assert {piece: milliseconds for piece, milliseconds in durations.items() if milliseconds > 3000} == {}

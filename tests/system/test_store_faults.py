@@ -121,9 +121,9 @@ def test_store_failure_during_upload_is_reported_and_leaves_no_partial_file(stor
     other = LARGE + b"another"
     before, runs = storage.bucket.keys(), storage.http.get("/v1/runs").json()
     storage.connection.break_after(count=3_000_000, then_close=True)
-    refused = storage.ask(other)
+    response = storage.ask(other)
     assert storage.connection.broken.is_set()
-    assert_store_unavailable(refused)
+    assert_store_unavailable(response)
     storage.connection.open()
     assert storage.bucket.keys() == before
     assert storage.http.get("/v1/runs").json() == runs
@@ -229,9 +229,9 @@ def test_corrupted_artifact_is_detected(storage: StorageSetup) -> None:
 
 def test_missing_bucket_is_reported_until_it_exists_again(storage: StorageSetup) -> None:
     storage.bucket.drop()
-    refused = storage.ask()
-    assert refused.status_code == 503
-    assert refused.json()["code"] == "UNAVAILABLE"
-    assert refused.json()["detail"] == "the artifact store's bucket does not exist"
+    response = storage.ask()
+    assert response.status_code == 503
+    assert response.json()["code"] == "UNAVAILABLE"
+    assert response.json()["detail"] == "the artifact store's bucket does not exist"
     create_bucket(storage.bucket.endpoint, storage.bucket.name)
     assert storage.audio_of(storage.ended(storage.ask().json()["run_id"]))

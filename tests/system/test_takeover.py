@@ -110,7 +110,7 @@ class EventReader:
         return grpc.StatusCode.OK
 
 
-def ask(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> EventReader:
+def start_run(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> EventReader:
     request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=on_disconnect))
     return EventReader(replica.stub.CreateRun(request, timeout=SECONDS, metadata=call_context.metadata()))
 
@@ -159,9 +159,9 @@ async def test_run_owner_paused_past_its_lease_writes_nothing(
 ) -> None:
     """The paused owner holds the answer of an active call and would write it."""
     one, other = await start_replicas(1.0)
-    asked = ask(one)
+    caller = start_run(one)
     first = await calls.next()
-    run_id = await asked.second_started
+    run_id = await caller.second_started
     watched = watch(other, run_id)
     await pause(one, journal)
     await until_taken_over(other.stub, run_id)
@@ -171,9 +171,9 @@ async def test_run_owner_paused_past_its_lease_writes_nothing(
     await asyncio.to_thread(eventually, lambda: "lease lost" in one.process.log.read_text())
     second.set_result("of the second owner")
     assert await watched.end == grpc.StatusCode.OK
-    assert await asked.end == grpc.StatusCode.OK
+    assert await caller.end == grpc.StatusCode.OK
     assert_complete(watched.events)
-    assert asked.events == watched.events
+    assert caller.events == watched.events
     assert calls.first_task_calls == 1
     stored = [
         await replica.stub.GetRun(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
@@ -188,17 +188,17 @@ async def test_stopped_orchestrator_releases_its_runs_and_cancels_none(
     start_replicas: StartReplicas, calls: Calls, on_disconnect: "OnDisconnect.ValueType"
 ) -> None:
     one, other = await start_replicas(LONG_LEASE_SECONDS)
-    asked = ask(one, on_disconnect)
+    caller = start_run(one, on_disconnect)
     await calls.next()
-    run_id = await asked.second_started
+    run_id = await caller.second_started
     watched = watch(other, run_id)
     stopping = asyncio.create_task(one.process.stop())
     await until_taken_over(other.stub, run_id)
     (await calls.next()).set_result("of the second owner")
-    assert await asked.end == grpc.StatusCode.UNAVAILABLE
+    assert await caller.end == grpc.StatusCode.UNAVAILABLE
     assert await watched.end == grpc.StatusCode.OK
     assert_complete(watched.events)
-    assert asked.events == watched.events[: len(asked.events)]
+    assert caller.events == watched.events[: len(caller.events)]
     assert calls.first_task_calls == 1
     await stopping
     assert list(one.process.errors()) == []
@@ -225,9 +225,9 @@ async def test_stop_during_start_closes_all_connections(peer_addresses: dict[str
 
 async def test_run_of_killed_orchestrator_is_taken_over(start_replicas: StartReplicas, calls: Calls) -> None:
     one, other = await start_replicas(2.0)
-    asked = ask(one)
+    caller = start_run(one)
     await calls.next()
-    run_id = await asked.second_started
+    run_id = await caller.second_started
     await one.process.kill()
     await until_taken_over(other.stub, run_id)
     (await calls.next()).set_result("of the second owner")

@@ -22,8 +22,8 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """Database of an empty journal: SQLite and PostgreSQL in turn."""
-    async with open_database(database_url, SCHEMA, MIGRATIONS) as kept:
-        yield kept
+    async with open_database(database_url, SCHEMA, MIGRATIONS) as opened_database:
+        yield opened_database
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def numbered(events: Events) -> Events:
 
 
 def violations(events: Events, *, may_be_cancelled: bool = False) -> str:
-    return "; ".join(verdict.complaints(CASE, events, may_be_cancelled=may_be_cancelled))
+    return "; ".join(verdict.violations(CASE, events, may_be_cancelled=may_be_cancelled))
 
 
 def test_right_run_has_no_violations() -> None:

@@ -4,7 +4,7 @@ from configparser import ConfigParser
 
 import pytest
 
-from tests.observability.promql import complaints, grouped, metrics
+from tests.observability.promql import grouped, metrics, query_errors
 from tests.observability.queries import FOLDER, of_dashboards, of_rules, of_scalers
 
 KNOWN = {"calls_total": {"model", "state", "instance"}, "seconds_bucket": {"le", "model"}, "up": {"job", "instance"}}
@@ -42,12 +42,12 @@ def test_what_a_query_names(query: str, named: dict[str, set[str]], by: set[str]
     ],
 )
 def test_a_spoilt_query_is_found_out(query: str, complaint: str) -> None:
-    assert list(complaints(query, KNOWN)) == [complaint]
+    assert list(query_errors(query, KNOWN)) == [complaint]
 
 
 def test_a_sound_query_is_not() -> None:
     query = 'histogram_quantile(0.5, sum by (le) (rate(seconds_bucket{model="m"}[1m]))) and on (instance) up'
-    assert list(complaints(query, KNOWN)) == []
+    assert list(query_errors(query, KNOWN)) == []
 
 
 def test_there_are_queries_everywhere() -> None:

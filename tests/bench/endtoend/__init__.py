@@ -1,1 +1,1 @@
-"""Whole runs through the gateway: what they take beyond their longest way, by who plans, selects and answers."""
+"""Duration of whole runs through the gateway in addition to their critical path, by controllers."""

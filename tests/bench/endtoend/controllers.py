@@ -21,14 +21,14 @@ SHAPES = {
 }
 
 _STORY = "Write a story about a cat, summarize it, translate the summary into German"
-_HOUSE = 'Translate "the house is old" into French, German, Spanish'
+_TRANSLATE = 'Translate "the house is old" into French, German, Spanish'
 REQUESTS = {
     "single": "Summarize: one two three.",
     "chain_4": f"{_STORY}, and translate that into French.",
     "chain_8": f"{_STORY}, translate that into French, then translate that into Spanish, then translate that into "
     "Italian, then translate that into Dutch, and translate that into Polish.",
-    "wide_4": f"{_HOUSE} and Italian.",
-    "wide_8": f"{_HOUSE}, Italian, Dutch, Polish, Swedish and Greek.",
+    "wide_4": f"{_TRANSLATE} and Italian.",
+    "wide_8": f"{_TRANSLATE}, Italian, Dutch, Polish, Swedish and Greek.",
 }
 """Requests that the embedded planner plans to these shapes; it plans no task that takes the outputs of two others."""
 

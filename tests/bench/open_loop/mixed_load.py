@@ -20,7 +20,7 @@ import httpx
 from tests.bench.local_stack import TASK
 from tests.bench.open_loop.schedule import poisson
 from tests.bench.processes import printed
-from tests.bench.separate_processes import REFUSED_TEXT
+from tests.bench.separate_processes import REJECTED_TEXT
 
 SEED = 9
 TIMEOUT_SECONDS = 60
@@ -67,7 +67,7 @@ class RequestMix:
         return await self._ends("completed", plan=[first, *more, last])
 
     async def failing(self) -> bool:
-        return await self._ends("failed", plan=[{"id": 1, "task": TASK, "arguments": {"text": REFUSED_TEXT}}])
+        return await self._ends("failed", plan=[{"id": 1, "task": TASK, "arguments": {"text": REJECTED_TEXT}}])
 
     async def follow(self) -> bool:
         """Continues a conversation, or starts the next."""

@@ -144,7 +144,7 @@ def _gaps(package: str, why: str) -> list[Row]:
 
 
 def _names(package: str) -> tuple[str, str, str]:
-    return f"host.over_{package}", f"host.p99_beside_{package}_ms", f"host.beside_{package}_mb"
+    return f"host.over_{package}", f"host.p99_vs_{package}_ms", f"host.memory_vs_{package}_mb"
 
 
 @asynccontextmanager

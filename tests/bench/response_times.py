@@ -1,4 +1,4 @@
-"""Delay of reactions: to a cancel, to a task that an LLM has written, and to a new expert."""
+"""Response times: to a cancel, to a task that an LLM has written, and to a new expert."""
 
 import asyncio
 import time
