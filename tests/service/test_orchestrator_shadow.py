@@ -19,8 +19,8 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import ModelFailed
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.attempts import RetryBudget
-from services.orchestrator.experts.client import ExpertClient, TaskRequest
+from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
+from services.orchestrator.experts.client import ExpertClient
 from services.orchestrator.experts.shadow import ShadowRunner
 from tests.fakes import FakeExpert, card
 from tests.support.expert_calls import SPEC, candidate, no_candidates, open_client

@@ -21,9 +21,9 @@ from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import ServiceError
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.attempts import RetryBudget
+from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
 from services.orchestrator.experts.circuit_breaker import FAILURES
-from services.orchestrator.experts.client import ExpertClient, TaskRequest
+from services.orchestrator.experts.client import ExpertClient
 from services.orchestrator.pricing import Prices
 
 SPEC = standard_tasks()["summarization"]
@@ -73,7 +73,7 @@ class SimulatedRun:
     """The part of a run that calls experts.
 
     Args:
-        attempts: calls them.
+        client: calls them.
         run: ID of the run.
         seconds: time limit; None: no limit.
         fields: further fields of its Caller.

@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context, upload_acks
 from services.common.errors import InvalidRequest
-from services.orchestrator.experts.client import to_failure
+from services.orchestrator.failures import to_failure
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import BatchStore

@@ -22,7 +22,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 )
 from services.common import call_context
 from services.common.errors import InvalidRequest
-from services.orchestrator.experts.client import to_failure
+from services.orchestrator.failures import to_failure
 from services.orchestrator.journal.batch_rows import BatchRow, Counts, Item
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.runs import NewRun

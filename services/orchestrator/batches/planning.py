@@ -8,7 +8,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_MODE_PLAN, RUN_STATE_COMPLETED, Bat
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded
 from services.common.supervision import supervise
 from services.orchestrator.batches import items
-from services.orchestrator.experts.client import to_failure
+from services.orchestrator.failures import to_failure
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.notifier import ChangeNotifier

@@ -19,7 +19,6 @@ from protos.hugginggpt.v1.event_pb2 import (
     TaskWaiting,
 )
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -28,6 +27,7 @@ from services.common import tracing
 from services.common.errors import RecoveryAction, ServiceError
 from services.orchestrator import metrics
 from services.orchestrator.deadline import Deadline
+from services.orchestrator.failures import to_failure
 
 INITIAL_RETRIES = 10.0
 """Retries available before any call is made: enough for one task to outlast the restart of an expert."""
@@ -155,16 +155,6 @@ class TaskAttempts:
     def _emit(self, event: RunEvent) -> None:
         event.task_id, event.attempt = self.task.task_id, self.number
         self.task.emit(event)
-
-
-def to_failure(error: ServiceError) -> Failure:
-    """Converts an error to its message."""
-    failure = Failure(
-        reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.value[0]
-    )
-    if error.retry_after is not None:
-        failure.retry_after.FromTimedelta(error.retry_after)
-    return failure
 
 
 def _count(error: ServiceError, by: Candidate, then: RecoveryAction) -> None:

@@ -20,7 +20,7 @@ _MORE_TIME = "give the run more time (budget.wall_time), or send a smaller reque
 
 
 class CandidateWaiter:
-    """Waits on behalf of one task at a time until its candidate can be called.
+    """Waits, on behalf of each task, until its current candidate can be called.
 
     Args:
         health: of the experts.

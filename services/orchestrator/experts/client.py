@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import RecoveryAction, ServiceError
 from services.orchestrator import metrics
-from services.orchestrator.experts.attempts import TaskAttempts, TaskRequest, to_failure
+from services.orchestrator.experts.attempts import TaskAttempts, TaskRequest
 from services.orchestrator.experts.candidate_waiter import CandidateWaiter
 from services.orchestrator.experts.candidates import CandidateAttempts, CandidateQueue, CandidateUnavailable
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
@@ -19,8 +19,6 @@ from services.orchestrator.pricing import Prices
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
-
-__all__ = ["ExpertClient", "TaskRequest", "to_failure"]
 
 FORGET_EVERY_SECONDS = 60.0
 

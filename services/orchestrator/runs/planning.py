@@ -22,7 +22,7 @@ from services.common.errors import (
     recovery_action,
 )
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.client import to_failure
+from services.orchestrator.failures import to_failure
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.arguments import dependencies
 from services.orchestrator.runs.run_log import RunLog

@@ -29,8 +29,9 @@ from services.common.errors import DeadlineExceeded, NotFound, ServiceError, Una
 from services.orchestrator import metrics
 from services.orchestrator.dag import Dag
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.attempts import RetryBudget
-from services.orchestrator.experts.client import ExpertClient, TaskRequest, to_failure
+from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
+from services.orchestrator.experts.client import ExpertClient
+from services.orchestrator.failures import to_failure
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import digests
 from services.orchestrator.journal.memos import Memo
