@@ -1,10 +1,10 @@
-"""Classes of a sound: those a model was trained for, or those named in the request."""
+"""Audio classification, by the classes of a model or by labels in the request (zero-shot)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experts.audio.waveforms import heard, windows
+from experts.audio.waveforms import decode_samples, split_windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 HYPOTHESIS = "This is a sound of {}."
 
-_WINDOW = 30.0
+_DEFAULT_WINDOW_SECONDS = 30.0
 _FRAMES_PER_SECOND = 100
-_MOST = 16_000 * 120
+_MAX_SAMPLES = 16_000 * 120
 """Samples in one forward pass."""
 
 
 def audio_classification(model_id: str, device: str) -> Handler:
-    """Any model with a head for whole recordings: AST, wav2vec 2.0, HuBERT, WavLM, Whisper."""
+    """Loads a model with a head for whole recordings: AST, wav2vec 2.0, HuBERT, WavLM, Whisper."""
     from transformers import AutoFeatureExtractor, AutoModelForAudioClassification
 
     checkpoint = Checkpoint.fetch(model_id, device)
@@ -40,17 +40,17 @@ def audio_classification(model_id: str, device: str) -> Handler:
 
 
 def zero_shot_audio_classification(model_id: str, device: str) -> Handler:
-    """CLAP: how near a sound and words are."""
+    """Loads CLAP, which scores the similarity of audio and text."""
     from transformers import AutoProcessor, ClapModel
 
     checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoProcessor)
-    return ZeroShot(checkpoint, checkpoint.model(ClapModel), processor)
+    return ZeroShotClassifier(checkpoint, checkpoint.model(ClapModel), processor)
 
 
 @dataclass(frozen=True)
-class Recording:
-    """One caller's."""
+class ClassificationItem:
+    """Recording of one call."""
 
     windows: list["Samples"]
     seconds: float
@@ -61,26 +61,28 @@ class Classifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
-        self._labels, self._several = label_names(model.config), is_multi_label(model.config)
-        self._size = int(_seconds_at_once(features) * self._rate)
+        self._labels, self._is_multi_label = label_names(model.config), is_multi_label(model.config)
+        self._window_samples = int(_window_seconds(features) * self._rate)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Recording:
-        samples = heard(inputs["audio"], self._rate, longest=MAX_SECONDS)
-        return Recording(windows(samples, self._size), len(samples) / self._rate, parameters["top_k"])
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ClassificationItem:
+        samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
+        return ClassificationItem(
+            split_windows(samples, self._window_samples), len(samples) / self._rate, parameters["top_k"]
+        )
 
-    def cost(self, item: Recording) -> float:
+    def cost(self, item: ClassificationItem) -> float:
         return item.seconds
 
-    def run(self, items: Sequence[Recording], call: Call) -> list[tuple[list[float], int]]:
+    def run(self, items: Sequence[ClassificationItem], call: Call) -> list[tuple[list[float], int]]:
         def compute(parts: Sequence["Samples"]) -> list[list[float]]:
             batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
             with inference_context(self.model_id):
                 logits = self.model(**move_to_device(batch, self.model)).logits
-            return to_probabilities(logits, multi_label=self._several)
+            return to_probabilities(logits, multi_label=self._is_multi_label)
 
-        # Not all models mask padding: only parts of one length go together.
-        scores = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
-        return [(_mean(rows, item.windows), item.top_k) for rows, item in zip(scores, items, strict=False)]
+        # Not all models mask padding, so a pass contains only windows of one length.
+        scores = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MAX_SAMPLES, kind=len)
+        return [(_weighted_mean(rows, item.windows), item.top_k) for rows, item in zip(scores, items, strict=False)]
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
@@ -89,79 +91,81 @@ class Classifier(TorchHandler):
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """One caller's recording and labels."""
+class ZeroShotItem:
+    """Recording of one call with its candidate labels."""
 
     windows: list["Samples"]
     seconds: float
     labels: list[str]
 
 
-class ZeroShot(TorchHandler):
+class ZeroShotClassifier(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
         self._rate = int(self._features.sampling_rate)
-        self._size = int(self._features.nb_max_samples)
+        self._window_samples = int(self._features.nb_max_samples)
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Labelled:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
         labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
         if not all(labels) or not labels:
             raise InvalidRequest(
                 "zero-shot-audio-classification needs the parameter candidate_labels: the labels to choose from",
                 port=port_of("candidate_labels"),
-                remedy='give it, such as ["dog barking", "car horn"]',
+                remedy='send it, such as ["dog barking", "car horn"]',
             )
-        samples = heard(inputs["audio"], self._rate, longest=MAX_SECONDS)
-        return Labelled(windows(samples, self._size), len(samples) / self._rate, labels)
+        samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
+        return ZeroShotItem(split_windows(samples, self._window_samples), len(samples) / self._rate, labels)
 
-    def cost(self, item: Labelled) -> float:
+    def cost(self, item: ZeroShotItem) -> float:
         return item.seconds
 
-    def run(self, items: Sequence[Labelled], call: Call) -> list[tuple[list[float], list[str]]]:
+    def run(self, items: Sequence[ZeroShotItem], call: Call) -> list[tuple[list[float], list[str]]]:
         def compute(parts: Sequence["Samples"]) -> list[list[float]]:
             batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
             with inference_context(self.model_id):
-                near = self._embedded(self.model.audio_model(**_placed(batch, self.model)), "audio_projection")
-            rows: list[list[float]] = (near @ words.T * self.model.logit_scale_a.exp()).float().tolist()
+                embeddings = self._embed(self.model.audio_model(**_audio_inputs(batch, self.model)), "audio_projection")
+            rows: list[list[float]] = (embeddings @ text_embeddings.T * self.model.logit_scale_a.exp()).float().tolist()
             return rows
 
         texts = [HYPOTHESIS.format(label) for label in items[0].labels]  # all items have the same parameters
         tokens = self._tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         with inference_context(self.model_id):
-            words = self._embedded(self.model.text_model(**move_to_device(tokens, self.model)), "text_projection")
-        found = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MOST, kind=len)
-        return [(_mean(rows, item.windows), item.labels) for rows, item in zip(found, items, strict=False)]
+            text_embeddings = self._embed(
+                self.model.text_model(**move_to_device(tokens, self.model)), "text_projection"
+            )
+        results = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MAX_SAMPLES, kind=len)
+        return [(_weighted_mean(rows, item.windows), item.labels) for rows, item in zip(results, items, strict=False)]
 
     def finish(self, raw: tuple[list[float], list[str]]) -> Outputs:
         import torch
 
-        near, names = raw
-        labels = top_labels(torch.tensor(near).softmax(-1).tolist(), names)
+        logits, names = raw
+        labels = top_labels(torch.tensor(logits).softmax(-1).tolist(), names)
         return {"labels": labels, "text": labels[0]["label"]}
 
-    def _embedded(self, outputs: Any, projection: str) -> Any:
-        near = getattr(self.model, projection)(outputs.pooler_output)
-        return near / near.norm(dim=-1, keepdim=True)
+    def _embed(self, outputs: Any, projection: str) -> Any:
+        embedding = getattr(self.model, projection)(outputs.pooler_output)
+        return embedding / embedding.norm(dim=-1, keepdim=True)
 
 
-def _placed(batch: Any, model: Any) -> dict[str, Any]:
+def _audio_inputs(batch: Any, model: Any) -> dict[str, Any]:
     return {
         name: value for name, value in move_to_device(batch, model).items() if name in ("input_features", "is_longer")
     }
 
 
-def _seconds_at_once(features: Any) -> float:
-    """How much a model hears: what is longer, its feature extractor would cut off."""
+def _window_seconds(features: Any) -> float:
+    """Returns the window size of a feature extractor, in seconds; longer input would be truncated."""
     chunk = getattr(features, "chunk_length", None)
     if chunk:
         return float(chunk)
     frames = getattr(features, "max_length", None)
-    return frames / _FRAMES_PER_SECOND if frames else _WINDOW
+    return frames / _FRAMES_PER_SECOND if frames else _DEFAULT_WINDOW_SECONDS
 
 
-def _mean(rows: Sequence[Sequence[float]], parts: Sequence["Samples"]) -> list[float]:
-    """By label, windows weighted with their length."""
+def _weighted_mean(rows: Sequence[Sequence[float]], parts: Sequence["Samples"]) -> list[float]:
+    """Returns the mean score of each label over the windows, weighted by their length."""
     total = sum(map(len, parts))
     columns = zip(*rows, strict=True)
     return [sum(score * len(part) for score, part in zip(column, parts, strict=True)) / total for column in columns]

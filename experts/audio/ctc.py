@@ -1,12 +1,12 @@
-"""Speech recognition frame by frame (CTC): wav2vec 2.0, HuBERT, WavLM, MMS and others."""
+"""Speech recognition with CTC models: wav2vec 2.0, HuBERT, WavLM, MMS and others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from experts.audio.transcript import Said, written
-from experts.audio.waveforms import heard, is_silent
+from experts.audio.transcript import SpeechSegment, build_outputs
+from experts.audio.waveforms import decode_samples, is_silent
 from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
@@ -21,35 +21,36 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.float32]
 
-_CORE, _MARGIN = 20.0, 3.0
-"""Seconds of a window that count, and those on either side that only help to understand them."""
-_PAUSE = 0.5
-_MOST = 16_000 * 240
+_CORE_SECONDS, _MARGIN_SECONDS = 20.0, 3.0
+"""Length of a window's core, whose frames are used, and of the context on either side of it."""
+_PAUSE_SECONDS = 0.5
+_MAX_SAMPLES = 16_000 * 240
 """Samples in one forward pass."""
 
 Frames = list[tuple[int, float]]
-"""The likeliest token of each frame, and its probability."""
+"""Most likely token of each frame, with its probability."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some of a recording."""
+    """Part of a recording: a core with context on either side."""
 
     samples: "Samples"
     before: float
+    """Fraction of the window before the core."""
     core: float
-    """Which parts of its length come before what counts, and are what counts."""
+    """Fraction of the window that is the core."""
 
 
 @dataclass(frozen=True)
-class Recording:
-    """One caller's."""
+class TranscriptionItem:
+    """Recording of one call."""
 
     windows: list[Window]
     seconds: float
 
 
-class Ctc(TorchHandler):
+class CtcTranscriber(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
@@ -58,58 +59,62 @@ class Ctc(TorchHandler):
         delimiter = getattr(self._tokenizer, "word_delimiter_token", None)
         self._delimiter = self._tokenizer.convert_tokens_to_ids(delimiter) if delimiter else None
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Recording:  # noqa: ARG002  # each has one language
-        samples = heard(inputs["audio"], self._rate)
-        return Recording([] if is_silent(samples) else self._windows(samples), len(samples) / self._rate)
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> TranscriptionItem:  # noqa: ARG002  # each model has one language
+        samples = decode_samples(inputs["audio"], self._rate)
+        return TranscriptionItem([] if is_silent(samples) else self._windows(samples), len(samples) / self._rate)
 
-    def cost(self, item: Recording) -> float:
+    def cost(self, item: TranscriptionItem) -> float:
         return item.seconds
 
-    def run(self, items: Sequence[Recording], call: Call) -> list[tuple[list[Frames], Recording]]:
+    def run(self, items: Sequence[TranscriptionItem], call: Call) -> list[tuple[list[Frames], TranscriptionItem]]:
         def compute(windows: Sequence[Window]) -> list[Frames]:
             batch = self._features([w.samples for w in windows], sampling_rate=self._rate, return_tensors="pt")
             with inference_context(self.model_id):
                 logits = self.model(**move_to_device(batch, self.model)).logits
                 scores, tokens = require_finite(logits.float(), self.model_id).softmax(-1).max(-1)
             rows = zip(windows, tokens.tolist(), scores.tolist(), strict=True)
-            return [_counting(window, list(zip(row, score, strict=True))) for window, row, score in rows]
+            return [_core_frames(window, list(zip(row, score, strict=True))) for window, row, score in rows]
 
         def length(window: Window) -> int:
             return len(window.samples)
 
-        # Not all models mask padding: only windows of one length go together.
-        found = run_in_passes([item.windows for item in items], length, compute, call, max_tokens=_MOST, kind=length)
-        return list(zip(found, items, strict=False))
+        # Not all models mask padding, so a pass contains only windows of one length.
+        frames = run_in_passes(
+            [item.windows for item in items], length, compute, call, max_tokens=_MAX_SAMPLES, kind=length
+        )
+        return list(zip(frames, items, strict=False))
 
-    def finish(self, raw: tuple[list[Frames], Recording]) -> Outputs:
+    def finish(self, raw: tuple[list[Frames], TranscriptionItem]) -> Outputs:
         windows, item = raw
         frames = [frame for window in windows for frame in window]
-        return written(list(self._said(frames, item.seconds / max(1, len(frames)))), {})
+        return build_outputs(list(self._segments(frames, item.seconds / max(1, len(frames)))), {})
 
     def _windows(self, samples: "Samples") -> list[Window]:
-        core, margin = int(_CORE * self._rate), int(_MARGIN * self._rate)
-        found = []
+        core, margin = int(_CORE_SECONDS * self._rate), int(_MARGIN_SECONDS * self._rate)
+        windows = []
         for start in range(0, len(samples), core):
             end = min(start + core, len(samples))
             if len(samples) - end < margin:
-                end = len(samples)  # what is left is too short to be understood alone
-            first, last = max(0, start - margin), min(len(samples), end + margin)
-            found.append(Window(samples[first:last], (start - first) / (last - first), (end - start) / (last - first)))
+                end = len(samples)  # the rest is too short to be recognized alone
+            window_start, window_end = max(0, start - margin), min(len(samples), end + margin)
+            length = window_end - window_start
+            before, core_share = (start - window_start) / length, (end - start) / length
+            windows.append(Window(samples[window_start:window_end], before, core_share))
             if end == len(samples):
                 break
-        return found
+        return windows
 
-    def _said(self, frames: Frames, seconds: float) -> Iterator[Said]:
-        for start, end in self._stretches(frames, _PAUSE / seconds):
-            stretch = frames[start:end]
-            text = self._tokenizer.decode([token for token, _ in stretch], skip_special_tokens=True).strip()
-            sounds = [score for token, score in stretch if self._is_sound(token)]
+    def _segments(self, frames: Frames, seconds: float) -> Iterator[SpeechSegment]:
+        for start, end in self._speech_spans(frames, _PAUSE_SECONDS / seconds):
+            span = frames[start:end]
+            text = self._tokenizer.decode([token for token, _ in span], skip_special_tokens=True).strip()
+            sounds = [score for token, score in span if self._is_sound(token)]
             if text:
-                yield Said(text, start * seconds, end * seconds, sum(sounds) / len(sounds))
+                yield SpeechSegment(text, start * seconds, end * seconds, sum(sounds) / len(sounds))
 
-    def _stretches(self, frames: Frames, pause: float) -> Iterator[tuple[int, int]]:
-        """From the first sound to the last one before a pause between words."""
-        sounds = [place for place, (token, _) in enumerate(frames) if self._is_sound(token)]
+    def _speech_spans(self, frames: Frames, pause: float) -> Iterator[tuple[int, int]]:
+        """Yields frame ranges of speech between pauses; a pause counts only between words."""
+        sounds = [index for index, (token, _) in enumerate(frames) if self._is_sound(token)]
         if not sounds:
             return
         start = sounds[0]
@@ -124,7 +129,7 @@ class Ctc(TorchHandler):
         return token not in (self._blank, self._delimiter)
 
 
-def _counting(window: Window, frames: Frames) -> Frames:
-    """Without those of the margins."""
-    first = round(window.before * len(frames))
-    return frames[first : round((window.before + window.core) * len(frames))]
+def _core_frames(window: Window, frames: Frames) -> Frames:
+    """Returns the frames of a window's core."""
+    window_start = round(window.before * len(frames))
+    return frames[window_start : round((window.before + window.core) * len(frames))]

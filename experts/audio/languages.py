@@ -1,4 +1,4 @@
-"""Languages of speech, as people name them and as models do."""
+"""Converts names and tags of spoken languages to the codes of speech models."""
 
 from collections.abc import Sequence
 
@@ -6,44 +6,56 @@ from experts.host.parameters import port_of
 from services.common.errors import InvalidRequest
 
 _TAGS = {"mandarin": "zh", "castilian": "es", "hebrew": "he", "filipino": "tl", "norwegian": "no"}
-_SHOWN = 8
-_THREE = (
+_MAX_LISTED = 8
+_ISO_639_3 = (
     "ar:ara bg:bul bn:ben ca:cat cs:ces cy:cym da:dan de:deu el:ell en:eng es:spa et:est eu:eus fa:fas fi:fin fr:fra "
     "gl:glg gu:guj ha:hau he:heb hi:hin hr:hrv hu:hun id:ind is:isl it:ita ja:jpn ka:kat kk:kaz kn:kan ko:kor la:lat "
     "lt:lit lv:lav ml:mal mn:mon mr:mar ms:zlm nl:nld no:nob pa:pan pl:pol pt:por ro:ron ru:rus sk:slk sl:slv so:som "
     "sq:sqi sr:srp sv:swe sw:swh ta:tam te:tel th:tha tl:tgl tr:tur uk:ukr ur:urd vi:vie yo:yor zh:cmn"
 )
-"""BCP 47 and how MMS tags the same languages."""
+"""BCP 47 tags with the ISO 639-3 codes that MMS uses."""
 
 
-def spoken_language(said: str, known: Sequence[str], model_id: str) -> str:
-    """The model's tag of the language in a request; empty if none is named, or the model has only one.
+def resolve_language(language: str, supported: Sequence[str], model_id: str) -> str:
+    """Returns the model's code for a language; empty if the name is empty, or the model has only English.
+
+    Args:
+        language: name or tag, as in a request.
+        supported: codes of the model; empty if it has only English.
+        model_id: for messages.
 
     Raises:
-        InvalidRequest: the model does not know it.
+        InvalidRequest: the model does not support the language.
     """
-    from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
+    from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-    name = said.strip().casefold().replace("_", "-")
-    if not name:
+    if not language.strip():
         return ""
-    tag = TO_LANGUAGE_CODE.get(name) or _TAGS.get(name) or name.partition("-")[0]
-    if not known and tag == "en":
+    tag = _bcp_47(language)
+    if not supported and tag == "en":
         return ""
-    if tag in known:
+    if tag in supported:
         return tag
-    shown = [*(LANGUAGES.get(one, one).title() for one in known[:_SHOWN]), *(["…"] if known[_SHOWN:] else [])]
+    listed = [
+        *(LANGUAGES.get(code, code).title() for code in supported[:_MAX_LISTED]),
+        *(["…"] if supported[_MAX_LISTED:] else []),
+    ]
     raise InvalidRequest(
-        f"{model_id} does not know the language {said[:40]!r}",
+        f"{model_id} does not support the language {language[:40]!r}",
         port=port_of("language"),
-        remedy=f"leave it out, or choose among those it knows: {', '.join(shown or ['English'])}",
+        remedy=f"omit it, or choose among: {', '.join(listed or ['English'])}",
     )
 
 
-def three_letters(said: str) -> str:
-    """How MMS tags a language: eng for English, en, en-US and eng alike; as it stands if it is none we know."""
+def to_iso_639_3(language: str) -> str:
+    """Returns the ISO 639-3 code of a language: eng for English, en, en-US and eng; an unknown one unchanged."""
+    tag = _bcp_47(language)
+    return dict(pair.split(":") for pair in _ISO_639_3.split()).get(tag, tag)
+
+
+def _bcp_47(language: str) -> str:
+    """Returns the primary tag of a language's name or tag; empty if the name is empty."""
     from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
-    name = said.strip().casefold().replace("_", "-")
-    tag = TO_LANGUAGE_CODE.get(name) or _TAGS.get(name) or name.partition("-")[0]
-    return dict(pair.split(":") for pair in _THREE.split()).get(tag, tag)
+    name = language.strip().casefold().replace("_", "-")
+    return TO_LANGUAGE_CODE.get(name) or _TAGS.get(name) or name.partition("-")[0]

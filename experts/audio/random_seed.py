@@ -1,4 +1,4 @@
-"""Random numbers of torch that are the same each time: models here draw them deep inside, from the one generator."""
+"""Seeds torch's default random generator, which models use internally, for the duration of one call."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,12 +6,12 @@ from threading import Lock
 from typing import Any
 
 _lock = Lock()
-"""All threads share the generator."""
+"""Threads share the generator."""
 
 
 @contextmanager
-def seeded(seed: int, device: Any) -> Iterator[None]:
-    """What is drawn inside the block depends on the seed alone; afterwards the generator is as it was."""
+def use_seed(seed: int, device: Any) -> Iterator[None]:
+    """Context in which random numbers depend on the seed alone; restores the generator afterwards."""
     import torch
 
     with _lock, torch.random.fork_rng([device] if device.type == "cuda" else []):

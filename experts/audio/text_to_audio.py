@@ -1,12 +1,12 @@
-"""Music and sounds from a description, by generating the tokens of a sound codec: MusicGen."""
+"""Music and sounds from a description, by generating the tokens of an audio codec (MusicGen)."""
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from experts.audio.random_seed import seeded
-from experts.audio.waveforms import recording
+from experts.audio.random_seed import use_seed
+from experts.audio.waveforms import encode_recording
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
@@ -16,20 +16,21 @@ from experts.torch_host.non_finite import build_score_checker
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
-LONGEST = 30.0
-"""Seconds: what the models were trained with; beyond it they drift into noise."""
+MAX_SECONDS = 30.0
+"""Length of the models' training data; longer results degrade to noise."""
 
-_USUAL = 8.0
-_LONGEST_TEXT = 512
-"""Tokens that are read."""
-_MOST_CHARACTERS = 5_000
-_TELL = 25
-_LARGEST_SEED = 2**53
+_DEFAULT_SECONDS = 8.0
+_MAX_TEXT_TOKENS = 512
+"""Maximum tokens of a description; the rest is ignored."""
+_MAX_CHARACTERS = 5_000
+_PROGRESS_STEPS = 25
+"""Steps between two progress reports."""
+_MAX_SEED = 2**53
 
 
 @dataclass(frozen=True)
 class GenerationItem:
-    """One caller's."""
+    """Tokenized description of one call, with length and seed."""
 
     tokens: Any
     seconds: float
@@ -37,15 +38,15 @@ class GenerationItem:
 
 
 def text_to_audio(model_id: str, device: str) -> Handler:
-    """MusicGen."""
+    """Loads MusicGen."""
     from transformers import AutoProcessor, MusicgenForConditionalGeneration
 
     checkpoint = Checkpoint.fetch(model_id, device)
     processor = checkpoint.processor(AutoProcessor)
-    return Composer(checkpoint, checkpoint.model(MusicgenForConditionalGeneration), processor.tokenizer)
+    return MusicGenerator(checkpoint, checkpoint.model(MusicgenForConditionalGeneration), processor.tokenizer)
 
 
-class Composer(TorchHandler):
+class MusicGenerator(TorchHandler):
     batching: ClassVar[Batching] = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
@@ -54,64 +55,64 @@ class Composer(TorchHandler):
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         if not inputs["text"].strip():
-            raise InvalidRequest("the text is empty", port="text", remedy="say what it should sound like")
-        if (length := len(inputs["text"])) > _MOST_CHARACTERS:
+            raise InvalidRequest("the text is empty", port="text", remedy="describe the sound")
+        if (length := len(inputs["text"])) > _MAX_CHARACTERS:
             raise InvalidRequest(
-                f"the text has {length} characters, the limit is {_MOST_CHARACTERS}",
+                f"the text has {length} characters; the limit is {_MAX_CHARACTERS}",
                 port="text",
                 reason="TOO_LARGE",
                 remedy="describe it in a few sentences",
             )
-        seconds = float(parameters.get("duration", _USUAL))
-        if seconds > LONGEST:
+        seconds = float(parameters.get("duration", _DEFAULT_SECONDS))
+        if seconds > MAX_SECONDS:
             raise InvalidRequest(
-                f"{self.model_id} makes at most {LONGEST:g} s at once, not the duration of {seconds:g} s",
-                remedy="ask for a shorter duration",
+                f"the duration is {seconds:g} s; the limit of {self.model_id} is {MAX_SECONDS:g} s",
+                remedy="request a shorter duration",
                 port=port_of("duration"),
             )
         seed = parameters.get("seed")
-        tokens = self._tokenizer(inputs["text"], truncation=True, max_length=_LONGEST_TEXT, return_tensors="pt")
-        return GenerationItem(tokens, seconds, secrets.randbelow(_LARGEST_SEED) if seed is None else int(seed))
+        tokens = self._tokenizer(inputs["text"], truncation=True, max_length=_MAX_TEXT_TOKENS, return_tensors="pt")
+        return GenerationItem(tokens, seconds, secrets.randbelow(_MAX_SEED) if seed is None else int(seed))
 
     def cost(self, item: GenerationItem) -> float:
         return item.seconds
 
     def run(self, items: Sequence[GenerationItem], call: Call) -> list[Any]:
-        return [self._composed(item, call) for item in items]
+        return [self._generate(item, call) for item in items]
 
     def finish(self, raw: Any) -> Outputs:
-        return {"audio": recording(raw, int(self._codec.sampling_rate), "sound.wav")}
+        return {"audio": encode_recording(raw, int(self._codec.sampling_rate), "sound.wav")}
 
-    def _composed(self, item: GenerationItem, call: Call) -> Any:
-        """One channel, cut to the length asked for."""
-        books = self.model.config.decoder.num_codebooks
-        count = round(item.seconds * self._codec.frame_rate) + books  # they start one after the other
+    def _generate(self, item: GenerationItem, call: Call) -> Any:
+        """Generates one channel of the requested length."""
+        codebooks = self.model.config.decoder.num_codebooks
+        count = round(item.seconds * self._codec.frame_rate) + codebooks  # codebooks are delayed by one step each
         scores = build_score_checker()
-        with inference_context(self.model_id), seeded(item.seed, self.model.device):
+        with inference_context(self.model_id), use_seed(item.seed, self.model.device):
             sound = self.model.generate(
                 **move_to_device(item.tokens, self.model),
                 max_new_tokens=count,
                 do_sample=True,
                 logits_processor=[scores],
-                stopping_criteria=[_watching(call, count)],
+                stopping_criteria=[_stopping_criterion(call, count)],
             )
             scores.check(self.model_id)
-        mono = sound[0].float().mean(0).cpu().numpy()
-        return mono[: round(item.seconds * self._codec.sampling_rate)]
+        samples = sound[0].float().mean(0).cpu().numpy()
+        return samples[: round(item.seconds * self._codec.sampling_rate)]
 
 
-def _watching(call: Call, count: int) -> Any:
-    """Stops when the call is cancelled, and reports progress."""
+def _stopping_criterion(call: Call, count: int) -> Any:
+    """Returns a criterion that stops a cancelled call and reports progress."""
     import torch
     from transformers import StoppingCriteria
 
-    class Watching(StoppingCriteria):
-        made = 0
+    class StopWhenCancelled(StoppingCriteria):
+        steps = 0
 
         def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:  # noqa: ARG002
-            self.made += 1
-            if self.made % _TELL == 0:
-                call.progress(min(1.0, self.made / count))
+            self.steps += 1
+            if self.steps % _PROGRESS_STEPS == 0:
+                call.progress(min(1.0, self.steps / count))
             return torch.full((len(input_ids),), call.cancelled, device=input_ids.device, dtype=torch.bool)
 
-    return Watching()
+    return StopWhenCancelled()

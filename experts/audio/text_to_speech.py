@@ -1,14 +1,14 @@
-"""Reading aloud: VITS and MMS, which speak at once, and SpeechT5, which draws a spectrogram first."""
+"""Text to speech: VITS and MMS, which generate waveforms directly, and SpeechT5, which generates spectrograms first."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from experts.audio.languages import three_letters
-from experts.audio.random_seed import seeded
-from experts.audio.voice_conversion import Voices, vocoder_of
-from experts.audio.waveforms import recording
+from experts.audio.languages import to_iso_639_3
+from experts.audio.random_seed import use_seed
+from experts.audio.voice_conversion import Voices, fetch_vocoder
+from experts.audio.waveforms import encode_recording
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
@@ -16,33 +16,33 @@ from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition, InvalidRequest
 
-MOST_CHARACTERS = 10_000
+MAX_CHARACTERS = 10_000
 
-_PIECE = 300
-"""Characters that are spoken at once: models are trained with sentences."""
-_PAUSE = 0.2
-"""Seconds between two sentences."""
+_MAX_PIECE_CHARACTERS = 300
+"""Maximum characters of one forward pass: models are trained with sentences."""
+_PAUSE_SECONDS = 0.2
+"""Silence between two pieces."""
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _SEED = 0
 _SPACE = "▁"
-"""How SentencePiece writes it."""
+"""SentencePiece's notation of a space."""
 
 
 @dataclass(frozen=True)
-class Text:
-    """One caller's."""
+class SpeechItem:
+    """Text of one call with voice and speed."""
 
     rows: list[list[int]]
-    """Tokens by sentence."""
+    """Tokens by piece."""
     voice: Any
     speed: float
 
 
 def text_to_speech(model_id: str, device: str) -> Handler:
-    """VITS (and MMS) or SpeechT5.
+    """Loads VITS (and MMS) or SpeechT5.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, it is neither, or its letters need a package that is not here.
+        FailedPrecondition: LOAD_FAILED, it is neither, or it needs a package that is not installed.
     """
     from transformers import AutoConfig, AutoTokenizer, SpeechT5ForTextToSpeech, SpeechT5HifiGan, VitsModel
 
@@ -50,21 +50,21 @@ def text_to_speech(model_id: str, device: str) -> Handler:
     config = checkpoint.processor(AutoConfig)
     if config.model_type == "vits":
         tokenizer = checkpoint.processor(AutoTokenizer)
-        _check_letters(tokenizer, model_id)
-        return Vits(checkpoint, checkpoint.model(VitsModel), tokenizer)
+        _check_packages(tokenizer, model_id)
+        return VitsSynthesizer(checkpoint, checkpoint.model(VitsModel), tokenizer)
     if config.model_type == "speecht5":
-        tokenizer, vocoder = checkpoint.processor(AutoTokenizer), vocoder_of(checkpoint)
+        tokenizer, vocoder = checkpoint.processor(AutoTokenizer), fetch_vocoder(checkpoint)
         model = checkpoint.model(SpeechT5ForTextToSpeech)
-        return SpeechT5(checkpoint, model, tokenizer, vocoder.model(SpeechT5HifiGan))
+        return SpeechT5Synthesizer(checkpoint, model, tokenizer, vocoder.model(SpeechT5HifiGan))
     raise FailedPrecondition(
-        f"{model_id} is a {config.model_type}, which does not speak here",
+        f"{model_id} is of type {config.model_type}, which is not supported for text to speech",
         reason="LOAD_FAILED",
-        remedy="take a VITS, an MMS or a SpeechT5 model",
+        remedy="use a VITS, MMS or SpeechT5 model",
     )
 
 
-class Speaker(TorchHandler):
-    """What both have in common: sentence by sentence, one caller after the other, since each draws random numbers."""
+class SpeechSynthesizer(TorchHandler):
+    """Base class of both kinds of models. Runs one piece of one call at a time, since each draws random numbers."""
 
     batching: ClassVar[Batching] = UNBATCHED
     rate: int
@@ -73,137 +73,149 @@ class Speaker(TorchHandler):
         super().__init__(checkpoint, model)
         self._tokenizer = tokenizer
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Text:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> SpeechItem:
         text = inputs["text"].strip()
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise InvalidRequest(
-                f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at once",
+                f"the text has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}",
                 port="text",
                 remedy="send it in parts, or summarize it first",
             )
-        rows = [row for piece in pieces(text) if (row := self.tokens(piece))]
+        rows = [row for piece in split_text(text) if (row := self.tokenize(piece))]
         if not rows:
             raise InvalidRequest(
-                f"the text has nothing that {self.model_id} can speak",
+                f"the text has no characters that {self.model_id} can speak",
                 port="text",
-                remedy="send words in the language and the script of the model",
+                remedy="send text in the language and script of the model",
             )
         self.check_language(parameters.get("language", ""))
-        return Text(rows, self.voice(parameters.get("voice", "")), float(parameters["speed"]))
+        return SpeechItem(rows, self.find_voice(parameters.get("voice", "")), float(parameters["speed"]))
 
-    def cost(self, item: Text) -> float:
+    def cost(self, item: SpeechItem) -> float:
         return sum(map(len, item.rows))
 
-    def run(self, items: Sequence[Text], call: Call) -> list[Any]:
+    def run(self, items: Sequence[SpeechItem], call: Call) -> list[Any]:
         import torch
 
-        made = []
+        results = []
         for item in items:
             sounds: list[Any] = []
             for number, row in enumerate(item.rows):
                 if call.cancelled:
                     return []
                 ids = torch.tensor([row], device=self.model.device)
-                with inference_context(self.model_id), seeded(_SEED, self.model.device):
-                    sounds.append(self.spoken(ids, item).float().cpu().reshape(-1))
+                with inference_context(self.model_id), use_seed(_SEED, self.model.device):
+                    sounds.append(self.synthesize(ids, item).float().cpu().reshape(-1))
                 call.progress((number + 1) / len(item.rows))
-            pause = torch.zeros(int(_PAUSE * self.rate))
-            made.append(torch.cat([part for sound in sounds for part in (pause, sound)][1:]).numpy())
-        return made
+            pause = torch.zeros(int(_PAUSE_SECONDS * self.rate))
+            results.append(torch.cat([part for sound in sounds for part in (pause, sound)][1:]).numpy())
+        return results
 
     def finish(self, raw: Any) -> Outputs:
-        return {"audio": recording(raw, self.rate, "speech.wav")}
+        return {"audio": encode_recording(raw, self.rate, "speech.wav")}
 
-    def tokens(self, text: str) -> list[int]:
-        """None if there is nothing in it that the model knows."""
+    def tokenize(self, text: str) -> list[int]:
+        """Returns the tokens of a piece; an empty list if the model knows none of its characters."""
         raise NotImplementedError
 
-    def voice(self, said: str) -> Any:
-        """The voice of that name."""
+    def find_voice(self, name: str) -> Any:
+        """Returns the voice of a name, or the default voice for an empty name.
+
+        Raises:
+            InvalidRequest: the model has no such voice.
+        """
         raise NotImplementedError
 
-    def spoken(self, ids: Any, item: Text) -> Any:
-        """The sound of a sentence."""
+    def synthesize(self, ids: Any, item: SpeechItem) -> Any:
+        """Generates the samples of one piece."""
         raise NotImplementedError
 
-    def check_language(self, said: str) -> None:
-        """Models that do not know what they speak take every language."""
+    def check_language(self, language: str) -> None:
+        """Checks that the model speaks a language; by default any is accepted, since not all models state theirs.
+
+        Raises:
+            InvalidRequest: it does not.
+        """
 
 
-class Vits(Speaker):
+class VitsSynthesizer(SpeechSynthesizer):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model, tokenizer)
         self.rate, self._voices = int(model.config.sampling_rate), int(model.config.num_speakers)
 
-    def tokens(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         row: list[int] = self._tokenizer(text).input_ids
         blank = self._tokenizer.pad_token_id or 0
         return row if any(token != blank for token in row) else []
 
-    def voice(self, said: str) -> int | None:
-        if not said:
+    def find_voice(self, name: str) -> int | None:
+        if not name:
             return 0 if self._voices > 1 else None
-        if self._voices > 1 and said.isdecimal() and int(said) < self._voices:
-            return int(said)
-        has = f"voices 0 to {self._voices - 1}" if self._voices > 1 else "one voice"
-        raise InvalidRequest(f"{self.model_id} has no voice {said[:40]!r}: it has {has}", remedy="leave the voice out")
+        if self._voices > 1 and name.isdecimal() and int(name) < self._voices:
+            return int(name)
+        available = f"voices 0 to {self._voices - 1}" if self._voices > 1 else "one voice"
+        raise InvalidRequest(
+            f"{self.model_id} has no voice {name[:40]!r}; it has {available}", remedy="omit the parameter voice"
+        )
 
-    def spoken(self, ids: Any, item: Text) -> Any:
+    def synthesize(self, ids: Any, item: SpeechItem) -> Any:
         rate = item.speed * self.model.config.speaking_rate
         return self.model(input_ids=ids, speaker_id=item.voice, speaking_rate=rate).waveform[0]
 
-    def check_language(self, said: str) -> None:
-        known, asked = three_letters(self._tokenizer.language or ""), three_letters(said)
-        if asked and known and asked != known:
+    def check_language(self, language: str) -> None:
+        spoken, requested = to_iso_639_3(self._tokenizer.language or ""), to_iso_639_3(language)
+        if requested and spoken and requested != spoken:
             raise InvalidRequest(
-                f"{self.model_id} does not speak {said[:40]!r}, only {known}",
+                f"{self.model_id} does not speak {language[:40]!r}, only {spoken}",
                 port=port_of("language"),
-                remedy="leave the language out, or choose a model that speaks it",
+                remedy="omit the parameter language, or choose a model that speaks it",
             )
 
 
-class SpeechT5(Speaker):
+class SpeechT5Synthesizer(SpeechSynthesizer):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any, vocoder: Any) -> None:
         super().__init__(checkpoint, model, tokenizer)
         self._vocoder, self._voices = vocoder, Voices(checkpoint, model.config.speaker_embedding_dim)
         self.rate = int(vocoder.config.sampling_rate)
 
-    def tokens(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         row: list[int] = self._tokenizer(text).input_ids[: self.model.config.max_text_positions]
         special = {self._tokenizer.eos_token_id, self._tokenizer.unk_token_id}
         known = self._tokenizer.convert_ids_to_tokens([token for token in row if token not in special])
         return row if any(piece.strip(_SPACE) for piece in known) else []
 
-    def voice(self, said: str) -> Any:
-        return self._voices.named(said)
+    def find_voice(self, name: str) -> Any:
+        return self._voices.find(name)
 
-    def spoken(self, ids: Any, item: Text) -> Any:
+    def synthesize(self, ids: Any, item: SpeechItem) -> Any:
         if item.speed != 1:
-            raise InvalidRequest(f"{self.model_id} knows one speed", remedy="leave the speed out")
-        return self.model.generate_speech(ids, self._voices.placed(item.voice, self.model), vocoder=self._vocoder)
+            raise InvalidRequest(f"{self.model_id} has a fixed speed", remedy="omit the parameter speed")
+        return self.model.generate_speech(ids, self._voices.embedding(item.voice, self.model), vocoder=self._vocoder)
 
     def close(self) -> None:
         self._vocoder = None
         super().close()
 
 
-def pieces(text: str) -> list[str]:
-    """Sentences; one that is too long is cut between words."""
+def split_text(text: str) -> list[str]:
+    """Splits a text into sentences, and longer sentences between words."""
     return [
         piece.strip()
         for sentence in _SENTENCE.split(text)
-        for piece in re.findall(rf".{{1,{_PIECE}}}(?:\s|$)|.{{1,{_PIECE}}}", sentence, re.DOTALL)
+        for piece in re.findall(
+            rf".{{1,{_MAX_PIECE_CHARACTERS}}}(?:\s|$)|.{{1,{_MAX_PIECE_CHARACTERS}}}", sentence, re.DOTALL
+        )
         if piece.strip()
     ]
 
 
-def _check_letters(tokenizer: Any, model_id: str) -> None:
+def _check_packages(tokenizer: Any, model_id: str) -> None:
     from importlib.util import find_spec
 
-    needs = "phonemizer" if tokenizer.phonemize else "uroman" if tokenizer.is_uroman else ""
-    if needs and find_spec(needs) is None:
+    package = "phonemizer" if tokenizer.phonemize else "uroman" if tokenizer.is_uroman else ""
+    if package and find_spec(package) is None:
         raise FailedPrecondition(
-            f"{model_id} reads text through the package {needs}, which is not installed",
+            f"{model_id} needs the package {package}, which is not installed",
             reason="LOAD_FAILED",
-            remedy=f"install {needs}, or take another model",
+            remedy=f"install {package}, or use another model",
         )

@@ -1,57 +1,64 @@
-"""Text with times in it, as Whisper writes it: <0.00> text <1.52><1.52> text <3.10>."""
+"""Splits Whisper's output at its timestamp tokens: <0.00> text <1.52><1.52> text <3.10>."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-_TICK = 0.02
-_LEAST = 1.0
-"""Seconds that each window advances at least, whatever the model says."""
+_TICK_SECONDS = 0.02
+_MIN_ADVANCE = 1.0
+"""Minimum seconds from the start of a window to that of the next one, whatever the model returns."""
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Which tokens are no text."""
+class SpecialTokens:
+    """Tokens that are not text."""
 
-    first_time: int
-    """The token of 0.00; all from here on are times."""
+    first_timestamp: int
+    """Token of 0.00; this and all later tokens are timestamps."""
     end: int
     others: Collection[int]
 
 
 @dataclass
 class Segment:
-    """What is said between two times of a window."""
+    """Speech between two timestamps of a window."""
 
     start: float
     end: float
     tokens: list[int] = field(default_factory=list)
     logs: list[float] = field(default_factory=list)
-    """The logarithms of their probabilities."""
+    """Logarithms of the tokens' probabilities."""
 
 
-def segments(
-    tokens: Sequence[int], logs: Sequence[float], marks: Marks, seconds: float, *, is_last: bool
+def split_segments(
+    tokens: Sequence[int], logs: Sequence[float], special_tokens: SpecialTokens, seconds: float, *, is_last: bool
 ) -> tuple[list[Segment], float]:
-    """What is said in a window of so many seconds, and where the next one begins.
+    """Splits the tokens of a window into segments; returns them with the start of the next window, in seconds.
 
-    What has begun and not ended is left for the next window, unless there would be nothing else in this one.
+    A segment without an end timestamp is left to the next window, unless this window has no other.
+
+    Args:
+        tokens: tokens of the window.
+        logs: logarithms of their probabilities.
+        special_tokens: tokens that are not text.
+        seconds: length of the window.
+        is_last: whether the recording ends with this window.
     """
-    closed, current, was_time = list[Segment](), Segment(0.0, seconds), False
+    closed, current, is_segment_opened = list[Segment](), Segment(0.0, seconds), False
     for token, log in zip(tokens, logs, strict=True):
-        if token == marks.end:
+        if token == special_tokens.end:
             break
-        if token >= marks.first_time:
-            time = min((token - marks.first_time) * _TICK, seconds)
-            was_time = not current.tokens
+        if token >= special_tokens.first_timestamp:
+            time = min((token - special_tokens.first_timestamp) * _TICK_SECONDS, seconds)
+            is_segment_opened = not current.tokens
             if current.tokens:
                 current.end = max(current.start, time)
                 closed.append(current)
             current = Segment(time, seconds)
-        elif token not in marks.others:
+        elif token not in special_tokens.others:
             current.tokens.append(token)
             current.logs.append(log)
-    upto = closed[-1].end if closed else 0.0
-    goes_on = bool(current.tokens) or (was_time and not is_last)
-    if goes_on and _LEAST <= upto < seconds:
-        return closed, upto
+    last_end = closed[-1].end if closed else 0.0
+    is_open = bool(current.tokens) or (is_segment_opened and not is_last)
+    if is_open and _MIN_ADVANCE <= last_end < seconds:
+        return closed, last_end
     return ([*closed, current] if current.tokens else closed), seconds

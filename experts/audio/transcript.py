@@ -1,4 +1,4 @@
-"""What somebody said: results of speech recognition."""
+"""Results of speech recognition."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,37 +12,37 @@ NO_SPEECH = "No speech found."
 
 
 @dataclass(frozen=True)
-class Said:
-    """A stretch of speech."""
+class SpeechSegment:
+    """Recognized text with its position in the recording, in seconds."""
 
     text: str
     start: float
     end: float
     confidence: float
-    """Mean probability of what it is made of."""
+    """Mean probability of its tokens or frames."""
 
 
-def written(said: Sequence[Said], details: Mapping[str, Any]) -> Outputs:
-    """The outputs of automatic-speech-recognition.
+def build_outputs(segments: Sequence[SpeechSegment], details: Mapping[str, Any]) -> Outputs:
+    """Returns the outputs of automatic-speech-recognition.
 
     Raises:
         ModelFailed: a confidence is not finite.
     """
-    weight = sum(len(one.text) for one in said)
-    confidence = sum(one.confidence * len(one.text) for one in said) / max(1, weight)
+    weight = sum(len(segment.text) for segment in segments)
+    confidence = sum(segment.confidence * len(segment.text) for segment in segments) / max(1, weight)
     if not math.isfinite(confidence):
-        raise ModelFailed("the model gave scores that are not finite", remedy="try another recording or model")
-    segments = [
+        raise ModelFailed("the model's scores are not finite", remedy="try another recording or model")
+    entries = [
         {
-            "text": one.text,
-            "start": round(one.start, 3),
-            "end": round(one.end, 3),
-            "confidence": round(one.confidence, 4),
+            "text": segment.text,
+            "start": round(segment.start, 3),
+            "end": round(segment.end, 3),
+            "confidence": round(segment.confidence, 4),
         }
-        for one in said
+        for segment in segments
     ]
     return {
-        "text": " ".join(one.text for one in said) or NO_SPEECH,
-        "segments": segments,
+        "text": " ".join(segment.text for segment in segments) or NO_SPEECH,
+        "segments": entries,
         "details": {"confidence": round(confidence, 4), **details},
     }

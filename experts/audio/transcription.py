@@ -1,14 +1,14 @@
-"""Speech to text: which of the two kinds of model a checkpoint holds."""
+"""Speech recognition: selects the handler for a checkpoint."""
 
-from experts.audio.ctc import Ctc
-from experts.audio.whisper import Whisper
+from experts.audio.ctc import CtcTranscriber
+from experts.audio.whisper import WhisperTranscriber
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import FailedPrecondition
 
 
 def automatic_speech_recognition(model_id: str, device: str) -> Handler:
-    """Whisper and its kin, or an encoder with a CTC head.
+    """Loads Whisper, or an encoder with a CTC head.
 
     Raises:
         FailedPrecondition: LOAD_FAILED, it is neither.
@@ -19,11 +19,11 @@ def automatic_speech_recognition(model_id: str, device: str) -> Handler:
     checkpoint = Checkpoint.fetch(model_id, device)
     config = checkpoint.processor(AutoConfig)
     if config.model_type == "whisper":
-        return Whisper(checkpoint, checkpoint.model(Generation), checkpoint.processor(AutoProcessor))
+        return WhisperTranscriber(checkpoint, checkpoint.model(Generation), checkpoint.processor(AutoProcessor))
     if type(config) in MODEL_FOR_CTC_MAPPING:
-        return Ctc(checkpoint, checkpoint.model(AutoModelForCTC), checkpoint.processor(AutoProcessor))
+        return CtcTranscriber(checkpoint, checkpoint.model(AutoModelForCTC), checkpoint.processor(AutoProcessor))
     raise FailedPrecondition(
-        f"{model_id} is a {config.model_type}, which writes down no speech here",
+        f"{model_id} is of type {config.model_type}, which is not supported for speech recognition",
         reason="LOAD_FAILED",
-        remedy="take a Whisper or a model with a CTC head, such as wav2vec 2.0",
+        remedy="use a Whisper model or one with a CTC head, such as wav2vec 2.0",
     )

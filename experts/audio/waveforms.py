@@ -1,4 +1,4 @@
-"""Recordings as the models here take them, and what they make of them."""
+"""Decodes recordings to samples, splits them, and encodes results as WAV."""
 
 import io
 from collections.abc import Iterator
@@ -16,61 +16,61 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.float32]
 
-HOUR = 3600.0
+DEFAULT_MAX_SECONDS = 3600.0
 
-_SHORTEST = 0.1
-"""Seconds: less than a model's first layers see at once is filled up with silence."""
-_SILENCE = 1e-4
-"""-80 dB: below it lie only the rounding and dither of files."""
-_ELSEWHERE = ("audio/mp4", "audio/x-m4a", "audio/m4a", "audio/aac", "audio/webm", "audio/x-ms-wma", "audio/amr")
-"""What libsndfile does not decode."""
-_TICKS = 1_000_000
-"""A second, as FFmpeg counts the length of files."""
+_MIN_SECONDS = 0.1
+"""Shorter recordings are padded with silence: models' first layers need this length."""
+_SILENCE_AMPLITUDE = 1e-4
+"""-80 dB: lower amplitudes are rounding and dither of files."""
+_FFMPEG_TYPES = ("audio/mp4", "audio/x-m4a", "audio/m4a", "audio/aac", "audio/webm", "audio/x-ms-wma", "audio/amr")
+"""Formats that libsndfile does not decode."""
+_TICKS_PER_SECOND = 1_000_000
+"""FFmpeg's unit for durations of files."""
 
 
-def heard(media: Media, rate: int, *, longest: float = HOUR) -> "Samples":
-    """One channel of floats at a rate, at least a tenth of a second.
+def decode_samples(media: Media, rate: int, *, max_seconds: float = DEFAULT_MAX_SECONDS) -> "Samples":
+    """Decodes a recording to one channel of floats at the given rate, padded to a tenth of a second.
 
     Raises:
         InvalidRequest: it cannot be decoded, is empty or too long, or DECODE_LIMIT.
     """
     import numpy as np
 
-    if media.media_type.partition(";")[0] in _ELSEWHERE:
-        samples = isolated(_unpacked, media, rate, longest, file=media.name, port="audio")
+    if media.media_type.partition(";")[0] in _FFMPEG_TYPES:
+        samples = isolated(_decode_with_ffmpeg, media, rate, max_seconds, file=media.name, port="audio")
     else:
-        samples, _ = read_audio(media, rate=rate, longest=longest)
-    return np.pad(samples, (0, max(0, int(_SHORTEST * rate) - len(samples))))
+        samples, _ = read_audio(media, rate=rate, longest=max_seconds)
+    return np.pad(samples, (0, max(0, int(_MIN_SECONDS * rate) - len(samples))))
 
 
 def is_silent(samples: "Samples") -> bool:
-    """Whether there is nothing to be heard; models make up something then."""
-    return not len(samples) or float(abs(samples).max()) < _SILENCE
+    """Whether samples are silent; models would invent a result for them."""
+    return not len(samples) or float(abs(samples).max()) < _SILENCE_AMPLITUDE
 
 
-def windows(samples: "Samples", size: int) -> list["Samples"]:
-    """Cut into parts of equal length; the last is what is left, unless that is next to nothing."""
+def split_windows(samples: "Samples", size: int) -> list["Samples"]:
+    """Splits samples into windows of one size; the last is shorter, or omitted if it has under 5 % of the size."""
     import numpy as np
 
     count = max(1, round(len(samples) / size + 0.45))
-    return [np.ascontiguousarray(samples[place * size : (place + 1) * size]) for place in range(count)]
+    return [np.ascontiguousarray(samples[index * size : (index + 1) * size]) for index in range(count)]
 
 
-def at_pauses(samples: "Samples", rate: int, longest: float) -> list["Samples"]:
-    """Parts of at most so many seconds, each cut at the quietest place of its last third."""
-    size, frame = int(longest * rate), max(1, rate // 50)
+def split_at_pauses(samples: "Samples", rate: int, max_seconds: float) -> list["Samples"]:
+    """Splits samples into parts of at most max_seconds, each ending at the quietest point of its last third."""
+    size, frame = int(max_seconds * rate), max(1, rate // 50)
     parts = []
     while len(samples) > size:
         start = size - size // 3
         tail = abs(samples[start : start + (size - start) // frame * frame]).reshape(-1, frame)
-        place = start + int(tail.mean(axis=1).argmin()) * frame + frame // 2
-        parts.append(samples[:place])
-        samples = samples[place:]
+        end = start + int(tail.mean(axis=1).argmin()) * frame + frame // 2
+        parts.append(samples[:end])
+        samples = samples[end:]
     return [*parts, samples]
 
 
-def recording(samples: Any, rate: int, name: str) -> Media:
-    """What a model made, as WAV; turned down as a whole if it is louder than full scale.
+def encode_recording(samples: Any, rate: int, name: str) -> Media:
+    """Encodes a model's output as WAV, scaled down as a whole if it exceeds full scale.
 
     Raises:
         ModelFailed: it is empty or not finite.
@@ -79,25 +79,25 @@ def recording(samples: Any, rate: int, name: str) -> Media:
 
     sound = np.asarray(samples, dtype=np.float32).reshape(-1)
     if not len(sound) or not np.isfinite(sound).all():
-        raise ModelFailed("the model made no sound that can be played", remedy="try another input or another model")
+        raise ModelFailed("the model's audio is empty or not finite", remedy="try another input or another model")
     return wav(sound / max(1.0, float(abs(sound).max())), rate, name)
 
 
-def _unpacked(media: Media, rate: int, longest: float) -> "Samples":
-    """The sound of a file that FFmpeg knows, turned down as a whole if it is louder than full scale; in a worker."""
+def _decode_with_ffmpeg(media: Media, rate: int, max_seconds: float) -> "Samples":
+    """Decodes a file with FFmpeg, scaled down as a whole if it exceeds full scale; runs in a worker process."""
     import numpy as np
 
-    with _decoding(media) as container:
+    with _open_container(media) as container:
         if not container.streams.audio:
             raise InvalidRequest(f"{media.name} has no audio track.", remedy="Send a file with audio.", port="audio")
-        if (container.duration or 0) > longest * _TICKS:
-            raise too_long(media, longest)
+        if (container.duration or 0) > max_seconds * _TICKS_PER_SECOND:
+            raise too_long(media, max_seconds)
         blocks, total = [], 0
         for block in _blocks(container, rate):
             blocks.append(block)
             total += len(block)
-            if total > longest * rate:
-                raise too_long(media, longest)
+            if total > max_seconds * rate:
+                raise too_long(media, max_seconds)
     if not total:
         raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port="audio")
     samples = np.nan_to_num(np.concatenate(blocks), copy=False, posinf=1.0, neginf=-1.0)
@@ -118,7 +118,7 @@ def _blocks(container: Any, rate: int) -> "Iterator[Samples]":
 
 
 @contextmanager
-def _decoding(media: Media) -> Iterator[Any]:
+def _open_container(media: Media) -> Iterator[Any]:
     import av
 
     try:

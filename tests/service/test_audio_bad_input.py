@@ -1,4 +1,4 @@
-"""Sounds and parameters that cannot be taken are refused in words, and the next ones are answered."""
+"""Invalid audio and parameters of the audio expert: errors name port or parameter, and the next call works."""
 
 import asyncio
 import io
@@ -18,10 +18,14 @@ from tests.tiny import Served, Tiny
 from tests.tiny.audio import LESSON
 from tests.tiny.sounds import HIGH, LOW, RATE, encoded, m4a, recorded, tone
 
-HEAR, SORT, NAMED = "automatic-speech-recognition", "audio-classification", "zero-shot-audio-classification"
-SPEAK, COMPOSE, CONVERT, SPEAKING = "text-to-speech", "text-to-audio", "audio-to-audio", "voice-activity-detection"
-GOOD = {"audio": recorded(tone(LOW))}
-NAMES: dict[str, Any] = {"candidate_labels": ["low"]}
+TRANSCRIBE, CLASSIFY, ZERO_SHOT = (
+    "automatic-speech-recognition",
+    "audio-classification",
+    "zero-shot-audio-classification",
+)
+SPEECH, MUSIC, CONVERT, VOICE_ACTIVITY = "text-to-speech", "text-to-audio", "audio-to-audio", "voice-activity-detection"
+VALID = {"audio": recorded(tone(LOW))}
+LABELS: dict[str, Any] = {"candidate_labels": ["low"]}
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -33,33 +37,33 @@ async def expert(tiny: Tiny) -> AsyncIterator[Served]:
 
 
 def three_hours_of_flac() -> Media:
-    """The header says so, and that is all that is looked at: of the sound only the beginning is there."""
+    """Returns a short FLAC file whose header states three hours."""
     content = bytearray(encoded(tone(LOW), RATE, "FLAC", "audio/flac").content)
-    lasting = struct.unpack(">Q", content[18:26])[0] >> 36 << 36 | 3 * 3600 * RATE
-    content[18:26] = struct.pack(">Q", lasting)
+    length = struct.unpack(">Q", content[18:26])[0] >> 36 << 36 | 3 * 3600 * RATE
+    content[18:26] = struct.pack(">Q", length)
     return Media(bytes(content), "audio/flac", "long.flac")
 
 
 def three_hours_of_m4a() -> Media:
-    """Two sounds with three hours between them, which are not to be filled."""
+    """Returns an M4A file of two short sounds with a gap of three hours."""
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as container:
         stream: Any = container.add_stream("aac", rate=RATE, layout="mono")
-        for place in (0, 3 * 3600 * RATE):
+        for timestamp in (0, 3 * 3600 * RATE):
             frame = av.AudioFrame.from_ndarray(tone(LOW).reshape(1, -1), format="fltp", layout="mono")
-            frame.sample_rate, frame.pts = RATE, place
+            frame.sample_rate, frame.pts = RATE, timestamp
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return Media(buffer.getvalue(), "audio/mp4", "long.m4a")
 
 
-async def _goes_on(expert: Served) -> None:
-    assert (await expert.ask(SORT, GOOD))["text"] == "low"
+async def _assert_next_call_works(expert: Served) -> None:
+    assert (await expert.ask(CLASSIFY, VALID))["text"] == "low"
 
 
-@pytest.mark.parametrize("task", [HEAR, SORT, NAMED, CONVERT, SPEAKING])
+@pytest.mark.parametrize("task", [TRANSCRIBE, CLASSIFY, ZERO_SHOT, CONVERT, VOICE_ACTIVITY])
 @pytest.mark.parametrize(
-    ("media", "said"),
+    ("media", "message"),
     [
         (Media(b"\x89PNG\r\n\x1a\n", "image/png", "a.png"), "takes audio, not image/png"),
         (
@@ -78,80 +82,83 @@ async def _goes_on(expert: Served) -> None:
     ],
     ids=["picture", "broken", "cut", "empty", "no samples", "3 hours", "3 hours of m4a", "text"],
 )
-async def test_what_cannot_be_heard_is_refused_by_every_task(
-    expert: Served, task: str, media: Media | str, said: str
+async def test_invalid_audio_is_rejected_by_every_task(
+    expert: Served, task: str, media: Media | str, message: str
 ) -> None:
-    error = await expert.refusal(task, {"audio": media}, **(NAMES if task == NAMED else {}))
-    assert (error.code.name, error.port) == ("INVALID_ARGUMENT", "audio")
+    error = await expert.refusal(task, {"audio": media}, **(LABELS if task == ZERO_SHOT else {}))
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.port == "audio"
     assert error.remedy
-    assert re.search(said, error.message)
-    await _goes_on(expert)
+    assert re.search(message, error.message)
+    await _assert_next_call_works(expert)
 
 
 @pytest.mark.parametrize(
     ("task", "inputs", "port"),
     [
-        (SORT, {"sound": GOOD["audio"]}, "sound"),
-        (SORT, {}, "audio"),
-        (SPEAK, {"text": " \n"}, "text"),
-        (SPEAK, {"text": "word " * 3000}, "text"),
-        (SPEAK, {"text": GOOD["audio"]}, "text"),
-        (COMPOSE, {"text": ""}, "text"),
-        (COMPOSE, {"text": "drums " * 1000}, "text"),
+        (CLASSIFY, {"sound": VALID["audio"]}, "sound"),
+        (CLASSIFY, {}, "audio"),
+        (SPEECH, {"text": " \n"}, "text"),
+        (SPEECH, {"text": "word " * 3000}, "text"),
+        (SPEECH, {"text": VALID["audio"]}, "text"),
+        (MUSIC, {"text": ""}, "text"),
+        (MUSIC, {"text": "drums " * 1000}, "text"),
     ],
 )
-async def test_a_port_that_is_wrong_or_has_nothing_for_it_is_named(
-    expert: Served, task: str, inputs: Any, port: str
-) -> None:
+async def test_missing_unknown_or_invalid_port_is_named(expert: Served, task: str, inputs: Any, port: str) -> None:
     error = await expert.refusal(task, inputs)
-    assert (error.code.name, error.port, bool(error.remedy)) == ("INVALID_ARGUMENT", port, True)
-    await _goes_on(expert)
+    assert error.code.name == "INVALID_ARGUMENT"
+    assert error.port == port
+    assert error.remedy
+    await _assert_next_call_works(expert)
 
 
 @pytest.mark.parametrize(
-    ("task", "inputs", "parameters", "said"),
+    ("task", "inputs", "parameters", "message"),
     [
-        (SORT, GOOD, {"top_k": 0}, "top_k"),
-        (SORT, GOOD, {"top_k": 1.5}, "top_k"),
-        (SORT, GOOD, {"loudness": 1}, "no parameter loudness"),
-        (HEAR, GOOD, {"language": 3}, "language"),
-        (NAMED, GOOD, {}, "candidate_labels"),
-        (NAMED, GOOD, {"candidate_labels": ["a"] * 101}, "candidate_labels"),
-        (SPEAKING, GOOD, {"threshold": -0.1}, "threshold"),
-        (SPEAK, {"text": "hello"}, {"speed": 3}, "speed"),
-        (COMPOSE, {"text": "drums"}, {"duration": 0}, "duration"),
-        (COMPOSE, {"text": "drums"}, {"duration": 601}, "duration"),
-        (COMPOSE, {"text": "drums"}, {"seed": -1}, "seed"),
+        (CLASSIFY, VALID, {"top_k": 0}, "top_k"),
+        (CLASSIFY, VALID, {"top_k": 1.5}, "top_k"),
+        (CLASSIFY, VALID, {"loudness": 1}, "no parameter loudness"),
+        (TRANSCRIBE, VALID, {"language": 3}, "language"),
+        (ZERO_SHOT, VALID, {}, "candidate_labels"),
+        (ZERO_SHOT, VALID, {"candidate_labels": ["a"] * 101}, "candidate_labels"),
+        (VOICE_ACTIVITY, VALID, {"threshold": -0.1}, "threshold"),
+        (SPEECH, {"text": "hello"}, {"speed": 3}, "speed"),
+        (MUSIC, {"text": "drums"}, {"duration": 0}, "duration"),
+        (MUSIC, {"text": "drums"}, {"duration": 601}, "duration"),
+        (MUSIC, {"text": "drums"}, {"seed": -1}, "seed"),
     ],
 )
-async def test_parameters_that_are_unknown_or_out_of_range_are_refused(
-    expert: Served, task: str, inputs: Any, parameters: dict[str, Any], said: str
+async def test_unknown_or_out_of_range_parameter_is_rejected(
+    expert: Served, task: str, inputs: Any, parameters: dict[str, Any], message: str
 ) -> None:
     error = await expert.refusal(task, inputs, **parameters)
     assert error.code.name == "INVALID_ARGUMENT"
-    assert said in error.message
-    await _goes_on(expert)
+    assert message in error.message
+    await _assert_next_call_works(expert)
 
 
-async def test_a_model_that_is_not_here_is_named(expert: Served) -> None:
-    error = await expert.refusal(SORT, GOOD, "nobody/nothing")
-    assert (error.code.name, error.reason, "nobody/nothing" in error.message) == ("NOT_FOUND", "MODEL", True)
-    await _goes_on(expert)
+async def test_unknown_model_is_named(expert: Served) -> None:
+    error = await expert.refusal(CLASSIFY, VALID, "unknown/model")
+    assert error.code.name == "NOT_FOUND"
+    assert error.reason == "MODEL"
+    assert "unknown/model" in error.message
+    await _assert_next_call_works(expert)
 
 
-async def test_silence_and_the_slowest_rate_are_answered(expert: Served) -> None:
+async def test_silence_and_low_sample_rates_are_accepted(expert: Served) -> None:
     for rate in (4000, 1000):
         silence = recorded(tone(0, 2.0, rate), rate)
-        assert (await expert.ask(HEAR, {"audio": silence}))["text"] == NO_SPEECH
-        assert (await expert.ask(SPEAKING, {"audio": silence}))["segments"] == []
+        assert (await expert.ask(TRANSCRIBE, {"audio": silence}))["text"] == NO_SPEECH
+        assert (await expert.ask(VOICE_ACTIVITY, {"audio": silence}))["segments"] == []
     slow = recorded(tone(LOW, 1.0, 4000), 4000)
-    assert (await expert.ask(SORT, {"audio": slow}))["text"] == "low"
-    assert (await expert.ask(HEAR, {"audio": recorded(LESSON)}))["text"] == "AB A"
+    assert (await expert.ask(CLASSIFY, {"audio": slow}))["text"] == "low"
+    assert (await expert.ask(TRANSCRIBE, {"audio": recorded(LESSON)}))["text"] == "AB A"
 
 
-async def test_bad_input_harms_nobody_in_its_batch(expert: Served) -> None:
-    good = [expert.ask(SORT, {"audio": recorded(tone(pitch))}) for pitch in (LOW, HIGH, LOW)]
-    bad = [expert.refusal(SORT, {"audio": media}) for media in (three_hours_of_m4a(), three_hours_of_flac())]
-    answered, refused = await asyncio.gather(asyncio.gather(*good), asyncio.gather(*bad))
-    assert [one["text"] for one in answered] == ["low", "high", "low"]
-    assert [one.port for one in refused] == ["audio", "audio"]
+async def test_invalid_input_does_not_affect_concurrent_calls(expert: Served) -> None:
+    valid = [expert.ask(CLASSIFY, {"audio": recorded(tone(pitch))}) for pitch in (LOW, HIGH, LOW)]
+    invalid = [expert.refusal(CLASSIFY, {"audio": media}) for media in (three_hours_of_m4a(), three_hours_of_flac())]
+    results, errors = await asyncio.gather(asyncio.gather(*valid), asyncio.gather(*invalid))
+    assert [result["text"] for result in results] == ["low", "high", "low"]
+    assert [error.port for error in errors] == ["audio", "audio"]

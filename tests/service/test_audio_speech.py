@@ -1,10 +1,12 @@
+"""Speech, music and voice conversion of the audio expert over gRPC, compared with transformers alone."""
+
 import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experts.audio.text_to_speech import pieces
+from experts.audio.text_to_speech import split_text
 from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
 from tests.tiny.listened import composed, spoken
@@ -13,98 +15,105 @@ from tests.tiny.speakers import VOICES
 
 pytestmark = pytest.mark.slow
 
-SPEAK, COMPOSE, CONVERT = "text-to-speech", "text-to-audio", "audio-to-audio"
+SPEECH, MUSIC, CONVERT = "text-to-speech", "text-to-audio", "audio-to-audio"
 VITS, SPEECHT5 = "tiny/vits", "tiny/speecht5"
 
 
-async def test_vits_says_what_the_model_itself_says(tiny: Tiny) -> None:
+async def test_vits_audio_equals_that_of_transformers_alone(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
-        out = await expert.ask(SPEAK, {"text": "Read this aloud"}, VITS)
+        out = await expert.ask(SPEECH, {"text": "Read this aloud"}, VITS)
     samples, rate = read(out["audio"])
     expected = await asyncio.to_thread(spoken, tiny.built("audio", VITS), "Read this aloud")
-    assert (rate, out["audio"].media_type, out["audio"].name) == (16_000, "audio/wav", "speech.wav")
+    assert rate == 16_000
+    assert out["audio"].media_type == "audio/wav"
+    assert out["audio"].name == "speech.wav"
     assert samples == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("model", [VITS, SPEECHT5])
-async def test_the_same_text_sounds_the_same_alone_and_in_company(tiny: Tiny, model: str) -> None:
+async def test_concurrent_calls_equal_sequential_calls(tiny: Tiny, model: str) -> None:
     texts = ["one sentence", "two sentences. here they are", "three"] * 2
     async with tiny.expert("audio") as expert:
-        alone = [await expert.ask(SPEAK, {"text": text}, model) for text in texts]
-        together = await asyncio.gather(*(expert.ask(SPEAK, {"text": text}, model) for text in texts))
-    assert together == alone
+        sequential = [await expert.ask(SPEECH, {"text": text}, model) for text in texts]
+        concurrent = await asyncio.gather(*(expert.ask(SPEECH, {"text": text}, model) for text in texts))
+    assert concurrent == sequential
 
 
-async def test_slow_speech_takes_longer_than_quick_speech(tiny: Tiny) -> None:
+async def test_slow_speech_is_longer_than_fast_speech(tiny: Tiny) -> None:
     text = "a rather long sentence that has a few words in it"
     async with tiny.expert("audio") as expert:
-        slow, quick = [
-            len(read((await expert.ask(SPEAK, {"text": text}, VITS, speed=s))["audio"])[0]) for s in (0.5, 2)
+        slow, fast = [
+            len(read((await expert.ask(SPEECH, {"text": text}, VITS, speed=speed))["audio"])[0]) for speed in (0.5, 2)
         ]
-    assert slow > 1.5 * quick
+    assert slow > 1.5 * fast
 
 
-async def test_voices_sound_different_and_the_unknown_is_refused_by_name(tiny: Tiny) -> None:
+async def test_voices_differ_and_unknown_voice_is_rejected(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
-        first, second = [await expert.ask(SPEAK, {"text": "hello"}, SPEECHT5, voice=voice) for voice in VOICES]
-        usual = await expert.ask(SPEAK, {"text": "hello"}, SPEECHT5)
-        error = await expert.refusal(SPEAK, {"text": "hello"}, SPEECHT5, voice="nobody")
-        lonely = await expert.refusal(SPEAK, {"text": "hello"}, VITS, voice="nobody")
+        first, second = [await expert.ask(SPEECH, {"text": "hello"}, SPEECHT5, voice=voice) for voice in VOICES]
+        default = await expert.ask(SPEECH, {"text": "hello"}, SPEECHT5)
+        error = await expert.refusal(SPEECH, {"text": "hello"}, SPEECHT5, voice="unknown")
+        no_voices_error = await expert.refusal(SPEECH, {"text": "hello"}, VITS, voice="unknown")
     assert first != second
-    assert usual == first
+    assert default == first
     assert isinstance(error, InvalidRequest)
-    assert ("nobody" in error.message, "clara, otto" in error.remedy) == (True, True)
-    assert "one voice" in lonely.message
+    assert "unknown" in error.message
+    assert "clara, otto" in error.remedy
+    assert "one voice" in no_voices_error.message
 
 
-async def test_a_text_that_cannot_be_spoken_is_refused(tiny: Tiny) -> None:
+async def test_text_without_speakable_characters_or_too_long_is_rejected(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
         for text, model in (("", VITS), ("?!…", VITS), ("日本語", VITS), ("日本語", SPEECHT5), ("word " * 3000, VITS)):
-            error = await expert.refusal(SPEAK, {"text": text}, model)
-            assert (type(error), error.port) == (InvalidRequest, "text"), (text[:10], error)
+            error = await expert.refusal(SPEECH, {"text": text}, model)
+            assert isinstance(error, InvalidRequest), text[:10]
+            assert error.port == "text", text[:10]
 
 
 @pytest.mark.parametrize("language", ["en", "English", "en-GB", "eng"])
-async def test_the_language_of_a_model_is_known_by_all_its_names(tiny: Tiny, language: str) -> None:
+async def test_language_is_accepted_by_any_name_and_another_is_rejected(tiny: Tiny, language: str) -> None:
     async with tiny.expert("audio") as expert:
-        assert "audio" in await expert.ask(SPEAK, {"text": "hello"}, VITS, language=language)
-        error = await expert.refusal(SPEAK, {"text": "hello"}, VITS, language="German")
+        assert "audio" in await expert.ask(SPEECH, {"text": "hello"}, VITS, language=language)
+        error = await expert.refusal(SPEECH, {"text": "hello"}, VITS, language="German")
     assert "German" in error.message
 
 
-def test_sentences_are_spoken_one_by_one_and_long_ones_cut_between_words() -> None:
-    assert pieces("One. Two!\nThree") == ["One.", "Two!", "Three"]
-    assert max(map(len, pieces("word " * 200))) <= 301
-    assert "".join(pieces("x" * 700)) == "x" * 700
+def test_text_is_split_into_sentences_and_long_ones_between_words() -> None:
+    assert split_text("One. Two!\nThree") == ["One.", "Two!", "Three"]
+    assert max(map(len, split_text("word " * 200))) <= 301
+    assert "".join(split_text("x" * 700)) == "x" * 700
 
 
-async def test_music_is_as_long_as_asked_for_and_hangs_on_its_seed(tiny: Tiny) -> None:
+async def test_music_has_the_requested_duration_and_depends_on_the_seed(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
-        asked: Any = {"text": "calm piano music"}
-        first = await expert.ask(COMPOSE, asked, duration=1.5, seed=7)
-        again = await expert.ask(COMPOSE, asked, duration=1.5, seed=7)
-        other = await expert.ask(COMPOSE, asked, duration=1.5, seed=8)
+        inputs: Any = {"text": "calm piano music"}
+        first = await expert.ask(MUSIC, inputs, duration=1.5, seed=7)
+        again = await expert.ask(MUSIC, inputs, duration=1.5, seed=7)
+        other = await expert.ask(MUSIC, inputs, duration=1.5, seed=8)
     samples, rate = read(first["audio"])
-    assert (rate, len(samples)) == (3200, 4800)
-    assert first == again != other
+    assert rate == 3200
+    assert len(samples) == 4800
+    assert first == again
+    assert first != other
 
 
-async def test_music_is_what_the_model_itself_makes(tiny: Tiny) -> None:
+async def test_music_equals_that_of_transformers_alone(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
-        out = await expert.ask(COMPOSE, {"text": "calm piano music"}, duration=1, seed=3)
+        out = await expert.ask(MUSIC, {"text": "calm piano music"}, duration=1, seed=3)
     expected = await asyncio.to_thread(composed, tiny.built("audio", "tiny/musicgen"), "calm piano music")
     assert read(out["audio"])[0] == pytest.approx(expected[:3200], abs=1e-4)
 
 
-async def test_music_longer_than_a_model_can_is_refused_with_the_limit(tiny: Tiny) -> None:
+async def test_too_long_duration_and_empty_text_are_rejected(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
-        error = await expert.refusal(COMPOSE, {"text": "music"}, duration=120)
-        empty = await expert.refusal(COMPOSE, {"text": " "})
-    assert (type(error), "30 s" in error.message) == (InvalidRequest, True)
+        error = await expert.refusal(MUSIC, {"text": "music"}, duration=120)
+        empty = await expert.refusal(MUSIC, {"text": " "})
+    assert isinstance(error, InvalidRequest)
+    assert "30 s" in error.message
     assert empty.port == "text"
 
 
-async def test_a_voice_is_changed_the_same_way_each_time_whatever_the_file(tiny: Tiny) -> None:
+async def test_voice_conversion_is_reproducible_and_accepts_every_format(tiny: Tiny) -> None:
     samples = tone(LOW, 1.0, 44_100)
     async with tiny.expert("audio") as expert:
         first = await expert.ask(CONVERT, {"audio": recorded(samples, 44_100, "me.wav")})
@@ -113,12 +122,15 @@ async def test_a_voice_is_changed_the_same_way_each_time_whatever_the_file(tiny:
         others = [await expert.ask(CONVERT, {"audio": media}) for media in (stereo, m4a(samples, 44_100))]
     sound, rate = read(first["audio"])
     assert first == again
-    assert (rate, first["audio"].name) == (16_000, "me-voice.wav")
+    assert rate == 16_000
+    assert first["audio"].name == "me-voice.wav"
     assert 0 < len(sound) / rate < 3
     assert all(len(read(other["audio"])[0]) for other in others)
 
 
-async def test_a_silent_recording_has_no_voice_to_change(tiny: Tiny) -> None:
+async def test_voice_conversion_of_silence_is_rejected(tiny: Tiny) -> None:
     async with tiny.expert("audio") as expert:
         error = await expert.refusal(CONVERT, {"audio": recorded(tone(0, 2.0))})
-    assert (type(error), error.port, "silent" in error.message) == (InvalidRequest, "audio", True)
+    assert isinstance(error, InvalidRequest)
+    assert error.port == "audio"
+    assert "silent" in error.message

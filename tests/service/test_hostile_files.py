@@ -13,7 +13,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from experts.audio.waveforms import heard
+from experts.audio.waveforms import decode_samples
 from experts.host.app import serve
 from experts.host.expert import Expert, build_offers
 from experts.host.handler import Call, Handler, Inputs, Media, Outputs, Parameters
@@ -58,7 +58,7 @@ class Reading:
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         if "image" in inputs:
             return str(open_image(inputs["image"]).size)
-        return str(len(sample_frames(inputs["video"], 4)) if "video" in inputs else len(heard(inputs["audio"], 16_000)))
+        return str(len(sample_frames(inputs["video"], 4)) if "video" in inputs else len(decode_samples(inputs["audio"], 16_000)))
 
     def cost(self, item: str) -> float:
         return 1.0

@@ -1,4 +1,4 @@
-"""The experts of sound and of video as processes of their own, with tiny weights under the names on their cards."""
+"""The audio and video experts as processes, with tiny weights under the ids of their cards."""
 
 import asyncio
 import os
@@ -29,26 +29,26 @@ Start = Callable[[str, str, str], Awaitable[Process]]
 
 @pytest.fixture
 async def start_expert(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts the expert of a modality, with one tiny model under the id of one of its cards."""
-    own = {
+    """Starts the expert of a modality with one tiny model under the id of a card."""
+    settings = {
         "EXPERT_LISTEN": "127.0.0.1:0",
         "EXPERT_MODELS_URL": str(tmp_path / "models"),
         "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
         "HF_HUB_OFFLINE": "1",
     }
-    started: list[Process] = []
+    processes: list[Process] = []
 
     async def start_expert(modality: str, tiny: str, card: str) -> Process:
         folder = tmp_path / "models" / card
         folder.mkdir(parents=True)
         models(modality)[tiny].build(folder)
         command, root = (sys.executable, "-m", f"experts.{modality}"), Path(__file__).parents[2]
-        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**os.environ, **own}, cwd=root)
-        started.append(process)
+        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**os.environ, **settings}, cwd=root)
+        processes.append(process)
         return process
 
     yield start_expert
-    for process in started:
+    for process in processes:
         if process.returncode is None:
             process.kill()
         await process.communicate()
@@ -56,16 +56,16 @@ async def start_expert(tmp_path: Path) -> AsyncIterator[Start]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked of one modality's expert."""
+    """One modality's expert with a model, an input and the expected text."""
 
     modality: str
     tiny: str
     card: str
-    """Under whose id the tiny model stands."""
+    """Id of the card whose model is replaced by the tiny one."""
     media: Media
-    said: str
-    absent: str
-    """A task whose models are not here."""
+    expected: str
+    missing_task: str
+    """A task whose models are not on this machine."""
 
 
 CASES = (
@@ -89,7 +89,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.modality)
-async def test_it_starts_describes_itself_serves_names_what_is_not_here_and_ends_when_told(
+async def test_process_serves_describe_and_infer_reports_missing_models_and_stops_on_sigterm(
     start_expert: Start, tmp_path: Path, case: Case
 ) -> None:
     inputs = {case.modality: case.media}
@@ -100,13 +100,16 @@ async def test_it_starts_describes_itself_serves_names_what_is_not_here_and_ends
         async with dial(f"127.0.0.1:{listening}") as channel:
             await channel.channel_ready()
             expert = Served(channel, ArtifactStore.open((tmp_path / "artifacts").as_uri()))
-            described = await expert.stub.Describe(pb.DescribeRequest(), timeout=10)
-            assert {spec.name for spec in described.tasks} == set(import_module(f"experts.{case.modality}.tasks").TASKS)
-            assert case.card in {model.id for model in described.models}
-            assert (await expert.ask(f"{case.modality}-classification", inputs, case.card))["text"] == case.said
-            missing = next(model.id for model in described.models if model.task == case.absent)
-            error = await expert.refusal(case.absent, inputs, missing)
-            assert (type(error), error.reason) == (FailedPrecondition, "LOAD_FAILED")
+            description = await expert.stub.Describe(pb.DescribeRequest(), timeout=10)
+            assert {spec.name for spec in description.tasks} == set(
+                import_module(f"experts.{case.modality}.tasks").TASKS
+            )
+            assert case.card in {model.id for model in description.models}
+            assert (await expert.ask(f"{case.modality}-classification", inputs, case.card))["text"] == case.expected
+            missing = next(model.id for model in description.models if model.task == case.missing_task)
+            error = await expert.refusal(case.missing_task, inputs, missing)
+            assert isinstance(error, FailedPrecondition)
+            assert error.reason == "LOAD_FAILED"
             assert missing in error.message
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
