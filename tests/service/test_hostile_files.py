@@ -58,7 +58,11 @@ class Reading:
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         if "image" in inputs:
             return str(open_image(inputs["image"]).size)
-        return str(len(sample_frames(inputs["video"], 4)) if "video" in inputs else len(decode_samples(inputs["audio"], 16_000)))
+        return str(
+            len(sample_frames(inputs["video"], 4))
+            if "video" in inputs
+            else len(decode_samples(inputs["audio"], 16_000))
+        )
 
     def cost(self, item: str) -> float:
         return 1.0
