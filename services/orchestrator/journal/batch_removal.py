@@ -12,7 +12,7 @@ from services.orchestrator.journal.queries import single_query
 UNFINISHED_SECONDS = 24 * 3600.0
 """A batch whose items did not all arrive within this time is deleted."""
 
-_CHUNK = 500
+CHUNK_ROWS = 500
 """Rows deleted in one transaction: other writers wait for it."""
 
 _HIDDEN_STATE = -1
@@ -72,8 +72,8 @@ class BatchRemoval:
     async def _discard(self, batch_id: str, tenant: str) -> None:
         """Deletes the rows of a hidden batch."""
         for part in (_MEMOS, _RUNS, _OUTCOMES, _ITEMS):
-            query = Query(part, (batch_id, _CHUNK), alone=True)
-            while len(await self._database.write(single_query(query, list))) == _CHUNK:
+            query = Query(part, (batch_id, CHUNK_ROWS), alone=True)
+            while len(await self._database.write(single_query(query, list))) == CHUNK_ROWS:
                 pass
 
         def operation() -> Steps[None]:

@@ -34,7 +34,7 @@ FIRST_SECONDS = 300.0
 ARTIFACT_SECONDS = 24 * 3600.0
 """Shortest age of a deleted artifact, since its last write."""
 
-_CHUNK = 50
+CHUNK_ROWS = 50
 """Rows of one transaction: other writers wait for it."""
 
 _ACQUIRE = (
@@ -96,14 +96,14 @@ class Retention:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
-    async def collect(self) -> None:
-        """Makes one pass, unless another process collects.
+    async def collect(self) -> bool:
+        """Makes one pass; returns False if another process has made one within PASS_SECONDS, or makes one now.
 
         Raises:
             Unavailable: the journal or the store is unavailable.
         """
         if not await self._acquire():
-            return
+            return False
         await self._collect_artifacts()
         now = time.time()
         await self._delete_old(_OLD_KEYS, *(now - IDEMPOTENCY_SECONDS,) * 2)
@@ -113,6 +113,7 @@ class Retention:
         if self._keep_seconds:
             await self._delete_old(_OLD_RUNS, before, before, before)
             await self._delete_old(_OLD_MEMOS, before, before)
+        return True
 
     async def _collect_repeatedly(self) -> None:
         await asyncio.sleep(FIRST_SECONDS)
@@ -129,7 +130,7 @@ class Retention:
 
     async def _delete_old(self, sql: str, *values: object) -> None:
         """Deletes the rows that a statement finds, in small transactions."""
-        while len(await self._write(sql, *values, _CHUNK)) == _CHUNK and await self._acquire():
+        while len(await self._write(sql, *values, CHUNK_ROWS)) == CHUNK_ROWS and await self._acquire():
             pass
 
     async def _write(self, sql: str, *values: object) -> Rows:
