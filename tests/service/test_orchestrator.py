@@ -1,4 +1,4 @@
-"""The orchestrator's server between a scripted planner, selector, responder and expert."""
+"""Runs of an orchestrator with a scripted planner, selector, responder and expert."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ from tests.support.orchestrator import (
 )
 
 
-async def test_a_request_becomes_tasks_results_and_an_answer(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_emits_tasks_results_and_an_answer(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), task(2, text=ref(1)), END)
     events = await orchestrator.run()
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
@@ -45,13 +45,15 @@ async def test_a_request_becomes_tasks_results_and_an_answer(orchestrator: Orche
     assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     results = {event.task_id: event.task_ended.result for event in events if event.HasField("task_ended")}
     assert results[2].outputs["text"].text == "hello!!"
-    assert (results[2].by.model_id, results[2].by.revision, results[2].attempt) == ("model", "1", 1)
+    assert results[2].by.model_id == "model"
+    assert results[2].by.revision == "1"
+    assert results[2].attempt == 1
     assert len(results[2].input_digest) == 64
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert "".join(event.answer_chunk.text for event in events) == "so it is"
 
 
-async def test_a_task_starts_while_the_planner_still_plans(orchestrator: OrchestratorUnderTest) -> None:
+async def test_task_starts_while_the_planner_still_plans(orchestrator: OrchestratorUnderTest) -> None:
     inferred = asyncio.Event()
 
     async def slowly(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -70,7 +72,7 @@ async def test_a_task_starts_while_the_planner_still_plans(orchestrator: Orchest
     assert event_kinds(events).index("task_started") < event_kinds(events).index("plan_completed")
 
 
-async def test_independent_tasks_run_side_by_side(orchestrator: OrchestratorUnderTest) -> None:
+async def test_independent_tasks_run_concurrently(orchestrator: OrchestratorUnderTest) -> None:
     together = asyncio.Barrier(3)
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -83,18 +85,18 @@ async def test_independent_tasks_run_side_by_side(orchestrator: OrchestratorUnde
         assert run_ended(await orchestrator.run()).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_large_plan_does_not_flood_the_selector(orchestrator: OrchestratorUnderTest) -> None:
-    full, planned, there, most = asyncio.Event(), asyncio.Event(), 0, 0
-    people = AT_ONCE - BATCH_AT_ONCE
+async def test_concurrent_selections_of_a_large_plan_are_limited(orchestrator: OrchestratorUnderTest) -> None:
+    full, planned, active, most = asyncio.Event(), asyncio.Event(), 0, 0
+    limit = AT_ONCE - BATCH_AT_ONCE
 
     async def select() -> None:
-        nonlocal there, most
-        there += 1
-        most = max(most, there)
-        if there >= people:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        if active >= limit:
             full.set()
         await planned.wait()
-        there -= 1
+        active -= 1
 
     orchestrator.peers.select = select
     orchestrator.peers.plan(*(task(number) for number in range(1, 401)), END)
@@ -105,10 +107,12 @@ async def test_a_large_plan_does_not_flood_the_selector(orchestrator: Orchestrat
                 await full.wait()
                 planned.set()
     assert event.run_ended.state == run_pb2.RUN_STATE_COMPLETED
-    assert most == people
+    assert most == limit
 
 
-async def test_a_failed_task_costs_its_dependents_not_the_answer(orchestrator: OrchestratorUnderTest) -> None:
+async def test_dependents_of_a_failed_task_are_skipped_and_the_run_is_answered(
+    orchestrator: OrchestratorUnderTest,
+) -> None:
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "bad":
             raise InvalidRequest("this text is bad", remedy="send a good one", port="text")
@@ -129,7 +133,7 @@ async def test_a_failed_task_costs_its_dependents_not_the_answer(orchestrator: O
     assert "answer_chunk" in event_kinds(events)
 
 
-async def test_nothing_usable_is_a_failed_run(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_without_usable_result_fails(orchestrator: OrchestratorUnderTest) -> None:
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise InvalidRequest("no")
 
@@ -138,7 +142,7 @@ async def test_nothing_usable_is_a_failed_run(orchestrator: OrchestratorUnderTes
     assert run_ended(await orchestrator.run()).state == run_pb2.RUN_STATE_FAILED
 
 
-async def test_the_next_candidate_takes_over_from_a_broken_model(
+async def test_next_candidate_is_called_after_a_model_failed(
     orchestrator: OrchestratorUnderTest, peer_addresses: dict[str, str]
 ) -> None:
     async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -149,17 +153,16 @@ async def test_the_next_candidate_takes_over_from_a_broken_model(
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     failed = next(event.attempt_failed for event in events if event.HasField("attempt_failed"))
-    assert (failed.by.model_id, failed.failure.reason, failed.next) == (
-        "broken",
-        "MODEL_FAILED",
-        event_pb2.NEXT_STEP_NEXT_CANDIDATE,
-    )
+    assert failed.by.model_id == "broken"
+    assert failed.failure.reason == "MODEL_FAILED"
+    assert failed.next == event_pb2.NEXT_STEP_NEXT_CANDIDATE
     result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
-    assert (result.by.model_id, result.attempt) == ("model", 2)
+    assert result.by.model_id == "model"
+    assert result.attempt == 2
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_an_expert_that_is_away_for_a_moment_is_asked_again(orchestrator: OrchestratorUnderTest) -> None:
+async def test_unavailable_expert_is_called_again(orchestrator: OrchestratorUnderTest) -> None:
     calls = 0
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -184,7 +187,7 @@ async def test_an_expert_that_is_away_for_a_moment_is_asked_again(orchestrator: 
     [{}, {"txt": artifact_pb2.Value(text="x")}, {"text": artifact_pb2.Value(json="{}")}],
     ids=["missing", "unknown", "wrong kind"],
 )
-async def test_a_reply_that_breaks_the_ports_is_no_result(
+async def test_reply_that_violates_the_ports_is_rejected(
     orchestrator: OrchestratorUnderTest, outputs: dict[str, artifact_pb2.Value]
 ) -> None:
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -195,17 +198,19 @@ async def test_a_reply_that_breaks_the_ports_is_no_result(
     assert run_ended(await orchestrator.run()).failure.code == code_pb2.DATA_LOSS
 
 
-async def test_a_reference_to_an_output_that_was_not_given_fails_its_task(orchestrator: OrchestratorUnderTest) -> None:
+async def test_reference_to_a_missing_output_fails_its_task(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), task(2, text=ref(1, "sound")), END)
     events = await orchestrator.run()
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED"}
     assert "has no output sound" in run_ended(events).failure.message
 
 
-async def test_a_task_nobody_offers_fails_with_the_remedy(orchestrator: OrchestratorUnderTest) -> None:
+async def test_task_without_offer_fails_with_a_remedy(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1, "time-travel"), END)
     failure = run_ended(await orchestrator.run()).failure
-    assert (failure.code, failure.reason, failure.remedy) == (code_pb2.NOT_FOUND, "TASK", "add an expert")
+    assert failure.code == code_pb2.NOT_FOUND
+    assert failure.reason == "TASK"
+    assert failure.remedy == "add an expert"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +223,7 @@ async def test_a_task_nobody_offers_fails_with_the_remedy(orchestrator: Orchestr
         ([], run_pb2.RUN_STATE_FAILED, "UNPLANNABLE"),
     ],
 )
-async def test_how_a_run_ends_follows_from_the_plan(
+async def test_final_state_follows_from_tasks_and_notes(
     orchestrator: OrchestratorUnderTest,
     events: list[planner_pb2.PlanEvent],
     state: run_pb2.RunState.ValueType,
@@ -226,11 +231,12 @@ async def test_how_a_run_ends_follows_from_the_plan(
 ) -> None:
     orchestrator.peers.plan(*events, END)
     ending = run_ended(await orchestrator.run())
-    assert (ending.state, ending.failure.reason) == (state, reason)
+    assert ending.state == state
+    assert ending.failure.reason == reason
     assert len(orchestrator.peers.answered) == 1
 
 
-async def test_a_plan_whose_stream_broke_is_continued(orchestrator: OrchestratorUnderTest) -> None:
+async def test_interrupted_plan_stream_is_continued(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1))
     orchestrator.peers.plan(task(2, text=ref(1)), END)
     events = await orchestrator.run()
@@ -240,7 +246,7 @@ async def test_a_plan_whose_stream_broke_is_continued(orchestrator: Orchestrator
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(orchestrator: OrchestratorUnderTest) -> None:
+async def test_planner_that_continues_receives_the_failures_of_tasks(orchestrator: OrchestratorUnderTest) -> None:
     failed = asyncio.Event()
 
     async def breaking(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -254,21 +260,24 @@ async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(orche
         if event.HasField("task_ended"):
             failed.set()
     (prior,) = orchestrator.peers.planned[1].prior
-    assert (prior.state, prior.summary) == (run_pb2.TASK_STATE_FAILED, "no expert offers unheard-of")
+    assert prior.state == run_pb2.TASK_STATE_FAILED
+    assert prior.summary == "no expert offers unheard-of"
 
 
-async def test_what_deciding_took_counts_as_the_runs(orchestrator: OrchestratorUnderTest) -> None:
-    took = usage_pb2.Usage(input_tokens=10, output_tokens=2, cost=0.5)
-    took.busy.FromSeconds(1)
-    orchestrator.peers.usage = took
-    end = planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller=CONTROLLER_LLM, usage=took))
+async def test_usage_of_decisions_counts_as_usage_of_the_run(orchestrator: OrchestratorUnderTest) -> None:
+    spent = usage_pb2.Usage(input_tokens=10, output_tokens=2, cost=0.5)
+    spent.busy.FromSeconds(1)
+    orchestrator.peers.usage = spent
+    end = planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller=CONTROLLER_LLM, usage=spent))
     orchestrator.peers.plan(task(1), task(2), planner_pb2.PlanEvent(end=end))
     usage = run_ended(await orchestrator.run()).usage
-    assert (usage.input_tokens, usage.output_tokens, usage.cost) == (40, 8, 2.0)
+    assert usage.input_tokens == 40
+    assert usage.output_tokens == 8
+    assert usage.cost == 2.0
     assert usage.busy.ToTimedelta().total_seconds() >= 4
 
 
-async def test_a_plan_that_never_ends_well_runs_with_what_there_is(orchestrator: OrchestratorUnderTest) -> None:
+async def test_plan_that_stays_incomplete_runs_with_its_tasks(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1))
     orchestrator.peers.plan()
     events = await orchestrator.run()
@@ -277,18 +286,19 @@ async def test_a_plan_that_never_ends_well_runs_with_what_there_is(orchestrator:
     assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
 
 
-async def test_a_planner_that_refuses_fails_the_run_with_its_reason(orchestrator: OrchestratorUnderTest) -> None:
+async def test_refusal_by_the_planner_fails_the_run_with_its_reason(orchestrator: OrchestratorUnderTest) -> None:
     async def refusing(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
         raise InvalidRequest("too long", reason="TOO_LONG", remedy="shorten it")
         yield
 
     orchestrator.peers.plans.append(refusing)
     ending = run_ended(await orchestrator.run())
-    assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_FAILED, "TOO_LONG")
+    assert ending.state == run_pb2.RUN_STATE_FAILED
+    assert ending.failure.reason == "TOO_LONG"
     assert len(orchestrator.peers.planned) == 1
 
 
-async def test_a_supplied_plan_runs_without_planning(orchestrator: OrchestratorUnderTest) -> None:
+async def test_supplied_plan_runs_without_planning(orchestrator: OrchestratorUnderTest) -> None:
     plan = plan_pb2.Plan(tasks=[task(1).task, task(2, text=ref(1)).task])
     events = await orchestrator.run(plan=plan, request="")
     assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
@@ -297,7 +307,7 @@ async def test_a_supplied_plan_runs_without_planning(orchestrator: OrchestratorU
     assert completed.decision.controller == plan_pb2.CONTROLLER_SUPPLIED
 
 
-async def test_a_supplied_plan_that_is_not_valid_is_refused_before_acceptance(
+async def test_invalid_supplied_plan_is_refused_before_acceptance(
     orchestrator: OrchestratorUnderTest,
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -306,20 +316,21 @@ async def test_a_supplied_plan_that_is_not_valid_is_refused_before_acceptance(
     assert "task 2 needs task 9" in (caught.value.details() or "")
 
 
-async def test_planning_only_runs_nothing(orchestrator: OrchestratorUnderTest) -> None:
+async def test_plan_mode_runs_no_task(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run(mode=run_pb2.RUN_MODE_PLAN)
     assert event_kinds(events) == ["run_accepted", "task_planned", "plan_completed", "run_ended"]
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_plan_of_a_part_of_the_request_is_usable(orchestrator: OrchestratorUnderTest) -> None:
+async def test_plan_of_part_of_the_request_is_incomplete(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"), END)
     ending = run_ended(await orchestrator.run(mode=run_pb2.RUN_MODE_PLAN))
-    assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "UNPLANNABLE")
+    assert ending.state == run_pb2.RUN_STATE_INCOMPLETE
+    assert ending.failure.reason == "UNPLANNABLE"
 
 
-async def test_results_only_gives_no_answer(orchestrator: OrchestratorUnderTest) -> None:
+async def test_results_mode_gives_no_answer(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run(mode=run_pb2.RUN_MODE_RESULTS)
     assert "answer_chunk" not in event_kinds(events)

@@ -1,4 +1,4 @@
-"""Plans that wait for somebody's word before anything of them runs."""
+"""Plans that wait for approval before their tasks run."""
 
 import asyncio
 from typing import Any
@@ -39,10 +39,10 @@ APPROVE = run_pb2.RUN_MODE_APPROVE
 
 
 class AwaitingRun:
-    """A run whose plan waits."""
+    """A run whose plan waits for approval, watched to its end."""
 
     def __init__(self, orchestrator: OrchestratorUnderTest, **spec: Any) -> None:
-        self._house = orchestrator
+        self._orchestrator = orchestrator
         self._spec = run_pb2.RunSpec(request="do it", mode=APPROVE, **spec)
         self.events: list[event_pb2.RunEvent] = []
         self.waits = asyncio.Event()
@@ -53,12 +53,16 @@ class AwaitingRun:
         return self.events[0].run_id
 
     async def _watch(self) -> None:
-        async for event in self._house.stub.CreateRun(
+        async for event in self._orchestrator.stub.CreateRun(
             orchestrator_pb2.CreateRunRequest(spec=self._spec), timeout=20, metadata=call_context.metadata()
         ):
             self.events.append(event)
             if event.HasField("approval_requested"):
                 self.waits.set()
+
+    def disconnect(self) -> None:
+        """Ends the call that watches the run."""
+        self._watching.cancel()
 
     async def end(self) -> list[event_pb2.RunEvent]:
         await self._watching
@@ -71,7 +75,7 @@ async def awaiting_run(orchestrator: OrchestratorUnderTest) -> AwaitingRun:
     return AwaitingRun(orchestrator)
 
 
-async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(
+async def test_tasks_run_once_the_plan_is_approved(
     orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     async with asyncio.timeout(10):
@@ -89,7 +93,7 @@ async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(
     assert "taken_over" not in event_kinds(events)
 
 
-async def test_the_plan_may_be_edited_when_it_is_approved(
+async def test_plan_can_be_replaced_by_the_approval(
     orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     edited = plan_pb2.Plan(
@@ -108,7 +112,7 @@ async def test_the_plan_may_be_edited_when_it_is_approved(
     assert [status.task for status in run.tasks] == list(edited.tasks)
 
 
-async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(
+async def test_approval_with_an_invalid_plan_leaves_the_run_waiting(
     orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     async with asyncio.timeout(10):
@@ -134,7 +138,7 @@ async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(
     ],
     ids=["5 MB inline", "more tasks than the budget has"],
 )
-async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(
+async def test_approval_with_a_plan_beyond_the_limits_is_refused(
     orchestrator: OrchestratorUnderTest, plan: plan_pb2.Plan, reason: str
 ) -> None:
     orchestrator.peers.plan(task(1), END)
@@ -146,12 +150,15 @@ async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(
                 gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id, plan=plan), timeout=5
             )
         error = from_rpc(caught.value)
-        assert (type(error), error.reason) == (InvalidRequest, reason)
+        assert type(error) is InvalidRequest
+        assert error.reason == reason
         await orchestrator.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
         assert run_ended(await awaiting_run.end()).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_waiting_run_can_be_cancelled(orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun) -> None:
+async def test_run_waiting_for_approval_can_be_cancelled(
+    orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
+) -> None:
     async with asyncio.timeout(10):
         await awaiting_run.waits.wait()
         await orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=awaiting_run.run_id), timeout=5)
@@ -160,7 +167,7 @@ async def test_a_waiting_run_can_be_cancelled(orchestrator: OrchestratorUnderTes
     assert set(task_states(events).values()) == {"CANCELLED"}
 
 
-async def test_a_plan_that_nobody_approves_is_cancelled(
+async def test_run_is_cancelled_when_its_approval_expires(
     orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.runs.executor.APPROVAL_SECONDS", 0.01)
@@ -170,7 +177,7 @@ async def test_a_plan_that_nobody_approves_is_cancelled(
     assert run_ended(events).failure.reason == "EXPIRED"
 
 
-async def test_the_deadline_stands_still_while_the_plan_waits(
+async def test_deadline_is_extended_by_the_wait_for_approval(
     orchestrator: OrchestratorUnderTest, awaiting_run: AwaitingRun
 ) -> None:
     async with asyncio.timeout(10):
@@ -188,7 +195,7 @@ async def test_the_deadline_stands_still_while_the_plan_waits(
     assert abs(row.deadline.ToNanoseconds() - approved.deadline.ToNanoseconds()) < 1e6
 
 
-async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_there(
+async def test_run_approved_after_its_orchestrator_stopped_is_claimed_by_another(
     peers: ScriptedPeers, settings: Settings
 ) -> None:
     peers.plan(task(1), END)
@@ -196,7 +203,7 @@ async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_
         async with serve_orchestrator(settings) as running, connected(running) as stub:
             awaiting_run = AwaitingRun(OrchestratorUnderTest(peers, stub, settings))
             await awaiting_run.waits.wait()
-            awaiting_run._watching.cancel()
+            awaiting_run.disconnect()
         async with serve_orchestrator(settings) as running, connected(running) as stub:
             await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=awaiting_run.run_id), timeout=5)
             watching = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=awaiting_run.run_id), timeout=10)
@@ -204,9 +211,7 @@ async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_room_for_it(
-    peers: ScriptedPeers, settings: Settings
-) -> None:
+async def test_approved_run_is_queued_until_a_slot_is_free(peers: ScriptedPeers, settings: Settings) -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
     async def held(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -236,7 +241,7 @@ async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_
         assert run_ended(await awaiting_run.end()).state == run_ended(await other).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_request_that_needs_no_task_is_answered_without_asking(orchestrator: OrchestratorUnderTest) -> None:
+async def test_plan_without_tasks_needs_no_approval(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(note(plan_pb2.NOTE_KIND_CHAT, "hello"), END)
     events = await orchestrator.run(mode=APPROVE)
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED

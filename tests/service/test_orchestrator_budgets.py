@@ -1,4 +1,4 @@
-"""Runs that spend what they may, find another way, or need not be run again."""
+"""Budgets, replanning of failed tasks, and reuse of earlier results."""
 
 import asyncio
 import hashlib
@@ -43,13 +43,13 @@ RUN = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
 
 
 def budget(**limits: object) -> usage_pb2.Budget:
-    made = usage_pb2.Budget(**{key: value for key, value in limits.items() if key != "expert_time"})  # type: ignore[arg-type]
+    result = usage_pb2.Budget(**{key: value for key, value in limits.items() if key != "expert_time"})  # type: ignore[arg-type]
     if isinstance(limits.get("expert_time"), timedelta):
-        made.expert_time.FromTimedelta(limits["expert_time"])  # type: ignore[arg-type]
-    return made
+        result.expert_time.FromTimedelta(limits["expert_time"])  # type: ignore[arg-type]
+    return result
 
 
-async def test_spent_tokens_end_the_run_with_what_it_has(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_ends_with_its_results_when_its_tokens_are_used(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.usage = usage_pb2.Usage(input_tokens=60)
     orchestrator.peers.plan(task(1), task(2, text=ref(1)), task(3, text=ref(2)), END)
     events = await orchestrator.run(budget=budget(llm_tokens=150))
@@ -59,14 +59,14 @@ async def test_spent_tokens_end_the_run_with_what_it_has(orchestrator: Orchestra
     assert orchestrator.peers.answered[0].without_llm
 
 
-async def test_tokens_that_suffice_end_nothing(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_within_its_token_budget_completes(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.usage = usage_pb2.Usage(input_tokens=10)
     orchestrator.peers.plan(task(1), END)
     assert run_ended(await orchestrator.run(budget=budget(llm_tokens=1000))).state == run_pb2.RUN_STATE_COMPLETED
     assert not orchestrator.peers.answered[0].without_llm
 
 
-async def test_what_is_spent_stays_spent_when_another_takes_over(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_usage_counts_after_a_takeover(peers: ScriptedPeers, settings: Settings) -> None:
     answering = asyncio.Event()
 
     async def hanging_answer() -> AsyncIterator[str]:
@@ -92,7 +92,7 @@ async def test_what_is_spent_stays_spent_when_another_takes_over(peers: Scripted
     assert [request.without_llm for request in peers.answered] == [True, True]
 
 
-async def test_experts_are_stopped_when_their_time_is_spent(orchestrator: OrchestratorUnderTest) -> None:
+async def test_expert_calls_are_cancelled_when_expert_time_is_used(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -106,14 +106,16 @@ async def test_experts_are_stopped_when_their_time_is_spent(orchestrator: Orches
         events = await orchestrator.run(budget=budget(expert_time=timedelta(seconds=0.3)))
         await cancelled.wait()
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED"}
-    assert (run_ended(events).state, run_ended(events).failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "BUDGET")
+    assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+    assert run_ended(events).failure.reason == "BUDGET"
 
 
-async def test_a_plan_with_too_many_tasks_runs_as_far_as_it_may(orchestrator: OrchestratorUnderTest) -> None:
+async def test_plan_with_more_tasks_than_the_budget_runs_up_to_the_limit(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), task(2), task(3), END)
     events = await orchestrator.run(budget=budget(tasks=2))
     assert task_states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert (run_ended(events).state, run_ended(events).failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "BUDGET")
+    assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+    assert run_ended(events).failure.reason == "BUDGET"
 
 
 async def broken(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -122,7 +124,7 @@ async def broken(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Val
     return await echo(request)
 
 
-async def test_another_way_to_what_failed_is_asked_for_once(orchestrator: OrchestratorUnderTest) -> None:
+async def test_failed_tasks_are_replanned_once(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     orchestrator.peers.plan(task(1, text=text("fine")), task(2), task(3, text=ref(2)), END)
     orchestrator.peers.another_way = [task(4, text=ref(1)), task(5, text=ref(4))]
@@ -133,7 +135,7 @@ async def test_another_way_to_what_failed_is_asked_for_once(orchestrator: Orches
     assert [status.task.id for status in orchestrator.peers.answered[0].tasks] == [1, 4, 5]
 
 
-async def test_another_way_that_fails_too_is_the_end_of_it(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_ends_when_replanned_tasks_fail_too(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     orchestrator.peers.plan(task(1, text=text("fine")), task(2), END)
     orchestrator.peers.another_way = [task(3)]
@@ -143,7 +145,7 @@ async def test_another_way_that_fails_too_is_the_end_of_it(orchestrator: Orchest
     assert run_ended(events).failure.reason == "MODEL_FAILED"
 
 
-async def test_another_way_that_breaks_off_is_not_taken_for_whole(orchestrator: OrchestratorUnderTest) -> None:
+async def test_interrupted_replanning_replaces_no_failure(orchestrator: OrchestratorUnderTest) -> None:
     async def breaking() -> None:
         raise ZeroDivisionError
 
@@ -152,11 +154,12 @@ async def test_another_way_that_breaks_off_is_not_taken_for_whole(orchestrator: 
     orchestrator.peers.another_way = [task(3, text=ref(1))]
     events = await orchestrator.run()
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SUCCEEDED"}
-    assert (run_ended(events).state, run_ended(events).failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "MODEL_FAILED")
+    assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+    assert run_ended(events).failure.reason == "MODEL_FAILED"
     assert any("no alternative" in event.plan_completed.decision.reason for event in events)
 
 
-async def test_another_way_is_planned_to_its_end_by_the_next_owner(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_replanning_is_continued_by_the_next_owner(peers: ScriptedPeers, settings: Settings) -> None:
     async def hang() -> None:
         await asyncio.Event().wait()
 
@@ -178,7 +181,7 @@ async def test_another_way_is_planned_to_its_end_by_the_next_owner(peers: Script
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_where_there_is_no_other_way_the_failure_stands(orchestrator: OrchestratorUnderTest) -> None:
+async def test_failure_remains_without_replanned_tasks(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
@@ -186,7 +189,7 @@ async def test_where_there_is_no_other_way_the_failure_stands(orchestrator: Orch
     assert run_ended(events).failure.message == "it broke"
 
 
-async def test_a_supplied_plan_is_not_planned_anew(orchestrator: OrchestratorUnderTest) -> None:
+async def test_supplied_plan_is_not_replanned(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     events = await orchestrator.run(plan=plan_pb2.Plan(tasks=[task(1).task]))
     assert not orchestrator.peers.given_up
@@ -194,7 +197,7 @@ async def test_a_supplied_plan_is_not_planned_anew(orchestrator: OrchestratorUnd
 
 
 @pytest.mark.parametrize("bypass", [False, True])
-async def test_a_repeatable_task_is_not_run_again_for_the_same_inputs(
+async def test_result_of_a_deterministic_task_is_reused_for_equal_inputs(
     orchestrator: OrchestratorUnderTest, bypass: bool
 ) -> None:
     calls: Counter[str] = Counter()
@@ -216,16 +219,16 @@ async def test_a_repeatable_task_is_not_run_again_for_the_same_inputs(
     assert run_ended(again).state == run_pb2.RUN_STATE_COMPLETED
 
 
-@pytest.mark.parametrize("gone", [".json", ""])
-async def test_a_result_of_which_a_part_is_gone_is_made_again(orchestrator: OrchestratorUnderTest, gone: str) -> None:
+@pytest.mark.parametrize("suffix", [".json", ""])
+async def test_result_with_a_deleted_artifact_is_not_reused(orchestrator: OrchestratorUnderTest, suffix: str) -> None:
     store = ArtifactStore.open(orchestrator.settings.artifacts_url)
     calls = 0
 
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
-        made = await store.put("default", b"a picture", media_type="image/png", name="picture")
-        return {"image": artifact_pb2.Value(artifact=made)}
+        result = await store.put("default", b"a picture", media_type="image/png", name="picture")
+        return {"image": artifact_pb2.Value(artifact=result)}
 
     orchestrator.peers.infer["model"] = infer
     orchestrator.peers.candidates[0].candidate.revision = "1"
@@ -237,12 +240,12 @@ async def test_a_result_of_which_a_part_is_gone_is_made_again(orchestrator: Orch
     assert task_states(await orchestrator.run()) == {1: "REUSED"}
     path = store.path("default", hashlib.sha256(b"a picture").hexdigest())
     assert path
-    path.with_name(path.name + gone).unlink()
+    path.with_name(path.name + suffix).unlink()
     assert task_states(await orchestrator.run()) == {1: "SUCCEEDED"}
     assert calls == 2
 
 
-async def test_a_result_is_not_found_again_by_another_tenant(orchestrator: OrchestratorUnderTest) -> None:
+async def test_result_is_not_reused_by_another_tenant(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.candidates[0].candidate.revision = "1"
     orchestrator.peers.plan(task(1), END)
     with call_context.use_caller(caller_pb2.Caller(tenant="one", policy=caller_pb2.DATA_POLICY_OPEN)):
@@ -252,13 +255,13 @@ async def test_a_result_is_not_found_again_by_another_tenant(orchestrator: Orche
         assert task_states(await orchestrator.run()) == {1: "SUCCEEDED"}
 
 
-async def test_what_draws_at_random_or_has_no_commit_is_run_again(orchestrator: OrchestratorUnderTest) -> None:
+async def test_result_of_a_random_task_or_unknown_commit_is_not_reused(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1, "text-generation"), task(2), END)
     for _ in range(2):
         assert set(task_states(await orchestrator.run()).values()) == {"SUCCEEDED"}
 
 
-async def test_a_seed_is_the_same_at_every_attempt(orchestrator: OrchestratorUnderTest) -> None:
+async def test_seed_is_the_same_at_every_attempt(orchestrator: OrchestratorUnderTest) -> None:
     seeds: list[str] = []
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:

@@ -1,4 +1,4 @@
-"""A journal that takes nothing for a while, and another orchestrator beside this one."""
+"""A journal that is unavailable for a while, and cancel commands through another orchestrator."""
 
 import asyncio
 import contextlib
@@ -26,19 +26,19 @@ from tests.support.orchestrator import (
 
 @pytest.fixture
 def short_journal_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for the journal gives up soon."""
+    """Shortens the waits for the journal."""
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.02)
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("short_journal_timeouts")
-async def test_nothing_new_begins_while_the_journal_takes_nothing(peers: ScriptedPeers, settings: Settings) -> None:
-    first, go, second = asyncio.Event(), asyncio.Event(), asyncio.Event()
+async def test_no_task_starts_while_the_journal_is_unavailable(peers: ScriptedPeers, settings: Settings) -> None:
+    first, may_end, second = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "hello":
             first.set()
-            await go.wait()
+            await may_end.wait()
         else:
             second.set()
         return await echo(request)
@@ -57,7 +57,7 @@ async def test_nothing_new_begins_while_the_journal_takes_nothing(peers: Scripte
             )
             with pytest.raises(Exception, match="UNAVAILABLE"):
                 await anext(aiter(refused))
-            go.set()
+            may_end.set()
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await second.wait()
@@ -66,7 +66,7 @@ async def test_nothing_new_begins_while_the_journal_takes_nothing(peers: Scripte
     assert run_ended(seen).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_cancel_is_forwarded_to_the_owner_of_the_run(peers: ScriptedPeers, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
     async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -79,7 +79,7 @@ async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(peers: Script
         serve_orchestrator(settings) as owner,
         connected(owner) as stub,
         serve_orchestrator(settings) as other,
-        connected(other) as beside,
+        connected(other) as other_stub,
     ):
         call = stub.CreateRun(
             orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it")),
@@ -88,9 +88,9 @@ async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(peers: Script
         )
         run_id = (await anext(aiter(call))).run_id
         await inferring.wait()
-        await beside.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
+        await other_stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
         await cancelled.wait()
-        watching = beside.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=10)
+        watching = other_stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=10)
         events = [event async for event in watching]
     assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))

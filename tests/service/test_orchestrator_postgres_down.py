@@ -1,4 +1,4 @@
-"""PostgreSQL that ends in the middle of runs, and comes back."""
+"""A restart of PostgreSQL while runs are active."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 RUN = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
 RUNS = 20
-AWAY_SECONDS = 5.0
+DOWN_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -29,25 +29,25 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.mark.parametrize("lease_seconds", [10.0, 2.0], ids=["shorter than a lease", "longer than a lease"])
-async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_away(
+async def test_no_run_is_lost_and_no_task_starts_while_postgresql_is_down(
     peers: ScriptedPeers, settings: Settings, postgres_server: PostgresServer, lease_seconds: float
 ) -> None:
-    full, go, further = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
+    full, may_end, next_started = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "hello":
             full.release()
-            await go.wait()
+            await may_end.wait()
         else:
-            further.set()
+            next_started.set()
         return await echo(request)
 
     peers.infer["model"] = infer
 
     async def planned(request: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
-        kept = {prior.task.id for prior in request.prior}
+        earlier = {prior.task.id for prior in request.prior}
         for event in (task(1), task(2, text=ref(1))):
-            if event.task.id not in kept:
+            if event.task.id not in earlier:
                 yield event
         yield END
 
@@ -64,10 +64,10 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await anext(aiter(stub.CreateRun(RUN, timeout=20)))
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-        go.set()  # now that it is known to be away
+        may_end.set()  # now that it is known to be down
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(AWAY_SECONDS):
-                await further.wait()
+            async with asyncio.timeout(DOWN_SECONDS):
+                await next_started.wait()
         await asyncio.to_thread(postgres_server.start)
         for run_id in run_ids:
             watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=30)

@@ -1,4 +1,4 @@
-"""However many runs there are and whoever asks for them: what is counted of them has the same few labels."""
+"""The number of metric series is independent of the number of runs and callers."""
 
 import asyncio
 from itertools import cycle
@@ -26,41 +26,41 @@ LABELS = {
     *("expert", "code", "next", "state", "reason", "kind", "task", "model", "shadow", "outcome", "le"),
     *("rpc_method", "rpc_response_status_code", "rpc_system_name", "error_type"),
 }
-"""All there may be; none of them is of a run, of whoever asks or of what somebody wrote."""
+"""The labels that may occur; none is of a run, a caller or user data."""
 
 
-async def moody(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-    """Refuses, for a reason of its own each time, what is odd."""
+async def fail_odd(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+    """Refuses odd numbers, each for a different reason."""
     number = int(request.inputs["text"].text)
     if number % 2:
         raise InvalidRequest(f"{number} is odd", reason=f"ODD_{number}", port=f"port-{number}")
     return await echo(request)
 
 
-def asked(number: int, who: int) -> tuple[orchestrator_pb2.CreateRunRequest, Any]:
-    given = task_pb2.Argument(value=artifact_pb2.Value(text=str(number)))
-    plan = plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": given})])
+def request_of(number: int, key: int) -> tuple[orchestrator_pb2.CreateRunRequest, Any]:
+    argument = task_pb2.Argument(value=artifact_pb2.Value(text=str(number)))
+    plan = plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": argument})])
     spec = run_pb2.RunSpec(request=f"do {number}", plan=plan, metadata={"note": f"note {number}"})
-    caller = caller_pb2.Caller(tenant=f"tenant-{who}", key_id=f"key-{who}", request_id=f"request-{number}")
+    caller = caller_pb2.Caller(tenant=f"tenant-{key}", key_id=f"key-{key}", request_id=f"request-{number}")
     return orchestrator_pb2.CreateRunRequest(spec=spec), ((METADATA_KEY, caller.SerializeToString()),)
 
 
 async def run_all(stub: Any, count: int, keys: int) -> None:
-    turns = asyncio.Semaphore(AT_ONCE)
+    permits = asyncio.Semaphore(AT_ONCE)
 
-    async def run(number: int, who: int) -> None:
-        request, metadata = asked(number, who)
-        async with turns:
+    async def run(number: int, key: int) -> None:
+        request, metadata = request_of(number, key)
+        async with permits:
             async for _ in stub.CreateRun(request, timeout=60, metadata=metadata):
                 pass
 
     async with asyncio.TaskGroup() as group:
-        for number, who in zip(range(count), cycle(range(keys)), strict=False):
-            group.create_task(run(number, who))
+        for number, key in zip(range(count), cycle(range(keys)), strict=False):
+            group.create_task(run(number, key))
 
 
 async def series(port: int) -> tuple[set[str], set[str]]:
-    """Each series as text, but for what the process tells of itself; and the names of all their labels."""
+    """Each series as text, without those of the process itself; and the names of their labels."""
     async with httpx.AsyncClient(trust_env=False) as client:
         text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
@@ -71,11 +71,11 @@ async def series(port: int) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.timeout(SECONDS)
-async def test_ten_thousand_runs_by_five_hundred_keys_leave_as_many_series_as_ten(
+async def test_many_runs_of_many_keys_have_the_series_of_few(
     peers: ScriptedPeers, peer_addresses: dict[str, str], tmp_path: Path
 ) -> None:
     peers.plan(task(1), END)
-    peers.infer["model"] = moody
+    peers.infer["model"] = fail_odd
     settings = {**process_settings(peer_addresses, tmp_path / "journal.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
     async with processes(SECONDS) as start:
         process = await start("-m", "services.orchestrator", **settings)

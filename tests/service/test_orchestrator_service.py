@@ -1,4 +1,4 @@
-"""Runs of the orchestrator as their callers see them: accepted, watched, cancelled, listed, handed over."""
+"""Runs as their callers see them: created, watched, cancelled, listed, taken over."""
 
 import asyncio
 from typing import Any
@@ -67,7 +67,7 @@ from tests.support.orchestrator import (
         ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
     ],
 )
-async def test_what_cannot_be_a_run_is_refused(
+async def test_invalid_request_is_refused(
     orchestrator: OrchestratorUnderTest, spec: dict[str, Any], code: grpc.StatusCode
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -75,12 +75,12 @@ async def test_what_cannot_be_a_run_is_refused(
     assert caught.value.code() is code
 
 
-async def test_a_run_outlives_the_call_that_started_it(orchestrator: OrchestratorUnderTest) -> None:
-    go, inferring = asyncio.Event(), asyncio.Event()
+async def test_run_continues_after_its_call_is_cancelled(orchestrator: OrchestratorUnderTest) -> None:
+    may_continue, inferring = asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         inferring.set()
-        await go.wait()
+        await may_continue.wait()
         return await echo(request)
 
     orchestrator.peers.infer["model"] = infer
@@ -90,14 +90,14 @@ async def test_a_run_outlives_the_call_that_started_it(orchestrator: Orchestrato
     first = await anext(aiter(call))
     await inferring.wait()
     call.cancel()
-    go.set()
+    may_continue.set()
     watch = orchestrator.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=first.run_id, after_sequence=1), timeout=20)
     events = [event async for event in watch]
     assert events[0].sequence == 2
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_cancel_stops_the_expert_and_ends_the_run(orchestrator: OrchestratorUnderTest) -> None:
+async def test_cancel_stops_the_expert_call_and_ends_the_run(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     orchestrator.peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
     orchestrator.peers.plan(task(1), END)
@@ -112,7 +112,7 @@ async def test_cancel_stops_the_expert_and_ends_the_run(orchestrator: Orchestrat
     assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
 
 
-async def test_a_run_may_ask_to_end_with_its_call(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_is_cancelled_with_its_call_if_requested(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     orchestrator.peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
     orchestrator.peers.plan(task(1), END)
@@ -123,7 +123,7 @@ async def test_a_run_may_ask_to_end_with_its_call(orchestrator: OrchestratorUnde
         await cancelled.wait()
 
 
-async def test_a_deadline_ends_the_run_with_what_there_is(orchestrator: OrchestratorUnderTest) -> None:
+async def test_run_ends_with_its_results_at_its_deadline(orchestrator: OrchestratorUnderTest) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -138,11 +138,12 @@ async def test_a_deadline_ends_the_run_with_what_there_is(orchestrator: Orchestr
     events = await orchestrator.run(budget=budget)
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED"}
     ending = run_ended(events)
-    assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "DEADLINE")
+    assert ending.state == run_pb2.RUN_STATE_INCOMPLETE
+    assert ending.failure.reason == "DEADLINE"
     assert "answer_chunk" in event_kinds(events)
 
 
-async def test_the_same_idempotency_key_gives_the_same_run(orchestrator: OrchestratorUnderTest) -> None:
+async def test_equal_requests_with_one_idempotency_key_are_one_run(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     first = await orchestrator.run(idempotency_key="k")
     again = await orchestrator.run(idempotency_key="k")
@@ -152,18 +153,20 @@ async def test_the_same_idempotency_key_gives_the_same_run(orchestrator: Orchest
     assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
 
 
-async def test_get_shows_the_run_as_its_events_have_it(orchestrator: OrchestratorUnderTest) -> None:
+async def test_state_of_a_run_follows_from_its_events(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     run = await orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
-    assert (run.state, run.answer, run.last_sequence) == (run_pb2.RUN_STATE_COMPLETED, "so it is", events[-1].sequence)
+    assert run.state == run_pb2.RUN_STATE_COMPLETED
+    assert run.answer == "so it is"
+    assert run.last_sequence == events[-1].sequence
     assert run.tasks[0].result.outputs["text"].text == "hello!"
     assert not run.HasField("failure")
     assert run.usage.elapsed.ToNanoseconds() > 0
 
 
 @pytest.mark.parametrize("after", [0, 3, 8, 1000, 2**63 - 1])
-async def test_watching_an_ended_run_ends(orchestrator: OrchestratorUnderTest, after: int) -> None:
+async def test_watch_of_an_ended_run_ends(orchestrator: OrchestratorUnderTest, after: int) -> None:
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
     watch = orchestrator.stub.WatchRun(
@@ -187,15 +190,17 @@ async def test_runs_are_listed_in_pages_newest_first(orchestrator: OrchestratorU
 async def test_basic_view_of_run_equals_the_listed_run(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     run_id = (await orchestrator.run())[0].run_id
-    brief = await orchestrator.stub.GetRun(
+    basic = await orchestrator.stub.GetRun(
         gateway_pb2.GetRunRequest(run_id=run_id, view=run_pb2.RUN_VIEW_BASIC), timeout=5
     )
     (listed,) = (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
-    assert brief == listed
-    assert (brief.state, brief.last_sequence > 1, len(brief.tasks)) == (run_pb2.RUN_STATE_COMPLETED, True, 0)
+    assert basic == listed
+    assert basic.state == run_pb2.RUN_STATE_COMPLETED
+    assert basic.last_sequence > 1
+    assert len(basic.tasks) == 0
 
 
-async def test_runs_that_began_a_conversation_are_listed_alone(orchestrator: OrchestratorUnderTest) -> None:
+async def test_first_turns_of_conversations_can_be_listed(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(END)
     first = (await orchestrator.run())[0].run_id
     await orchestrator.run(parent_run_id=first)
@@ -207,25 +212,25 @@ async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(
     orchestrator: OrchestratorUnderTest,
 ) -> None:
     orchestrator.peers.plan(END)
-    told = []
+    ended = []
     for tenant in ("acme", "other", "acme"):
         with call_context.use_caller(caller_pb2.Caller(tenant=tenant, key_id=f"key of {tenant}")):
-            told.append((await orchestrator.run())[0].run_id)
+            ended.append((await orchestrator.run())[0].run_id)
     listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRunsRequest(page_size=2)
     while page := await orchestrator.stub.ListEndedRuns(request, timeout=5):
         listed += page.runs
         request.page_token = page.next_page_token
         if not page.next_page_token:
             break
-    assert [run.run_id for run in listed] == told
+    assert [run.run_id for run in listed] == ended
     assert [run.caller.key_id for run in listed] == ["key of acme", "key of other", "key of acme"]
     assert all(run.state == run_pb2.RUN_STATE_FAILED and run.HasField("usage") for run in listed)  # nothing was planned
     request = orchestrator_pb2.ListEndedRunsRequest(ended_after=listed[1].end_time)
     later = await orchestrator.stub.ListEndedRuns(request, timeout=5)
-    assert [run.run_id for run in later.runs] == told[1:]
+    assert [run.run_id for run in later.runs] == ended[1:]
 
 
-async def test_a_page_of_negative_size_is_refused(orchestrator: OrchestratorUnderTest) -> None:
+async def test_negative_page_size_is_refused(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     await orchestrator.run()
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -233,45 +238,49 @@ async def test_a_page_of_negative_size_is_refused(orchestrator: OrchestratorUnde
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_moment_that_is_none_is_refused(orchestrator: OrchestratorUnderTest) -> None:
-    never = Timestamp(seconds=-(2**63))
+async def test_time_out_of_range_is_refused(orchestrator: OrchestratorUnderTest) -> None:
+    out_of_range = Timestamp(seconds=-(2**63))
     for call in (
-        orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(created_after=never), timeout=5),
-        orchestrator.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(ended_after=never), timeout=5),
+        orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(created_after=out_of_range), timeout=5),
+        orchestrator.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(ended_after=out_of_range), timeout=5),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_another_tenant_sees_nothing(orchestrator: OrchestratorUnderTest) -> None:
+async def test_runs_are_hidden_from_other_tenants(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     run_id = (await orchestrator.run())[0].run_id
     with call_context.use_caller(caller_pb2.Caller(tenant="other")):
-        who = call_context.metadata()
+        metadata = call_context.metadata()
     calls: list[Any] = [
-        orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
-        orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
-        orchestrator.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=who),
-        anext(aiter(orchestrator.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=who))),
+        orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=metadata),
+        orchestrator.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=metadata),
+        orchestrator.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=metadata),
+        anext(
+            aiter(orchestrator.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=metadata))
+        ),
     ]
     for call in calls:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    assert not (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5, metadata=who)).runs
+    assert not (await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5, metadata=metadata)).runs
 
 
-async def test_the_caller_travels_with_policy_run_and_deadline(orchestrator: OrchestratorUnderTest) -> None:
+async def test_planner_receives_the_caller_with_policy_run_and_deadline(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(END)
     with call_context.use_caller(caller_pb2.Caller(tenant="acme", policy=caller_pb2.DATA_POLICY_OPEN)):
         events = await orchestrator.run()
-    (seen,) = orchestrator.peers.callers
-    assert (seen.tenant, seen.policy, seen.run_id) == ("acme", caller_pb2.DATA_POLICY_OPEN, events[0].run_id)
-    assert seen.deadline == events[0].run_accepted.deadline
+    (caller,) = orchestrator.peers.callers
+    assert caller.tenant == "acme"
+    assert caller.policy == caller_pb2.DATA_POLICY_OPEN
+    assert caller.run_id == events[0].run_id
+    assert caller.deadline == events[0].run_accepted.deadline
 
 
-async def test_a_later_turn_sees_the_earlier_one(orchestrator: OrchestratorUnderTest) -> None:
+async def test_planner_receives_the_earlier_turns(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.plan(task(1), END)
     first = await orchestrator.run(request="read this")
     second = await orchestrator.run(request="and now that", parent_run_id=first[0].run_id)
@@ -283,25 +292,30 @@ async def test_a_later_turn_sees_the_earlier_one(orchestrator: OrchestratorUnder
     assert second[0].run_accepted.conversation_id == first[0].run_id
 
 
-@pytest.mark.parametrize("kept_in", [caller_pb2.DATA_POLICY_LOCAL, caller_pb2.DATA_POLICY_UNSPECIFIED])
-async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
-    orchestrator: OrchestratorUnderTest, kept_in: caller_pb2.DataPolicy.ValueType
+@pytest.mark.parametrize("policy_of_second", [caller_pb2.DATA_POLICY_LOCAL, caller_pb2.DATA_POLICY_UNSPECIFIED])
+async def test_run_has_policy_local_if_its_parent_has(
+    orchestrator: OrchestratorUnderTest, policy_of_second: caller_pb2.DataPolicy.ValueType
 ) -> None:
     orchestrator.peers.plan(END)
     parent = ""
-    for policy in (caller_pb2.DATA_POLICY_OPEN, kept_in, caller_pb2.DATA_POLICY_OPEN, caller_pb2.DATA_POLICY_OPEN):
+    for policy in (
+        caller_pb2.DATA_POLICY_OPEN,
+        policy_of_second,
+        caller_pb2.DATA_POLICY_OPEN,
+        caller_pb2.DATA_POLICY_OPEN,
+    ):
         with call_context.use_caller(caller_pb2.Caller(tenant="acme", policy=policy)):
             parent = (await orchestrator.run(parent_run_id=parent))[0].run_id
-    policies = [seen.policy for seen in orchestrator.peers.callers]
+    policies = [caller.policy for caller in orchestrator.peers.callers]
     assert policies == [
         caller_pb2.DATA_POLICY_OPEN,
-        kept_in,
+        policy_of_second,
         caller_pb2.DATA_POLICY_LOCAL,
         caller_pb2.DATA_POLICY_LOCAL,
     ]
 
 
-async def test_a_run_whose_orchestrator_died_is_finished_by_another(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_run_of_a_stopped_orchestrator_is_completed_by_another(peers: ScriptedPeers, settings: Settings) -> None:
     calls: list[str] = []
     hang = asyncio.Event()
 
@@ -328,7 +342,7 @@ async def test_a_run_whose_orchestrator_died_is_finished_by_another(peers: Scrip
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(
+async def test_run_is_watched_and_cancelled_through_another_orchestrator(
     peers: ScriptedPeers, settings: Settings
 ) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
@@ -336,24 +350,24 @@ async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(
     peers.plan(task(1), END)
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with (
-        serve_orchestrator(settings) as here,
-        connected(here) as mine,
-        serve_orchestrator(settings) as there,
-        connected(there) as theirs,
+        serve_orchestrator(settings) as owner,
+        connected(owner) as owner_stub,
+        serve_orchestrator(settings) as other,
+        connected(other) as other_stub,
         asyncio.timeout(10),
     ):
-        call = mine.CreateRun(request, timeout=20)
+        call = owner_stub.CreateRun(request, timeout=20)
         run_id = (await anext(aiter(call))).run_id
         await inferring.wait()
-        watch = theirs.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=20)
+        watch = other_stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=20)
         assert (await anext(aiter(watch))).sequence == 1
-        await theirs.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
+        await other_stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
         await cancelled.wait()
         events = [event async for event in watch]
     assert run_ended(events).state == run_pb2.RUN_STATE_CANCELLED
 
 
-async def test_more_runs_than_fit_are_refused_at_once(peers: ScriptedPeers, settings: Settings) -> None:
+async def test_run_beyond_the_limit_is_refused(peers: ScriptedPeers, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
     peers.plan(task(1), END)

@@ -1,4 +1,4 @@
-"""What is traced of a run: one trace, from whoever asks to the experts, whoever drives it and however it ends."""
+"""Traces of runs: one trace from the caller to the experts, also after a takeover."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ async def run(orchestrator: OrchestratorUnderTest, traces: RecordedTraces, **spe
 
 
 async def planned(call: Any) -> str:
-    """The id of a run, once its plan is there."""
+    """The ID of a run, once it is planned."""
     async for event in call:
         if event.HasField("plan_completed"):
             return str(event.run_id)
@@ -53,8 +53,8 @@ def one(traces: RecordedTraces, name: str) -> ReadableSpan:
     return span
 
 
-def above(traces: RecordedTraces, span: ReadableSpan) -> list[str]:
-    """The names of the spans in which a span is, the nearest first."""
+def ancestors(traces: RecordedTraces, span: ReadableSpan) -> list[str]:
+    """Names of the ancestors of a span, nearest first."""
     by_id = {each.context.span_id: each for each in traces.get_finished_spans() if each.context}
     names = []
     while span.parent and span.parent.span_id in by_id:
@@ -63,7 +63,7 @@ def above(traces: RecordedTraces, span: ReadableSpan) -> list[str]:
     return names
 
 
-def told(span: ReadableSpan) -> list[tuple[str, dict[str, Any]]]:
+def span_events(span: ReadableSpan) -> list[tuple[str, dict[str, Any]]]:
     return [(event.name, dict(event.attributes or {})) for event in span.events]
 
 
@@ -74,30 +74,30 @@ RUN_RPC, RESPOND_RPC = (
 )
 
 
-async def test_a_run_is_one_trace_from_whoever_asks_to_the_experts(
+async def test_run_is_one_trace_from_the_caller_to_the_experts(
     orchestrator: OrchestratorUnderTest, traces: RecordedTraces
 ) -> None:
     orchestrator.peers.plan(task(1), task(2, text=ref(1)), END)
     events = await run(orchestrator, traces)
     assert {span.context.trace_id for span in traces.get_finished_spans() if span.context} == {ASKED}
-    own = one(traces, "invoke_workflow")
-    assert above(traces, own) == [RUN_RPC, RUN_RPC]
-    assert above(traces, one(traces, "plan")) == ["invoke_workflow", RUN_RPC, RUN_RPC]
-    assert above(traces, named(traces, PLAN_RPC)[0])[:2] == [PLAN_RPC, "plan"]
+    run_span = one(traces, "invoke_workflow")
+    assert ancestors(traces, run_span) == [RUN_RPC, RUN_RPC]
+    assert ancestors(traces, one(traces, "plan")) == ["invoke_workflow", RUN_RPC, RUN_RPC]
+    assert ancestors(traces, named(traces, PLAN_RPC)[0])[:2] == [PLAN_RPC, "plan"]
     tools = named(traces, "execute_tool summarization")
-    assert [above(traces, tool)[0] for tool in tools] == ["invoke_workflow"] * 2
-    assert [above(traces, call)[-4] for call in named(traces, INFER_RPC)] == ["execute_tool summarization"] * 4
-    assert above(traces, named(traces, RESPOND_RPC)[0])[1] == "invoke_workflow"
-    assert own.attributes == {
+    assert [ancestors(traces, tool)[0] for tool in tools] == ["invoke_workflow"] * 2
+    assert [ancestors(traces, call)[-4] for call in named(traces, INFER_RPC)] == ["execute_tool summarization"] * 4
+    assert ancestors(traces, named(traces, RESPOND_RPC)[0])[1] == "invoke_workflow"
+    assert run_span.attributes == {
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.conversation.id": events[0].run_id,
         "hugginggpt.run.id": events[0].run_id,
         "hugginggpt.state": "completed",
     }
-    assert own.start_time == events[0].time.ToNanoseconds()
+    assert run_span.start_time == events[0].time.ToNanoseconds()
 
 
-async def test_a_task_s_span_says_which_model_did_it_and_never_of_what(
+async def test_span_of_a_task_has_its_model_and_no_user_data(
     orchestrator: OrchestratorUnderTest, traces: RecordedTraces
 ) -> None:
     orchestrator.peers.plan(task(1, text=text(WORDS)), END)
@@ -129,20 +129,22 @@ async def test_retries_fallbacks_and_circuits_are_events_of_the_task(
 ) -> None:
     calls = 0
 
-    async def moody(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+    async def failing(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
         raise Overloaded(WORDS) if calls == 1 else CorruptData(WORDS)
 
-    async def well(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-        return {"text": artifact_pb2.Value(text="well")}
+    async def succeeding(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+        return {"text": artifact_pb2.Value(text="succeeding")}
 
-    orchestrator.peers.infer = {"model": moody, "backup": well}
+    orchestrator.peers.infer = {"model": failing, "backup": succeeding}
     orchestrator.peers.candidates.append(candidate("backup", orchestrator.peers.candidates[0].endpoints[0].address))
     orchestrator.peers.plan(task(1), END)
     await run(orchestrator, traces)
     tool = one(traces, "execute_tool summarization")
-    assert [(name, facts["error.type"], facts["hugginggpt.next"]) for name, facts in told(tool)] == [
+    assert [
+        (name, attributes["error.type"], attributes["hugginggpt.next"]) for name, attributes in span_events(tool)
+    ] == [
         ("attempt_failed", "OVERLOADED", "retry"),
         ("attempt_failed", CorruptData.reason, "next_candidate"),
     ]
@@ -150,17 +152,18 @@ async def test_retries_fallbacks_and_circuits_are_events_of_the_task(
     assert tool.status.is_ok
     assert not any(WORDS in span.to_json() for span in named(traces, tool.name))
 
-    calls, orchestrator.peers.infer["backup"] = 1, moody
+    calls, orchestrator.peers.infer["backup"] = 1, failing
     orchestrator.peers.plan(task(1), END)
     for _ in range(2):
         await run(orchestrator, traces)
-    events = [event for span in named(traces, tool.name) for event in told(span)]
+    events = [event for span in named(traces, tool.name) for event in span_events(span)]
     assert ("circuit_opened", {"hugginggpt.expert": "fake", "hugginggpt.model.id": "model"}) in [
-        (name, {key: value for key, value in facts.items() if key != "hugginggpt.circuit"}) for name, facts in events
+        (name, {key: value for key, value in attributes.items() if key != "hugginggpt.circuit"})
+        for name, attributes in events
     ]
 
 
-async def test_a_task_that_fails_is_told_by_its_reason(
+async def test_span_of_a_failed_task_has_the_reason_as_error_type(
     orchestrator: OrchestratorUnderTest, traces: RecordedTraces
 ) -> None:
     async def refuse(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -171,18 +174,19 @@ async def test_a_task_that_fails_is_told_by_its_reason(
     await run(orchestrator, traces)
     for name in ("execute_tool summarization", "invoke_workflow"):
         span = one(traces, name)
-        assert (span.status.status_code, (span.attributes or {})["error.type"]) == (trace.StatusCode.ERROR, "INVALID")
+        assert span.status.status_code == trace.StatusCode.ERROR
+        assert (span.attributes or {})["error.type"] == "INVALID"
         assert WORDS not in span.to_json()
 
 
-async def test_a_run_that_another_orchestrator_ends_stays_one_trace(
+async def test_run_remains_one_trace_after_a_takeover(
     orchestrator: OrchestratorUnderTest, traces: RecordedTraces
 ) -> None:
-    begun, going = asyncio.Event(), asyncio.Event()
+    started, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-        begun.set()
-        await going.wait()
+        started.set()
+        await may_end.wait()
         return {"text": request.inputs["text"]}
 
     orchestrator.peers.infer["model"] = slow
@@ -194,49 +198,45 @@ async def test_a_run_that_another_orchestrator_ends_stays_one_trace(
             with trace.use_span(trace.NonRecordingSpan(ABOVE)):
                 call = stub.CreateRun(request, timeout=20, metadata=call_context.metadata())
                 accepted = await planned(call)
-            await begun.wait()
-        going.set()
+            await started.wait()
+        may_end.set()
         async with serve_orchestrator(settings) as second, connected(second) as stub:
             watch = gateway_pb2.WatchRunRequest(run_id=accepted)
             events = [event async for event in stub.WatchRun(watch, timeout=20, metadata=call_context.metadata())]
     assert any(event.HasField("taken_over") for event in events)
-    own = one(traces, "invoke_workflow")
-    assert own.context
-    assert own.context.trace_id == ASKED
-    assert above(traces, one(traces, "take_over"))[0] == "invoke_workflow"
+    run_span = one(traces, "invoke_workflow")
+    assert run_span.context
+    assert run_span.context.trace_id == ASKED
+    assert ancestors(traces, one(traces, "take_over"))[0] == "invoke_workflow"
     tools = named(traces, "execute_tool summarization")
-    assert [above(traces, tool)[0] for tool in tools] == ["invoke_workflow"] * len(tools)
+    assert [ancestors(traces, tool)[0] for tool in tools] == ["invoke_workflow"] * len(tools)
     assert [(tool.attributes or {}).get("error.type") for tool in tools] == ["CANCELLED", None]
 
 
-async def test_an_item_of_a_batch_has_a_trace_of_its_own(
-    orchestrator: OrchestratorUnderTest, traces: RecordedTraces
-) -> None:
-    asking = OrchestratorClient(orchestrator.stub)
+async def test_batch_item_has_its_own_trace(orchestrator: OrchestratorUnderTest, traces: RecordedTraces) -> None:
+    client = OrchestratorClient(orchestrator.stub)
     with trace.use_span(trace.NonRecordingSpan(ABOVE)):
-        batch = await asking.ended((await asking.start(notes(3), 3, plan=PINNED)).batch_id)
+        batch = await client.ended((await client.start(notes(3), 3, plan=PINNED)).batch_id)
     assert batch.counts.completed == 3
     items = await traces.ended("invoke_workflow", 3)
     ids = {item.context.trace_id for item in items if item.context}
-    assert (len(ids), ASKED in ids, {item.parent for item in items}) == (3, False, {None})
+    assert len(ids) == 3
+    assert ASKED not in ids
+    assert {item.parent for item in items} == {None}
     for tool in named(traces, "execute_tool summarization"):
-        assert above(traces, tool) == ["invoke_workflow"]
+        assert ancestors(traces, tool) == ["invoke_workflow"]
 
 
-async def test_another_planner_than_was_wanted_is_an_event(
-    orchestrator: OrchestratorUnderTest, traces: RecordedTraces
-) -> None:
+async def test_fallback_of_the_planner_is_an_event(orchestrator: OrchestratorUnderTest, traces: RecordedTraces) -> None:
     decision = plan_pb2.Decision(controller=CONTROLLER_EMBEDDED, llm_model="small", fell_back_because=WORDS)
     orchestrator.peers.plan(task(1), planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=decision)))
     await run(orchestrator, traces)
-    assert told(one(traces, "plan")) == [("fell_back", {"hugginggpt.controller": "embedded"})]
+    assert span_events(one(traces, "plan")) == [("fell_back", {"hugginggpt.controller": "embedded"})]
 
 
-async def test_who_samples_nothing_writes_nothing_down(
-    orchestrator: OrchestratorUnderTest, traces: RecordedTraces
-) -> None:
-    unwanted = trace.SpanContext(ASKED, 8, is_remote=True, trace_flags=trace.TraceFlags(0))
+async def test_unsampled_trace_writes_no_spans(orchestrator: OrchestratorUnderTest, traces: RecordedTraces) -> None:
+    unsampled = trace.SpanContext(ASKED, 8, is_remote=True, trace_flags=trace.TraceFlags(0))
     orchestrator.peers.plan(task(1), END)
-    with trace.use_span(trace.NonRecordingSpan(unwanted)):
+    with trace.use_span(trace.NonRecordingSpan(unsampled)):
         await orchestrator.run()
     assert traces.get_finished_spans() == ()

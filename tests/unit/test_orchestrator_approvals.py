@@ -1,4 +1,4 @@
-"""Words for plans that wait, from several people at once, through several orchestrators."""
+"""Concurrent approvals of a plan, through one orchestrator or several."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -19,7 +19,7 @@ from tests.support.run_stages import FaultyJournal, Stages, forever, running, to
 
 @pytest.fixture
 def planned(stages: Stages) -> Stages:
-    """A plan of one task; once it is approved its work never ends, if its request says so."""
+    """A plan of one task; after the approval the run never ends if its request is "for ever"."""
 
     async def work(run: RunLog) -> Failure | None:
         if run.fold.is_approved:
@@ -34,7 +34,7 @@ def planned(stages: Stages) -> Stages:
 
 
 async def waiting(runs: RunService, request: str = "do it") -> str:
-    """A run whose plan waits."""
+    """Creates a run whose plan waits for approval."""
     run_id = await runs.create(RunSpec(request=request, mode=run_pb2.RUN_MODE_APPROVE))
     async for event in runs.watch(run_id, 0):
         if event.HasField("approval_requested"):
@@ -47,7 +47,7 @@ def plan(number: int) -> plan_pb2.Plan:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-async def test_of_two_approvals_at_once_one_is_taken_and_the_other_refused(
+async def test_one_of_several_concurrent_approvals_is_applied_and_the_others_are_refused(
     database: Database, planned: Stages, replicas: int
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -57,19 +57,19 @@ async def test_of_two_approvals_at_once_one_is_taken_and_the_other_refused(
         ]
         for _ in range(10):
             run_id = await waiting(several[0])
-            answers = await asyncio.gather(
+            results = await asyncio.gather(
                 *(runs.approve(run_id, plan(number)) for number, runs in enumerate(several * (4 // replicas))),
                 return_exceptions=True,
             )
-            (taken,) = [number for number, answer in enumerate(answers) if answer is None]
-            assert all(isinstance(answer, FailedPrecondition) for answer in answers if answer)
+            (applied,) = [number for number, result in enumerate(results) if result is None]
+            assert all(isinstance(result, FailedPrecondition) for result in results if result)
             events = await to_the_end(several[-1], run_id)
             (approved,) = [event.plan_approved for event in events if event.HasField("plan_approved")]
-            assert approved.plan == plan(taken)
+            assert approved.plan == plan(applied)
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_an_approval_that_comes_twice_is_one(database: Database, planned: Stages) -> None:
+async def test_repeated_approval_is_stored_once(database: Database, planned: Stages) -> None:
     async with running(FaultyJournal(database), planned) as runs:
         run_id = await waiting(runs)
         journal = FaultyJournal(database, "other")
@@ -80,23 +80,23 @@ async def test_an_approval_that_comes_twice_is_one(database: Database, planned: 
         assert not await journal.approve(run_id, b"")
 
 
-async def test_a_run_that_is_approved_and_cancelled_at_once_is_cancelled(database: Database, planned: Stages) -> None:
+async def test_run_approved_and_cancelled_concurrently_ends_cancelled(database: Database, planned: Stages) -> None:
     async with (
         running(FaultyJournal(database), planned) as runs,
-        running(FaultyJournal(database, "other"), planned) as beside,
+        running(FaultyJournal(database, "other"), planned) as other,
     ):
         for _ in range(10):
             run_id = await waiting(runs, "for ever")
-            await asyncio.gather(runs.cancel(run_id), beside.approve(run_id, None), return_exceptions=True)
+            await asyncio.gather(runs.cancel(run_id), other.approve(run_id, None), return_exceptions=True)
             events = await to_the_end(runs, run_id)
             assert events[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
-async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
+async def test_approved_run_continues_after_the_approving_call_is_cancelled(
     database: Database, planned: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.support.run_stages.LEASE_SECONDS", 60.0)  # nobody else would take it soon
-    claiming, go_on = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("tests.support.run_stages.LEASE_SECONDS", 60.0)  # no other process would claim it soon
+    claiming, may_continue = asyncio.Event(), asyncio.Event()
 
     class Slow(FaultyJournal):
         def claim(self, *args: object, **more: object) -> "asyncio.Future[list[RunRow]]":
@@ -104,7 +104,7 @@ async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
                 rows: list[RunRow] = await super(Slow, self).claim(*args, **more)  # type: ignore[arg-type]
                 if rows:
                     claiming.set()
-                    await go_on.wait()
+                    await may_continue.wait()
                 return rows
 
             return asyncio.ensure_future(claimed())
@@ -115,5 +115,5 @@ async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
         await claiming.wait()
         approving.cancel()
         await asyncio.wait([approving])
-        go_on.set()
+        may_continue.set()
         assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")

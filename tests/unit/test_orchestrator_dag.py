@@ -1,3 +1,5 @@
+"""Order of the steps of a graph."""
+
 import asyncio
 from collections.abc import Mapping
 
@@ -7,7 +9,7 @@ from services.orchestrator.dag import Dag
 
 
 async def test_independent_steps_overlap() -> None:
-    together = asyncio.Barrier(2)  # passes only if both are under way
+    together = asyncio.Barrier(2)  # passes only if both are active
 
     async def run(node: int, needs: Mapping[int, int]) -> int:
         await together.wait()
@@ -18,7 +20,7 @@ async def test_independent_steps_overlap() -> None:
         dag.add(2)
 
 
-async def test_a_step_gets_the_results_it_needs() -> None:
+async def test_step_gets_the_results_of_its_dependencies() -> None:
     got: dict[int, dict[int, int]] = {}
 
     async def run(node: int, needs: Mapping[int, int]) -> int:
@@ -32,7 +34,7 @@ async def test_a_step_gets_the_results_it_needs() -> None:
     assert got == {1: {}, 2: {}, 3: {1: 10, 2: 20}}
 
 
-async def test_a_step_starts_before_the_graph_is_complete() -> None:
+async def test_step_starts_before_the_graph_is_complete() -> None:
     started = asyncio.Event()
 
     async def run(node: int, needs: Mapping[int, None]) -> None:
@@ -44,7 +46,7 @@ async def test_a_step_starts_before_the_graph_is_complete() -> None:
         dag.add(2, {1})
 
 
-async def test_an_ended_step_is_not_run_again() -> None:
+async def test_ended_step_is_not_executed_again() -> None:
     ran: list[int] = []
 
     async def run(node: int, needs: Mapping[int, str]) -> str:
@@ -52,13 +54,13 @@ async def test_an_ended_step_is_not_run_again() -> None:
         return needs[1]
 
     async with Dag[str](run) as dag:
-        dag.add_ended(1, "kept")
+        dag.add_ended(1, "stored")
         dag.add(2, {1})
     assert ran == [2]
 
 
 @pytest.mark.parametrize(("node", "needs"), [(1, set()), (2, {3}), (2, {2})])
-async def test_what_cannot_be_a_graph_is_refused(node: int, needs: set[int]) -> None:
+async def test_known_step_or_unknown_dependency_is_refused(node: int, needs: set[int]) -> None:
     async def run(node: int, needs: Mapping[int, None]) -> None:
         return None
 
@@ -68,7 +70,7 @@ async def test_what_cannot_be_a_graph_is_refused(node: int, needs: set[int]) -> 
             dag.add(node, needs)
 
 
-async def test_a_step_that_raises_cancels_the_rest() -> None:
+async def test_step_that_raises_cancels_the_others() -> None:
     waiting = asyncio.Event()
     cancelled = False
 

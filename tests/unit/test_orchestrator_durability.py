@@ -1,4 +1,4 @@
-"""What is kept of a run under way, whatever the journal does meanwhile."""
+"""What is stored of an active run while the journal is unavailable."""
 
 import asyncio
 from typing import Any, cast
@@ -16,16 +16,16 @@ from services.orchestrator.runs.run_log import RunLog
 from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, running, to_the_end, watched
 
 
-class Noting(FaultyJournal):
-    """Notes the state that it is told with each last event, also when it is in trouble."""
+class RecordingJournal(FaultyJournal):
+    """A journal that records the number of the last event of each write and the state, also of failed writes."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.told: list[tuple[int, run_pb2.RunState.ValueType]] = []
+        self.states: list[tuple[int, run_pb2.RunState.ValueType]] = []
 
     def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
         _, _, events, state = args
-        self.told.append((events[-1].sequence, state))
+        self.states.append((events[-1].sequence, state))
         return super().append(*args, **changes)
 
 
@@ -34,21 +34,19 @@ def short_journal_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
 
 
-async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_meanwhile(
+async def test_state_of_each_write_is_that_of_its_last_event_after_failed_writes(
     database: Database, stages: Stages
 ) -> None:
-    journal = Noting(database)
+    journal = RecordingJournal(database)
     journal.errors["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
         events = await watched(runs, await runs.create(SPEC))
-    assert len(journal.told) > 3
-    for sequence, state in journal.told:
+    assert len(journal.states) > 3
+    for sequence, state in journal.states:
         assert RunFold(events[:sequence]).run.state == state
 
 
-async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_meanwhile(
-    database: Database, stages: Stages
-) -> None:
+async def test_approval_is_requested_once_after_failed_writes(database: Database, stages: Stages) -> None:
     async def work(run: RunLog) -> Failure | None:
         if run.fold.is_planned:
             return None
@@ -72,26 +70,26 @@ async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_
     assert sum(event.HasField("approval_requested") for event in events) == 1
 
 
-class Silent:
-    """A journal that never answers."""
+class HangingJournal:
+    """A journal whose states never end."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.write_started = asyncio.Event()
 
     def append(self, *_: Any, **__: Any) -> "asyncio.Future[None]":
-        self.asked.set()
+        self.write_started.set()
         return asyncio.get_running_loop().create_future()
 
 
-async def test_who_watches_is_told_though_the_letting_go_is_cut_short() -> None:
-    journal = Silent()
+async def test_feed_ends_when_the_release_of_its_run_is_cancelled() -> None:
+    journal = HangingJournal()
     run = RunLog(cast("Journal", journal), "run", 1, caller_pb2.Caller(), [RunEvent(sequence=1)])
     async with asyncio.timeout(5):
         run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
-        keeping = asyncio.create_task(run.write_events())
-        await journal.asked.wait()
-        keeping.cancel()
-        letting_go = asyncio.create_task(run.release())
-        await asyncio.sleep(0)  # it waits for what is being written
-        letting_go.cancel()
+        writing = asyncio.create_task(run.write_events())
+        await journal.write_started.wait()
+        writing.cancel()
+        releasing = asyncio.create_task(run.release())
+        await asyncio.sleep(0)  # it waits for the write in flight
+        releasing.cancel()
         assert [event async for event in run.feed.after(1)] == []

@@ -1,4 +1,4 @@
-"""Wishes are passed on to who owns the run."""
+"""Cancel commands are forwarded to the orchestrator that owns the run."""
 
 import asyncio
 from functools import partial
@@ -13,25 +13,25 @@ from tests.fakes import ScriptedOrchestrator
 
 
 class Owner(ScriptedOrchestrator):
-    """Notes what it is told to cancel."""
+    """Records the runs that it is to cancel."""
 
     async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         self.cancelled.append(request.run_id)
         return gateway_pb2.CancelRunResponse()
 
 
-async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
+async def test_cancel_is_forwarded_only_to_other_owners() -> None:
     owner = Owner()
     register = partial(rpc.add_OrchestratorServiceServicer_to_server, owner)
     service = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
     async with asyncio.timeout(10), serving(register, service) as running:
-        forwarding = CommandForwarder("me:1")
-        await forwarding.cancel("run_1", f"127.0.0.1:{running.port}")
-        await forwarding.cancel("run_2", "me:1")
-        await forwarding.cancel("run_3", "")
+        forwarder = CommandForwarder("me:1")
+        await forwarder.cancel("run_1", f"127.0.0.1:{running.port}")
+        await forwarder.cancel("run_2", "me:1")
+        await forwarder.cancel("run_3", "")
     assert owner.cancelled == ["run_1"]
 
 
-async def test_an_owner_that_is_gone_is_not_waited_for() -> None:
+async def test_forwarding_to_an_unreachable_owner_returns() -> None:
     async with asyncio.timeout(10):
         await CommandForwarder("me:1").cancel("run_1", "127.0.0.1:1")

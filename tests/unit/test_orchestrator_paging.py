@@ -1,4 +1,4 @@
-"""Moments of lists, as they are told and asked for."""
+"""Times in lists: converted to timestamps and back, they include their row."""
 
 import math
 
@@ -8,15 +8,15 @@ from services.orchestrator.paging import moment, timestamp
 
 
 @pytest.mark.parametrize("second", [0.0, 1.0, 1_795_371_073.0, 4_102_444_799.0])
-def test_a_moment_that_was_told_finds_the_row_again(second: float) -> None:
-    kept = second
+def test_time_of_a_row_includes_the_row_after_conversion(second: float) -> None:
+    stored = second
     for _ in range(1_000):
-        asked = moment(timestamp(kept), "ended_after")
-        assert kept - 2e-6 < asked <= kept
-        kept = math.nextafter(kept, math.inf)
+        converted = moment(timestamp(stored), "ended_after")
+        assert stored - 2e-6 < converted <= stored
+        stored = math.nextafter(stored, math.inf)
 
 
-def test_microseconds_of_a_database_find_the_row_again() -> None:
+def test_microseconds_of_a_database_include_the_row_after_conversion() -> None:
     for microsecond in range(1_795_371_073_000_000, 1_795_371_073_001_000):
-        kept = microsecond / 1e6
-        assert moment(timestamp(kept), "ended_after") <= kept
+        stored = microsecond / 1e6
+        assert moment(timestamp(stored), "ended_after") <= stored

@@ -1,4 +1,4 @@
-"""Runs and their journal, with stand-ins for what they go through."""
+"""Runs and their journal, with a fake planner, tasks and responder."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from services.orchestrator.runs.run_log import RunLog
 from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever, running, serving, to_the_end, watched
 
 
-async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Database, stages: Stages) -> None:
+async def test_run_whose_caller_disconnects_during_its_write_is_executed(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         accepting = asyncio.create_task(runs.create(SPEC))
@@ -33,7 +33,7 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Da
         assert (await watched(runs, row.id))[-1].HasField("run_ended")
 
 
-async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: Database, stages: Stages) -> None:
+async def test_run_is_resumed_after_the_journal_failed_at_its_start(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         parent = await runs.create(SPEC)
@@ -45,7 +45,7 @@ async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: 
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_run_that_cannot_be_read_is_taken_over_later(database: Database, stages: Stages) -> None:
+async def test_failed_takeover_is_repeated(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database, "first"), stages) as runs:
         stages.work = forever
         run_id = await runs.create(SPEC)
@@ -59,7 +59,7 @@ async def test_a_run_that_cannot_be_read_is_taken_over_later(database: Database,
         assert journal.errors["events"] == []
 
 
-async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stages: Stages) -> None:
+async def test_claiming_continues_after_an_unexpected_error(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     journal.errors["claim"] = [ZeroDivisionError()]
     async with running(FaultyJournal(database, "first"), stages) as runs:
@@ -71,7 +71,7 @@ async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stage
         assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Database, stages: Stages) -> None:
+async def test_conversation_continues_after_its_first_run_was_deleted(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         first = await runs.create(RunSpec(request="one"))
         await watched(runs, first)
@@ -85,18 +85,19 @@ async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Data
 
 
 @pytest.mark.parametrize("stage", ["work", "answer"])
-async def test_a_bug_ends_its_run_and_says_nothing(database: Database, stages: Stages, stage: str) -> None:
+async def test_unexpected_error_ends_the_run_without_its_text(database: Database, stages: Stages, stage: str) -> None:
     async def broken(_: RunLog) -> Failure | None:
         raise ExceptionGroup("steps", [ZeroDivisionError("secret")])
 
     setattr(stages, stage, broken)
     async with running(FaultyJournal(database), stages) as runs:
         ending = (await watched(runs, await runs.create(SPEC)))[-1].run_ended
-    assert (ending.failure.reason, ending.failure.message) == ("INTERNAL", "internal error")
+    assert ending.failure.reason == "INTERNAL"
+    assert ending.failure.message == "internal error"
     assert ending.state in {run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_INCOMPLETE}
 
 
-async def test_stopping_does_not_wait_for_a_journal_that_is_gone(database: Database, stages: Stages) -> None:
+async def test_stop_does_not_wait_for_an_unavailable_journal(database: Database, stages: Stages) -> None:
     stages.work = forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
@@ -106,7 +107,7 @@ async def test_stopping_does_not_wait_for_a_journal_that_is_gone(database: Datab
         await runs.cancel(run_id)
 
 
-async def test_a_run_kept_while_this_process_stops_is_for_another(database: Database, stages: Stages) -> None:
+async def test_run_stored_while_the_process_stops_is_executed_by_another(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         accepting = asyncio.create_task(runs.create(SPEC))
@@ -118,14 +119,14 @@ async def test_a_run_kept_while_this_process_stops_is_for_another(database: Data
 
 
 @pytest.mark.parametrize("after", [0, -3])
-async def test_a_live_run_is_watched_from_its_first_event(database: Database, stages: Stages, after: int) -> None:
+async def test_active_run_is_watched_from_its_first_event(database: Database, stages: Stages, after: int) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.create(SPEC)
         events = [event async for event in runs.watch(run_id, after)]
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
+async def test_events_are_written_once_the_journal_is_available_again(
     database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
@@ -138,7 +139,7 @@ async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
+async def test_run_that_cannot_be_stored_is_refused_and_not_executed(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
@@ -155,50 +156,52 @@ async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
         assert (await watched(runs, await runs.create(SPEC)))[-1].HasField("run_ended")
 
 
-class Gone:
-    """The context of a call whose caller leaves once it has had its first event."""
+class BlockedContext:
+    """Context of a call whose first write never ends."""
 
     def __init__(self) -> None:
-        self.left = asyncio.Event()
+        self.write_started = asyncio.Event()
 
     async def write(self, _: RunEvent) -> None:
-        self.left.set()
+        self.write_started.set()
         await asyncio.Event().wait()
 
 
-UNWANTED = RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL)
+CANCELLED_WITH_CALL = RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL)
 
 
-async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_is_away(
+async def test_run_is_cancelled_with_its_call_while_the_journal_is_unavailable(
     database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object) -> NoReturn:
+    async def unavailable(*_: object) -> NoReturn:
         raise GONE
 
     stages.work = forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        context = Gone()
-        calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), context))
-        await context.left.wait()
+        context = BlockedContext()
+        calling = asyncio.create_task(
+            serving(runs, database).CreateRun(CreateRunRequest(spec=CANCELLED_WITH_CALL), context)
+        )
+        await context.write_started.wait()
         await stages.running.wait()
-        with monkeypatch.context() as trouble:
-            trouble.setattr(journal, "row", away)
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "row", unavailable)
             calling.cancel()
             await asyncio.wait([calling])
         (row,) = await journal.rows("default", limit=10)
         assert (await watched(runs, row.id))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
-async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
-    database: Database, stages: Stages
-) -> None:
+async def test_run_is_cancelled_with_its_call_during_its_write(database: Database, stages: Stages) -> None:
     stages.work = forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
-        calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), Gone()))
+        calling = asyncio.create_task(
+            serving(runs, database).CreateRun(CreateRunRequest(spec=CANCELLED_WITH_CALL), BlockedContext())
+        )
         await journal.accepting.wait()
-        (keeping,) = journal.writes
+        (write,) = journal.writes
         calling.cancel()
         await asyncio.wait([calling])
-        assert (await watched(runs, await keeping))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
+        assert (await watched(runs, await write))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
