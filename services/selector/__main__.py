@@ -29,24 +29,24 @@ SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
 
 
 @asynccontextmanager
-async def selector(settings: Settings, pace: PollIntervals = PollIntervals()) -> AsyncIterator[RunningServer]:  # noqa: B008  # frozen
+async def selector(settings: Settings, intervals: PollIntervals = PollIntervals()) -> AsyncIterator[RunningServer]:  # noqa: B008  # frozen
     """Serves the selector, once the first experts were polled.
 
     Args:
         settings: of the process.
-        pace: intervals of the polls.
+        intervals: of the polls.
     """
     standard = standard_tasks()
     table = read(Path(settings.routes)) if settings.routes else RoutingTable()
     catalog = Catalog(standard, forget_seconds=settings.forget_seconds, table=table)
-    restore = DescriptionStore(ArtifactStore.open(settings.artifacts_url).key_values(snapshot.KIND), catalog)
-    discovery = Discovery(parse(settings.experts), catalog, pace)
-    choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)
-    async with _judging(settings, choosing) as ranker:
-        servicer = SelectorServicer(catalog, choosing, Removal(catalog, discovery, restore), ranker, table)
+    descriptions = DescriptionStore(ArtifactStore.open(settings.artifacts_url).key_values(snapshot.KIND), catalog)
+    discovery = Discovery(parse(settings.experts), catalog, intervals)
+    ranking = Selector(catalog, standard, settings.inference_mode, settings.region, table)
+    async with _open_ranker(settings, ranking) as ranker:
+        servicer = SelectorServicer(catalog, ranking, Removal(catalog, discovery, descriptions), ranker, table)
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
-            restore.running(),
+            descriptions.running(),
             PreconfiguredExperts(Path(settings.expert_descriptions), catalog).running()
             if settings.expert_descriptions
             else nullcontext(),
@@ -68,13 +68,13 @@ async def selector(settings: Settings, pace: PollIntervals = PollIntervals()) ->
 
 
 @asynccontextmanager
-async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[LlmRanker | None]:
+async def _open_ranker(settings: Settings, ranking: Selector) -> AsyncIterator[LlmRanker | None]:
     """Opens the LLM ranker; None without an endpoint."""
     if not settings.llm.base_url:
         yield None
         return
     async with LLM.open(settings.llm, role="selector") as llm:
-        yield LlmRanker(llm, choosing, described=settings.described)
+        yield LlmRanker(llm, ranking, described=settings.described)
 
 
 if __name__ == "__main__":

@@ -23,20 +23,20 @@ def check_name(expert: str) -> None:
     """Checks the name of an expert.
 
     Raises:
-        CorruptData: it is none.
+        CorruptData: the name is invalid.
     """
     if not _NAME.fullmatch(expert):
-        raise CorruptData("does not say which expert it is, by a short plain name")
+        raise CorruptData("has no valid expert name: 1 to 63 letters, digits, spaces, dots, dashes and underscores")
 
 
 class Catalog:
     """Experts by address, and dormant experts by name.
 
     Args:
-        standard: the kinds of task that are settled for everybody.
-        forget_seconds: how long an expert that does not answer is waited for.
-        table: what the operator has laid down.
-        clock: seconds; never goes back.
+        standard: specs of the standard tasks.
+        forget_seconds: seconds after which an unreachable expert is removed.
+        table: the routing table of the operator.
+        clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Catalog:
         """Errors of address sources, by source."""
         self.view = CatalogView((), standard, table)
 
-    # ------------------------------------------------------------ what is learnt
+    # ------------------------------------------------------------ recording
 
-    def listed(self, address: str) -> None:
+    def add_address(self, address: str) -> None:
         """Adds an address to be polled."""
         replica = self._replicas.get(address) or self._new(address)
         replica.listed = True
@@ -72,7 +72,7 @@ class Catalog:
         """Drops an address that is not listed any more: its expert becomes dormant if it may, else unreachable."""
         replica = self._replicas[address]
         replica.listed = False
-        self._lost(replica, "is no longer listed")
+        self._record_error(replica, "is no longer listed")
         if replica.description is None or replica.description.reply.scales_to_zero:
             self._remove(replica)
         self._refresh()
@@ -85,9 +85,9 @@ class Catalog:
         self._refresh()
 
     def known_revision(self, address: str) -> str:
-        """The revision known of the expert at an address; empty after an error, since it may have restarted."""
+        """Last revision of the expert at an address; empty after an error, since it may have restarted."""
         replica = self._replicas[address]
-        if replica.description is None or replica.attention is not ReplicaState.ANSWERS:
+        if replica.description is None or replica.state is not ReplicaState.REACHABLE:
             return ""
         return replica.description.reply.revision
 
@@ -95,48 +95,48 @@ class Catalog:
         """Records a reply of Describe, with a description or "unchanged".
 
         Raises:
-            CorruptData: it does not say who it is, or by what is no name.
+            CorruptData: the reply has no valid expert name.
         """
         replica = self._replicas[address]
-        unchanged = reply.unchanged and replica.attention is ReplicaState.ANSWERS
+        unchanged = reply.unchanged and replica.state is ReplicaState.REACHABLE
         if not unchanged:
             check_name(reply.expert)
-        replica.carries(reply.load)
+        replica.record_load(reply.load)
         replica.seen = self._clock()
         if not unchanged:
             self._set_description(replica, reply)
 
     def record_failure(self, address: str, error: str) -> bool:
         """Records an error of the server at an address; returns whether it was reachable before."""
-        return self._lost(self._replicas[address], error)
+        return self._record_error(self._replicas[address], error)
 
     def restore(self, reply: DescribeResponse) -> None:
         """Adds an expert that was stored by an earlier process, as dormant."""
-        if all(replica.yields_to(reply) for replica in self._replicas_of(reply.expert)):
+        if all(replica.is_replaceable_by(reply) for replica in self._replicas_of(reply.expert)):
             self._add_dormant(Description.of(reply), next(self._arrivals), seen=None)
             self._refresh()
 
     def set_preconfigured(self, replies: Collection[DescribeResponse]) -> None:
-        """Sets the dormant experts that the operator has described; experts already met keep their descriptions."""
+        """Sets the experts that the operator has described; descriptions received from experts take precedence."""
         self._preconfigured = frozenset(reply.expert for reply in replies)
         for reply in replies:
             self.restore(reply)
 
     def expire(self) -> list[str]:
         """Removes replicas that were unreachable for too long; returns their experts. The last may become dormant."""
-        gone = [replica for replica in self._replicas.values() if self._is_overdue(replica)]
-        for replica in gone:
+        expired = [replica for replica in self._replicas.values() if self._is_overdue(replica)]
+        for replica in expired:
             self._remove(replica)
-        if gone:
+        if expired:
             self._refresh()
-        return [replica.expert for replica in gone]
+        return [replica.expert for replica in expired]
 
     def check_forgettable(self, name: str) -> None:
         """Checks that an expert can be removed.
 
         Raises:
             NotFound: EXPERT, there is none of that name.
-            FailedPrecondition: EXPERT_RUNNING, it answers; or EXPERT_PRECONFIGURED, the operator has described it.
+            FailedPrecondition: EXPERT_RUNNING, it answers; EXPERT_PRECONFIGURED, a file of the operator describes it.
         """
         known = self._replicas_of(name)
         if not known:
@@ -144,7 +144,7 @@ class Catalog:
                 f"there is no expert {name}", reason="EXPERT", remedy="list the experts with: hugginggpt experts"
             )
         self.check_not_preconfigured(name)
-        if any(replica.attention is ReplicaState.ANSWERS for replica in known):
+        if any(replica.state is ReplicaState.REACHABLE for replica in known):
             raise FailedPrecondition(
                 f"expert {name} is running",
                 reason="EXPERT_RUNNING",
@@ -167,9 +167,9 @@ class Catalog:
 
     def experts_only_at(self, addresses: Collection[str]) -> set[str]:
         """Names of the experts that have no other addresses, without preconfigured ones."""
-        there = {replica.expert for replica in self._replicas.values() if replica.address in addresses}
-        others = {replica.expert for replica in self._replicas.values() if replica.address not in addresses}
-        return there - others - self._preconfigured - {""}
+        at_addresses = {replica.expert for replica in self._replicas.values() if replica.address in addresses}
+        elsewhere = {replica.expert for replica in self._replicas.values() if replica.address not in addresses}
+        return at_addresses - elsewhere - self._preconfigured - {""}
 
     def forget(self, name: str) -> None:
         """Removes an expert that is not reachable.
@@ -185,7 +185,7 @@ class Catalog:
         self._dormant.pop(name, None)
         self._refresh()
 
-    # ------------------------------------------------------------ what is told
+    # ------------------------------------------------------------ reading
 
     def now(self) -> float:
         """Current time of the catalogue's clock."""
@@ -208,7 +208,7 @@ class Catalog:
         self._closed = True
         self._changed.notify()
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ internals
 
     def _new(self, address: str) -> Replica:
         replica = Replica(address, failing_since=self._clock())
@@ -216,30 +216,30 @@ class Catalog:
         return replica
 
     def _set_description(self, replica: Replica, reply: DescribeResponse) -> None:
-        sleeper = self._dormant.pop(reply.expert, None)
+        dormant = self._dormant.pop(reply.expert, None)
         if replica.description is None:
-            replica.arrival = sleeper.arrival if sleeper else next(self._arrivals)
+            replica.arrival = dormant.arrival if dormant else next(self._arrivals)
         replica.expert = reply.expert
         replica.description = Description.of(reply)
-        replica.attention, replica.error = ReplicaState.ANSWERS, ""
+        replica.state, replica.error = ReplicaState.REACHABLE, ""
         self._refresh()
 
     def _all_replicas(self) -> Iterator[Replica]:
         return itertools.chain(self._replicas.values(), self._dormant.values())
 
     def _is_overdue(self, replica: Replica) -> bool:
-        silent = replica.attention is not ReplicaState.ANSWERS and replica.description is not None
-        return silent and self._clock() - replica.failing_since >= self._forget_seconds
+        unreachable = replica.state is not ReplicaState.REACHABLE and replica.description is not None
+        return unreachable and self._clock() - replica.failing_since >= self._forget_seconds
 
-    def _lost(self, replica: Replica, error: str) -> bool:
-        news = not replica.error
+    def _record_error(self, replica: Replica, error: str) -> bool:
+        is_new = not replica.error
         replica.error = error
-        if news:
+        if is_new:
             replica.failing_since = self._clock()
-        if replica.attention is ReplicaState.ANSWERS:
-            replica.attention = ReplicaState.AWAY
+        if replica.state is ReplicaState.REACHABLE:
+            replica.state = ReplicaState.UNREACHABLE
             self._refresh()
-        return news
+        return is_new
 
     def _replicas_of(self, expert: str) -> list[Replica]:
         """Replicas with a description of this expert."""

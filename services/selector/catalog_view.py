@@ -1,4 +1,4 @@
-"""The catalogue at one moment: which tasks can be planned, which models can be chosen, and what is wrong."""
+"""Immutable view of the catalogue: plannable tasks, selectable models and problems."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,17 +9,17 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
 from services.selector.replica import Description, Replica, ReplicaState
 from services.selector.routing_table import RoutingTable
-from services.selector.spec_comparison import disagreement
+from services.selector.spec_comparison import spec_difference
 from services.selector.task_offers import ReplicaOffer, TaskOffers
 
 
 class CatalogView:
-    """What replicas offer, put together once and never changed.
+    """Immutable view of what the replicas offer.
 
     Args:
-        replicas: those to count, each with a description; the first to come settles what a new kind of task is.
-        standard: the kinds of task that are settled for everybody.
-        table: what the operator has laid down.
+        replicas: those with a description are included; the first to arrive defines the spec of a new task.
+        standard: specs of the standard tasks.
+        table: the routing table of the operator.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class CatalogView:
         self._problems: dict[str, dict[str, None]] = defaultdict(dict)
         self._task_offers: dict[str, TaskOffers] = {}
         self.replica_offers = tuple(
-            self._seat(replica, replica.description)
+            self._replica_offer(replica, replica.description)
             for replica in sorted(replicas, key=lambda replica: replica.arrival)
             if replica.description
         )
@@ -46,21 +46,21 @@ class CatalogView:
             for name in sorted(self._specs)
             if name not in self.tasks and (task := self._failing_task(name)).experts
         }
-        """Kinds of task that experts offer, with models that have all failed."""
+        """Offered tasks whose models have all failed."""
         listed = (*self.tasks.values(), CatalogTask(), *self.failing.values())
         self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in listed)
         self.revision = (
             f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.replica_offers)), table.digest.encode()))}"
         )
-        """Of everything; begins with the digest of the tasks alone."""
+        """Revision of the whole view; begins with the digest of the tasks."""
 
     def offers_of(self, task: str) -> TaskOffers | None:
         """The models of a task; None if no expert offers it."""
         if task not in self._specs:
             return None
         if task not in self._task_offers:
-            offering = [replica_offer for replica_offer in self.replica_offers if task in replica_offer.tasks]
-            self._task_offers[task] = TaskOffers(self._specs[task], offering)
+            offers = [replica_offer for replica_offer in self.replica_offers if task in replica_offer.tasks]
+            self._task_offers[task] = TaskOffers(self._specs[task], offers)
         return self._task_offers[task]
 
     def models_of(self, task: str) -> Sequence[ModelCard]:
@@ -71,30 +71,30 @@ class CatalogView:
     def _models(self) -> Sequence[ModelCard]:
         all_offers = [task_offers for task in self._specs if (task_offers := self.offers_of(task))]
         cards = [offer.card for task_offers in all_offers for offer in (*task_offers.offers, *task_offers.failed)]
-        return sorted(cards, key=place)
+        return sorted(cards, key=sort_key)
 
     def problems(self, expert: str) -> Sequence[str]:
-        """What is wrong with what an expert says of itself."""
+        """Problems in the description of an expert."""
         return tuple(self._problems.get(expert, ()))
 
-    def _seat(self, replica: Replica, description: Description) -> ReplicaOffer:
+    def _replica_offer(self, replica: Replica, description: Description) -> ReplicaOffer:
         names = dict.fromkeys((*description.specs, *description.cards))
-        offered = frozenset(name for name in names if self._admitted(name, description))
+        offered = frozenset(name for name in names if self._is_accepted(name, description))
         self._note_failures(description)
-        return ReplicaOffer(replica, description, replica.attention, offered)
+        return ReplicaOffer(replica, description, replica.state, offered)
 
-    def _admitted(self, name: str, description: Description) -> bool:
-        given = description.specs.get(name)
-        settled = self._standard.get(name) or self._specs.get(name) or given
+    def _is_accepted(self, name: str, description: Description) -> bool:
+        described = description.specs.get(name)
+        accepted = self._standard.get(name) or self._specs.get(name) or described
         problems = self._problems[description.reply.expert]
-        if settled is None:
-            problems[f"{name} is left out: it has models but no spec, and is no standard task"] = None
+        if accepted is None:
+            problems[f"{name} is omitted: it has models but no spec, and is not a standard task"] = None
             return False
-        if given and (difference := disagreement(given, settled)):
-            whose = "the standard one" if name in self._standard else "the one that came first"
-            problems[f"{name} is left out: its spec disagrees with {whose}: {difference}"] = None
+        if described and (difference := spec_difference(described, accepted)):
+            reference = "the standard" if name in self._standard else "the first expert's"
+            problems[f"{name} is omitted: its spec differs from {reference}: {difference}"] = None
             return False
-        self._specs.setdefault(name, settled)
+        self._specs.setdefault(name, accepted)
         return True
 
     def _note_failures(self, description: Description) -> None:
@@ -105,36 +105,36 @@ class CatalogView:
                     self._problems[description.reply.expert][f"model {card.id} has failed: {why}"] = None
 
     def _can_run(self, replica_offer: ReplicaOffer, task: str) -> bool:
-        """Whether it has a model for the task that has not failed and is not forbidden."""
+        """Whether a replica has a model for the task that has not failed and is not forbidden."""
         cards = replica_offer.description.cards.get(task, ())
         return any(
             card.state != MODEL_STATE_FAILED and not self._table.forbids(task, card.id, card.revision) for card in cards
         )
 
     def _task(self, name: str) -> CatalogTask:
-        offering = [
+        offers = [
             replica_offer
             for replica_offer in self.replica_offers
             if name in replica_offer.tasks and self._can_run(replica_offer, name)
         ]
         return CatalogTask(
             spec=self._specs[name],
-            experts=sorted({replica_offer.expert for replica_offer in offering}),
-            dormant=all(replica_offer.attention is ReplicaState.DORMANT for replica_offer in offering),
+            experts=sorted({replica_offer.expert for replica_offer in offers}),
+            dormant=all(replica_offer.state is ReplicaState.DORMANT for replica_offer in offers),
         )
 
     def _failing_task(self, name: str) -> CatalogTask:
-        offering = {
+        offers = {
             replica_offer.expert
             for replica_offer in self.replica_offers
             if name in replica_offer.tasks
             and any(card.state == MODEL_STATE_FAILED for card in replica_offer.description.cards.get(name, ()))
         }
-        return CatalogTask(spec=self._specs[name], experts=sorted(offering))
+        return CatalogTask(spec=self._specs[name], experts=sorted(offers))
 
 
-def place(card: ModelCard) -> tuple[str, str, str, str]:
-    """By what cards are ordered."""
+def sort_key(card: ModelCard) -> tuple[str, str, str, str]:
+    """Sort key of cards in lists."""
     return (card.task, card.id, card.expert, card.revision)
 
 
@@ -142,7 +142,7 @@ def _identity(replica_offer: ReplicaOffer) -> bytes:
     return b"\0".join(
         (
             replica_offer.replica.address.encode(),
-            replica_offer.attention.name.encode(),
+            replica_offer.state.name.encode(),
             replica_offer.description.digest,
         )
     )

@@ -22,7 +22,7 @@ from services.selector.replica import ReplicaState
 
 log = structlog.get_logger(__name__)
 
-FIRST_LOOK_SECONDS = 1.0
+FIRST_POLL_SECONDS = 1.0
 """Longest wait for the first replies at the start; slower experts are added later."""
 
 _ERRORS = {
@@ -50,17 +50,17 @@ class Discovery:
     Args:
         sources: of addresses.
         catalog: receives the replies and errors.
-        pace: intervals of the polls.
+        intervals: of the polls.
     """
 
-    def __init__(self, sources: Sequence[Source], catalog: Catalog, pace: PollIntervals) -> None:
+    def __init__(self, sources: Sequence[Source], catalog: Catalog, intervals: PollIntervals) -> None:
         self._sources = sources
         self._catalog = catalog
-        self._pace = pace
+        self._intervals = intervals
         self._found: dict[str, frozenset[str]] = {}
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._polling: dict[str, asyncio.Task[None]] = {}
         self._awaited: set[Source | str] = set(sources)
-        self._looked = asyncio.Event()
+        self._all_polled = asyncio.Event()
         self._listing = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """Held while a source is read, so that an earlier read does not undo a removal."""
 
@@ -68,27 +68,27 @@ class Discovery:
     async def running(self) -> AsyncIterator[None]:
         """Discovers experts within the block, which is entered after the first polls or FIRST_LOOK_SECONDS."""
         task = asyncio.create_task(self._run(), name="discovery")
-        task.add_done_callback(_report)
+        task.add_done_callback(_log_error)
         try:
-            await self._first_look()
+            await self._wait_for_first_polls()
             yield
         finally:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _first_look(self) -> None:
+    async def _wait_for_first_polls(self) -> None:
         if not self._sources:
             return
         try:
-            async with asyncio.timeout(FIRST_LOOK_SECONDS):
-                await self._looked.wait()
+            async with asyncio.timeout(FIRST_POLL_SECONDS):
+                await self._all_polled.wait()
         except TimeoutError:
             log.info("some experts have not replied yet", addresses=len(self._awaited))
 
-    def _seen(self, source_or_address: Source | str) -> None:
+    def _record_first_poll(self, source_or_address: Source | str) -> None:
         self._awaited.discard(source_or_address)
         if not self._awaited:
-            self._looked.set()
+            self._all_polled.set()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -99,7 +99,7 @@ class Discovery:
 
     async def _expire(self) -> None:
         while True:
-            await asyncio.sleep(self._pace.again)
+            await asyncio.sleep(self._intervals.again)
             for expert in self._catalog.expire():
                 log.warning("expert removed: unreachable for too long", expert=expert)
 
@@ -109,34 +109,34 @@ class Discovery:
         while True:
             async with self._listing[source.name]:
                 listing = await source.read()
-                self._note(source, listing.error)
+                self._record_source_error(source, listing.error)
                 if listing.addresses is not None:
                     self._found[source.name] = listing.addresses
                     self._reconcile(group)
-            self._seen(source)
+            self._record_first_poll(source)
             await asyncio.sleep(source.seconds)
 
-    def _note(self, source: Source, error: str) -> None:
+    def _record_source_error(self, source: Source, error: str) -> None:
         if error and error != self._catalog.source_errors.get(source.name):
             log.warning("address source failed", source=source.name, error=error)
         self._catalog.source_errors[source.name] = error
 
     def _reconcile(self, group: asyncio.TaskGroup) -> None:
         listed = frozenset().union(*self._found.values())
-        for address in sorted(listed - self._following.keys()):
-            if not self._looked.is_set():
+        for address in sorted(listed - self._polling.keys()):
+            if not self._all_polled.is_set():
                 self._awaited.add(address)
-            self._catalog.listed(address)
-            following = supervise(partial(self._follow, address), name=f"expert at {address}")
-            self._following[address] = group.create_task(following, name=f"follow {address}")
-        for address in sorted(self._following.keys() - listed):
-            self._unfollow(address)
+            self._catalog.add_address(address)
+            polling = supervise(partial(self._poll_repeatedly, address), name=f"expert at {address}")
+            self._polling[address] = group.create_task(polling, name=f"follow {address}")
+        for address in sorted(self._polling.keys() - listed):
+            self._stop_polling(address)
             self._catalog.drop_address(address)
             log.info("address no longer listed", address=address)
 
-    def _unfollow(self, address: str) -> None:
-        if following := self._following.pop(address, None):
-            following.cancel()
+    def _stop_polling(self, address: str) -> None:
+        if polling := self._polling.pop(address, None):
+            polling.cancel()
 
     # ------------------------------------------------------------ removal
 
@@ -162,7 +162,7 @@ class Discovery:
         """
         filed = frozenset[str]().union(*(self._found.get(folder.name, ()) for folder in self._folders()))
         for replica in self._catalog.replicas():
-            answers = replica.attention is ReplicaState.ANSWERS and replica.description is not None
+            answers = replica.state is ReplicaState.REACHABLE and replica.description is not None
             if answers and replica.address in addresses and replica.address not in filed:
                 remedy = "stop it, or remove its address from SELECTOR_EXPERTS; hugginggpt up starts those of --experts"
                 message = f"expert {replica.expert} is running: it answers at {replica.address}"
@@ -178,9 +178,9 @@ class Discovery:
             async with self._listing[folder.name]:
                 await folder.remove(addresses)
                 self._found[folder.name] = self._found.get(folder.name, frozenset()) - frozenset(addresses)
-        for address in frozenset(addresses) & self._following.keys():
+        for address in frozenset(addresses) & self._polling.keys():
             if not any(address in listed for listed in self._found.values()):
-                self._unfollow(address)
+                self._stop_polling(address)
                 self._catalog.remove_address(address)
                 log.info("address no longer listed", address=address)
 
@@ -189,7 +189,7 @@ class Discovery:
         for source in self._sources:
             if isinstance(source, StaticAddress) and source.name == address:
                 self._found[source.name] = frozenset()
-                self._unfollow(address)
+                self._stop_polling(address)
                 self._catalog.remove_address(address)
 
     def source_of(self, address: str) -> str:
@@ -201,14 +201,14 @@ class Discovery:
 
     # ------------------------------------------------------------ experts
 
-    async def _follow(self, address: str) -> None:
-        pause = self._pace.again
+    async def _poll_repeatedly(self, address: str) -> None:
+        pause = self._intervals.again
         while True:
             answered, error = await self._poll(address)
             if self._catalog.record_failure(address, error):
                 log.info("expert unreachable", address=address, error=error)
-            self._seen(address)
-            pause = self._pace.again if answered else min(2 * pause, self._pace.between)
+            self._record_first_poll(address)
+            pause = self._intervals.again if answered else min(2 * pause, self._intervals.between)
             await asyncio.sleep(pause)
 
     async def _poll(self, address: str) -> tuple[bool, str]:
@@ -223,8 +223,8 @@ class Discovery:
                 while True:
                     await self._describe(address, channel)
                     answered = True
-                    self._seen(address)
-                    await asyncio.sleep(self._pace.between)
+                    self._record_first_poll(address)
+                    await asyncio.sleep(self._intervals.between)
         except grpc.aio.AioRpcError as error:
             return answered, _ERRORS.get(error.code(), f"fails with {error.code().name}")
         except CorruptData as error:
@@ -236,12 +236,12 @@ class Discovery:
     async def _describe(self, address: str, channel: grpc.aio.Channel) -> None:
         known = self._catalog.known_revision(address)
         request = DescribeRequest(known_revision=known)
-        reply = await ExpertServiceStub(channel).Describe(request, timeout=self._pace.deadline)
+        reply = await ExpertServiceStub(channel).Describe(request, timeout=self._intervals.deadline)
         self._catalog.record_reply(address, reply)
         if not known:
             log.info("expert found", address=address, expert=reply.expert, version=reply.version)
 
 
-def _report(task: asyncio.Task[None]) -> None:
+def _log_error(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
         log.critical("discovery of experts stopped", exc_info=error)

@@ -18,7 +18,7 @@ def experts(catalog: Catalog) -> list[Expert]:
     for replica_offer in catalog.view.replica_offers:
         replica_offers[replica_offer.expert].append(replica_offer)
     rows = {name: _row(name, found, catalog) for name, found in replica_offers.items()}
-    for name, problem in _troubles(catalog):
+    for name, problem in _errors(catalog):
         row = rows.setdefault(name, Expert(name=name))
         if not row.dormant:
             row.problems.append(problem)
@@ -37,10 +37,10 @@ def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: Catalog) ->
         addresses=sorted(
             replica_offer.replica.address
             for replica_offer in replica_offers
-            if replica_offer.attention is ReplicaState.ANSWERS
+            if replica_offer.state is ReplicaState.REACHABLE
         ),
         scales_to_zero=reply.scales_to_zero,
-        dormant=all(replica_offer.attention is ReplicaState.DORMANT for replica_offer in replica_offers),
+        dormant=all(replica_offer.state is ReplicaState.DORMANT for replica_offer in replica_offers),
         tasks=sorted(frozenset().union(*(replica_offer.tasks for replica_offer in replica_offers))),
         start_duration=reply.start_duration if reply.HasField("start_duration") else None,
         last_seen_time=None if seen is None else _ago(catalog.now() - seen),
@@ -48,16 +48,16 @@ def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: Catalog) ->
     )
 
 
-def _troubles(catalog: Catalog) -> Iterable[tuple[str, str]]:
+def _errors(catalog: Catalog) -> Iterable[tuple[str, str]]:
     for replica in catalog.replicas():
         if replica.error:
-            yield replica.expert or replica.address, _silence(replica, catalog.now())
+            yield replica.expert or replica.address, _error_text(replica, catalog.now())
     for source, error in catalog.source_errors.items():
         if error:
             yield source, f"{source} {error}"
 
 
-def _silence(replica: Replica, now: float) -> str:
+def _error_text(replica: Replica, now: float) -> str:
     return f"{replica.address} {replica.error}, for {now - replica.failing_since:.0f} s now"
 
 

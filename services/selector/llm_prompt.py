@@ -103,7 +103,7 @@ def _set_description(chosen: SelectedModel, query: SelectionQuery, scale: float)
         "parameters": card.parameter_count,
         "downloads": card.downloads,
         "likes": card.likes,
-        "state": offer.presence.value if offer.presence else "",
+        "state": offer.readiness.value if offer.readiness else "",
         "where": "external" if offer.external else "",
         "seconds": _seconds(offer.median),
         "seconds_at_worst": _seconds(card.p95.ToNanoseconds() / 1e9),

@@ -50,7 +50,7 @@ class LlmRanker:
     def __init__(self, llm: LLM, selector: Selector, *, described: int = DESCRIBED) -> None:
         self._llm = llm
         self._selector = selector
-        self._set_description = described
+        self._described = described
         self._choices = SharedCache[Hashable, _LlmChoice](
             lambda llm_choice: bool(llm_choice.model), seconds=_CACHED_SECONDS, size=_CACHED
         )
@@ -66,18 +66,18 @@ class LlmRanker:
             ServiceError: those of Selector.choose(); never because of the LLM.
         """
         limit = query.limit or CANDIDATES
-        choice = self._selector.choose(replace(query, limit=max(limit, self._set_description)) if limit > 0 else query)
-        shown = _distinct(rivals(choice))[: self._set_description]
-        if choice.controller is Controller.RANK and len(shown) > 1:
-            choice = await self._ask_llm(choice, query, shown, seconds)
+        choice = self._selector.choose(replace(query, limit=max(limit, self._described)) if limit > 0 else query)
+        candidates = _distinct(rivals(choice))[: self._described]
+        if choice.controller is Controller.RANK and len(candidates) > 1:
+            choice = await self._ask_llm(choice, query, candidates, seconds)
         return replace(choice, chosen=choice.chosen[:limit])
 
     async def _ask_llm(
-        self, choice: Selection, query: SelectionQuery, shown: Sequence[SelectedModel], seconds: float | None
+        self, choice: Selection, query: SelectionQuery, candidates: Sequence[SelectedModel], seconds: float | None
     ) -> Selection:
-        if is_clear(choice.spec, query, shown):
+        if is_clear(choice.spec, query, candidates):
             return replace(choice, reason=f"{choice.reason}; the ranking is decisive, so no LLM was called")
-        question = build_question(choice.spec, query, shown, self._budget, self._llm.count_tokens)
+        question = build_question(choice.spec, query, candidates, self._budget, self._llm.count_tokens)
         if question is None:
             return replace(choice, fell_back_because="no two candidates fit into the LLM's context")
         key = self._key(query, question)
@@ -96,8 +96,10 @@ class LlmRanker:
 
     def _key(self, query: SelectionQuery, question: Question) -> Hashable:
         """All that a choice depends on, and the tenant: response times must reveal nothing about other tenants."""
-        words = replace(query, avoid=(), limit=0, seed="", source=_digest(query.source), request=_digest(query.request))
-        return (self._selector.revision, call_context.current().tenant, words, tuple(question.ids))
+        query_key = replace(
+            query, avoid=(), limit=0, seed="", source=_digest(query.source), request=_digest(query.request)
+        )
+        return (self._selector.revision, call_context.current().tenant, query_key, tuple(question.ids))
 
     async def _call(self, question: Question) -> _LlmChoice:
         if question.scale < 1:
@@ -123,16 +125,16 @@ def _distinct(ranked: Sequence[SelectedModel]) -> Sequence[SelectedModel]:
 
 
 def _decided(choice: Selection, llm_choice: _LlmChoice) -> Selection:
-    asked = replace(choice, llm_model=llm_choice.llm_model, usage=llm_choice.usage, version=VERSION)
+    with_llm = replace(choice, llm_model=llm_choice.llm_model, usage=llm_choice.usage, version=VERSION)
     if not llm_choice.model:
-        return replace(asked, fell_back_because="the LLM's answer names none of the candidates")
-    place = next(i for i, chosen in enumerate(choice.chosen) if chosen.offer.card.id == llm_choice.model)
-    best = choice.chosen[place]
+        return replace(with_llm, fell_back_because="the LLM's answer names none of the candidates")
+    position = next(i for i, chosen in enumerate(choice.chosen) if chosen.offer.card.id == llm_choice.model)
+    best = choice.chosen[position]
     best = replace(best, reason=llm_choice.reason or best.reason)
     return replace(
-        asked,
+        with_llm,
         controller=Controller.LLM,
-        chosen=[best, *choice.chosen[:place], *choice.chosen[place + 1 :]],
+        chosen=[best, *choice.chosen[:position], *choice.chosen[position + 1 :]],
         reason=best.reason,
         confidence=0.0,
     )

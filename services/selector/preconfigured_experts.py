@@ -19,13 +19,13 @@ log = structlog.get_logger(__name__)
 SUFFIX = ".json"
 """Suffix of description files."""
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 _REMEDY = "write it with EXPERT_SCALES_TO_ZERO=true python -m experts.NAME --describe"
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderContents:
     """Contents of the folder."""
 
     replies: tuple[DescribeResponse, ...] = ()
@@ -41,18 +41,18 @@ class PreconfiguredExperts:
         seconds: interval between reads.
     """
 
-    def __init__(self, folder: Path, catalog: Catalog, *, seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, folder: Path, catalog: Catalog, *, seconds: float = POLL_SECONDS) -> None:
         self._folder = folder
         self._catalog = catalog
         self._seconds = seconds
         self._contents: dict[str, bytes] = {}
-        self._found = Found()
+        self._last = FolderContents()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Reads the folder until the block exits, once before it is entered."""
-        await self._look()
-        task = asyncio.create_task(supervise(self._run, name="dormant experts folder"), name="sleepers")
+        await self._poll()
+        task = asyncio.create_task(supervise(self._run, name="dormant experts folder"), name="dormant experts folder")
         try:
             yield
         finally:
@@ -62,40 +62,42 @@ class PreconfiguredExperts:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._seconds)
-            await self._look()
+            await self._poll()
 
-    async def _look(self) -> None:
-        found = await asyncio.to_thread(self._read)
-        if found.error and found.error != self._found.error:
+    async def _poll(self) -> None:
+        result = await asyncio.to_thread(self._read)
+        if result.error and result.error != self._last.error:
             log.warning(
-                "invalid descriptions of dormant experts", folder=str(self._folder), error=found.error, remedy=_REMEDY
+                "invalid descriptions of dormant experts", folder=str(self._folder), error=result.error, remedy=_REMEDY
             )
-        self._found = found
-        self._catalog.source_errors[str(self._folder)] = found.error
-        self._catalog.set_preconfigured(found.replies)
+        self._last = result
+        self._catalog.source_errors[str(self._folder)] = result.error
+        self._catalog.set_preconfigured(result.replies)
 
-    def _read(self) -> Found:
+    def _read(self) -> FolderContents:
         try:
             files = sorted(file for file in self._folder.iterdir() if file.suffix == SUFFIX)
             contents = {file.name: file.read_bytes() for file in files}
         except FileNotFoundError:
-            return Found()
+            return FolderContents()
         except OSError as error:
-            return Found(self._found.replies, f"cannot be read: {error.strerror}")
+            return FolderContents(self._last.replies, f"cannot be read: {error.strerror}")
         if contents == self._contents:
-            return self._found
+            return self._last
         self._contents = contents
         return _parsed(contents)
 
 
-def _parsed(contents: dict[str, bytes]) -> Found:
-    replies, wrong = [], []
+def _parsed(contents: dict[str, bytes]) -> FolderContents:
+    replies, invalid = [], []
     for name, content in contents.items():
         try:
             replies.append(_dormant_expert(content))
         except (CorruptData, json_format.ParseError, UnicodeDecodeError) as error:
-            wrong.append(f"{name} ({error})")
-    return Found(tuple(replies), f"has files that describe no dormant expert: {'; '.join(wrong)}" if wrong else "")
+            invalid.append(f"{name} ({error})")
+    return FolderContents(
+        tuple(replies), f"has files that describe no dormant expert: {'; '.join(invalid)}" if invalid else ""
+    )
 
 
 def _dormant_expert(content: bytes) -> DescribeResponse:

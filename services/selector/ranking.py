@@ -13,7 +13,7 @@ from typing import NamedTuple
 FIT = 3.0
 """Highest score for matching terms; measured features add less, so that the best description wins."""
 
-_SPOKEN, _UNSPOKEN = 0.3, -1.5
+_SUPPORTED_LANGUAGE, _UNSUPPORTED_LANGUAGE = 0.3, -1.5
 _POPULAR = 0.3
 _SLOW = 0.2
 """Penalty for every tenfold of PROMPT_SECONDS."""
@@ -23,16 +23,21 @@ _EXTERNAL = -10.0
 _FAILING = -20.0
 
 
-class Presence(Enum):
+class Readiness(Enum):
     """State of a model: how soon it can run."""
 
     READY = "loaded"
     LOADABLE = "to be loaded"
-    AWAY = "does not answer just now"
+    UNREACHABLE = "unreachable"
     DORMANT = "scaled to zero"
 
 
-_PRESENCE = {Presence.READY: 1.0, Presence.LOADABLE: 0.9, Presence.AWAY: -0.6, Presence.DORMANT: -0.8}
+_READINESS_SCORES = {
+    Readiness.READY: 1.0,
+    Readiness.LOADABLE: 0.9,
+    Readiness.UNREACHABLE: -0.6,
+    Readiness.DORMANT: -0.8,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class ModelFeatures:
 
     stems: frozenset[str]
     """Stems of its name and description."""
-    presence: Presence
+    readiness: Readiness
     external: bool = False
     median: float | None = None
     """Median duration of a call in seconds; None: not measured."""
@@ -106,7 +111,7 @@ class Ranking:
     """Ranks models of one task; ties are resolved by their order."""
 
     def __init__(self, features: Sequence[ModelFeatures]) -> None:
-        self._merits = features
+        self._features = features
 
     def best(
         self,
@@ -140,33 +145,36 @@ class Ranking:
     @cached_property
     def _base_scores(self) -> list[float]:
         """Score of each model, independent of the query."""
-        return [_PRESENCE[features.presence] + _popularity(features) - _slowness(features) for features in self._merits]
+        return [
+            _READINESS_SCORES[features.readiness] + _popularity(features) - _slowness(features)
+            for features in self._features
+        ]
 
     @cached_property
     def _holders(self) -> dict[str, list[int]]:
         """Indices of the models that match a term, by stem."""
         holders: dict[str, list[int]] = defaultdict(list)
-        for position, features in enumerate(self._merits):
+        for position, features in enumerate(self._features):
             for stem in features.stems:
                 holders[stem].append(position)
         return holders
 
     @cached_property
     def _external(self) -> list[int]:
-        return [position for position, features in enumerate(self._merits) if features.external]
+        return [position for position, features in enumerate(self._features) if features.external]
 
     @cached_property
     def _with_languages(self) -> list[int]:
         """Indices of the models that support only some languages."""
-        return [position for position, features in enumerate(self._merits) if features.languages]
+        return [position for position, features in enumerate(self._features) if features.languages]
 
     def _weighted_terms(self, query: RankingQuery) -> list[_WeightedTerm]:
         """Weights of the query's terms, higher for rarer ones; a term that all models match, or none, has no weight."""
         held = [(stem, word, len(self._holders.get(stem, ()))) for stem, word in query.words.items()]
         worth = [
-            (stem, word.written, word.weight * math.log(len(self._merits) / holders))
+            (stem, word.written, word.weight * math.log(len(self._features) / holders))
             for stem, word, holders in held
-            if 0 < holders < len(self._merits)
+            if 0 < holders < len(self._features)
         ]
         total = sum(value for _, _, value in worth)
         return [_WeightedTerm(stem, written, value / total) for stem, written, value in worth]
@@ -179,7 +187,7 @@ class Ranking:
                 scores[position] += FIT * word.share
         if query.languages:
             for position in self._with_languages:
-                scores[position] += _spoken(self._merits[position], query)
+                scores[position] += _language_score(self._features[position], query)
         for position in self._external if query.internal_first else ():
             scores[position] += _EXTERNAL
         for position in failing:
@@ -187,22 +195,22 @@ class Ranking:
         return scores
 
     def _fit(self, position: int, terms: Sequence[_WeightedTerm]) -> _Fit:
-        stems = self._merits[position].stems
+        stems = self._features[position].stems
         matched = [word for word in terms if word.stem in stems]
         return _Fit(sum(word.share for word in matched), tuple(word.written for word in matched))
 
     def _reason(
         self, position: int, query: RankingQuery, fit: _Fit, failing: Collection[int], bonuses: Mapping[int, Bonus]
     ) -> str:
-        features = self._merits[position]
+        features = self._features[position]
         parts = [bonuses[position].reason] if position in bonuses else []
         if fit.words:
             matched = " and ".join(f"“{word}”" for word in fit.words[:3])
             parts.append(f"matches {matched} of the request")
         if query.languages:
             tags = ", ".join(sorted(query.languages))
-            parts.append(f"{'supports' if _spoken(features, query) >= 0 else 'does not name'} {tags}")
-        parts.append(features.presence.value)
+            parts.append(f"{'supports' if _language_score(features, query) >= 0 else 'does not name'} {tags}")
+        parts.append(features.readiness.value)
         if features.median is not None:
             parts.append(f"median {_duration(features.median)}")
         if features.external:
@@ -224,10 +232,10 @@ def _slowness(features: ModelFeatures) -> float:
     return _SLOW * math.log10(features.median / PROMPT_SECONDS)
 
 
-def _spoken(features: ModelFeatures, query: RankingQuery) -> float:
+def _language_score(features: ModelFeatures, query: RankingQuery) -> float:
     if not features.languages:
         return 0.0
-    return _SPOKEN if query.languages <= features.languages else _UNSPOKEN
+    return _SUPPORTED_LANGUAGE if query.languages <= features.languages else _UNSUPPORTED_LANGUAGE
 
 
 def _duration(seconds: float) -> str:

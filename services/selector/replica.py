@@ -15,8 +15,9 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 class ReplicaState(Enum):
     """State of a replica."""
 
-    ANSWERS = "answers"
-    AWAY = "does not answer, but is waited for"
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+    """Does not answer, but is not removed yet."""
     DORMANT = "dormant"
 
 
@@ -60,7 +61,7 @@ class Replica:
     """None while the replica is not in the catalogue."""
     arrival: int = 0
     """Order of arrival: the first expert with a new kind of task defines its spec."""
-    attention: ReplicaState = ReplicaState.AWAY
+    state: ReplicaState = ReplicaState.UNREACHABLE
     listed: bool = True
     seen: float | None = None
     """Time of the last reply, by the catalogue's clock."""
@@ -70,17 +71,17 @@ class Replica:
     load: ExpertLoad = field(default_factory=ExpertLoad)
     loaded: frozenset[str] = frozenset()
 
-    def yields_to(self, reply: DescribeResponse) -> bool:
-        """Whether another description, told by somebody else, counts for more than this one.
+    def is_replaceable_by(self, reply: DescribeResponse) -> bool:
+        """Whether a stored or preconfigured description may replace this one.
 
-        It does while its expert sleeps and was never seen ready: from then on it tells how long it takes to start.
+        It may while the expert is dormant and has never been ready: a ready expert reports its start duration.
         """
-        if self.attention is not ReplicaState.DORMANT or self.description is None:
+        if self.state is not ReplicaState.DORMANT or self.description is None:
             return False
         known = self.description.reply
         return not known.HasField("start_duration") and known != reply
 
-    def carries(self, load: ExpertLoad) -> None:
+    def record_load(self, load: ExpertLoad) -> None:
         """Records the load."""
         self.load = load
         self.loaded = frozenset(load.loaded)

@@ -8,7 +8,7 @@ from services.selector.ranking import Bonus
 from services.selector.routing_table import ModelName, Route, RoutingTable
 from services.selector.task_offers import Offer
 
-_LEADS = 40.0
+_FIRST_BONUS = 40.0
 """More than the sum of all ranking points, including the penalty of external models."""
 _SCORED = 2.0
 """Difference between the worst and the best score; less than matching terms can add."""
@@ -27,7 +27,7 @@ def allowed(route: Route, offers: Sequence[Offer], admitted: Iterable[int]) -> C
     ]
 
 
-def led(route: Route, offers: Sequence[Offer], open_to: Collection[int], seed: str) -> Mapping[int, Bonus]:
+def leading_bonuses(route: Route, offers: Sequence[Offer], open_to: Collection[int], seed: str) -> Mapping[int, Bonus]:
     """Bonuses of the offers of the model that is first, by index.
 
     Args:
@@ -36,29 +36,29 @@ def led(route: Route, offers: Sequence[Offer], open_to: Collection[int], seed: s
         open_to: indices of the offers that may be selected and have no open circuit.
         seed: decides between weights: equal seeds give equal choices, while the same models are offered.
     """
-    there = {name for name in (route.model, *route.weights) if name and _held(name, offers, open_to)}
-    if route.model in there:
+    offered = {name for name in (route.model, *route.weights) if name and _positions_of(name, offers, open_to)}
+    if route.model in offered:
         reason = "first by the routing table"
-        return {position: Bonus(_LEADS, reason) for position in _held(route.model, offers, open_to)}
-    weights = {name: weight for name, weight in route.weights.items() if name in there}
+        return {position: Bonus(_FIRST_BONUS, reason) for position in _positions_of(route.model, offers, open_to)}
+    weights = {name: weight for name, weight in route.weights.items() if name in offered}
     if not weights:
         return {}
-    drawn = max(weights, key=lambda name: _draw(seed, name, weights[name]))
-    reason = f"chosen for this run by its weight, {weights[drawn]:g} of {sum(weights.values()):g}"
-    return {position: Bonus(_LEADS, reason) for position in _held(drawn, offers, open_to)}
+    selected = max(weights, key=lambda name: _draw(seed, name, weights[name]))
+    reason = f"chosen for this run by its weight, {weights[selected]:g} of {sum(weights.values()):g}"
+    return {position: Bonus(_FIRST_BONUS, reason) for position in _positions_of(selected, offers, open_to)}
 
 
-def together(ours: Mapping[int, Bonus], theirs: Mapping[int, Bonus]) -> Mapping[int, Bonus]:
+def combine(first: Mapping[int, Bonus], second: Mapping[int, Bonus]) -> Mapping[int, Bonus]:
     """Adds bonuses; the reasons of the first argument come first."""
-    both = {
-        position: Bonus(ours[position].points + bonus.points, f"{ours[position].reason}; {bonus.reason}")
-        for position, bonus in theirs.items()
-        if position in ours
+    combined = {
+        position: Bonus(first[position].points + bonus.points, f"{first[position].reason}; {bonus.reason}")
+        for position, bonus in second.items()
+        if position in first
     }
-    return {**theirs, **ours, **both}
+    return {**second, **first, **combined}
 
 
-def scored(table: RoutingTable, task: str, offers: Sequence[Offer]) -> Mapping[int, Bonus]:
+def score_bonuses(table: RoutingTable, task: str, offers: Sequence[Offer]) -> Mapping[int, Bonus]:
     """Bonuses from the models' scores, by index."""
     scores = table.scores.get(task)
     if not scores:
@@ -70,12 +70,12 @@ def scored(table: RoutingTable, task: str, offers: Sequence[Offer]) -> Mapping[i
     }
 
 
-def _held(name: ModelName | None, offers: Sequence[Offer], positions: Iterable[int]) -> list[int]:
+def _positions_of(name: ModelName | None, offers: Sequence[Offer], positions: Iterable[int]) -> list[int]:
     return [position for position in positions if name and _is(offers[position], name)]
 
 
 def _is(offer: Offer, name: ModelName) -> bool:
-    return name.means(offer.card.id, offer.card.revision)
+    return name.matches(offer.card.id, offer.card.revision)
 
 
 def _draw(seed: str, name: ModelName, weight: float) -> float:

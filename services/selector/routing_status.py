@@ -30,7 +30,9 @@ def routes(table: RoutingTable, view: CatalogView, task: str = "") -> list[Route
         task: only this task; empty: all.
     """
     general = (
-        [RouteReport(forbidden=map(_model, table.forbidden), problems=_nowhere(table, view))] if table.forbidden else []
+        [RouteReport(forbidden=map(_model, table.forbidden), problems=_unoffered_forbidden(table, view))]
+        if table.forbidden
+        else []
     )
     query = [task] if task else sorted({*table.routes, *table.scores})
     named = [name for name in query if name in table.routes or name in table.scores]
@@ -78,7 +80,7 @@ def _route_report(task: str, table: RoutingTable, view: CatalogView) -> RouteRep
     return RouteReport(
         task=task,
         model=_model(route.model) if route.model else None,
-        candidates=[_model(each.model, each.weight) for each in route.candidates],
+        candidates=[_model(candidate.model, candidate.weight) for candidate in route.candidates],
         forbidden=map(_model, route.forbidden),
         shadow=_model(route.shadow) if route.shadow else None,
         scores=table.scores.get(task, {}),
@@ -93,27 +95,31 @@ def _model(name: ModelName, weight: float = 0.0) -> RoutedModel:
 def _missing(task: str, route: Route, view: CatalogView) -> Iterator[str]:
     task_offers = view.offers_of(task)
     if task_offers is None:
-        yield f"no expert offers {task} now{_like(task, view.tasks)}"
+        yield f"no expert offers {task} now{_similar(task, view.tasks)}"
         return
-    there = {(offer.card.id, offer.card.revision) for offer in (*task_offers.offers, *task_offers.failed)}
+    offered = {(offer.card.id, offer.card.revision) for offer in (*task_offers.offers, *task_offers.failed)}
     for name in dict.fromkeys(route.names()):
-        if not any(name.means(*model) for model in there):
-            yield f"no expert offers {name} for {task} now{_other(name, there)}"
+        if not any(name.matches(*model) for model in offered):
+            yield f"no expert offers {name} for {task} now{_other_revisions(name, offered)}"
 
 
-def _nowhere(table: RoutingTable, view: CatalogView) -> Iterator[str]:
+def _unoffered_forbidden(table: RoutingTable, view: CatalogView) -> Iterator[str]:
     """Models that are forbidden for all tasks and offered for none."""
-    there = {(card.id, card.revision) for card in view.models_of("")}
+    offered = {(card.id, card.revision) for card in view.models_of("")}
     for name in table.forbidden:
-        if not any(name.means(*model) for model in there):
-            yield f"no expert offers {name} now{_other(name, there)}"
+        if not any(name.matches(*model) for model in offered):
+            yield f"no expert offers {name} now{_other_revisions(name, offered)}"
 
 
-def _other(name: ModelName, there: set[tuple[str, str]]) -> str:
-    revisions = sorted(revision or "unnamed" for model, revision in there if model == name.id)
-    return f"; it is there at {', '.join(revisions)}" if revisions else _like(name.id, {model for model, _ in there})
+def _other_revisions(name: ModelName, offered: set[tuple[str, str]]) -> str:
+    revisions = sorted(revision or "unnamed" for model, revision in offered if model == name.id)
+    return (
+        f"; it is offered at {', '.join(revisions)}"
+        if revisions
+        else _similar(name.id, {model for model, _ in offered})
+    )
 
 
-def _like(name: str, others: Iterable[str]) -> str:
-    near = get_close_matches(name, others, n=1)
-    return f"; there is {near[0]}" if near else ""
+def _similar(name: str, others: Iterable[str]) -> str:
+    similar = get_close_matches(name, others, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""

@@ -20,7 +20,7 @@ class ModelName:
     id: str
     revision: str = ""
 
-    def means(self, model: str, revision: str) -> bool:
+    def matches(self, model: str, revision: str) -> bool:
         return self.id == model and self.revision in {"", revision}
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class RoutingTable:
         return self.routes.get(task, NOTHING)
 
     def forbids(self, task: str, model: str, revision: str) -> bool:
-        return any(name.means(model, revision) for name in (*self.forbidden, *self.route(task).forbidden))
+        return any(name.matches(model, revision) for name in (*self.forbidden, *self.route(task).forbidden))
 
 
 def read(path: Path) -> RoutingTable:

@@ -22,22 +22,22 @@ def no_offer(task: str, offered: Iterable[str], standard: Mapping[str, TaskSpec]
     if task in standard:
         where = f"{_folder(standard[task])} or remote"
         remedies.append(f"add an expert that offers it, such as {where}, with: hugginggpt experts add")
-    what = f"no expert offers {task} now" if task in standard else f"there is no task {task}: no expert offers it"
+    message = f"no expert offers {task} now" if task in standard else f"there is no task {task}: no expert offers it"
     remedy = "; or ".join(remedies) or "see what is offered with: hugginggpt tasks"
-    return NotFound(what, reason="TASK", remedy=remedy)
+    return NotFound(message, reason="TASK", remedy=remedy)
 
 
 def unknown_model(task: str, model: str, revision: str, offers: Sequence[Offer], failed: Sequence[Offer]) -> NotFound:
     """The error if the pinned model, or its pinned commit, is not offered."""
-    if others := [offer.card.revision or "unnamed" for offer in offers if offer.card.id == model]:
-        what = f"model {model} for {task} is offered at revision {', '.join(others)}, not {revision}"
-        return NotFound(what, reason="MODEL", remedy="pin a revision that is there, or none")
-    if broken := [offer for offer in failed if offer.card.id == model]:
-        return NotFound(f"the pinned model has failed: {_failures(broken)}", reason="MODEL", remedy=_REPAIR)
+    if other_revisions := [offer.card.revision or "unnamed" for offer in offers if offer.card.id == model]:
+        message = f"model {model} for {task} is offered at revision {', '.join(other_revisions)}, not {revision}"
+        return NotFound(message, reason="MODEL", remedy="pin an offered revision, or none")
+    if failed_pins := [offer for offer in failed if offer.card.id == model]:
+        return NotFound(f"the pinned model has failed: {_failures(failed_pins)}", reason="MODEL", remedy=_REPAIR)
     names = list(dict.fromkeys(offer.card.id for offer in offers))
-    near = get_close_matches(model, names, n=_MENTIONED, cutoff=0.4) or names[:_MENTIONED]
-    what = f"no expert offers model {model} for {task}"
-    return NotFound(what, reason="MODEL", remedy=f"pin {' or '.join(near)}, or no model")
+    similar = get_close_matches(model, names, n=_MENTIONED, cutoff=0.4) or names[:_MENTIONED]
+    message = f"no expert offers model {model} for {task}"
+    return NotFound(message, reason="MODEL", remedy=f"pin {' or '.join(similar)}, or no model")
 
 
 def constraints_unmet(task: str, constraints: str) -> NotFound:
@@ -70,20 +70,20 @@ def wrong_mode(task: str, mode: str) -> FailedPrecondition:
 
 def forbidden(task: str, model: str) -> FailedPrecondition:
     """The error if the routing table forbids the pinned model, or all models."""
-    what = f"model {model} is forbidden for {task}" if model else f"every model for {task} is forbidden"
-    other = "pin another model, or none" if model else "add an expert with another model"
+    message = f"model {model} is forbidden for {task}" if model else f"every model for {task} is forbidden"
+    remedy = "pin another model, or none" if model else "add an expert with another model"
     return FailedPrecondition(
-        f"{what} by the deployment's routing table", reason="POLICY", remedy=f"{other}; or change {SETTING}"
+        f"{message} by the deployment's routing table", reason="POLICY", remedy=f"{remedy}; or change {SETTING}"
     )
 
 
 def no_candidate(task: str, route: Route, offers: Sequence[Offer]) -> NotFound:
     """The error if the routing table allows none of the offered models."""
-    there = ", ".join(dict.fromkeys(offer.card.id for offer in offers))
-    named = ", ".join(map(str, filter(None, (route.model, *route.listed))))
-    what = f"the routing table allows only {named}" if named else f"{route.shadow} is only a shadow"
+    offered_models = ", ".join(dict.fromkeys(offer.card.id for offer in offers))
+    allowed = ", ".join(map(str, filter(None, (route.model, *route.listed))))
+    message = f"the routing table allows only {allowed}" if allowed else f"{route.shadow} is only a shadow"
     return NotFound(
-        f"no candidate for {task}: {what}, and the offered models are {there}",
+        f"no candidate for {task}: {message}, and the offered models are {offered_models}",
         reason="MODEL",
         remedy=f"start an expert with an allowed model, or change {SETTING}",
     )
@@ -95,12 +95,12 @@ def _failures(failed: Sequence[Offer]) -> str:
 
 def _folder(spec: TaskSpec) -> str:
     """The folder of experts/ for models of such a task."""
-    takes = {port.modality for port in spec.inputs}
-    gives = {port.modality for port in spec.outputs}
-    if MODALITY_VIDEO in takes | gives:
+    inputs = {port.modality for port in spec.inputs}
+    outputs = {port.modality for port in spec.outputs}
+    if MODALITY_VIDEO in inputs | outputs:
         return "video"
-    if MODALITY_AUDIO in takes | gives:
+    if MODALITY_AUDIO in inputs | outputs:
         return "audio"
-    if MODALITY_IMAGE in gives and MODALITY_TEXT in takes:
+    if MODALITY_IMAGE in outputs and MODALITY_TEXT in inputs:
         return "diffusion"
-    return "vision" if MODALITY_IMAGE in takes else "text"
+    return "vision" if MODALITY_IMAGE in inputs else "text"

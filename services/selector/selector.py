@@ -118,11 +118,17 @@ class Selector:
             frozenset(i for i in admitted if _fails(task_offers.offers[i], query.avoid)) if query.avoid else frozenset()
         )
         leading = self._leading(task_offers, query, admitted, failing)
-        bonuses = routing.together(leading, routing.scored(self._table, query.task, task_offers.offers))
-        ranking_query = RankingQuery(_words(query), query.languages, internal_first=mode is Mode.HYBRID)
+        bonuses = routing.combine(leading, routing.score_bonuses(self._table, query.task, task_offers.offers))
+        ranking_query = RankingQuery(_terms(query), query.languages, internal_first=mode is Mode.HYBRID)
         ranked = task_offers.ranking.best(ranking_query, admitted, query.limit or CANDIDATES, failing, bonuses)
-        same = [place for place in ranked if route.candidates or _means_the_same(task_offers, ranked[0], place)]
-        chosen = [_chosen(task_offers, place, query.avoid, place.position in failing) for place in same]
+        same = [
+            ranked_model
+            for ranked_model in ranked
+            if route.candidates or _is_substitute(task_offers, ranked[0], ranked_model)
+        ]
+        chosen = [
+            _chosen(task_offers, ranked_model, query.avoid, ranked_model.position in failing) for ranked_model in same
+        ]
         controller = Controller.PINNED if query.model else Controller.ROUTED if leading else Controller.RANK
         return Selection(
             spec=task_offers.spec,
@@ -140,8 +146,8 @@ class Selector:
         route = self._table.route(query.task)
         if query.model or not (route.model or route.weights):
             return {}
-        sound = [i for i in admitted if i not in failing]
-        return routing.led(route, task_offers.offers, sound, f"{query.seed}\0{query.task}")
+        without_circuit = [i for i in admitted if i not in failing]
+        return routing.leading_bonuses(route, task_offers.offers, without_circuit, f"{query.seed}\0{query.task}")
 
     def _shadow(self, task_offers: TaskOffers, query: SelectionQuery, mode: Mode) -> SelectedModel | None:
         """The shadow of the selected model; none for a pinned model."""
@@ -149,7 +155,7 @@ class Selector:
         if name is None or query.model:
             return None
         for offer in task_offers.offers:
-            if name.means(offer.card.id, offer.card.revision) and self._may_serve(offer, query, mode):
+            if name.matches(offer.card.id, offer.card.revision) and self._may_serve(offer, query, mode):
                 return SelectedModel(offer, offer.replicas, 0.0, "shadow, for comparison", failing=False)
         return None
 
@@ -181,7 +187,7 @@ class Selector:
             if not admitted:
                 raise selection_errors.unknown_model(task, query.model, query.revision, offers, task_offers.failed)
         if self._table:
-            admitted = self._laid_open(task_offers, query, admitted)
+            admitted = self._allowed_by_table(task_offers, query, admitted)
         if str(query.constraints):
             admitted = [i for i in admitted if query.constraints.admit(offers[i], self._region)]
             if not admitted:
@@ -196,51 +202,57 @@ class Selector:
                 raise selection_errors.wrong_mode(task, mode)
         return admitted
 
-    def _laid_open(self, task_offers: TaskOffers, query: SelectionQuery, admitted: Iterable[int]) -> Collection[int]:
+    def _allowed_by_table(
+        self, task_offers: TaskOffers, query: SelectionQuery, admitted: Iterable[int]
+    ) -> Collection[int]:
         """Indices of the offers that the routing table allows."""
         task, route = query.task, self._table.route(query.task)
-        legal = [i for i in admitted if not self._forbids(task_offers.offers[i])]
-        if not legal:
+        not_forbidden = [i for i in admitted if not self._forbids(task_offers.offers[i])]
+        if not not_forbidden:
             raise selection_errors.forbidden(task, query.model)
-        open_ones = legal if query.model else routing.allowed(route, task_offers.offers, legal)
-        if not open_ones:
+        allowed = not_forbidden if query.model else routing.allowed(route, task_offers.offers, not_forbidden)
+        if not allowed:
             raise selection_errors.no_candidate(task, route, task_offers.offers)
-        return open_ones
+        return allowed
 
 
-def _words(query: SelectionQuery) -> Mapping[str, QueryTerm]:
-    found = {stem: QueryTerm(written, _REQUEST_WEIGHT) for stem, written in words(query.request)}
-    found.update({stem: QueryTerm(written, _SOURCE_WEIGHT) for stem, written in words(query.source)})
-    return found
+def _terms(query: SelectionQuery) -> Mapping[str, QueryTerm]:
+    terms = {stem: QueryTerm(written, _REQUEST_WEIGHT) for stem, written in words(query.request)}
+    terms.update({stem: QueryTerm(written, _SOURCE_WEIGHT) for stem, written in words(query.source)})
+    return terms
 
 
 def _is_pinned(offer: Offer, query: SelectionQuery) -> bool:
     return offer.card.id == query.model and query.revision in {"", offer.card.revision}
 
 
-def _hits(avoid: Avoid, offer: Offer) -> bool:
+def _applies_to(avoid: Avoid, offer: Offer) -> bool:
     return avoid.model in {"", offer.card.id} and avoid.expert in {"", offer.card.expert}
 
 
 def _reachable(offer: Offer, avoids: Sequence[Avoid]) -> Sequence[Replica]:
     """Replicas of an offer without those with open circuits."""
-    hitting = [avoid for avoid in avoids if _hits(avoid, offer)]
-    shut = {avoid.address for avoid in hitting}
-    return () if "" in shut else [replica for replica in offer.replicas if replica.address not in shut]
+    matching = [avoid for avoid in avoids if _applies_to(avoid, offer)]
+    open_circuits = {avoid.address for avoid in matching}
+    return (
+        () if "" in open_circuits else [replica for replica in offer.replicas if replica.address not in open_circuits]
+    )
 
 
 def _fails(offer: Offer, avoids: Sequence[Avoid]) -> bool:
     if offer.replicas:
         return not _reachable(offer, avoids)
-    return any(_hits(avoid, offer) and not avoid.address for avoid in avoids)
+    return any(_applies_to(avoid, offer) and not avoid.address for avoid in avoids)
 
 
-def _chosen(task_offers: TaskOffers, place: Ranked, avoids: Sequence[Avoid], failing: bool) -> SelectedModel:
-    offer = task_offers.offers[place.position]
-    return SelectedModel(offer, _reachable(offer, avoids) or offer.replicas, place.score, place.reason, failing)
+def _chosen(task_offers: TaskOffers, ranked_model: Ranked, avoids: Sequence[Avoid], failing: bool) -> SelectedModel:
+    offer = task_offers.offers[ranked_model.position]
+    return SelectedModel(
+        offer, _reachable(offer, avoids) or offer.replicas, ranked_model.score, ranked_model.reason, failing
+    )
 
 
-def _means_the_same(task_offers: TaskOffers, first: Ranked, other: Ranked) -> bool:
+def _is_substitute(task_offers: TaskOffers, first: Ranked, candidate: Ranked) -> bool:
     """Whether a model may replace the first one.
 
     For tasks with fixed labels, models of one expert that match no term, while the first model clearly matches, are
@@ -249,9 +261,14 @@ def _means_the_same(task_offers: TaskOffers, first: Ranked, other: Ranked) -> bo
     spec = task_offers.spec
     own_labels = not _OWN_LABELS.isdisjoint(port.name for port in spec.outputs)
     chosen_labels = any(parameter.name == "candidate_labels" for parameter in spec.parameters)
-    same_expert = task_offers.offers[first.position].card.expert == task_offers.offers[other.position].card.expert
+    same_expert = task_offers.offers[first.position].card.expert == task_offers.offers[candidate.position].card.expert
     return (
-        not own_labels or chosen_labels or not same_expert or first.fit < _CLEAR_FIT or other.fit > 0 or other is first
+        not own_labels
+        or chosen_labels
+        or not same_expert
+        or first.fit < _CLEAR_FIT
+        or candidate.fit > 0
+        or candidate is first
     )
 
 

@@ -30,7 +30,7 @@ from services.common import call_context
 from services.common.errors import InvalidRequest, Unavailable
 from services.selector import expert_list, paging
 from services.selector.catalog import Catalog
-from services.selector.catalog_view import place
+from services.selector.catalog_view import sort_key
 from services.selector.constraints import Constraints
 from services.selector.llm_ranker import LlmRanker
 from services.selector.query import Avoid, Mode, SelectionQuery, languages_of
@@ -41,7 +41,7 @@ from services.selector.selector import Controller, SelectedModel, Selection, Sel
 from services.selector.task_offers import primary
 
 NOTIFY_SECONDS = 2.0
-"""How long ForgetExpert waits for watchers that do not read."""
+"""Longest wait of ForgetExpert for watchers that do not read."""
 
 _MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, INFERENCE_MODE_REMOTE: Mode.REMOTE}
 
@@ -50,11 +50,11 @@ class SelectorServicer(rpc.SelectorServiceServicer):
     """Serves the catalogue and the selector.
 
     Args:
-        catalog: who offers what.
-        selector: chooses by ranking.
-        removal: takes experts out of the catalogue.
-        judge: chooses by asking an LLM; None: there is no endpoint.
-        table: what the operator has laid down; with one, an LLM is asked only where a request says so.
+        catalog: of experts.
+        selector: selects by ranking.
+        removal: removes experts.
+        ranker: selects with an LLM; None: no endpoint is configured.
+        table: the routing table; with one, an LLM is called only if the request selects that policy.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self._ranker = ranker
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
-        query = wanted_from_pb(request, allows_external=call_context.allows_external_endpoints())
+        query = query_from_pb(request, allows_external=call_context.allows_external_endpoints())
         if self._ranker and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
-            return choice_to_pb(await self._ranker.choose(query, context.time_remaining()))
+            return selection_to_pb(await self._ranker.choose(query, context.time_remaining()))
         choice = self._selector.choose(query)
         if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
             choice = replace(choice, fell_back_because="no LLM is configured")
-        return choice_to_pb(choice)
+        return selection_to_pb(choice)
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         view = self._catalog.view
@@ -98,7 +98,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         view = self._catalog.view
         if request.known_revision == view.revision and not request.page_token:
             return gateway_pb2.ListModelsResponse(revision=view.revision, unchanged=True)
-        models, token = paging.page(view.models_of(request.task), place, request.page_size, request.page_token)
+        models, token = paging.page(view.models_of(request.task), sort_key, request.page_size, request.page_token)
         reply = gateway_pb2.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
         if not request.page_token:
             reply.routes.extend(routes(self._table, view, request.task))
@@ -117,10 +117,10 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self, request: selector_pb2.ForgetExpertRequest, context: Any
     ) -> selector_pb2.ForgetExpertResponse:
         await self._removal.forget(request.name)
-        await self._sent_to_watchers()
+        await self._wait_for_watchers()
         return selector_pb2.ForgetExpertResponse()
 
-    async def _sent_to_watchers(self) -> None:
+    async def _wait_for_watchers(self) -> None:
         """Waits until all watchers have the current revision: planner and orchestrators cache the catalogue."""
         with suppress(TimeoutError):
             async with asyncio.timeout(NOTIFY_SECONDS):
@@ -132,9 +132,9 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
-            while news := await self._catalog.wait_for_revision(watcher.revision):
-                await context.write(selector_pb2.WatchCatalogueResponse(revision=news))
-                watcher.sent(news)
+            while revision := await self._catalog.wait_for_revision(watcher.revision):
+                await context.write(selector_pb2.WatchCatalogueResponse(revision=revision))
+                watcher.sent(revision)
         finally:
             self._watchers.discard(watcher)
             watcher.sent("")
@@ -159,7 +159,7 @@ class _Watcher:
         await self._sent.wait()
 
 
-def wanted_from_pb(request: selector_pb2.SelectRequest, *, allows_external: bool) -> SelectionQuery:
+def query_from_pb(request: selector_pb2.SelectRequest, *, allows_external: bool) -> SelectionQuery:
     """Converts a request.
 
     Raises:
@@ -188,7 +188,7 @@ def wanted_from_pb(request: selector_pb2.SelectRequest, *, allows_external: bool
     )
 
 
-def choice_to_pb(choice: Selection) -> selector_pb2.SelectResponse:
+def selection_to_pb(choice: Selection) -> selector_pb2.SelectResponse:
     """Converts a selection; the first candidate is the primary one."""
     return selector_pb2.SelectResponse(
         candidates=[_candidate(chosen, role) for chosen, role in _roles(choice)],
@@ -206,10 +206,10 @@ def choice_to_pb(choice: Selection) -> selector_pb2.SelectResponse:
 
 
 def _roles(choice: Selection) -> Iterator[tuple[SelectedModel, "CandidateRole.ValueType"]]:
-    first, *others = choice.chosen
+    first, *fallbacks = choice.chosen
     yield first, CANDIDATE_ROLE_PRIMARY
-    for other in others:
-        yield other, CANDIDATE_ROLE_FALLBACK
+    for fallback in fallbacks:
+        yield fallback, CANDIDATE_ROLE_FALLBACK
     if choice.shadow:
         yield choice.shadow, CANDIDATE_ROLE_SHADOW
 

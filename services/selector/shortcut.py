@@ -16,13 +16,13 @@ from collections.abc import Sequence
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.selector.query import Mode, SelectionQuery
-from services.selector.ranking import PROMPT_SECONDS, Presence
+from services.selector.ranking import PROMPT_SECONDS, Readiness
 from services.selector.selector import SelectedModel, Selection
 from services.selector.tokens import stemmed
 
 FASTER = 2.0
 
-_AWAKE = {Presence.READY, Presence.LOADABLE}
+_REACHABLE = {Readiness.READY, Readiness.LOADABLE}
 
 
 def rivals(choice: Selection) -> Sequence[SelectedModel]:
@@ -39,9 +39,9 @@ def rivals(choice: Selection) -> Sequence[SelectedModel]:
 def is_clear(spec: TaskSpec, query: SelectionQuery, ranked: Sequence[SelectedModel]) -> bool:
     """Whether the first model needs no comparison by an LLM."""
     first, *others = ranked
-    own = (stemmed(query.source) or stemmed(query.request)) - stemmed(f"{spec.name} {spec.description}")
+    terms = (stemmed(query.source) or stemmed(query.request)) - stemmed(f"{spec.name} {spec.description}")
     return all(
-        _same(first, other) or (_says_as_much(first, other, own, query) and _measures_better(first, other))
+        _same(first, other) or (_matches_as_many_terms(first, other, terms, query) and _is_clearly_faster(first, other))
         for other in others
     )
 
@@ -50,26 +50,32 @@ def _same(first: SelectedModel, other: SelectedModel) -> bool:
     return first.offer.card.id == other.offer.card.id
 
 
-def _says_as_much(first: SelectedModel, other: SelectedModel, own: frozenset[str], query: SelectionQuery) -> bool:
-    said = own & first.offer.stems
-    return bool(said) and own & other.offer.stems <= said and _knows(first, query) >= _knows(other, query)
+def _matches_as_many_terms(
+    first: SelectedModel, other: SelectedModel, terms: frozenset[str], query: SelectionQuery
+) -> bool:
+    matched = terms & first.offer.stems
+    return (
+        bool(matched)
+        and terms & other.offer.stems <= matched
+        and _supports_languages(first, query) >= _supports_languages(other, query)
+    )
 
 
-def _knows(chosen: SelectedModel, query: SelectionQuery) -> bool:
+def _supports_languages(chosen: SelectedModel, query: SelectionQuery) -> bool:
     return not chosen.offer.languages or query.languages <= chosen.offer.languages
 
 
-def _measures_better(first: SelectedModel, other: SelectedModel) -> bool:
-    if first.offer.presence not in _AWAKE:
+def _is_clearly_faster(first: SelectedModel, other: SelectedModel) -> bool:
+    if first.offer.readiness not in _REACHABLE:
         return False
-    if other.offer.presence not in _AWAKE:
+    if other.offer.readiness not in _REACHABLE:
         return True
-    takes, other_takes = seconds(first), seconds(other)
+    duration, other_duration = seconds(first), seconds(other)
     return (
-        first.offer.presence is Presence.READY
-        and takes is not None
-        and other_takes is not None
-        and FASTER * takes <= other_takes
+        first.offer.readiness is Readiness.READY
+        and duration is not None
+        and other_duration is not None
+        and FASTER * duration <= other_duration
         and first.offer.card.p95.ToNanoseconds() <= other.offer.card.p95.ToNanoseconds()
     )
 

@@ -19,46 +19,46 @@ log = structlog.get_logger(__name__)
 KIND = "experts"
 """Collection of the descriptions in the store."""
 
-FIRST_LOOK_SECONDS = 2.0
+FIRST_READ_SECONDS = 2.0
 """Longest wait for the stored descriptions at the start; a slower store is read later."""
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 
 LAST_WRITE_SECONDS = 2.0
 """Longest wait for pending writes at the stop."""
 
 
 class DescriptionStore:
-    """Tells the catalogue who slept when this service last ran, and writes down what it has learnt.
+    """Restores dormant experts at the start of the selector, and stores descriptions when they change.
 
     Args:
-        notes: where it is written.
-        catalog: whose experts are remembered.
-        pause: seconds from one write to the next.
-        look: seconds from one look at what others have dropped to the next.
+        store: of the descriptions.
+        catalog: with the experts to store.
+        write_pause: seconds between two writes.
+        poll_seconds: interval of checks for descriptions that other replicas have deleted.
     """
 
     def __init__(
-        self, notes: KeyValueStore, catalog: Catalog, *, pause: float = 1.0, look: float = LOOK_SECONDS
+        self, store: KeyValueStore, catalog: Catalog, *, write_pause: float = 1.0, poll_seconds: float = POLL_SECONDS
     ) -> None:
-        self._notes = notes
+        self._store = store
         self._catalog = catalog
-        self._pause = pause
-        self._look = look
+        self._write_pause = write_pause
+        self._poll_seconds = poll_seconds
         self._written: dict[str, bytes] = {}
         self._forgetting: set[str] = set()
         """Names of experts that this process is removing."""
-        self._tried = asyncio.Event()
+        self._read_attempted = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Restores descriptions, then writes changes until the block exits; an unavailable store only disables this."""
-        loops = {"stored expert descriptions": self._run, "forgotten experts": self._heed}
+        loops = {"stored expert descriptions": self._run, "forgotten experts": self._watch_deletions}
         tasks = [asyncio.create_task(supervise(loop, name=name), name=name) for name, loop in loops.items()]
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_LOOK_SECONDS):
-                    await self._tried.wait()
+                async with asyncio.timeout(FIRST_READ_SECONDS):
+                    await self._read_attempted.wait()
             yield
         finally:
             for task in tasks:
@@ -72,57 +72,57 @@ class DescriptionStore:
     async def forgetting(self, name: str) -> AsyncIterator[None]:
         """Deletes an expert's stored description for all replicas of the selector, and writes none within the block.
 
-        The block takes it out of the catalogue.
+        The block must remove it from the catalogue.
 
         Raises:
-            Unavailable: the store does not answer.
+            Unavailable: the store is unavailable.
         """
         self._forgetting.add(name)
         try:
-            await self._notes.delete(name)
+            await self._store.delete(name)
             self._written.pop(name, None)
             yield
         finally:
             self._forgetting.discard(name)
 
     async def _run(self) -> None:
-        while not await self._recall():  # noqa: ASYNC110  # a store does not say when it is back
-            await asyncio.sleep(self._pause)
+        while not await self._restore_all():  # noqa: ASYNC110  # the store has no event to wait for
+            await asyncio.sleep(self._write_pause)
         revision = ""
-        while news := await self._catalog.wait_for_revision(revision):
-            revision = news if await self._write() else ""  # empty: tried again
-            await asyncio.sleep(self._pause)
+        while changed := await self._catalog.wait_for_revision(revision):
+            revision = changed if await self._write() else ""  # empty: the write is repeated
+            await asyncio.sleep(self._write_pause)
 
-    async def _heed(self) -> None:
+    async def _watch_deletions(self) -> None:
         """Removes experts whose stored descriptions another replica of the selector has deleted."""
         while True:
-            await asyncio.sleep(self._look)
+            await asyncio.sleep(self._poll_seconds)
             written = set(self._written)
             try:
-                drop_address = written - await self._notes.keys()
+                deleted = written - await self._store.keys()
             except ServiceError as error:
                 log.debug("deleted descriptions unknown: store unavailable", error=error.message)
                 continue
-            for name in (drop_address & self._written.keys()) - self._forgetting:
+            for name in (deleted & self._written.keys()) - self._forgetting:
                 self._written.pop(name, None)
-                with suppress(NotFound, FailedPrecondition):  # it is forgotten already, or awake, and then known anew
+                with suppress(NotFound, FailedPrecondition):  # already removed, or running: then it is stored again
                     self._catalog.forget(name)
                     log.info("expert removed", expert=name)
 
-    async def _recall(self) -> bool:
+    async def _restore_all(self) -> bool:
         try:
-            kept = await self._notes.all()
+            stored = await self._store.all()
         except ServiceError as error:
             log.warning("dormant experts not restored: store unavailable", error=error.message, remedy=error.remedy)
             return False
         finally:
-            self._tried.set()
-        for name, content in kept.items():
+            self._read_attempted.set()
+        for name, content in stored.items():
             self._written[name] = content
-            self._remember(name, content)
+            self._restore(name, content)
         return True
 
-    def _remember(self, name: str, content: bytes) -> None:
+    def _restore(self, name: str, content: bytes) -> None:
         try:
             reply = DescribeResponse.FromString(content)
         except DecodeError:
@@ -137,9 +137,9 @@ class DescriptionStore:
         }
         try:
             for name, reply in latest.items():
-                content = _lasting(reply)
+                content = _stable_content(reply)
                 if name not in self._forgetting and self._written.get(name) != content:
-                    await self._notes.put(name, content)
+                    await self._store.put(name, content)
                     self._written[name] = content
         except ServiceError as error:
             log.warning("expert descriptions not stored", error=error.message, remedy=error.remedy)
@@ -147,13 +147,13 @@ class DescriptionStore:
         return True
 
 
-def _lasting(reply: DescribeResponse) -> bytes:
+def _stable_content(reply: DescribeResponse) -> bytes:
     """The description without load, revision and loaded state, which change often."""
-    lasting = DescribeResponse()
-    lasting.CopyFrom(reply)
-    lasting.ClearField("load")
-    lasting.ClearField("revision")
-    for card in lasting.models:
+    stable = DescribeResponse()
+    stable.CopyFrom(reply)
+    stable.ClearField("load")
+    stable.ClearField("revision")
+    for card in stable.models:
         if card.state == MODEL_STATE_READY:
             card.state = MODEL_STATE_LOADABLE
-    return lasting.SerializeToString(deterministic=True)
+    return stable.SerializeToString(deterministic=True)

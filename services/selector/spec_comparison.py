@@ -6,22 +6,26 @@ from protos.hugginggpt.v1.artifact_pb2 import Modality
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 
 
-def disagreement(given: TaskSpec, settled: TaskSpec) -> str:
+def spec_difference(described: TaskSpec, accepted: TaskSpec) -> str:
     """Describes the differences between ports; empty if there are none."""
-    kinds = (("input", given.inputs, settled.inputs), ("output", given.outputs, settled.outputs))
-    return "; ".join(text for kind, ours, theirs in kinds for text in _differences(kind, ours, theirs))
+    kinds = (("input", described.inputs, accepted.inputs), ("output", described.outputs, accepted.outputs))
+    return "; ".join(
+        text
+        for kind, described_ports, accepted_ports in kinds
+        for text in _differences(kind, described_ports, accepted_ports)
+    )
 
 
-def _differences(kind: str, given: Iterable[Port], settled: Iterable[Port]) -> Iterator[str]:
-    ours, theirs = {port.name: port for port in given}, {port.name: port for port in settled}
-    for name in sorted(theirs.keys() - ours.keys()):
+def _differences(kind: str, described: Iterable[Port], accepted: Iterable[Port]) -> Iterator[str]:
+    described_ports, accepted_ports = {port.name: port for port in described}, {port.name: port for port in accepted}
+    for name in sorted(accepted_ports.keys() - described_ports.keys()):
         yield f"{kind} {name} is missing"
-    for name in sorted(ours.keys() - theirs.keys()):
+    for name in sorted(described_ports.keys() - accepted_ports.keys()):
         yield f"{kind} {name} is unknown"
-    for name in sorted(ours.keys() & theirs.keys()):
-        has, wants = _shape(ours[name]), _shape(theirs[name])
-        if has != wants:
-            yield f"{kind} {name} is {has} instead of {wants}"
+    for name in sorted(described_ports.keys() & accepted_ports.keys()):
+        actual, expected = _shape(described_ports[name]), _shape(accepted_ports[name])
+        if actual != expected:
+            yield f"{kind} {name} is {actual} instead of {expected}"
 
 
 def _shape(port: Port) -> str:

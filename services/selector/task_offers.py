@@ -17,11 +17,11 @@ from protos.hugginggpt.v1.model_pb2 import (
     ModelCard,
 )
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.selector.ranking import ModelFeatures, Presence, Ranking
+from services.selector.ranking import ModelFeatures, Ranking, Readiness
 from services.selector.replica import Description, Replica, ReplicaState
 from services.selector.tokens import stems
 
-_NEAREST = (ReplicaState.ANSWERS, ReplicaState.AWAY, ReplicaState.DORMANT)
+_NEAREST = (ReplicaState.REACHABLE, ReplicaState.UNREACHABLE, ReplicaState.DORMANT)
 
 
 class ReplicaOffer(NamedTuple):
@@ -29,7 +29,7 @@ class ReplicaOffer(NamedTuple):
 
     replica: Replica
     description: Description
-    attention: ReplicaState
+    state: ReplicaState
     tasks: frozenset[str]
     """Tasks that it offers with the catalogue's specs."""
 
@@ -43,7 +43,7 @@ class Offer:
     """A commit of a model at one expert, and its replicas."""
 
     card: ModelCard
-    presence: Presence | None
+    readiness: Readiness | None
     """None if it has failed."""
     replicas: tuple[Replica, ...]
     """Empty if its expert is dormant."""
@@ -75,7 +75,7 @@ class Offer:
         card = self.card
         return ModelFeatures(
             stems=self.stems,
-            presence=self.presence or Presence.AWAY,
+            readiness=self.readiness or Readiness.UNREACHABLE,
             external=self.external,
             median=self.median,
             downloads=card.downloads,
@@ -90,9 +90,9 @@ class TaskOffers:
     def __init__(self, spec: TaskSpec, replica_offers: Sequence[ReplicaOffer]) -> None:
         self.spec = spec
         offers = _offers(spec.name, replica_offers)
-        self.offers = tuple(offer for offer in offers if offer.presence)
+        self.offers = tuple(offer for offer in offers if offer.readiness)
         """Offers that can run, in the order that resolves ties."""
-        self.failed = tuple(offer for offer in offers if not offer.presence)
+        self.failed = tuple(offer for offer in offers if not offer.readiness)
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -106,13 +106,13 @@ def primary(tag: str) -> str:
 
 def _offers(task: str, replica_offers: Sequence[ReplicaOffer]) -> list[Offer]:
     holders: dict[tuple[str, str, str], list[tuple[ReplicaOffer, ModelCard]]] = defaultdict(list)
-    places: dict[tuple[str, str, str], int] = {}
+    positions: dict[tuple[str, str, str], int] = {}
     for replica_offer in replica_offers:
-        for place, card in enumerate(replica_offer.description.cards.get(task, ())):
+        for position, card in enumerate(replica_offer.description.cards.get(task, ())):
             key = (replica_offer.expert, card.id, card.revision)
             holders[key].append((replica_offer, card))
-            places[key] = min(place, places.get(key, place))
-    ordered = sorted(holders, key=lambda key: (places[key], key))
+            positions[key] = min(position, positions.get(key, position))
+    ordered = sorted(holders, key=lambda key: (positions[key], key))
     return [_offer(holders[key]) for key in ordered]
 
 
@@ -121,18 +121,18 @@ def _offer(holders: Sequence[tuple[ReplicaOffer, ModelCard]]) -> Offer:
     working = [(replica_offer, card) for replica_offer, card in holders if card.state != MODEL_STATE_FAILED]
     if not working:
         replica_offer, card = holders[0]
-        return Offer(_shown(card, replica_offer, MODEL_STATE_FAILED), None, (), None)
-    attention = min({replica_offer.attention for replica_offer, _ in working}, key=_NEAREST.index)
-    nearest = [(replica_offer, card) for replica_offer, card in working if replica_offer.attention is attention]
+        return Offer(_with_state(card, replica_offer, MODEL_STATE_FAILED), None, (), None)
+    state = min({replica_offer.state for replica_offer, _ in working}, key=_NEAREST.index)
+    nearest = [(replica_offer, card) for replica_offer, card in working if replica_offer.state is state]
     replica_offer, card = min(nearest, key=lambda pair: pair[1].state != MODEL_STATE_READY)
     reply = replica_offer.description.reply
-    presence = _presence(attention, ready=card.state == MODEL_STATE_READY)
-    shown = _shown(card, replica_offer, _STATES[presence])
+    readiness = _presence(state, ready=card.state == MODEL_STATE_READY)
+    merged = _with_state(card, replica_offer, _STATES[readiness])
     if any(other.region != card.region for _, other in nearest):
-        shown.region = ""  # a call may go to any of them
+        merged.region = ""  # a call may go to any of them
     return Offer(
-        card=shown,
-        presence=presence,
+        card=merged,
+        readiness=readiness,
         replicas=tuple(
             dict.fromkeys(replica_offer.replica for replica_offer, _ in nearest if replica_offer.replica.address)
         ),
@@ -142,24 +142,24 @@ def _offer(holders: Sequence[tuple[ReplicaOffer, ModelCard]]) -> Offer:
 
 
 _STATES = {
-    Presence.READY: MODEL_STATE_READY,
-    Presence.LOADABLE: MODEL_STATE_LOADABLE,
-    Presence.AWAY: MODEL_STATE_LOADABLE,
-    Presence.DORMANT: MODEL_STATE_DORMANT,
+    Readiness.READY: MODEL_STATE_READY,
+    Readiness.LOADABLE: MODEL_STATE_LOADABLE,
+    Readiness.UNREACHABLE: MODEL_STATE_LOADABLE,
+    Readiness.DORMANT: MODEL_STATE_DORMANT,
 }
 
 
-def _presence(attention: ReplicaState, *, ready: bool) -> Presence:
-    if attention is ReplicaState.DORMANT:
-        return Presence.DORMANT
-    if attention is ReplicaState.AWAY:
-        return Presence.AWAY
-    return Presence.READY if ready else Presence.LOADABLE
+def _presence(state: ReplicaState, *, ready: bool) -> Readiness:
+    if state is ReplicaState.DORMANT:
+        return Readiness.DORMANT
+    if state is ReplicaState.UNREACHABLE:
+        return Readiness.UNREACHABLE
+    return Readiness.READY if ready else Readiness.LOADABLE
 
 
-def _shown(card: ModelCard, replica_offer: ReplicaOffer, state: int) -> ModelCard:
-    shown = ModelCard()
-    shown.CopyFrom(card)
-    shown.expert = replica_offer.expert
-    shown.state = state  # type: ignore[assignment]  # an enum's values are ints
-    return shown
+def _with_state(card: ModelCard, replica_offer: ReplicaOffer, state: int) -> ModelCard:
+    merged = ModelCard()
+    merged.CopyFrom(card)
+    merged.expert = replica_offer.expert
+    merged.state = state  # type: ignore[assignment]  # an enum's values are ints
+    return merged

@@ -216,7 +216,7 @@ async def test_spec_that_differs_from_the_standard_is_omitted_and_reported(start
     expert = FakeExpert("divergent", [OCR, MOOD], specs=[invalid])
     async with expert.serving() as address, start_selector(experts=address) as selector:
         assert list(await selector.tasks()) == ["text-classification"]
-        assert "disagrees with the standard" in (await selector.experts())["divergent"].problems[0]
+        assert "differs from the standard" in (await selector.experts())["divergent"].problems[0]
 
 
 async def test_replicas_are_endpoints_of_one_candidate(start_selector: StartSelector) -> None:

@@ -323,7 +323,7 @@ async def test_changed_catalogue_calls_the_llm_again(start_llm_selector: StartLl
 async def test_cancelled_selection_does_not_cancel_the_shared_call() -> None:
     standard = standard_tasks()
     catalog = Catalog(standard)
-    catalog.listed("speech:1")
+    catalog.add_address("speech:1")
     catalog.record_reply("speech:1", DescribeResponse(expert="speech", models=VOICES))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(20))

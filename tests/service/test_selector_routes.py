@@ -169,7 +169,7 @@ async def test_invalid_table_raises_at_startup(tmp_path: Path) -> None:
 
 async def test_unknown_names_in_the_table_are_logged_once() -> None:
     catalog = Catalog(standard_tasks())
-    catalog.listed("vision:1")
+    catalog.add_address("vision:1")
     table = RoutingTable({TASK: Route(forbidden=["faces"]), "depth-estimation": Route()})
     with capture_logs() as logs:
         async with watching(table, catalog, settled_seconds=0):

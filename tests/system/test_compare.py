@@ -117,7 +117,7 @@ def test_routing_table_prefers_and_forbids_models(texts: Path, tmp_path: Path) -
         listed = local_stack.run_cli("models")
         assert "score 1.00" in listed.out
         assert "forbidden" in listed.out
-        assert "no expert offers rapidorc for image-to-text now; there is rapidocr" in listed.out
+        assert "no expert offers rapidorc for image-to-text now; did you mean rapidocr?" in listed.out
         models = json.loads(local_stack.run_cli("models", "--json").out)
         assert models["selection_policy"] == "rank"
         assert [route["task"] for route in models["routes"]] == sorted(["image-to-text", TASK, "object-detection"])

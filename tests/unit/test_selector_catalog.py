@@ -57,7 +57,7 @@ def greeting(modality: "int" = MODALITY_TEXT) -> TaskSpec:
 
 
 def add_reply(catalog: Catalog, address: str, described: DescribeResponse) -> None:
-    catalog.listed(address)
+    catalog.add_address(address)
     catalog.record_reply(address, described)
 
 
@@ -86,7 +86,7 @@ def test_spec_that_differs_from_the_standard_is_omitted_and_reported(catalog: Ca
     add_reply(catalog, FIRST, reply("vision", OCR, card("sum", "summarization"), specs=(divergent_spec,)))
     assert list(catalog.view.tasks) == ["summarization"]
     (problem,) = expert_entry(catalog, "vision").problems
-    assert "image-to-text is left out" in problem
+    assert "image-to-text is omitted" in problem
     assert "input image is required audio instead of required image" in problem
     assert "output text is missing" in problem
 
@@ -105,7 +105,7 @@ def test_first_spec_of_a_new_task_applies_until_its_expert_is_removed(catalog: C
     add_reply(catalog, FIRST, reply("first", first_model, specs=(greeting(),)))
     add_reply(catalog, SECOND, reply("second", second_model, specs=(greeting(MODALITY_AUDIO),)))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
-    assert "disagrees with the one that came first" in expert_entry(catalog, "second").problems[0]
+    assert "differs from the first expert's" in expert_entry(catalog, "second").problems[0]
     catalog.record_failure(FIRST, "does not answer")
     clock.now += 10
     catalog.expire()
@@ -115,7 +115,7 @@ def test_first_spec_of_a_new_task_applies_until_its_expert_is_removed(catalog: C
 
 
 def test_order_of_arrival_counts_from_the_first_reply(catalog: Catalog) -> None:
-    catalog.listed(FIRST)
+    catalog.add_address(FIRST)
     add_reply(catalog, SECOND, reply("first", card("hello", "greeting"), specs=(greeting(),)))
     add_reply(catalog, FIRST, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
@@ -133,7 +133,7 @@ def test_spec_of_a_dormant_expert_still_applies(catalog: Catalog) -> None:
 def test_model_of_an_unspecified_task_is_reported(catalog: Catalog) -> None:
     add_reply(catalog, FIRST, reply("divergent", card("m", "nonsense")))
     assert not catalog.view.tasks
-    assert "nonsense is left out" in expert_entry(catalog, "divergent").problems[0]
+    assert "nonsense is omitted" in expert_entry(catalog, "divergent").problems[0]
 
 
 def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: Catalog) -> None:
@@ -209,7 +209,7 @@ def test_expert_of_a_dropped_address_is_removed_after_forget_seconds(catalog: Ca
 
 
 def test_address_that_never_answered_is_reported(catalog: Catalog, clock: Clock) -> None:
-    catalog.listed(FIRST)
+    catalog.add_address(FIRST)
     catalog.record_failure(FIRST, "does not answer")
     clock.now += 100
     assert catalog.expire() == []
@@ -225,8 +225,8 @@ def test_address_that_never_answered_is_reported(catalog: Catalog, clock: Clock)
     ],
 )
 def test_reply_without_valid_expert_name_raises(catalog: Catalog, invalid: DescribeResponse) -> None:
-    catalog.listed(FIRST)
-    with pytest.raises(CorruptData, match="which expert"):
+    catalog.add_address(FIRST)
+    with pytest.raises(CorruptData, match="no valid expert name"):
         catalog.record_reply(FIRST, invalid)
 
 
@@ -277,7 +277,7 @@ def test_expert_that_scales_to_zero_is_dormant_once_its_last_address_is_dropped(
     for address in (FIRST, SECOND):
         add_reply(catalog, address, reply("vision", OCR, scales_to_zero=True))
     catalog.drop_address(FIRST)
-    assert [offer.attention for offer in catalog.view.replica_offers] == [ReplicaState.ANSWERS]
+    assert [offer.state for offer in catalog.view.replica_offers] == [ReplicaState.REACHABLE]
     catalog.drop_address(SECOND)
     assert expert_entry(catalog, "vision").dormant
 

@@ -45,7 +45,7 @@ def selector(mode: Mode = Mode.HYBRID) -> Selector:
         "vision": ("vision:1", (GENERAL, PHOTO, OIL)),
     }
     for name, (address, cards) in experts.items():
-        catalog.listed(address)
+        catalog.add_address(address)
         catalog.record_reply(address, DescribeResponse(expert=name, models=cards))
     return Selector(catalog, standard, mode)
 
@@ -129,7 +129,7 @@ def test_region_of_the_deployment_applies_to_internal_models_without_region() ->
     catalog, standard = Catalog(standard_tasks()), standard_tasks()
     abroad = card("elsewhere", TEXT, region="us-east-1")
     unspecified = card("silent", TEXT, location=MODEL_LOCATION_EXTERNAL)
-    catalog.listed("lite:1")
+    catalog.add_address("lite:1")
     catalog.record_reply("lite:1", DescribeResponse(expert="lite", models=[MOOD, abroad, unspecified]))
     query = SelectionQuery(TEXT, constraints=Constraints(regions=frozenset({"ch"})), allows_external=True)
     assert ids(Selector(catalog, standard, Mode.HYBRID, "ch-dk-2").choose(query)) == [MOOD.id]
@@ -141,7 +141,7 @@ def test_model_with_replicas_in_several_regions_satisfies_no_region_constraint()
     standard = standard_tasks()
     catalog = Catalog(standard)
     for region in ("eu-west-1", "us-east-1"):
-        catalog.listed(f"{region}:1")
+        catalog.add_address(f"{region}:1")
         catalog.record_reply(f"{region}:1", DescribeResponse(expert="cloud", models=[card("m", TEXT, region=region)]))
     with pytest.raises(NotFound):
         Selector(catalog, standard, Mode.HYBRID).choose(
@@ -153,7 +153,7 @@ def test_avoided_replica_is_an_endpoint_only_if_all_are_avoided() -> None:
     standard = standard_tasks()
     catalog = Catalog(standard)
     for address in ("one:1", "two:1"):
-        catalog.listed(address)
+        catalog.add_address(address)
         catalog.record_reply(address, DescribeResponse(expert="lite", models=[MOOD]))
     model_selector = Selector(catalog, standard, Mode.HYBRID)
     first = model_selector.choose(SelectionQuery(TEXT, avoid=[Avoid(address="one:1")])).chosen[0]

@@ -28,7 +28,7 @@ def count(text: str) -> int:
 def question_or_none(*cards: ModelCard, budget: int = 7168, **query_fields: Any) -> Question | None:
     standard = standard_tasks()
     catalog = Catalog(standard)
-    catalog.listed("lite:1")
+    catalog.add_address("lite:1")
     catalog.record_reply("lite:1", DescribeResponse(expert="lite", models=cards))
     query = SelectionQuery(TASK, **query_fields)
     choice = Selector(catalog, standard, Mode.REMOTE if query.allows_external else Mode.HYBRID).choose(query)

@@ -1,6 +1,6 @@
 import pytest
 
-from services.selector.ranking import ModelFeatures, Presence, QueryTerm, Ranking, RankingQuery
+from services.selector.ranking import ModelFeatures, QueryTerm, Ranking, RankingQuery, Readiness
 from services.selector.tokens import stemmed, words
 
 
@@ -9,8 +9,8 @@ def terms(text: str = "", *languages: str, internal_first: bool = True) -> Ranki
     return RankingQuery(terms, frozenset(languages), internal_first)
 
 
-def features(description: str = "", presence: Presence = Presence.READY, **fields: object) -> ModelFeatures:
-    return ModelFeatures(stemmed(description), presence, **fields)  # type: ignore[arg-type]  # fields of the class
+def features(description: str = "", readiness: Readiness = Readiness.READY, **fields: object) -> ModelFeatures:
+    return ModelFeatures(stemmed(description), readiness, **fields)  # type: ignore[arg-type]  # fields of the class
 
 
 def ranked(query: RankingQuery, *models: ModelFeatures, failing: frozenset[int] = frozenset()) -> list[int]:
@@ -29,18 +29,18 @@ BETTER = {
     "description contains another form of the term": (terms("how many people are there"), PEOPLE, FACES),
     "sentiment for how it sounds": (terms("tell me whether it sounds happy"), MOOD, LANGUAGE),
     "language for what it is written in": (terms("which language is this written in"), LANGUAGE, MOOD),
-    "matching, although to be loaded": (terms("is it happy"), features("happy", Presence.LOADABLE), LANGUAGE),
-    "matching, although dormant": (terms("is it happy"), features("happy", Presence.DORMANT), LANGUAGE),
-    "loaded before loadable": (terms(), PLAIN, features(presence=Presence.LOADABLE)),
+    "matching, although to be loaded": (terms("is it happy"), features("happy", Readiness.LOADABLE), LANGUAGE),
+    "matching, although dormant": (terms("is it happy"), features("happy", Readiness.DORMANT), LANGUAGE),
+    "loaded before loadable": (terms(), PLAIN, features(readiness=Readiness.LOADABLE)),
     "loadable before unreachable": (
         terms(),
-        features(presence=Presence.LOADABLE),
-        features(presence=Presence.AWAY),
+        features(readiness=Readiness.LOADABLE),
+        features(readiness=Readiness.UNREACHABLE),
     ),
     "unreachable before dormant": (
         terms(),
-        features(presence=Presence.AWAY),
-        features(presence=Presence.DORMANT),
+        features(readiness=Readiness.UNREACHABLE),
+        features(readiness=Readiness.DORMANT),
     ),
     "supports the language": (terms("", "de"), features(languages=frozenset({"de"})), PLAIN),
     "unspecified languages before other languages": (
@@ -51,7 +51,7 @@ BETTER = {
     "faster": (terms(), features(median=0.1), features(median=5.0)),
     "more popular": (terms(), features(downloads=10**6, likes=500), features(downloads=10, likes=1)),
     "internal": (terms("faces"), features(), features("faces", external=True, downloads=10**9)),
-    "internal, although dormant": (terms(), features(presence=Presence.DORMANT), features(external=True)),
+    "internal, although dormant": (terms(), features(readiness=Readiness.DORMANT), features(external=True)),
 }
 
 

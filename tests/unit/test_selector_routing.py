@@ -26,7 +26,7 @@ CARDS = (
 
 def catalogue(*cards: ModelCard) -> Catalog:
     catalog = Catalog(standard_tasks())
-    catalog.listed("vision:1")
+    catalog.add_address("vision:1")
     catalog.record_reply("vision:1", DescribeResponse(expert="vision", models=cards))
     return catalog
 
@@ -95,7 +95,7 @@ def test_task_with_only_forbidden_models_is_not_in_the_catalogue() -> None:
         (tuple(ModelName(offered.id) for offered in CARDS), []),
     ):
         catalog = Catalog(standard_tasks(), table=RoutingTable(forbidden=forbidden))
-        catalog.listed("vision:1")
+        catalog.add_address("vision:1")
         catalog.record_reply("vision:1", DescribeResponse(expert="vision", models=CARDS))
         assert list(catalog.view.tasks) == planned
 
@@ -173,11 +173,14 @@ def test_score_counts_less_than_request_text() -> None:
     [
         (
             RoutingTable({"object-detectio": Route(model="faces")}),
-            "offers object-detectio now; there is object-detection",
+            "offers object-detectio now; did you mean object-detection?",
         ),
-        (RoutingTable({TASK: Route(model="face")}), "no expert offers face for object-detection now; there is faces"),
-        (RoutingTable({TASK: Route(model="faces@9")}), "offers faces@9 for object-detection now; it is there at 1"),
-        (RoutingTable(forbidden=(ModelName("peopel"),)), "no expert offers peopel now; there is people"),
+        (
+            RoutingTable({TASK: Route(model="face")}),
+            "no expert offers face for object-detection now; did you mean faces?",
+        ),
+        (RoutingTable({TASK: Route(model="faces@9")}), "offers faces@9 for object-detection now; it is offered at 1"),
+        (RoutingTable(forbidden=(ModelName("peopel"),)), "no expert offers peopel now; did you mean people?"),
     ],
 )
 def test_unknown_names_are_reported_with_similar_ones(table: RoutingTable, message: str) -> None:

@@ -38,7 +38,7 @@ class CatalogUnderTest:
     def record(
         self, address: str, offered: ModelCard, load: ExpertLoad | None = None, *, scales_to_zero: bool = False
     ) -> None:
-        self.catalog.listed(address)
+        self.catalog.add_address(address)
         expert = address.partition(":")[0]
         reply = DescribeResponse(expert=expert, models=[offered], load=load, scales_to_zero=scales_to_zero)
         self.catalog.record_reply(address, reply)

@@ -39,7 +39,7 @@ class ObservedStore(KeyValueStore):
 def catalog_with(*replies: DescribeResponse) -> Catalog:
     catalog = Catalog(standard_tasks())
     for number, reply in enumerate(replies, start=1):
-        catalog.listed(f"host:{number}")
+        catalog.add_address(f"host:{number}")
         catalog.record_reply(f"host:{number}", reply)
     return catalog
 
@@ -73,13 +73,13 @@ async def test_expert_that_does_not_scale_to_zero_is_not_restored() -> None:
 async def test_unchanged_description_is_not_written_again() -> None:
     descriptions = ObservedStore(MemoryStore())
     catalog = catalog_with(DORMANT)
-    async with DescriptionStore(descriptions, catalog, pause=0).running():
+    async with DescriptionStore(descriptions, catalog, write_pause=0).running():
         await next_write(descriptions)
         changed_load = DescribeResponse()
         changed_load.CopyFrom(DORMANT)
         changed_load.MergeFrom(DescribeResponse(revision="2", load=ExpertLoad(waiting=3)))
         catalog.record_reply("host:1", changed_load)
-        catalog.listed("host:2")
+        catalog.add_address("host:2")
         catalog.record_reply("host:2", DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
         assert await next_write(descriptions) == "lite"
 
@@ -89,7 +89,7 @@ async def test_unavailable_store_is_retried() -> None:
     await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
     descriptions = ObservedStore(store, failures=3)
     restarted = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
-    async with DescriptionStore(descriptions, restarted, pause=0).running():
+    async with DescriptionStore(descriptions, restarted, write_pause=0).running():
         assert await next_write(descriptions) == "lite"
         assert restarted.view.tasks["text-to-video"].dormant
 
@@ -106,7 +106,7 @@ async def test_corrupted_description_is_skipped() -> None:
 async def test_forgotten_expert_is_not_stored_until_it_answers_again() -> None:
     store = MemoryStore()
     descriptions, catalog = ObservedStore(store), catalog_with(DORMANT)
-    description_store = DescriptionStore(descriptions, catalog, pause=0)
+    description_store = DescriptionStore(descriptions, catalog, write_pause=0)
     async with description_store.running():
         await next_write(descriptions)
         catalog.drop_address("host:1")
@@ -115,7 +115,7 @@ async def test_forgotten_expert_is_not_stored_until_it_answers_again() -> None:
         async with description_store.forgetting("big one"):
             pass
         assert await KeyValueStore(store, KIND).all() == {}
-        catalog.listed("host:1")
+        catalog.add_address("host:1")
         catalog.record_reply("host:1", DORMANT)
         assert await next_write(descriptions) == "big one"
 
@@ -130,10 +130,10 @@ async def until_empty(catalog: Catalog) -> None:
 async def test_expert_forgotten_by_one_replica_is_forgotten_by_all() -> None:
     store = MemoryStore()
     first, second = catalog_with(), catalog_with()
-    first_store = DescriptionStore(ObservedStore(store), first, look=0)
+    first_store = DescriptionStore(ObservedStore(store), first, poll_seconds=0)
     async with DescriptionStore(descriptions := ObservedStore(store), catalog_with(DORMANT)).running():
         await next_write(descriptions)
-    async with first_store.running(), DescriptionStore(ObservedStore(store), second, look=0).running():
+    async with first_store.running(), DescriptionStore(ObservedStore(store), second, poll_seconds=0).running():
         assert second.view.tasks["text-to-video"].dormant
         async with first_store.forgetting("big one"):
             first.forget("big one")
@@ -146,7 +146,7 @@ async def test_expert_forgotten_by_one_replica_is_forgotten_by_all() -> None:
 async def test_running_expert_deleted_from_the_store_is_written_when_it_changes() -> None:
     store, catalog = MemoryStore(), catalog_with(DORMANT)
     descriptions = ObservedStore(store)
-    async with DescriptionStore(descriptions, catalog, pause=0, look=0).running():
+    async with DescriptionStore(descriptions, catalog, write_pause=0, poll_seconds=0).running():
         await next_write(descriptions)
         await KeyValueStore(store, KIND).delete("big one")
         async with asyncio.timeout(5):
