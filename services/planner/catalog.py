@@ -43,22 +43,22 @@ class Catalog:
         self._tasks: Catalogue | None = None
         self.known = asyncio.Event()
         """Set once the catalogue is loaded."""
-        self._told = False
-        self._confirmed = float("-inf")
-        self._turn = asyncio.Lock()
+        self._is_watched = False
+        self._confirmed_at = float("-inf")
+        self._load_lock = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
     async def watching(cls, channel: grpc.aio.Channel) -> AsyncIterator["Catalog"]:
         """Opens a catalogue that is updated within the block."""
         catalog = cls(channel)
-        following = asyncio.create_task(supervise(catalog._follow, name="catalogue watch"), name="catalogue")
+        watch = asyncio.create_task(supervise(catalog._watch_repeatedly, name="catalogue watch"), name="catalogue")
         try:
             yield catalog
         finally:
-            following.cancel()
+            watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await following
+                await watch
 
     async def tasks(self) -> Catalogue:
         """Returns the available tasks, at most about a second old while the selector is reachable.
@@ -70,17 +70,17 @@ class Catalog:
             await self._refresh()
         if self._tasks is None:
             raise Unavailable(
-                "the planner does not know yet what can be planned: the selector does not answer",
-                remedy="try again; if it lasts, look at the selector and at PLANNER_SELECTOR",
+                "the planner has not loaded the catalogue of tasks yet: the selector does not answer",
+                remedy="try again; if it persists, check the selector and PLANNER_SELECTOR",
             )
         return self._tasks
 
     def _fresh(self) -> bool:
-        return self._told or asyncio.get_running_loop().time() - self._confirmed < FRESH_SECONDS
+        return self._is_watched or asyncio.get_running_loop().time() - self._confirmed_at < FRESH_SECONDS
 
     async def _refresh(self) -> None:
         timeout = FIRST_SECONDS if self._tasks is None else REFRESH_SECONDS
-        async with self._turn:
+        async with self._load_lock:
             if self._tasks is not None and self._fresh():
                 return
             try:
@@ -98,9 +98,9 @@ class Catalog:
             self.known.set()
             log.info("catalogue loaded", revision=reply.revision, tasks=len(self._tasks))
         self._revision = reply.revision
-        self._confirmed = asyncio.get_running_loop().time()
+        self._confirmed_at = asyncio.get_running_loop().time()
 
-    async def _follow(self) -> None:
+    async def _watch_repeatedly(self) -> None:
         while True:
             try:
                 await self._watch()
@@ -108,17 +108,17 @@ class Catalog:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     log.info("catalogue watch failed", code=error.code().name)
             finally:
-                self._told = False
+                self._is_watched = False
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _watch(self) -> None:
         changes = self._selector.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=WATCH_SECONDS)
         async for change in changes:
             if change.revision != self._revision or self._tasks is None:
-                self._told = False
-                async with self._turn:
+                self._is_watched = False
+                async with self._load_lock:
                     await self._load(FIRST_SECONDS)
-            self._told = True
+            self._is_watched = True
 
 
 def standard_specs() -> Catalogue:

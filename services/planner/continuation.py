@@ -51,9 +51,9 @@ class TaskDeduplicator:
         ):
             self._dropped.add(task.id)
             return None
-        if known := next((other for other in self._existing if self._is_same(other, renumbered)), None):
-            self._existing.remove(known)
-            self._ids[task.id] = known.id
+        if same_task := next((existing for existing in self._existing if self._is_same(existing, renumbered)), None):
+            self._existing.remove(same_task)
+            self._ids[task.id] = same_task.id
             return None
         self._last_id = self._ids[task.id] = max(task.id, self._last_id + 1)
         return replace(renumbered, id=self._last_id)

@@ -122,7 +122,7 @@ class Planner:
             return notes, Decision("embedded", "Rules know one way to each task.")
         draft = await self._draft(request, catalogue)
         limit = request.limit or HARD_LIMIT
-        draft = await asyncio.to_thread(keep_valid, draft, catalogue, _inputs(request), limit=limit)
+        draft = await asyncio.to_thread(valid_part, draft, catalogue, _inputs(request), limit=limit)
         if not started:
             return [*new_tasks(draft.tasks, request.standing), *draft.notes], draft.decision
         sure = draft.tasks if draft.decision.confidence >= SURE else ()
@@ -199,7 +199,7 @@ def check_plan(draft: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str,
     return [*draft, Decision("supplied", "The plan was supplied, and it is valid.", 1.0)]
 
 
-def keep_valid(draft: Draft, catalogue: Catalogue, inputs: Mapping[str, Value], *, limit: int = HARD_LIMIT) -> Draft:
+def valid_part(draft: Draft, catalogue: Catalogue, inputs: Mapping[str, Value], *, limit: int = HARD_LIMIT) -> Draft:
     """Returns the valid part of a draft, within the limit, with notes about what was omitted."""
     tasks, notes = draft.tasks[:limit], list(draft.notes)
     if len(draft.tasks) > len(tasks):

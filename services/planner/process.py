@@ -50,7 +50,7 @@ class PlanningProcess:
     def __init__(self, *, cpu_seconds: float = CPU_SECONDS, idle_seconds: float = IDLE_SECONDS) -> None:
         self.cpu_seconds = cpu_seconds
         self._idle_seconds = idle_seconds
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._process: Process | None = None
         self._catalogue: Catalogue | None = None
         """What the process has been sent."""
@@ -68,7 +68,7 @@ class PlanningProcess:
             OverLimit: it takes too long.
             Unavailable: the process ended for another reason.
         """
-        async with self._turn:
+        async with self._lock:
             self._stop_timer()
             try:
                 draft = await self._plan(request, catalogue)

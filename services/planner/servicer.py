@@ -40,8 +40,10 @@ class PlannerServicer(rpc.PlannerServiceServicer):
             async with lock:
                 await context.write(event_to_pb(step))
 
-        left = context.time_remaining()
-        await self._planner.plan(request_from_pb(request), emit, seconds=left and left * LLM_SHARE)
+        remaining_seconds = context.time_remaining()
+        await self._planner.plan(
+            request_from_pb(request), emit, seconds=remaining_seconds and remaining_seconds * LLM_SHARE
+        )
 
 
 def request_from_pb(request: pb.PlanRequest) -> Request:

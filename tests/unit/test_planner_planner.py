@@ -5,7 +5,7 @@ import pytest
 from services.common.errors import InvalidRequest
 from services.planner.continuation import new_tasks
 from services.planner.plan import Decision, Draft, Input, Reference, Task, Text
-from services.planner.planner import check_plan, keep_valid
+from services.planner.planner import check_plan, valid_part
 from tests.support.plans import LITE, embedded_plan, file, notation, plan_request
 
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
@@ -29,13 +29,13 @@ def test_task_planned_by_another_controller_is_not_repeated() -> None:
 def test_invalid_tasks_of_a_draft_are_noted_and_the_rest_is_planned() -> None:
     invalid_task = Task(2, "text-to-speech", {"text": Input("file9")}, source="say it")
     dependent_task = Task(4, "audio-to-audio", {"audio": Reference(2, "audio")})
-    draft = keep_valid(Draft((OCR, invalid_task, MOOD, dependent_task), (), DECISION), LITE, {"file1": file("a.png")})
+    draft = valid_part(Draft((OCR, invalid_task, MOOD, dependent_task), (), DECISION), LITE, {"file1": file("a.png")})
     assert notation(draft.tasks) == ["image-to-text(image=file1)", "text-classification(text=1.text)"]
     assert ["say it" in note.text and "file9" in note.text for note in draft.notes] == [True]
 
 
 def test_plan_is_truncated_at_the_limit_with_note() -> None:
-    draft = keep_valid(Draft((OCR, ALOUD, MOOD), (), DECISION), LITE, {"file1": file("a.png")}, limit=2)
+    draft = valid_part(Draft((OCR, ALOUD, MOOD), (), DECISION), LITE, {"file1": file("a.png")}, limit=2)
     assert draft.tasks == (OCR, ALOUD)
     assert ["only the first 2" in note.text for note in draft.notes] == [True]
 

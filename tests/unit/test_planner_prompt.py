@@ -104,7 +104,7 @@ def test_file_sent_again_is_listed_once() -> None:
 def test_long_pasted_text_has_a_name() -> None:
     pasted = "The harbour was built in stone. " * 40
     material = Material.of(plan_request(f"Sum this up: {pasted}"))
-    assert material.words(100_000) == f"Sum this up: [<text1>: {pasted.strip()} ]".replace(" ]", " ]")
+    assert material.request_text(100_000) == f"Sum this up: [<text1>: {pasted.strip()} ]".replace(" ]", " ]")
     assert material.resolved(Task(1, "summarization", {"text": Input("text1")})).arguments == {"text": Text(pasted)}
 
 

@@ -46,22 +46,22 @@ class Binding:
         return [port for port in self.spec.inputs if port.required and port.name not in self.ports]
 
 
-def bind_arguments(parse_task: ParsedTask, spec: Spec, names: InputNames, inputs: Mapping[str, Value]) -> Binding:
+def bind_arguments(parsed: ParsedTask, spec: Spec, names: InputNames, inputs: Mapping[str, Value]) -> Binding:
     """Binds arguments: by exact name, by similar name, by modality, as parameter, then by value."""
     binding = Binding(spec)
-    remaining = [(name, value) for name, value in parse_task.given if not _empty(value)]
+    remaining = [(name, value) for name, value in parsed.given if not _empty(value)]
     for match in (_by_exact_name, _by_similar_name, _by_modality, _by_parameter_name, _by_value):
-        left = []
+        unbound = []
         for name, value in remaining:
             interpretations = interpret(value, names)
             target = match(name, interpretations, binding, inputs)
             if target is None:
-                left.append((name, value))
+                unbound.append((name, value))
             elif isinstance(target, Port):
                 _assign(binding, target, interpretations)
             else:
                 binding.parameters.setdefault(target, value)
-        remaining = left
+        remaining = unbound
     binding.unmatched.extend(name for name, value in remaining if not _is_duplicate(interpret(value, names), binding))
     return binding
 
@@ -81,64 +81,73 @@ _Target = Port | str | None
 
 
 def _by_exact_name(
-    name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+    name: str, _interpretations: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
 ) -> _Target:
     port = next((port for port in binding.spec.inputs if port.name == name), None)
     return port or (name if binding.spec.takes(name) else None)
 
 
 def _by_similar_name(
-    name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+    name: str, _interpretations: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
 ) -> _Target:
-    meant = normalize_name(name).rstrip("0123456789")
+    base = normalize_name(name).rstrip("0123456789")
     port = next(
-        (port for port in _free(binding) if meant and normalize_name(port.name).rstrip("s") == meant.rstrip("s")), None
+        (
+            port
+            for port in _unbound_ports(binding)
+            if base and normalize_name(port.name).rstrip("s") == base.rstrip("s")
+        ),
+        None,
     )
-    return port or next((port for port in _free(binding) if port.name == "question" and meant in _QUESTIONS), None)
+    return port or next(
+        (port for port in _unbound_ports(binding) if port.name == "question" and base in _QUESTIONS), None
+    )
 
 
 def _by_parameter_name(
-    name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+    name: str, _interpretations: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
 ) -> _Target:
     if any(_MODALITIES.get(word) is Modality.TEXT for word in words(name)):
         return None  # "prompt" is not "negative_prompt"
     return match_parameter(
-        name, [known.name for known in binding.spec.parameters if known.name not in binding.parameters]
+        name, [parameter.name for parameter in binding.spec.parameters if parameter.name not in binding.parameters]
     )
 
 
-def _by_modality(name: str, _said: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
+def _by_modality(
+    name: str, _interpretations: Sequence[Interpretation], binding: Binding, _inputs: Mapping[str, Value]
+) -> _Target:
     interpretations = {_MODALITIES[word] for word in map(_singular, words(name)) if word in _MODALITIES}
     if len(interpretations) != 1:
         return None
-    free = [port for port in _free(binding) if port.modality in interpretations]
-    if not free:  # image1, image2: several values for the only port
+    unbound_ports = [port for port in _unbound_ports(binding) if port.modality in interpretations]
+    if not unbound_ports:  # image1, image2: several values for the only port
         base = normalize_name(name).rstrip("0123456789")
         return next(
             (port for port in binding.spec.inputs if normalize_name(port.name) == base != normalize_name(name)), None
         )
-    return free[0] if len(free) == 1 else None
+    return unbound_ports[0] if len(unbound_ports) == 1 else None
 
 
 def _by_value(
     _name: str, interpretations: Sequence[Interpretation], binding: Binding, inputs: Mapping[str, Value]
 ) -> _Target:
-    free = [
+    unbound_ports = [
         port
-        for port in _free(binding)
-        if interpretations and all(_may_carry(port, item, inputs) for item in interpretations)
+        for port in _unbound_ports(binding)
+        if interpretations and all(_accepts(port, item, inputs) for item in interpretations)
     ]
-    required = [port for port in free if port.required]
-    found = required or free
-    return found[0] if len(found) == 1 else None
+    required = [port for port in unbound_ports if port.required]
+    candidates = required or unbound_ports
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _may_carry(port: Port, item: Interpretation, inputs: Mapping[str, Value]) -> bool:
+def _accepts(port: Port, item: Interpretation, inputs: Mapping[str, Value]) -> bool:
     if isinstance(item, InputReference):
         return port.modality in modalities(inputs[item.name])
     if isinstance(item, OutputReference):
-        carried = _MODALITIES.get(item.resource.lower())
-        return carried is None or carried is port.modality
+        modality = _MODALITIES.get(item.resource.lower())
+        return modality is None or modality is port.modality
     return isinstance(item, TextLiteral) and port.modality is Modality.TEXT
 
 
@@ -146,13 +155,13 @@ def _singular(word: str) -> str:
     return word.removesuffix("s")
 
 
-def _free(binding: Binding) -> Iterator[Port]:
+def _unbound_ports(binding: Binding) -> Iterator[Port]:
     return (port for port in binding.spec.inputs if port.name not in binding.ports)
 
 
 def _is_duplicate(interpretations: Sequence[Interpretation], binding: Binding) -> bool:
     """Whether the same reference is already bound under another name."""
-    there = [item for items in binding.ports.values() for item in items]
+    bound = [item for items in binding.ports.values() for item in items]
     return bool(interpretations) and all(
-        isinstance(item, InputReference | OutputReference) and item in there for item in interpretations
+        isinstance(item, InputReference | OutputReference) and item in bound for item in interpretations
     )

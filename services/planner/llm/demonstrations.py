@@ -44,9 +44,11 @@ class Demonstration:
 class Demonstrations:
     """Set of demonstrations, searchable by similarity."""
 
-    def __init__(self, known: Sequence[Demonstration]) -> None:
-        self._known = tuple(known)
-        self._index = SimilarityIndex([f"{one.request} {' '.join(one.files)}" for one in self._known])
+    def __init__(self, demonstrations: Sequence[Demonstration]) -> None:
+        self._demonstrations = tuple(demonstrations)
+        self._index = SimilarityIndex(
+            [f"{demonstration.request} {' '.join(demonstration.files)}" for demonstration in self._demonstrations]
+        )
 
     @classmethod
     @cache
@@ -56,7 +58,7 @@ class Demonstrations:
     @property
     def used(self) -> Mapping[str, int]:
         """Number of demonstrations that use each task."""
-        return Counter(name for one in self._known for name in one.names)
+        return Counter(name for demonstration in self._demonstrations for name in demonstration.names)
 
     def most_similar(
         self, words: str, catalogue: Catalogue, *, count: int = COUNT, variety: float = VARIETY
@@ -65,18 +67,21 @@ class Demonstrations:
         scores = {
             position: score
             for position, score in enumerate(self._index.scores(words))
-            if self._known[position].names <= catalogue.keys()
+            if self._demonstrations[position].names <= catalogue.keys()
         }
-        return [self._known[position] for position in diversify(scores, self._likeness, count=count, variety=variety)]
+        return [
+            self._demonstrations[position]
+            for position in diversify(scores, self._similarity, count=count, variety=variety)
+        ]
 
-    def _likeness(self, one: int, other: int) -> float:
+    def _similarity(self, first: int, second: int) -> float:
         """Similarity of two demonstrations: the mean of text similarity and of shared tasks and notes."""
-        ours, theirs = self._known[one].kinds, self._known[other].kinds
-        return (self._index.similarity(one, other) + len(ours & theirs) / len(ours | theirs)) / 2
+        ours, theirs = self._demonstrations[first].kinds, self._demonstrations[second].kinds
+        return (self._index.similarity(first, second) + len(ours & theirs) / len(ours | theirs)) / 2
 
 
 def read(lines: str) -> Iterator[Demonstration]:
     """Parses demonstrations from JSON lines."""
     for line in lines.splitlines():
-        said = json.loads(line)
-        yield Demonstration(said["request"], tuple(said["files"]), tuple(said["tasks"]))
+        fields = json.loads(line)
+        yield Demonstration(fields["request"], tuple(fields["files"]), tuple(fields["tasks"]))

@@ -60,8 +60,8 @@ class Lexer:
         self.listing = False
         """Whether the prose is inside an open list."""
         self._state: Callable[[str, int], _Step] = self._between
-        self._kept: list[str] = []
-        self._room = LONGEST
+        self._stored: list[str] = []
+        self._remaining = LONGEST
         self._closers = ""
         self._pending = ""
         self._last = ""
@@ -69,7 +69,7 @@ class Lexer:
     @property
     def idle(self) -> bool:
         """Whether no reasoning or comment is open."""
-        return self._state not in (self._thought, self._block)
+        return self._state not in (self._reasoning, self._block)
 
     def tokens(self, delta: str) -> Iterator[Token]:
         """Adds text; yields the tokens that it completes."""
@@ -89,7 +89,7 @@ class Lexer:
             return space.end(), None
         if char in _PUNCTUATION and not (char == "`" and self.place is Place.VALUE):
             return at + 1, Token(char)
-        self._kept, self._room = [], LONGEST
+        self._stored, self._remaining = [], LONGEST
         if char in _QUOTES:
             self._closers, self._state = _QUOTES[char], self._string
             return at + 1, None
@@ -123,7 +123,7 @@ class Lexer:
 
     def _tag(self, text: str, at: int) -> _Step:
         if text[at] == ">" and self._pending in _THOUGHTS:
-            self._pending, self._state = "", self._thought
+            self._pending, self._state = "", self._reasoning
             return at + 1, None
         if len(self._pending) == _LONGEST_TAG or not _TAG.match(text, at):
             self._state = self._between
@@ -131,7 +131,7 @@ class Lexer:
         self._pending += text[at].lower()
         return at + 1, None
 
-    def _thought(self, text: str, at: int) -> _Step:
+    def _reasoning(self, text: str, at: int) -> _Step:
         char = text[at].lower()
         self._pending = "<" if char == "<" else self._pending + char if self._pending else ""
         if len(self._pending) > _LONGEST_TAG:
@@ -147,7 +147,7 @@ class Lexer:
             self._pending = ""
             self._state = self._line if text[at] == "/" else self._block
             return at + 1, None
-        self._kept, self._room = ["/"], LONGEST
+        self._stored, self._remaining = ["/"], LONGEST
         self._state = self._between if self.place is Place.PROSE else self._bare
         return at, None
 
@@ -168,16 +168,16 @@ class Lexer:
 
     def _bare(self, text: str, at: int) -> _Step:
         end = _BARE[self.place].search(text, at)
-        self._keep(text[at : end.start() if end else len(text)])
+        self._store(text[at : end.start() if end else len(text)])
         if not end:
             return len(text), None
         self._state = self._between
-        word = _REMARK.split("".join(self._kept), maxsplit=1)[0].strip()
+        word = _REMARK.split("".join(self._stored), maxsplit=1)[0].strip()
         return end.start(), Token("bare", replace_surrogates(word)) if word else None
 
     def _string(self, text: str, at: int) -> _Step:
         found = _INSIDE[self._closers].search(text, at)
-        self._keep(text[at : found.start() if found else len(text)])
+        self._store(text[at : found.start() if found else len(text)])
         if not found:
             return len(text), None
         self._pending = "" if found.group() == "\\" else found.group()
@@ -192,10 +192,10 @@ class Lexer:
             return at + 1, None
         self._state = self._between
         if char in _AFTER_STRING[self.place] or ("\n" in self._pending and char in _QUOTES):
-            return at, Token("string", replace_surrogates("".join(self._kept)))
+            return at, Token("string", replace_surrogates("".join(self._stored)))
         if char in "/#" and self._pending[1:]:
-            return at, Token("string", replace_surrogates("".join(self._kept)))
-        self._keep(self._pending)
+            return at, Token("string", replace_surrogates("".join(self._stored)))
+        self._store(self._pending)
         self._state = self._string
         return at, None
 
@@ -204,7 +204,7 @@ class Lexer:
         if char in _HEX_DIGITS:
             self._pending, self._state = char, self._digits
             return at + 1, None
-        self._keep(_ESCAPES.get(char, "\\" + char if char.isalnum() else char))
+        self._store(_ESCAPES.get(char, "\\" + char if char.isalnum() else char))
         self._state = self._string
         return at + 1, None
 
@@ -213,14 +213,14 @@ class Lexer:
             self._pending += text[at]
             if len(self._pending) <= _HEX_DIGITS[self._pending[0]]:
                 return at + 1, None
-            self._keep(chr(int(self._pending[1:], 16)))
+            self._store(chr(int(self._pending[1:], 16)))
             self._state = self._string
             return at + 1, None
-        self._keep("\\" + self._pending)
+        self._store("\\" + self._pending)
         self._state = self._string
         return at, None
 
-    def _keep(self, text: str) -> None:
-        if text and self._room > 0:
-            self._kept.append(text[: self._room])
-        self._room -= len(text)
+    def _store(self, text: str) -> None:
+        if text and self._remaining > 0:
+            self._stored.append(text[: self._remaining])
+        self._remaining -= len(text)

@@ -31,8 +31,10 @@ ARGUMENTS = ("args", "arguments", "parameters", "params", "inputs", "input")
 
 _PLANS = {"tasks", "plan", "steps", "task_list", "nodes", "notes", "result", "output", "answer", ""}
 _NOTES = {"unmapped": NoteKind.UNMAPPED, "clarify": NoteKind.CLARIFY, "chat": NoteKind.CHAT}
-_WORDS = {"true": True, "false": False} | dict.fromkeys(("none", "null", "undefined", "nan", "infinity", "-infinity"))
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
+_CONSTANTS = {"true": True, "false": False} | dict.fromkeys(
+    ("none", "null", "undefined", "nan", "infinity", "-infinity")
+)
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -93,10 +95,10 @@ class PlanReader:
 
     def feed(self, delta: str) -> list[RawTask]:
         """Adds text; returns the tasks that it completes."""
-        room = MAX_ANSWER_LENGTH - self._lexer.consumed
-        if len(delta) > room:
+        remaining = MAX_ANSWER_LENGTH - self._lexer.consumed
+        if len(delta) > remaining:
             self._drop(f"the answer is longer than {MAX_ANSWER_LENGTH} characters; the rest was not read")
-        for token in self._lexer.tokens(delta[:room]):
+        for token in self._lexer.tokens(delta[:remaining]):
             self._handle(token)
             self._lexer.place = self._place()
         ready, self._ready = self._ready, []
@@ -230,9 +232,9 @@ class PlanReader:
 
     def _note(self, fields: Mapping[str, object]) -> None:
         source = str(fields.get("source") or "")[:MAX_NOTE_LENGTH]
-        said = _NOTES.get(str(fields.get("note", "")).strip().lower())
-        written = [(said, fields.get("text"))] if said else [(_NOTES[key], fields.get(key)) for key in _NOTES]
-        for kind, text in written:
+        kind = _NOTES.get(str(fields.get("note", "")).strip().lower())
+        entries = [(kind, fields.get("text"))] if kind else [(_NOTES[key], fields.get(key)) for key in _NOTES]
+        for kind, text in entries:
             if isinstance(text, str) and text.strip() and len(self.notes) < MAX_NOTES:
                 self.notes.append(RawNote(kind, text.strip()[:MAX_NOTE_LENGTH], source))
 
@@ -249,9 +251,9 @@ def task_name(fields: Mapping[str, object]) -> str:
 
 def literal(word: str) -> object:
     """Converts an unquoted word: a number, a constant, or else text."""
-    if word.lower() in _WORDS:
-        return _WORDS[word.lower()]
-    if _WHOLE.fullmatch(word):
+    if word.lower() in _CONSTANTS:
+        return _CONSTANTS[word.lower()]
+    if _INTEGER.fullmatch(word):
         return int(word)
     if _NUMBER.fullmatch(word) and math.isfinite(number := float(word)):
         return number

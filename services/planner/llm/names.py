@@ -104,44 +104,44 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def normalize_name(name: str) -> str:
-    """A name without what joins its words."""
+    """The words of a name, joined without separators."""
     return "".join(words(name))
 
 
-def match_task(asked: str, names: Collection[str]) -> str | None:
-    """The one name that is meant; None where there is none, or more than one could be."""
-    if asked in names:
-        return asked
-    said = tuple(word for word in words(asked) if word not in _IGNORED_WORDS) or words(asked)
-    alias = _ALIASES.get("-".join(said))
-    if not said or alias in names:
+def match_task(requested: str, names: Collection[str]) -> str | None:
+    """Returns the only matching name; None if there is none or more than one."""
+    if requested in names:
+        return requested
+    query = tuple(word for word in words(requested) if word not in _IGNORED_WORDS) or words(requested)
+    alias = _ALIASES.get("-".join(query))
+    if not query or alias in names:
         return alias
     return (
-        _only(name for name in names if normalize_name(name) == "".join(said))
-        or _only(name for name in names if len(said) > 1 and _abridged(set(said), set(words(name))))
-        or _only(name for name in names if _slipped(said, words(name)))
+        _only(name for name in names if normalize_name(name) == "".join(query))
+        or _only(name for name in names if len(query) > 1 and _is_abbreviation(set(query), set(words(name))))
+        or _only(name for name in names if _is_misspelling(query, words(name)))
     )
 
 
-def shares_a_word(asked: str, name: str) -> bool:
-    """Whether two names have a word in common that says something."""
-    return bool({word for word in words(asked) if len(word) > 2} & set(words(name)) - _IGNORED_WORDS)  # noqa: PLR2004  # "to" says nothing
+def shares_a_word(requested: str, name: str) -> bool:
+    """Whether two names share a significant word."""
+    return bool({word for word in words(requested) if len(word) > 2} & set(words(name)) - _IGNORED_WORDS)  # noqa: PLR2004  # "to" is not significant
 
 
-def _abridged(said: set[str], name: set[str]) -> bool:
-    """Whether only words are left out that do not tell one task from another."""
-    return "to" not in said and said <= name and not (name - said) & _FIXED
+def _is_abbreviation(query: set[str], name: set[str]) -> bool:
+    """Whether a name omits only words that do not distinguish tasks."""
+    return "to" not in query and query <= name and not (name - query) & _FIXED
 
 
-def _slipped(said: tuple[str, ...], name: tuple[str, ...]) -> bool:
-    if len(said) != len(name):
+def _is_misspelling(query: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    if len(query) != len(name):
         return False
-    differing = [(one, other) for one, other in zip(said, name, strict=True) if one != other]
-    return bool(differing) and all(one not in _FIXED and _alike(one, other) for one, other in differing)
+    differing = [(first, second) for first, second in zip(query, name, strict=True) if first != second]
+    return bool(differing) and all(first not in _FIXED and _is_similar(first, second) for first, second in differing)
 
 
-def _alike(one: str, other: str) -> bool:
-    return abs(len(one) - len(other)) <= 3 and SequenceMatcher(None, one, other).ratio() >= MIN_SIMILARITY  # noqa: PLR2004  # an ending
+def _is_similar(first: str, second: str) -> bool:
+    return abs(len(first) - len(second)) <= 3 and SequenceMatcher(None, first, second).ratio() >= MIN_SIMILARITY  # noqa: PLR2004  # an ending
 
 
 def _only(names: Iterable[str]) -> str | None:
@@ -166,11 +166,11 @@ _SYNONYMS = {
 }
 
 
-def match_parameter(asked: str, names: Collection[str]) -> str | None:
+def match_parameter(requested: str, names: Collection[str]) -> str | None:
     """Returns the only parameter whose name contains all words of the given one."""
-    said = {_SYNONYMS.get(word, word) for word in words(asked)}
-    if not said:
+    query = {_SYNONYMS.get(word, word) for word in words(requested)}
+    if not query:
         return None
-    return _only(name for name in names if normalize_name(name) == normalize_name(asked)) or _only(
-        name for name in names if said <= set(words(name))
+    return _only(name for name in names if normalize_name(name) == normalize_name(requested)) or _only(
+        name for name in names if query <= set(words(name))
     )

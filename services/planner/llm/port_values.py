@@ -33,7 +33,7 @@ from services.planner.plan import (
 )
 from services.planner.plan_check import list_names
 
-_SAID = {"question", "instruction"}
+_STATEMENT_PORTS = {"question", "instruction"}
 """Ports for statements of the user; values are never inferred for them."""
 
 
@@ -46,7 +46,7 @@ class RepairContext:
     names: InputNames
     groups: dict[int, Sequence[Task]] = field(default_factory=dict)
     """Groups by the ids of the LLM."""
-    standing: list[Sequence[Task]] = field(default_factory=list)
+    prior_groups: list[Sequence[Task]] = field(default_factory=list)
 
 
 def resolve_port(
@@ -55,31 +55,31 @@ def resolve_port(
     """Resolves the values written for a port; returns arguments and problems."""
     if port.modality is Modality.JSON and all(isinstance(item, JsonLiteral | TextLiteral) for item in interpretations):
         return _json(port, interpretations)
-    given: list[Single] = []
+    arguments: list[Single] = []
     problems: list[Problem] = []
     for item in interpretations:
         single = _single(port, item, context)
         if isinstance(single, Problem):
             problems.append(single)
         else:
-            given += single
-    return given, problems
+            arguments += single
+    return arguments, problems
 
 
 def infer_port_value(
     port: Port, needs: Sequence[int] | None, used: Collection[Single], context: RepairContext
 ) -> list[Single] | None:
     """Returns the only unused input or output that fits a port; declared dependencies first. None if ambiguous."""
-    if port.modality is Modality.TEXT and port.name in _SAID:
+    if port.modality is Modality.TEXT and port.name in _STATEMENT_PORTS:
         return None
     named = [context.groups[need] for need in needs or () if need in context.groups]
-    found = list(_outputs(port, named, used, context))
-    if found and port.many:
-        return [single for group in found for single in group]
-    if not found:
-        found = [[Input(name)] for name in _fitting(port, context.inputs) if Input(name) not in used]
-        found += _outputs(port, context.standing if needs != () else (), used, context)
-    return found[0] if len(found) == 1 else None
+    candidates = list(_outputs(port, named, used, context))
+    if candidates and port.many:
+        return [single for group in candidates for single in group]
+    if not candidates:
+        candidates = [[Input(name)] for name in _fitting(port, context.inputs) if Input(name) not in used]
+        candidates += _outputs(port, context.prior_groups if needs != () else (), used, context)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def output_for(port: Port, spec: Spec, resource: str = "") -> str | None:
@@ -140,8 +140,10 @@ def _output(port: Port, pointer: OutputReference, context: RepairContext) -> lis
     output = output_for(port, spec, pointer.resource) if spec else None
     if output:
         return [Reference(task.id, output) for task in group]
-    gives = list_names({str(output.modality) for output in spec.outputs}) if spec else "nothing known"
-    message = f"port {port.name} takes a {port.modality}, but task {pointer.wire_id} ({group[0].task}) gives {gives}"
+    modality_names = list_names({str(output.modality) for output in spec.outputs}) if spec else "nothing known"
+    message = (
+        f"port {port.name} takes a {port.modality}, but task {pointer.wire_id} ({group[0].task}) gives {modality_names}"
+    )
     return Problem(message, f"refer to a {port.modality}, or put a task between that makes one")
 
 
@@ -168,11 +170,11 @@ def _literal(port: Port, item: TextLiteral | JsonLiteral) -> list[Single] | Prob
 def _rejected(
     port: Port, item: MissingInput | ExternalReference | EmbeddedReference, inputs: Mapping[str, Value]
 ) -> Problem:
-    there = f"the run has {list_names(inputs)}" if inputs else "send it with the request"
+    remedy = f"the run has {list_names(inputs)}" if inputs else "send it with the request"
     if isinstance(item, MissingInput):
-        return Problem(f"there is no input {item.name}", there)
+        return Problem(f"there is no input {item.name}", remedy)
     if isinstance(item, ExternalReference):
-        return Problem(f"port {port.name} is given a path or an address that is no input of the run", there)
+        return Problem(f"port {port.name} is given a path or an address that is no input of the run", remedy)
     message = f"port {port.name} is given {item.name} within other words"
     return Problem(message, "give the reference alone, or the words themselves")
 
@@ -184,7 +186,7 @@ def _json(port: Port, interpretations: Sequence[Interpretation]) -> tuple[list[S
         if isinstance(item, JsonLiteral | TextLiteral)
     ]
     try:
-        written = json.dumps(values[0] if len(values) == 1 else values, ensure_ascii=False, allow_nan=False)
+        content = json.dumps(values[0] if len(values) == 1 else values, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         return [], [Problem(f"what it is given for port {port.name} is not valid JSON", "correct it")]
-    return [Json(written)], []
+    return [Json(content)], []

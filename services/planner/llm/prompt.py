@@ -99,45 +99,45 @@ class PlanPromptBuilder:
         self._plan_template, self._repair_template = map(Prompt.read, _PROMPTS)
         self.version = prompt_version(*(path.read_bytes() for path in (*_PROMPTS, demonstrations.FILE)))
         """Version of all texts that prompts consist of."""
-        self._known: tuple[Catalogue, TaskRanking] | None = None
+        self._cached_ranking: tuple[Catalogue, TaskRanking] | None = None
 
     def planning_prompt(self, request: Request, catalogue: Catalogue, budget: int, tokens: TokenCounter) -> PlanPrompt:
         """Builds the prompt for a plan; it exceeds the budget only if its instructions alone do."""
         material, data_tokens = Material.of(request), _data_counter(tokens)
         available = budget - RESERVE - _message_tokens(self._plan_template.render(**_slots({}, request.limit)), tokens)
-        words, is_complete = _fit_text(
-            material.words, len(request.text) + LONG, int(available * REQUEST_SHARE), data_tokens
+        request_text, is_complete = _fit_text(
+            material.request_text, len(request.text) + LONG, int(available * REQUEST_SHARE), data_tokens
         )
-        found = fit_to_budget(
-            list(self._parts(request, catalogue, material)), available - data_tokens(words), data_tokens
+        fitted = fit_to_budget(
+            list(self._parts(request, catalogue, material)), available - data_tokens(request_text), data_tokens
         )
-        messages = self._plan_template.render(**_slots(_texts(found, words), request.limit))
-        shown = tuple(part.item.name for part in found.included if part.item.kind == "tasks")
-        notes = tuple(_notes(found, is_complete=is_complete, inputs={named.name for named in request.inputs}))
-        return PlanPrompt(tuple(messages), shown, notes, Counter(part.item.kind for part in found.omitted))
+        messages = self._plan_template.render(**_slots(_texts(fitted, request_text), request.limit))
+        shown = tuple(part.item.name for part in fitted.included if part.item.kind == "tasks")
+        notes = tuple(_notes(fitted, is_complete=is_complete, inputs={named.name for named in request.inputs}))
+        return PlanPrompt(tuple(messages), shown, notes, Counter(part.item.kind for part in fitted.omitted))
 
     def repair_prompt(
-        self, asked: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: TokenCounter
+        self, planning: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: TokenCounter
     ) -> PlanPrompt:
         """Builds the prompt for a repair call: the first prompt, shortened, with the answer and its complaints."""
         available = int(budget * REPAIR_SHARE / 2)
         shortened_answer, _ = _fit_text(
             lambda characters: shortened(answer, characters), len(answer), available, tokens
         )
-        wrong, _ = _fit_text(
+        shortened_complaints, _ = _fit_text(
             lambda characters: shortened(complaints, characters), len(complaints), available, _data_counter(tokens)
         )
         further = self._repair_template.render(
-            answer=escape_markers(shortened_answer), complaints=quote_data("complaints", wrong, nonce())
+            answer=escape_markers(shortened_answer), complaints=quote_data("complaints", shortened_complaints, nonce())
         )
-        first = self.planning_prompt(*asked, budget - _message_tokens(further, tokens), tokens)
+        first = self.planning_prompt(*planning, budget - _message_tokens(further, tokens), tokens)
         return PlanPrompt((*first.messages, *further), first.names, (), first.cut)
 
     def _parts(self, request: Request, catalogue: Catalogue, material: Material) -> Iterator[Part[_PromptPart]]:
-        words = material.words(COMPARED_CHARACTERS)
-        shown = self._demonstrations.most_similar(words, catalogue, count=self._count, variety=self._variety)
+        request_text = material.request_text(COMPARED_CHARACTERS)
+        shown = self._demonstrations.most_similar(request_text, catalogue, count=self._count, variety=self._variety)
         yield from self._tasks(request, catalogue, material, shown)
-        yield from _parts("demonstrations", (("", rendering.demonstration(one)) for one in shown))
+        yield from _parts("demonstrations", (("", rendering.demonstration(demonstration)) for demonstration in shown))
         yield from _history(request)
         yield from _parts("inputs", ((item.name, item.described()) for item in material.listed))
         yield from _existing(request, material)
@@ -145,32 +145,36 @@ class PlanPromptBuilder:
     def _tasks(
         self, request: Request, catalogue: Catalogue, material: Material, shown: Iterable[Demonstration]
     ) -> Iterator[Part[_PromptPart]]:
-        given = {modality for item in material.items for modality in modalities(item.value)[:1]}
-        sure = {name for one in shown for name in one.names} | {task.task for task in request.standing}
-        ordered = self._ranking(catalogue).ordered(material.words(COMPARED_CHARACTERS), given, sure)
+        modalities_sent = {modality for item in material.items for modality in modalities(item.value)[:1]}
+        required = {name for demonstration in shown for name in demonstration.names} | {
+            task.task for task in request.standing
+        }
+        ordered = self._ranking(catalogue).ordered(
+            material.request_text(COMPARED_CHARACTERS), modalities_sent, required
+        )
         return _parts("tasks", ((spec.name, rendering.task(spec)) for spec in ordered))
 
     def _ranking(self, catalogue: Catalogue) -> TaskRanking:
-        if self._known is None or self._known[0] is not catalogue:
-            self._known = catalogue, TaskRanking(catalogue, self._demonstrations.used)
-        return self._known[1]
+        if self._cached_ranking is None or self._cached_ranking[0] is not catalogue:
+            self._cached_ranking = catalogue, TaskRanking(catalogue, self._demonstrations.used)
+        return self._cached_ranking[1]
 
 
-def _parts(kind: _Kind, told: Iterable[tuple[str, str]]) -> Iterator[Part[_PromptPart]]:
+def _parts(kind: _Kind, entries: Iterable[tuple[str, str]]) -> Iterator[Part[_PromptPart]]:
     """Yields parts of one kind, most relevant first."""
     best, decline = _VALUES[kind]
-    for position, (name, text) in enumerate(told):
+    for position, (name, text) in enumerate(entries):
         yield Part(_PromptPart(kind, name), f"{text}\n", best / (1 + position * decline))
 
 
 def _history(request: Request) -> Iterator[Part[_PromptPart]]:
     """Yields the earlier turns, oldest first; new turns and those similar to the request have priority."""
     earlier = request.conversation[:-1]
-    alike = SimilarityIndex([shortened(turn.text, COMPARED_CHARACTERS) for turn in earlier]).scores(
+    similarities = SimilarityIndex([shortened(turn.text, COMPARED_CHARACTERS) for turn in earlier]).scores(
         shortened(request.text, COMPARED_CHARACTERS)
     )
     newest_first = _parts("history", (("", rendering.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
-    for part, score in zip(reversed(list(newest_first)), alike, strict=True):
+    for part, score in zip(reversed(list(newest_first)), similarities, strict=True):
         yield Part(part.item, part.text, part.priority + _SIMILARITY_BONUS * score)
 
 
@@ -182,9 +186,9 @@ def _existing(request: Request, material: Material) -> Iterator[Part[_PromptPart
     return _parts("existing", rendered)
 
 
-def _texts(found: FittedParts[_PromptPart], words: str) -> Mapping[str, str]:
-    texts = {"request": words}
-    for part in found.included:
+def _texts(fitted: FittedParts[_PromptPart], request_text: str) -> Mapping[str, str]:
+    texts = {"request": request_text}
+    for part in fitted.included:
         texts[part.item.kind] = texts.get(part.item.kind, "") + part.text
     return {kind: text.rstrip("\n") for kind, text in texts.items()}
 
@@ -199,20 +203,20 @@ def _slots(texts: Mapping[str, str], limit: int) -> Mapping[str, str]:
     }
 
 
-def _notes(found: FittedParts[_PromptPart], *, is_complete: bool, inputs: set[str]) -> Iterator[Note]:
+def _notes(fitted: FittedParts[_PromptPart], *, is_complete: bool, inputs: set[str]) -> Iterator[Note]:
     if not is_complete:
         yield Note(NoteKind.TRIMMED, "The request is longer than the planner can read: the middle of it was left out.")
-    unseen = [part.item.name for part in found.omitted if part.item.kind == "inputs" and part.item.name in inputs]
-    if unseen:
-        more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-        yield Note(NoteKind.TRIMMED, f"There are more files than the planner can look at: {unseen[0]}{more} left out.")
+    omitted = [part.item.name for part in fitted.omitted if part.item.kind == "inputs" and part.item.name in inputs]
+    if omitted:
+        more = f" and {len(omitted) - 1} more" if len(omitted) > 1 else ""
+        yield Note(NoteKind.TRIMMED, f"There are more files than the planner can look at: {omitted[0]}{more} left out.")
 
 
 def _fit_text(written: Callable[[int], str], characters: int, available: int, tokens: TokenCounter) -> tuple[str, bool]:
     """Shortens a text to a token limit; returns whether it is complete."""
     text, is_complete = written(characters), True
-    while (taken := tokens(text)) > available and characters > LONG:
-        characters = max(int(min(characters, len(text)) * max(available, 1) / taken * 0.95), LONG)
+    while (used := tokens(text)) > available and characters > LONG:
+        characters = max(int(min(characters, len(text)) * max(available, 1) / used * 0.95), LONG)
         text, is_complete = written(characters), False
     return text, is_complete
 

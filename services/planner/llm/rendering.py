@@ -18,22 +18,22 @@ PARAMETERS, CHOICES, CHOICE_CHARACTERS = 6, 12, 40
 
 def task(spec: Spec) -> str:
     """Renders a catalogue task: description, inputs, outputs and parameters."""
-    takes = ", ".join(_port(port, optional="" if port.required else "?") for port in spec.inputs)
-    gives = ", ".join(_port(port) for port in spec.outputs)
-    told = ", ".join(map(_parameter, spec.parameters[:PARAMETERS]))
-    line = f"{spec.name}: {shortened(spec.description, DESCRIPTION_CHARACTERS)} ({takes}) -> {gives}"
-    return _one_line(f"{line}; parameters: {told}" if told else line)
+    inputs = ", ".join(_port(port, optional="" if port.required else "?") for port in spec.inputs)
+    outputs = ", ".join(_port(port) for port in spec.outputs)
+    parameters = ", ".join(map(_parameter, spec.parameters[:PARAMETERS]))
+    line = f"{spec.name}: {shortened(spec.description, DESCRIPTION_CHARACTERS)} ({inputs}) -> {outputs}"
+    return _one_line(f"{line}; parameters: {parameters}" if parameters else line)
 
 
-def demonstration(shown: Demonstration) -> str:
+def demonstration(example: Demonstration) -> str:
     """Renders an example request and its plan."""
-    files = "".join(f"\nThere is: <file{number}>: {name}" for number, name in enumerate(shown.files, start=1))
-    return f"Request: {shown.request}{files}\nAnswer: {_json({'tasks': shown.tasks})}\n"
+    files = "".join(f"\nThere is: <file{number}>: {name}" for number, name in enumerate(example.files, start=1))
+    return f"Request: {example.request}{files}\nAnswer: {_json({'tasks': example.tasks})}\n"
 
 
-def turn(said: Turn, characters: int) -> str:
+def turn(message: Turn, characters: int) -> str:
     """Renders an earlier turn."""
-    return f"{'user' if said.by_user else 'assistant'}: {_one_line(shortened(said.text, characters))}"
+    return f"{'user' if message.by_user else 'assistant'}: {_one_line(shortened(message.text, characters))}"
 
 
 def existing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
@@ -42,8 +42,8 @@ def existing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
     names = {item.argument: item.name for item in items}
     args = {port: _argument(argument, names) for port, argument in written.arguments.items()}
     line = _json({"task": written.task, "id": written.id, "args": args | _parameters(written.parameters_json)})
-    gave = f": {_json(shortened(prior.summary, SUMMARY_CHARACTERS))}" if prior.summary else ""
-    return f"{'failed' if failed else prior.state} {line}{gave}"
+    summary = f": {_json(shortened(prior.summary, SUMMARY_CHARACTERS))}" if prior.summary else ""
+    return f"{'failed' if failed else prior.state} {line}{summary}"
 
 
 def _port(port: Port, optional: str = "") -> str:
@@ -59,7 +59,9 @@ def _parameter(parameter: Parameter) -> str:
         return parameter.name
     choices = schema.get("enum")
     if isinstance(choices, list):
-        return f"{parameter.name}: {'|'.join(shortened(str(one), CHOICE_CHARACTERS) for one in choices[:CHOICES])}"
+        return (
+            f"{parameter.name}: {'|'.join(shortened(str(choice), CHOICE_CHARACTERS) for choice in choices[:CHOICES])}"
+        )
     return f"{parameter.name}: {schema.get('type', 'any')}"
 
 
@@ -80,8 +82,8 @@ def _argument(argument: Argument, names: Mapping[Single, str]) -> Any:
 
 
 def _parameters(parameters_json: str) -> dict[str, Any]:
-    known = json.loads(parameters_json or "{}")
-    return known if isinstance(known, dict) else {}
+    parameters = json.loads(parameters_json or "{}")
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def _one_line(text: str) -> str:

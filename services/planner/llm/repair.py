@@ -55,7 +55,7 @@ class PlanRepairer:
         self._by_id = {task.id: task for task in prior}
         self._prior_tasks = list(_without_failed(prior, failed))
         self._context.groups.update({task.id: (task,) for task in self._prior_tasks})
-        self._context.standing.extend((task,) for task in self._prior_tasks)
+        self._context.prior_groups.extend((task,) for task in self._prior_tasks)
         self._pending_by_id: dict[int, _PendingTask] = {}
         self._order: list[_PendingTask] = []
         self._tasks: list[Task] = []
@@ -181,7 +181,7 @@ class PlanRepairer:
         self._by_id.update({task.id: task for task in new})
         self._context.groups[wire_id] = group
         if new:
-            self._context.standing.append(group)
+            self._context.prior_groups.append(group)
 
     # ------------------------------------------------------------ end of the text
 

@@ -11,9 +11,9 @@ from services.planner.plan import Catalogue, Modality, Spec
 PART = 4
 """Length of the character n-grams that match inflected words."""
 
-_WORDS = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
-_WHOLE, _PART = 2, 1
+_WHOLE_WORD, _NGRAM = 2, 1
 
 _FITS, _USUAL = 0.05, 0.05
 """Bonus of a task that fits the files, and of an often used task; text similarity is between 0 and 1."""
@@ -30,8 +30,8 @@ class SimilarityIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         counted = [_features(text) for text in texts]
-        found_in = Counter(feature for features in counted for feature in features)
-        self._weights = {feature: math.log(1 + len(texts) / count) for feature, count in found_in.items()}
+        document_counts = Counter(feature for features in counted for feature in features)
+        self._weights = {feature: math.log(1 + len(texts) / count) for feature, count in document_counts.items()}
         self._vectors = [self._vector(features) for features in counted]
         self._where: dict[str, list[int]] = {}
         for position, vector in enumerate(self._vectors):
@@ -46,10 +46,10 @@ class SimilarityIndex:
                 found[position] += weight * self._vectors[position][feature]
         return found
 
-    def similarity(self, one: int, other: int) -> float:
+    def similarity(self, first: int, second: int) -> float:
         """Similarity of two indexed texts, 0 to 1."""
-        theirs = self._vectors[other]
-        return sum(weight * theirs.get(feature, 0.0) for feature, weight in self._vectors[one].items())
+        other_vector = self._vectors[second]
+        return sum(weight * other_vector.get(feature, 0.0) for feature, weight in self._vectors[first].items())
 
     def _vector(self, features: Mapping[str, int]) -> Mapping[str, float]:
         weighed = {
@@ -96,51 +96,51 @@ class TaskRanking:
             [f"{spec.name} {spec.description} {' '.join(spec.examples)}" for spec in self._specs]
         )
 
-    def ordered(self, words: str, given: Collection[Modality], sure: Collection[str] = ()) -> list[Spec]:
+    def ordered(self, text: str, sent: Collection[Modality], sure: Collection[str] = ()) -> list[Spec]:
         """Ranks all tasks: `sure` ones first, then by relevance, each followed by tasks that create its inputs.
 
         Args:
-            words: text of the request.
-            given: modalities of its files.
+            text: of the request.
+            sent: modalities of its files.
             sure: names of tasks that must come first.
         """
-        likely = self._index.scores(words)
+        likely = self._index.scores(text)
         rank = {
-            spec.name: score + (_FITS if _fits(spec, given) else 0.0) + self._usual.get(spec.name, 0.0)
+            spec.name: score + (_FITS if _fits(spec, sent) else 0.0) + self._usual.get(spec.name, 0.0)
             for spec, score in zip(self._specs, likely, strict=True)
         }
         ranked = sorted(self._specs, key=lambda spec: (spec.name not in sure, -rank[spec.name]))
-        makers = self._makers(given, rank)
-        there = {Modality.TEXT, *given}
-        return list(dict.fromkeys(found for spec in ranked for found in (spec, *_needed(spec, there, makers))))
+        producers = self._producers(sent, rank)
+        available = {Modality.TEXT, *sent}
+        return list(dict.fromkeys(found for spec in ranked for found in (spec, *_needed(spec, available, producers))))
 
-    def _makers(self, given: Collection[Modality], rank: Mapping[str, float]) -> Mapping[Modality, Spec]:
+    def _producers(self, sent: Collection[Modality], rank: Mapping[str, float]) -> Mapping[Modality, Spec]:
         """Returns the best task that creates each modality, preferring tasks that can run with the given inputs."""
-        by_worth = sorted(self._specs, key=lambda spec: (_possible(spec, given), rank[spec.name]))
-        return {made.modality: spec for spec in by_worth for made in spec.outputs}
+        ordered = sorted(self._specs, key=lambda spec: (_possible(spec, sent), rank[spec.name]))
+        return {made.modality: spec for spec in ordered for made in spec.outputs}
 
 
-def _needed(spec: Spec, there: Collection[Modality], makers: Mapping[Modality, Spec]) -> Iterator[Spec]:
-    missing = (port.modality for port in spec.inputs if port.required and port.modality not in there)
-    return (makers[modality] for modality in missing if modality in makers)
+def _needed(spec: Spec, available: Collection[Modality], producers: Mapping[Modality, Spec]) -> Iterator[Spec]:
+    missing = (port.modality for port in spec.inputs if port.required and port.modality not in available)
+    return (producers[modality] for modality in missing if modality in producers)
 
 
-def _fits(spec: Spec, given: Collection[Modality]) -> bool:
-    return any(port.modality in given for port in spec.inputs if port.required)
+def _fits(spec: Spec, sent: Collection[Modality]) -> bool:
+    return any(port.modality in sent for port in spec.inputs if port.required)
 
 
-def _possible(spec: Spec, given: Collection[Modality]) -> bool:
-    return all(port.modality in {Modality.TEXT, *given} for port in spec.inputs if port.required)
+def _possible(spec: Spec, sent: Collection[Modality]) -> bool:
+    return all(port.modality in {Modality.TEXT, *sent} for port in spec.inputs if port.required)
 
 
 def _features(text: str) -> Counter[str]:
     found: Counter[str] = Counter()
-    for word in _WORDS.findall(text.casefold()):
+    for word in _WORD.findall(text.casefold()):
         if _UNSPACED.search(word):
-            found.update(dict.fromkeys(map("".join, pairwise(word)), _WHOLE) or {word: _WHOLE})
+            found.update(dict.fromkeys(map("".join, pairwise(word)), _WHOLE_WORD) or {word: _WHOLE_WORD})
         else:
-            found[word] += _WHOLE
-            found.update(dict.fromkeys(_parts(word), _PART))
+            found[word] += _WHOLE_WORD
+            found.update(dict.fromkeys(_parts(word), _NGRAM))
     return found
 
 
