@@ -1,15 +1,15 @@
-"""Batches that have ended, as whoever tells of them hears of them."""
+"""ListEndedBatches: the ended batches of all tenants, for webhooks."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import grpc
 import pytest
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
-from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, expert_pb2, gateway_pb2, pipeline_pb2, run_pb2
-from services.common.errors import InvalidRequest, from_rpc
+from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, expert_pb2, pipeline_pb2, run_pb2
+from services.common.errors import InvalidRequest
 from services.orchestrator.settings import Settings
-from tests.support.batches import PLAN, OrchestratorClient, notes
+from tests.support.batches import PLAN, OrchestratorClient, notes, rpc_error
 from tests.support.orchestrator import OrchestratorUnderTest, echo
 from tests.support.postgres import emptied_database
 
@@ -26,83 +26,91 @@ def orchestrator_client(orchestrator: OrchestratorUnderTest) -> OrchestratorClie
     return OrchestratorClient(orchestrator.stub)
 
 
-async def ends(
-    orchestrator: OrchestratorUnderTest, size: int = 0, **wanted: object
+async def ended_batches(
+    orchestrator: OrchestratorUnderTest, page_size: int = 0, **fields: Any
 ) -> Sequence[orchestrator_pb2.EndedBatch]:
-    """All of them, page by page."""
-    found: list[orchestrator_pb2.EndedBatch] = []
-    request = orchestrator_pb2.ListEndedBatchesRequest(page_size=size, **wanted)  # type: ignore[arg-type]  # a field of it
+    """Lists all ended batches, page by page."""
+    batches: list[orchestrator_pb2.EndedBatch] = []
+    request = orchestrator_pb2.ListEndedBatchesRequest(page_size=page_size, **fields)
     while page := await orchestrator.stub.ListEndedBatches(request, timeout=5):
-        found += page.batches
+        batches += page.batches
         if not page.next_page_token:
             break
         request.page_token = page.next_page_token
-    return found
+    return batches
 
 
-async def test_batches_of_all_tenants_are_told_in_the_order_of_their_ends(
+async def test_ended_batches_of_all_tenants_are_listed_in_the_order_of_their_ends(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     await orchestrator_client.save(plan=PLAN)
     other = OrchestratorClient(orchestrator.stub, "other")
     ids = [
-        (await each.ended((await each.start(notes(2), **source)).batch_id)).batch_id
-        for each, source in (
+        (await client.ended((await client.start(notes(2), **source)).batch_id)).batch_id
+        for client, source in (
             (orchestrator_client, {"pipeline": pipeline_pb2.PipelineRef(name="short")}),
             (other, {}),
             (orchestrator_client, {"policy": caller_pb2.DATA_POLICY_LOCAL}),
         )
     ]
-    told = await ends(orchestrator, 2)
-    assert [batch.batch_id for batch in told] == ids
-    assert [batch.caller.tenant for batch in told] == ["default", "other", "default"]
-    assert [batch.caller.policy for batch in told] == [caller_pb2.DATA_POLICY_OPEN] * 2 + [caller_pb2.DATA_POLICY_LOCAL]
-    assert [(batch.pipeline.name, batch.pipeline.version) for batch in told] == [("short", 1), ("", 0), ("", 0)]
-    assert {(batch.counts.total, batch.counts.completed, batch.round) for batch in told} == {(2, 2, 1)}
-    assert all(batch.create_time.ToNanoseconds() < batch.end_time.ToNanoseconds() for batch in told)
-    later = await ends(orchestrator, ended_after=told[1].end_time)
+    ended = await ended_batches(orchestrator, page_size=2)
+    assert [batch.batch_id for batch in ended] == ids
+    assert [batch.caller.tenant for batch in ended] == ["default", "other", "default"]
+    assert [batch.caller.policy for batch in ended] == [
+        caller_pb2.DATA_POLICY_OPEN,
+        caller_pb2.DATA_POLICY_OPEN,
+        caller_pb2.DATA_POLICY_LOCAL,
+    ]
+    assert [(batch.pipeline.name, batch.pipeline.version) for batch in ended] == [("short", 1), ("", 0), ("", 0)]
+    assert {(batch.counts.total, batch.counts.completed, batch.round) for batch in ended} == {(2, 2, 1)}
+    assert all(batch.create_time.ToNanoseconds() < batch.end_time.ToNanoseconds() for batch in ended)
+    later = await ended_batches(orchestrator, ended_after=ended[1].end_time)
     assert [batch.batch_id for batch in later] == ids[1:]
 
 
-async def test_a_batch_that_is_resumed_ends_once_more(
+async def test_resumed_batch_is_listed_with_its_latest_end(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    async def broken(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+    async def fail_second(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "note 2":
-            raise InvalidRequest("it is broken", port="text")
+            raise InvalidRequest("the text is damaged", port="text")
         return await echo(request)
 
-    orchestrator.peers.infer["model"] = broken
+    orchestrator.peers.infer["model"] = fail_second
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(3))).batch_id)
-    (first,) = await ends(orchestrator)
-    assert (first.state, first.round, first.counts.failed) == (run_pb2.RUN_STATE_INCOMPLETE, 1, 1)
+    (first,) = await ended_batches(orchestrator)
+    assert first.state == run_pb2.RUN_STATE_INCOMPLETE
+    assert first.round == 1
+    assert first.counts.failed == 1
     orchestrator.peers.infer["model"] = echo
     await orchestrator_client.resume(batch.batch_id, failed_only=True)
     await orchestrator_client.ended(batch.batch_id)
-    (second,) = await ends(orchestrator)
-    assert (second.state, second.round, second.counts.completed) == (run_pb2.RUN_STATE_COMPLETED, 2, 3)
+    (second,) = await ended_batches(orchestrator)
+    assert second.state == run_pb2.RUN_STATE_COMPLETED
+    assert second.round == 2
+    assert second.counts.completed == 3
     assert second.end_time.ToNanoseconds() > first.end_time.ToNanoseconds()
 
 
-async def test_what_runs_or_is_removed_is_not_told_of(
+async def test_deleted_batch_is_not_listed(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(1))).batch_id)
-    await orchestrator.stub.DeleteBatch(
-        gateway_pb2.DeleteBatchRequest(batch_id=batch.batch_id), **orchestrator_client.call_options
-    )
+    await orchestrator_client.delete(batch.batch_id)
+    assert await ended_batches(orchestrator) == []
+
+
+async def test_active_batch_is_not_listed(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
     orchestrator.peers.vanished.add("summarization")
     await orchestrator_client.start(notes(1), request="never planned")
-    assert await ends(orchestrator) == []
+    assert await ended_batches(orchestrator) == []
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [orchestrator_pb2.ListEndedBatchesRequest(page_size=-1), orchestrator_pb2.ListEndedBatchesRequest(page_token="x")],
+    ("fields", "port"), [({"page_size": -1}, "page_size"), ({"page_token": "x"}, "page_token")], ids=["size", "token"]
 )
-async def test_a_page_that_cannot_be_is_refused(
-    orchestrator: OrchestratorUnderTest, request_: orchestrator_pb2.ListEndedBatchesRequest
-) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await orchestrator.stub.ListEndedBatches(request_, timeout=5)
-    assert from_rpc(caught.value).port in {"page_size", "page_token"}
+async def test_invalid_page_is_refused(orchestrator: OrchestratorUnderTest, fields: dict[str, Any], port: str) -> None:
+    request = orchestrator_pb2.ListEndedBatchesRequest(**fields)
+    assert (await rpc_error(orchestrator.stub.ListEndedBatches(request, timeout=5))).port == port

@@ -137,6 +137,21 @@ async def test_batch_waits_for_memory(expert: GatedExpert, settings: Settings) -
         expert.release("second")
 
 
+async def test_batch_waits_for_an_overloaded_orchestrator(
+    expert: GatedExpert, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "CALM_SECONDS", 0.0)  # no round of the event loop counts as short
+    monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(slots, "OVERLOAD_SECONDS", 0.1)
+    expert.hold("last")
+    async with client(settings) as orchestrator_client:
+        batch = await orchestrator_client.start([*notes(20), note("last")], plan=PINNED)
+        await until_it_waits_for(orchestrator_client, batch, slots.OVERLOADED)
+        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running > 0
+        expert.release("last")
+        assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 21
+
+
 async def test_batch_waits_for_interactive_runs(expert: GatedExpert, settings: Settings) -> None:
     expert.hold("interactive")
     expert.hold("last")

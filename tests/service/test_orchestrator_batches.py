@@ -1,4 +1,4 @@
-"""Batches: one plan over many items, each of which ends by itself."""
+"""Batches: one plan over many items, each a run of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.v1 import (
     artifact_pb2,
     batch_pb2,
@@ -17,12 +16,11 @@ from protos.hugginggpt.v1 import (
     gateway_pb2,
     plan_pb2,
     run_pb2,
-    task_pb2,
 )
-from services.common.errors import InvalidRequest, from_rpc
+from services.common.errors import InvalidRequest
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.settings import Settings
-from tests.support.batches import PINNED, PLAN, OrchestratorClient, given, note, notes, parts, state, step
+from tests.support.batches import PINNED, PLAN, OrchestratorClient, given, note, notes, parts, rpc_error, state, step
 from tests.support.orchestrator import END, OrchestratorUnderTest, echo, task
 from tests.support.postgres import emptied_database
 
@@ -39,137 +37,163 @@ def orchestrator_client(orchestrator: OrchestratorUnderTest) -> OrchestratorClie
     return OrchestratorClient(orchestrator.stub)
 
 
-async def bad_seventeenth(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+async def fail_every_17th(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
     if int(request.inputs["text"].text.split()[1]) % 17 == 0:
-        raise InvalidRequest("it is broken", port="text", remedy="mend it")
+        raise InvalidRequest("the text is damaged", port="text", remedy="send it again")
     return await echo(request)
 
 
-async def test_bad_items_cost_themselves_and_results_stand_in_the_order_of_the_input(
+async def test_failed_items_do_not_affect_others(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    orchestrator.peers.infer["model"] = bad_seventeenth
+    orchestrator.peers.infer["model"] = fail_every_17th
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(200), 30, plan=PINNED)).batch_id)
-    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 189, 11)
+    assert state(batch) == "INCOMPLETE"
+    assert batch.counts.completed == 189
+    assert batch.counts.failed == 11
+    for item in await orchestrator_client.items(batch.batch_id):
+        if item.index % 17:
+            assert state(item) == "COMPLETED"
+            assert item.outputs["text"].text == f"{item.name}!"
+        else:
+            assert state(item) == "FAILED"
+            assert item.failure.message == "the text is damaged"
+            assert item.failure.port == "text"
+        assert item.run_id
+        assert item.usage.HasField("elapsed")
+
+
+async def test_items_are_listed_in_input_order(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
+    orchestrator.peers.infer["model"] = fail_every_17th
+    batch = await orchestrator_client.ended((await orchestrator_client.start(notes(200), 30, plan=PINNED)).batch_id)
     items = await orchestrator_client.items(batch.batch_id, 33)
     assert [item.index for item in items] == list(range(1, 201))
     assert [item.name for item in items] == [f"note {number}" for number in range(1, 201)]
-    for item in items:
-        if item.index % 17:
-            assert (state(item), item.outputs["text"].text) == ("COMPLETED", f"{item.name}!")
-        else:
-            assert (state(item), item.failure.message, item.failure.port) == ("FAILED", "it is broken", "text")
-        assert item.run_id
-        assert item.usage.HasField("elapsed")
-        assert item.inputs[0].value.text == item.name
+    assert [item.inputs[0].value.text for item in items] == [item.name for item in items]
     failed = await orchestrator_client.items(batch.batch_id, states=[run_pb2.RUN_STATE_FAILED])
     assert [item.index for item in failed] == list(range(17, 200, 17))
 
 
-async def test_items_make_no_planner_call_and_with_pins_none_asks_the_selector(
+async def test_items_with_pinned_models_call_neither_planner_nor_selector_nor_responder(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(40), plan=PINNED)).batch_id)
     assert state(batch) == "COMPLETED"
     assert [request.goal.WhichOneof("kind") for request in orchestrator.peers.planned] == ["check"]
-    assert len(orchestrator.peers.selected) <= 3  # before and after the first word of the catalogue, whatever the items
+    assert len(orchestrator.peers.selected) <= 3, "for the catalogue before and after its first change, not per item"
     assert orchestrator.peers.answered == []
 
 
-async def test_an_item_is_a_run_for_nobody_in_particular_that_lists_leave_out(
-    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
-) -> None:
+async def test_item_run_has_its_position_in_the_batch(orchestrator_client: OrchestratorClient) -> None:
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(2))).batch_id)
     (first, _) = await orchestrator_client.items(batch.batch_id)
-    run = await orchestrator.stub.GetRun(
-        gateway_pb2.GetRunRequest(run_id=first.run_id), **orchestrator_client.call_options
-    )
-    assert (run.batch.batch_id, run.batch.index, run.batch.name) == (batch.batch_id, 1, "note 1")
-    assert (
-        await orchestrator.stub.ListRuns(gateway_pb2.ListRunsRequest(), **orchestrator_client.call_options)
-    ).runs == []
-    listed = await orchestrator.stub.ListRuns(
-        gateway_pb2.ListRunsRequest(batch_id=batch.batch_id), **orchestrator_client.call_options
-    )
-    assert {each.run_id for each in listed.runs} == {
-        item.run_id for item in await orchestrator_client.items(batch.batch_id)
-    }
-    ended = await orchestrator.stub.ListEndedRuns(
-        orchestrator_pb2.ListEndedRunsRequest(), **orchestrator_client.call_options
-    )
-    assert {each.caller.priority for each in ended.runs} == {caller_pb2.PRIORITY_BATCH}
+    run = await orchestrator_client.get_run(first.run_id)
+    assert run.batch.batch_id == batch.batch_id
+    assert run.batch.index == 1
+    assert run.batch.name == "note 1"
 
 
-async def test_as_many_items_as_wanted_are_under_way_at_once(
+async def test_item_runs_are_listed_only_for_their_batch(orchestrator_client: OrchestratorClient) -> None:
+    batch = await orchestrator_client.ended((await orchestrator_client.start(notes(2))).batch_id)
+    assert list(await orchestrator_client.list_runs()) == []
+    listed = {run.run_id for run in await orchestrator_client.list_runs(batch_id=batch.batch_id)}
+    assert listed == {item.run_id for item in await orchestrator_client.items(batch.batch_id)}
+
+
+async def test_item_runs_have_batch_priority(orchestrator_client: OrchestratorClient) -> None:
+    await orchestrator_client.ended((await orchestrator_client.start(notes(2))).batch_id)
+    priorities = {run.caller.priority for run in await orchestrator_client.ended_runs()}
+    assert priorities == {caller_pb2.PRIORITY_BATCH}
+
+
+async def test_no_more_items_run_at_once_than_requested(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    under_way, most, full, go_on = 0, 0, asyncio.Event(), asyncio.Event()
+    running, most, full, release = 0, 0, asyncio.Event(), asyncio.Event()
 
-    async def counted(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        if under_way == 3:
+    async def count(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 3:
             full.set()
-        await go_on.wait()
-        under_way -= 1
+        await release.wait()
+        running -= 1
         return await echo(request)
 
-    orchestrator.peers.infer["model"] = counted
+    orchestrator.peers.infer["model"] = count
     batch = await orchestrator_client.start(notes(20), max_at_once=3)
     await full.wait()
     counts = (await orchestrator_client.get(batch.batch_id)).counts
-    assert (counts.total, counts.running, counts.waiting) == (20, 3, 17)
-    go_on.set()
+    assert counts.total == 20
+    assert counts.running == 3
+    assert counts.waiting == 17
+    release.set()
     assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 20
     assert most == 3
 
 
-async def test_words_are_planned_once_on_the_first_item(
+async def test_request_is_planned_once_on_the_first_item(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    planned = task_pb2.Task(
-        id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.InputRef(name="note"))}
-    )
-    orchestrator.peers.plan(type(END)(task=planned), END)
-    batch = await orchestrator_client.ended(
-        (await orchestrator_client.start(notes(5), request="shorten the note")).batch_id
-    )
-    assert (state(batch), batch.pipeline.inputs[0].name) == ("COMPLETED", "note")
-    asked = [request for request in orchestrator.peers.planned if not request.goal.HasField("check")]
-    assert [request.inputs[0].value.text for request in asked] == ["note 1"]
+    orchestrator.peers.plan(task(1, text=given("note")), END)
+    batch = await orchestrator_client.start(notes(5), request="shorten the note")
+    batch = await orchestrator_client.ended(batch.batch_id)
+    assert state(batch) == "COMPLETED"
+    assert batch.pipeline.inputs[0].name == "note"
+    planned = [request for request in orchestrator.peers.planned if not request.goal.HasField("check")]
+    assert [request.inputs[0].value.text for request in planned] == ["note 1"]
 
 
-async def test_words_that_cannot_be_planned_end_the_batch_before_its_items(
+async def test_batch_fails_without_running_items_if_its_request_cannot_be_planned(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     orchestrator.peers.plan(END)
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(5), request="dance")).batch_id)
-    assert (state(batch), batch.failure.reason, batch.counts.waiting) == ("FAILED", "UNPLANNABLE", 5)
+    assert state(batch) == "FAILED"
+    assert batch.failure.reason == "UNPLANNABLE"
+    assert batch.counts.waiting == 5
+
+
+async def test_resumed_batch_is_planned_again(
+    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+) -> None:
+    orchestrator.peers.plan(END)
     orchestrator.peers.plan(task(1), END)
+    batch = await orchestrator_client.ended((await orchestrator_client.start(notes(5), request="dance")).batch_id)
     await orchestrator_client.resume(batch.batch_id)
     batch = await orchestrator_client.ended(batch.batch_id)
-    assert (state(batch), batch.HasField("failure")) == ("FAILED", False)  # the plan takes no note
+    assert state(batch) == "FAILED"
+    assert not batch.HasField("failure"), "the plan takes no note, so each item has a failure of its own"
     assert {item.failure.port for item in await orchestrator_client.items(batch.batch_id)} == {"note"}
 
 
-async def test_an_item_that_does_not_fit_costs_itself(orchestrator_client: OrchestratorClient) -> None:
-    picture = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="a" * 64, media_type="image/png"))
-    odd = batch_pb2.NewItem(name="photo", inputs=[artifact_pb2.NamedValue(name="note", value=picture)])
+async def test_invalid_items_fail_alone(orchestrator_client: OrchestratorClient) -> None:
+    image = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="a" * 64, media_type="image/png"))
+    photo = batch_pb2.NewItem(name="photo", inputs=[artifact_pb2.NamedValue(name="note", value=image)])
     twice = batch_pb2.NewItem(inputs=[*note("a").inputs, *note("b").inputs])
     long = note("x" * 300_000, "long")
-    batch = await orchestrator_client.start([note("a"), odd, batch_pb2.NewItem(name="empty"), twice, long, note("a")])
+    batch = await orchestrator_client.start([note("a"), photo, batch_pb2.NewItem(name="empty"), twice, long, note("a")])
     batch = await orchestrator_client.ended(batch.batch_id)
-    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 4)
+    assert state(batch) == "INCOMPLETE"
+    assert batch.counts.completed == 2
+    assert batch.counts.failed == 4
     items = await orchestrator_client.items(batch.batch_id)
-    assert [state(item)[0] for item in items] == list("CFFFFC")
+    assert [state(item) for item in items] == ["COMPLETED", *["FAILED"] * 4, "COMPLETED"]
     assert [item.failure.message for item in items[1:4]] == [
         "input note is an image, but the plan takes a text",
         "input note is missing",
         "input note is given twice",
     ]
     assert items[4].failure.reason == "TOO_LARGE"
-    assert items[0].run_id != items[5].run_id, "two items of one name are two items"
+
+
+async def test_items_with_equal_names_run_separately(orchestrator_client: OrchestratorClient) -> None:
+    batch = await orchestrator_client.ended((await orchestrator_client.start([note("a"), note("a")])).batch_id)
+    first, second = await orchestrator_client.items(batch.batch_id)
+    assert first.run_id != second.run_id
 
 
 @pytest.mark.parametrize(
@@ -186,104 +210,84 @@ async def test_an_item_that_does_not_fit_costs_itself(orchestrator_client: Orche
         ([*parts(notes(2))][:-1], "ended without the number of its items"),
         ([*[*parts(notes(2))][:-1], *[*parts(notes(1))][-1:]], "2 of 1 items were received"),
     ],
-    ids=range(10),
+    ids=[
+        "no-items",
+        "no-valid-item",
+        "no-task",
+        "blank-request",
+        "negative-limit",
+        "no-spec",
+        "no-message",
+        "two-specs",
+        "no-end",
+        "wrong-count",
+    ],
 )
-async def test_what_cannot_be_a_batch_is_refused_and_leaves_nothing(
-    orchestrator: OrchestratorUnderTest,
-    orchestrator_client: OrchestratorClient,
-    requests: list[gateway_pb2.CreateBatchRequest],
-    message: str,
+async def test_invalid_batch_is_refused_and_not_stored(
+    orchestrator_client: OrchestratorClient, requests: list[gateway_pb2.CreateBatchRequest], message: str
 ) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await orchestrator_client.send(list(requests))
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert message in (caught.value.details() or "")
-    assert (
-        await orchestrator.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **orchestrator_client.call_options)
-    ).batches == []
+    error = await rpc_error(orchestrator_client.send(requests))
+    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert message in error.message
+    assert not (await orchestrator_client.list_batches()).batches
 
 
-async def test_a_key_stands_for_one_batch(orchestrator_client: OrchestratorClient) -> None:
+async def test_repeated_idempotency_key_returns_the_same_batch(orchestrator_client: OrchestratorClient) -> None:
     first = await orchestrator_client.start(notes(3), idempotency_key="k")
     assert (await orchestrator_client.start(notes(3), 1, idempotency_key="k")).batch_id == first.batch_id
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await orchestrator_client.start(notes(4), idempotency_key="k")
-    assert from_rpc(caught.value).reason == "IDEMPOTENCY"
     assert (await orchestrator_client.ended(first.batch_id)).counts.completed == 3
 
 
-async def test_batches_are_listed_newest_first_page_by_page(
-    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
-) -> None:
+async def test_idempotency_key_of_another_batch_is_refused(orchestrator_client: OrchestratorClient) -> None:
+    await orchestrator_client.start(notes(3), idempotency_key="k")
+    assert (await rpc_error(orchestrator_client.start(notes(4), idempotency_key="k"))).reason == "IDEMPOTENCY"
+
+
+async def test_batches_are_listed_newest_first(orchestrator_client: OrchestratorClient) -> None:
     ids = [(await orchestrator_client.start(notes(1))).batch_id for _ in range(3)]
-    first = await orchestrator.stub.ListBatches(
-        gateway_pb2.ListBatchesRequest(page_size=2), **orchestrator_client.call_options
-    )
-    rest = gateway_pb2.ListBatchesRequest(page_size=2, page_token=first.next_page_token)
-    second = await orchestrator.stub.ListBatches(rest, **orchestrator_client.call_options)
+    first = await orchestrator_client.list_batches(page_size=2)
+    second = await orchestrator_client.list_batches(page_size=2, page_token=first.next_page_token)
     assert [batch.batch_id for batch in (*first.batches, *second.batches)] == ids[::-1]
     assert not second.next_page_token
 
 
-async def test_other_tenants_see_nothing_of_a_batch(
+async def test_batch_is_hidden_from_other_tenants(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(1))).batch_id)
-    stranger = OrchestratorClient(orchestrator.stub, "stranger")
-    for call in (stranger.get, stranger.ended, stranger.items, stranger.cancel, stranger.resume):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(batch.batch_id)
-        assert from_rpc(caught.value).reason == "BATCH"
-    assert (
-        await orchestrator.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **stranger.call_options)
-    ).batches == []
+    other = OrchestratorClient(orchestrator.stub, "other")
+    for call in (other.get, other.ended, other.items, other.cancel, other.resume):
+        assert (await rpc_error(call(batch.batch_id))).reason == "BATCH"
+    assert not (await other.list_batches()).batches
 
 
-async def test_a_removed_batch_takes_its_runs_along(
-    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
-) -> None:
+async def test_deleted_batch_is_deleted_with_its_runs(orchestrator_client: OrchestratorClient) -> None:
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(3))).batch_id)
     (first, *_) = await orchestrator_client.items(batch.batch_id)
-    await orchestrator.stub.DeleteBatch(
-        gateway_pb2.DeleteBatchRequest(batch_id=batch.batch_id), **orchestrator_client.call_options
-    )
-    for call in (
-        orchestrator.stub.GetBatch(
-            gateway_pb2.GetBatchRequest(batch_id=batch.batch_id), **orchestrator_client.call_options
-        ),
-        orchestrator.stub.GetRun(gateway_pb2.GetRunRequest(run_id=first.run_id), **orchestrator_client.call_options),
-    ):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    await orchestrator_client.delete(batch.batch_id)
+    assert (await rpc_error(orchestrator_client.get(batch.batch_id))).code is grpc.StatusCode.NOT_FOUND
+    assert (await rpc_error(orchestrator_client.get_run(first.run_id))).code is grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_removed_run_leaves_no_result_in_its_batch(
-    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
-) -> None:
+async def test_item_of_a_deleted_run_has_no_outputs(orchestrator_client: OrchestratorClient) -> None:
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(2))).batch_id)
     (first, _) = await orchestrator_client.items(batch.batch_id)
-    await orchestrator.stub.DeleteRun(
-        gateway_pb2.DeleteRunRequest(run_id=first.run_id), **orchestrator_client.call_options
-    )
+    await orchestrator_client.delete_run(first.run_id)
     first, second = await orchestrator_client.items(batch.batch_id)
-    assert (state(first), len(first.outputs)) == ("COMPLETED", 0)
+    assert state(first) == "COMPLETED"
+    assert not first.outputs
     assert second.outputs
 
 
-async def test_a_local_batch_runs_for_nobody_who_may_leave(
-    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
+async def test_items_of_a_local_batch_are_local(orchestrator_client: OrchestratorClient) -> None:
+    batch = await orchestrator_client.start(notes(1), policy=caller_pb2.DATA_POLICY_LOCAL)
+    await orchestrator_client.ended(batch.batch_id)
+    assert {run.caller.policy for run in await orchestrator_client.ended_runs()} == {caller_pb2.DATA_POLICY_LOCAL}
+
+
+async def test_outputs_of_several_final_tasks_have_their_task_in_their_names(
+    orchestrator_client: OrchestratorClient,
 ) -> None:
-    await orchestrator_client.ended(
-        (await orchestrator_client.start(notes(1), policy=caller_pb2.DATA_POLICY_LOCAL)).batch_id
-    )
-    ended = await orchestrator.stub.ListEndedRuns(
-        orchestrator_pb2.ListEndedRunsRequest(), **orchestrator_client.call_options
-    )
-    assert {each.caller.policy for each in ended.runs} == {caller_pb2.DATA_POLICY_LOCAL}
-
-
-async def test_several_ends_are_told_apart_by_their_tasks(orchestrator_client: OrchestratorClient) -> None:
     plan = plan_pb2.Plan(tasks=[step(1), step(2)])
     batch = await orchestrator_client.ended((await orchestrator_client.start(notes(1), plan=plan)).batch_id)
     assert {port.name for port in batch.pipeline.outputs} >= {"task1.text", "task2.text"}
@@ -291,80 +295,85 @@ async def test_several_ends_are_told_apart_by_their_tasks(orchestrator_client: O
     assert set(item.outputs) == {"task1.text", "task2.text"}
 
 
-async def test_the_plan_of_a_run_is_run_on_items(
-    orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
-) -> None:
+async def test_batch_runs_the_plan_of_a_run(orchestrator_client: OrchestratorClient) -> None:
     events = await orchestrator_client.run(plan=PLAN, inputs=note("hello").inputs)
-    batch = await orchestrator_client.ended(
-        (await orchestrator_client.start(notes(2), run_id=events[0].run_id)).batch_id
-    )
-    assert batch.counts.completed == 2
+    batch = await orchestrator_client.start(notes(2), run_id=events[0].run_id)
+    assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 2
 
 
-async def streamed(
-    requests: list[gateway_pb2.CreateBatchRequest], broken: asyncio.Event
+# ---------------------------------------------------------------- disconnected clients
+
+
+async def stream_without_end(
+    requests: list[gateway_pb2.CreateBatchRequest], sent: asyncio.Event
 ) -> AsyncIterator[gateway_pb2.CreateBatchRequest]:
     for request in requests:
         yield request
-    broken.set()
+    sent.set()
     await asyncio.Event().wait()
 
 
-async def test_a_batch_whose_sender_goes_away_never_runs(
+async def test_batch_whose_client_disconnects_during_upload_is_discarded(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     sent = asyncio.Event()
-    call = orchestrator.stub.CreateBatch(streamed(list(parts(notes(3))), sent), **orchestrator_client.call_options)
+    requests = stream_without_end(list(parts(notes(3))), sent)
+    call = orchestrator.stub.CreateBatch(requests, **orchestrator_client.call_options)
     await sent.wait()
     call.cancel()
-    assert (await orchestrator_client.ended((await orchestrator_client.start(notes(1))).batch_id)).counts.total == 1
-    assert (
-        len(
-            (
-                await orchestrator.stub.ListBatches(
-                    gateway_pb2.ListBatchesRequest(), **orchestrator_client.call_options
-                )
-            ).batches
-        )
-        == 1
-    )
+    batch = await orchestrator_client.ended((await orchestrator_client.start(notes(1))).batch_id)
+    assert [each.batch_id for each in (await orchestrator_client.list_batches()).batches] == [batch.batch_id]
 
 
-async def test_a_batch_whose_sender_goes_away_once_it_is_kept_runs_to_its_end(
+async def test_stored_batch_runs_although_its_client_disconnects(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, kept = BatchStore.start, asyncio.Event()
+    start, stored = BatchStore.start, asyncio.Event()
 
-    async def slow(*args: Any) -> str:
+    async def start_slowly(*args: Any) -> str:
         batch_id = await start(*args)
-        kept.set()
-        await asyncio.sleep(0.1)  # as where the answer waits for a busy loop
+        stored.set()
+        await asyncio.sleep(0.1)  # as on a late event loop
         return batch_id
 
-    monkeypatch.setattr(BatchStore, "start", slow)
+    monkeypatch.setattr(BatchStore, "start", start_slowly)
     call = orchestrator.stub.CreateBatch(parts(notes(30)), **orchestrator_client.call_options)
-    await kept.wait()
+    await stored.wait()
     call.cancel()
-    (listed,) = (
-        await orchestrator.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **orchestrator_client.call_options)
-    ).batches
-    assert (await orchestrator_client.ended(listed.batch_id)).counts.completed == 30
+    (batch,) = (await orchestrator_client.list_batches()).batches
+    assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 30
 
 
-async def test_an_item_that_cannot_be_run_says_so_before_and_after_it_is_tried_again(
+# ---------------------------------------------------------------- items that are invalid from the start
+
+UNREADABLE = batch_pb2.NewItem(
+    name="in/3.png", failure=failure_pb2.Failure(reason="UNREADABLE", message="in/3.png cannot be read")
+)
+
+
+async def test_item_sent_as_failed_is_not_run(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    broken = batch_pb2.NewItem(
-        name="in/3.png", failure=failure_pb2.Failure(reason="UNREADABLE", message="in/3.png is no file")
-    )
     orchestrator.peers.plan(task(1, text=given("note")), END)
-    batch = await orchestrator_client.start([broken, *notes(2)], request="shorten the note")
+    batch = await orchestrator_client.start([UNREADABLE, *notes(2)], request="shorten the note")
     batch = await orchestrator_client.ended(batch.batch_id)
-    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 1)
-    asked = [request for request in orchestrator.peers.planned if not request.goal.HasField("check")]
-    assert asked[0].inputs[0].value.text == "note 1"
+    assert state(batch) == "INCOMPLETE"
+    assert batch.counts.completed == 2
+    assert batch.counts.failed == 1
+    planned = [request for request in orchestrator.peers.planned if not request.goal.HasField("check")]
+    assert planned[0].inputs[0].value.text == "note 1"
+
+
+async def test_item_sent_as_failed_fails_again_when_failed_items_are_resumed(
+    orchestrator_client: OrchestratorClient,
+) -> None:
+    batch = await orchestrator_client.ended((await orchestrator_client.start([UNREADABLE, *notes(2)])).batch_id)
     await orchestrator_client.resume(batch.batch_id, failed_only=True)
     batch = await orchestrator_client.ended(batch.batch_id)
-    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 1)
+    assert state(batch) == "INCOMPLETE"
+    assert batch.counts.completed == 2
+    assert batch.counts.failed == 1
     (failed,) = await orchestrator_client.items(batch.batch_id, states=[run_pb2.RUN_STATE_FAILED])
-    assert (failed.name, failed.failure.message, failed.run_id) == ("in/3.png", "in/3.png is no file", "")
+    assert failed.name == "in/3.png"
+    assert failed.failure.message == "in/3.png cannot be read"
+    assert failed.run_id == ""

@@ -1,7 +1,10 @@
 """Builders and a client for pipelines and batches of an orchestrator."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.v1 import (
@@ -16,6 +19,7 @@ from protos.hugginggpt.v1 import (
     task_pb2,
 )
 from services.common import call_context
+from services.common.errors import ServiceError, from_rpc
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -92,7 +96,7 @@ class OrchestratorClient:
         return [batch async for batch in self.watch(batch_id)][-1]
 
     async def waiting_for(self, batch_id: str) -> str:
-        """Waits until the batch starts no new items and returns the reason."""
+        """Waits until the batch waits, and returns for what."""
         async for batch in self.watch(batch_id):
             if batch.waiting_for:
                 return str(batch.waiting_for)
@@ -115,6 +119,36 @@ class OrchestratorClient:
         request = gateway_pb2.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only)
         return await self.stub.ResumeBatch(request, **self.call_options)
 
+    async def delete(self, batch_id: str) -> None:
+        await self.stub.DeleteBatch(gateway_pb2.DeleteBatchRequest(batch_id=batch_id), **self.call_options)
+
+    async def list_batches(self, **fields: Any) -> gateway_pb2.ListBatchesResponse:
+        return await self.stub.ListBatches(gateway_pb2.ListBatchesRequest(**fields), **self.call_options)
+
+    async def pipeline(self, name: str, version: int = 0) -> pipeline_pb2.Pipeline:
+        request = gateway_pb2.GetPipelineRequest(name=name, version=version)
+        return await self.stub.GetPipeline(request, **self.call_options)
+
+    async def delete_pipeline(self, name: str, version: int = 0) -> None:
+        request = gateway_pb2.DeletePipelineRequest(name=name, version=version)
+        await self.stub.DeletePipeline(request, **self.call_options)
+
+    async def list_pipelines(self, **fields: Any) -> gateway_pb2.ListPipelinesResponse:
+        return await self.stub.ListPipelines(gateway_pb2.ListPipelinesRequest(**fields), **self.call_options)
+
+    async def get_run(self, run_id: str) -> run_pb2.Run:
+        return await self.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), **self.call_options)
+
+    async def delete_run(self, run_id: str) -> None:
+        await self.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=run_id), **self.call_options)
+
+    async def list_runs(self, **fields: Any) -> Sequence[run_pb2.Run]:
+        return (await self.stub.ListRuns(gateway_pb2.ListRunsRequest(**fields), **self.call_options)).runs
+
+    async def ended_runs(self) -> Sequence[orchestrator_pb2.EndedRun]:
+        request = orchestrator_pb2.ListEndedRunsRequest()
+        return (await self.stub.ListEndedRuns(request, **self.call_options)).runs
+
     async def run(self, **spec: Any) -> list[event_pb2.RunEvent]:
         return [
             event
@@ -122,6 +156,13 @@ class OrchestratorClient:
                 orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(**spec)), **self.call_options
             )
         ]
+
+
+async def rpc_error(call: Awaitable[Any]) -> ServiceError:
+    """Awaits a call that fails, and returns its error."""
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    return from_rpc(raised.value)
 
 
 def state(batch: batch_pb2.Batch | batch_pb2.BatchItem) -> str:
