@@ -1,4 +1,4 @@
-"""Who asks in person waits for no item of a batch, however many of them hang."""
+"""Interactive runs do not wait for batch items, however many of these hang."""
 
 import asyncio
 
@@ -21,60 +21,69 @@ def orchestrator_client(orchestrator: OrchestratorUnderTest) -> OrchestratorClie
     return OrchestratorClient(orchestrator.stub)
 
 
-class Held:
-    """Holds up whatever is for items of batches, from a number of them on."""
+class BatchGate:
+    """Lets calls for batch items wait until they are released.
 
-    def __init__(self, enough: int) -> None:
-        self._enough = enough
-        self._held = 0
+    Args:
+        expected: number of waiting calls that sets `full`.
+    """
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._waiting = 0
         self.full = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.released = asyncio.Event()
 
     async def __call__(self) -> None:
         if call_context.current().priority == PRIORITY_BATCH:
-            self._held += 1
-            if self._held == self._enough:
+            self._waiting += 1
+            if self._waiting == self._expected:
                 self.full.set()
-            await self.go_on.wait()
+            await self.released.wait()
 
 
-def expert(peers: ScriptedPeers, held: Held) -> None:
+def script_expert(peers: ScriptedPeers, gate: BatchGate) -> None:
+    """Lets the expert's calls pass a gate."""
+
     async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-        await held()
+        await gate()
         return await echo(request)
 
     peers.infer["model"] = infer
 
 
-async def is_served(orchestrator_client: OrchestratorClient) -> None:
+async def run_interactively(orchestrator_client: OrchestratorClient) -> None:
+    """Runs a task interactively, which must complete within 20 s."""
     async with asyncio.timeout(20):
-        events = await orchestrator_client.run(plan=PLAN, inputs=note("mine").inputs, mode=run_pb2.RUN_MODE_RESULTS)
+        events = await orchestrator_client.run(
+            plan=PLAN, inputs=note("interactive").inputs, mode=run_pb2.RUN_MODE_RESULTS
+        )
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_an_expert_that_items_fill_has_a_place_for_a_person(
+async def test_interactive_run_is_served_by_an_expert_that_batch_items_fill(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     settings = Settings()
-    held = Held(min(settings.batch_items, settings.calls_per_expert * 3 // 4))
-    expert(orchestrator.peers, held)
+    gate = BatchGate(min(settings.batch_items, settings.calls_per_expert * 3 // 4))
+    script_expert(orchestrator.peers, gate)
     batch = await orchestrator_client.start(notes(settings.batch_items * 2), plan=PINNED)
-    await held.full.wait()
+    await gate.full.wait()
     for _ in range(3):
-        await is_served(orchestrator_client)
+        await run_interactively(orchestrator_client)
     assert (await orchestrator_client.get(batch.batch_id)).counts.completed == 0
-    held.go_on.set()
+    gate.released.set()
     assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == settings.batch_items * 2
 
 
-async def test_a_choice_for_a_person_stands_behind_none_for_items(
+async def test_selection_for_an_interactive_run_does_not_wait_for_those_of_items(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    await orchestrator_client.save(plan=PLAN)  # so that the catalogue is known before the selector is held up
-    held = Held(BATCH_AT_ONCE)
+    await orchestrator_client.save(plan=PLAN)  # fills the cache of candidates before selections have to wait
+    gate = BatchGate(BATCH_AT_ONCE)
     batch = await orchestrator_client.start(notes(40), plan=LARGE)
-    orchestrator.peers.select = held
-    await held.full.wait()
-    await is_served(orchestrator_client)
-    held.go_on.set()
+    orchestrator.peers.select = gate
+    await gate.full.wait()
+    await run_interactively(orchestrator_client)
+    gate.released.set()
     assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 40

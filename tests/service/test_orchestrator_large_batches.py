@@ -1,4 +1,4 @@
-"""Batches of very many items: what comes in page by page is kept so, too."""
+"""Batches of very many items are stored page by page."""
 
 import asyncio
 import os
@@ -16,48 +16,50 @@ pytestmark = pytest.mark.slow
 
 ITEMS, PAGE = 100_000, 200
 CONTENT = 1_000
-"""Characters of an item: a hundred megabytes in all."""
+"""Characters of an item; all items together have 100 MB."""
 
 
-class Measured:
-    """A hundred thousand items, and the most memory that this process took while it sent and kept them."""
+class MeasuredUpload:
+    """Requests with all items; measures this process's memory while it sends and stores them."""
 
     def __init__(self) -> None:
-        self.before = self.most = resident()
+        self._before = self._most = resident_bytes()
 
     def requests(self) -> Iterator[pb.CreateBatchRequest]:
         yield pb.CreateBatchRequest(spec=batch_pb2.BatchSpec(plan=PINNED))
         for begin in range(0, ITEMS, PAGE):
             items = [note(f"{number:>{CONTENT}}", f"note {number}") for number in range(begin + 1, begin + PAGE + 1)]
             yield pb.CreateBatchRequest(items=pb.NewItems(items=items))
-            self.most = max(self.most, resident())
+            self._most = max(self._most, resident_bytes())
         yield pb.CreateBatchRequest(end=pb.BatchEnd(items=ITEMS))
 
     @property
-    def grown(self) -> int:
-        return self.most - self.before
+    def growth(self) -> int:
+        """Largest growth of the memory in bytes."""
+        return self._most - self._before
 
 
-def resident() -> int:
-    """Bytes of memory that this process has."""
+def resident_bytes() -> int:
+    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-async def test_a_hundred_thousand_items_are_taken_in_without_being_held(orchestrator: OrchestratorUnderTest) -> None:
-    async def hanging(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+async def test_items_of_a_large_batch_are_not_all_in_memory(orchestrator: OrchestratorUnderTest) -> None:
+    async def hang(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await asyncio.Event().wait()
         return {}
 
-    orchestrator.peers.infer["model"] = hanging
-    asking, measured = OrchestratorClient(orchestrator.stub), Measured()
-    batch = await asking.send(measured.requests())
+    orchestrator.peers.infer["model"] = hang
+    client, upload = OrchestratorClient(orchestrator.stub), MeasuredUpload()
+    batch = await client.send(upload.requests())
     assert batch.counts.total == ITEMS
-    assert measured.grown < ITEMS * CONTENT // 2
-    await asking.cancel(batch.batch_id)
-    batch = await asking.ended(batch.batch_id)
-    assert (state(batch), batch.counts.completed) == ("CANCELLED", 0)
+    assert upload.growth < ITEMS * CONTENT // 2
+    await client.cancel(batch.batch_id)
+    batch = await client.ended(batch.batch_id)
+    assert state(batch) == "CANCELLED"
+    assert batch.counts.completed == 0
     assert batch.counts.waiting + batch.counts.cancelled == ITEMS
     page = pb.ListBatchItemsRequest(batch_id=batch.batch_id, after_index=ITEMS - 3)
-    last = (await orchestrator.stub.ListBatchItems(page, **asking.call_options)).items
+    last = (await orchestrator.stub.ListBatchItems(page, **client.call_options)).items
     assert [item.name for item in last] == [f"note {number}" for number in range(ITEMS - 2, ITEMS + 1)]
