@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from experts.audio.transcript import NO_SPEECH
 from experts.host.handler import Media
-from tests.tiny import Served, Tiny
-from tests.tiny.audio import LESSON
-from tests.tiny.sounds import HIGH, LOW, RATE, encoded, m4a, recorded, tone
+from tests.tiny import ExpertClient, TinyModels
+from tests.tiny.audio import CTC_SOUND
+from tests.tiny.audio_files import HIGH, LOW, RATE, encode_audio, encode_m4a, make_tone, to_wav
 
 TRANSCRIBE, CLASSIFY, ZERO_SHOT = (
     "automatic-speech-recognition",
@@ -24,21 +24,21 @@ TRANSCRIBE, CLASSIFY, ZERO_SHOT = (
     "zero-shot-audio-classification",
 )
 SPEECH, MUSIC, CONVERT, VOICE_ACTIVITY = "text-to-speech", "text-to-audio", "audio-to-audio", "voice-activity-detection"
-VALID = {"audio": recorded(tone(LOW))}
+VALID = {"audio": to_wav(make_tone(LOW))}
 LABELS: dict[str, Any] = {"candidate_labels": ["low"]}
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def expert(tiny: Tiny) -> AsyncIterator[Served]:
-    async with tiny.expert("audio") as expert:
+async def expert(tiny_models: TinyModels) -> AsyncIterator[ExpertClient]:
+    async with tiny_models.serve("audio") as expert:
         yield expert
 
 
 def three_hours_of_flac() -> Media:
     """Returns a short FLAC file whose header states three hours."""
-    content = bytearray(encoded(tone(LOW), RATE, "FLAC", "audio/flac").content)
+    content = bytearray(encode_audio(make_tone(LOW), RATE, "FLAC", "audio/flac").content)
     length = struct.unpack(">Q", content[18:26])[0] >> 36 << 36 | 3 * 3600 * RATE
     content[18:26] = struct.pack(">Q", length)
     return Media(bytes(content), "audio/flac", "long.flac")
@@ -50,15 +50,15 @@ def three_hours_of_m4a() -> Media:
     with av.open(buffer, "w", format="mp4") as container:
         stream: Any = container.add_stream("aac", rate=RATE, layout="mono")
         for timestamp in (0, 3 * 3600 * RATE):
-            frame = av.AudioFrame.from_ndarray(tone(LOW).reshape(1, -1), format="fltp", layout="mono")
+            frame = av.AudioFrame.from_ndarray(make_tone(LOW).reshape(1, -1), format="fltp", layout="mono")
             frame.sample_rate, frame.pts = RATE, timestamp
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return Media(buffer.getvalue(), "audio/mp4", "long.m4a")
 
 
-async def _assert_next_call_works(expert: Served) -> None:
-    assert (await expert.ask(CLASSIFY, VALID))["text"] == "low"
+async def _assert_next_call_works(expert: ExpertClient) -> None:
+    assert (await expert.call(CLASSIFY, VALID))["text"] == "low"
 
 
 @pytest.mark.parametrize("task", [TRANSCRIBE, CLASSIFY, ZERO_SHOT, CONVERT, VOICE_ACTIVITY])
@@ -71,11 +71,11 @@ async def _assert_next_call_works(expert: Served) -> None:
             "cannot decode a.wav: it is not a supported audio file",
         ),
         (
-            Media(m4a(tone(LOW), RATE).content[:200], "audio/mp4", "a.m4a"),
+            Media(encode_m4a(make_tone(LOW), RATE).content[:200], "audio/mp4", "a.m4a"),
             "cannot decode a.m4a: it is not a supported audio file",
         ),
         (Media(b"", "audio/wav", "a.wav"), "is empty"),
-        (recorded(np.zeros(0, np.float32), name="a.wav"), "contains no audio samples"),
+        (to_wav(np.zeros(0, np.float32), name="a.wav"), "contains no audio samples"),
         (three_hours_of_flac(), r"long.flac is longer than \d+ minutes"),
         (three_hours_of_m4a(), r"long.m4a is longer than \d+ minutes"),
         ("some words", "takes audio, not text"),
@@ -83,9 +83,9 @@ async def _assert_next_call_works(expert: Served) -> None:
     ids=["picture", "broken", "cut", "empty", "no samples", "3 hours", "3 hours of m4a", "text"],
 )
 async def test_invalid_audio_is_rejected_by_every_task(
-    expert: Served, task: str, media: Media | str, message: str
+    expert: ExpertClient, task: str, media: Media | str, message: str
 ) -> None:
-    error = await expert.refusal(task, {"audio": media}, **(LABELS if task == ZERO_SHOT else {}))
+    error = await expert.call_error(task, {"audio": media}, **(LABELS if task == ZERO_SHOT else {}))
     assert error.code.name == "INVALID_ARGUMENT"
     assert error.port == "audio"
     assert error.remedy
@@ -105,8 +105,10 @@ async def test_invalid_audio_is_rejected_by_every_task(
         (MUSIC, {"text": "drums " * 1000}, "text"),
     ],
 )
-async def test_missing_unknown_or_invalid_port_is_named(expert: Served, task: str, inputs: Any, port: str) -> None:
-    error = await expert.refusal(task, inputs)
+async def test_missing_unknown_or_invalid_port_is_named(
+    expert: ExpertClient, task: str, inputs: Any, port: str
+) -> None:
+    error = await expert.call_error(task, inputs)
     assert error.code.name == "INVALID_ARGUMENT"
     assert error.port == port
     assert error.remedy
@@ -130,35 +132,35 @@ async def test_missing_unknown_or_invalid_port_is_named(expert: Served, task: st
     ],
 )
 async def test_unknown_or_out_of_range_parameter_is_rejected(
-    expert: Served, task: str, inputs: Any, parameters: dict[str, Any], message: str
+    expert: ExpertClient, task: str, inputs: Any, parameters: dict[str, Any], message: str
 ) -> None:
-    error = await expert.refusal(task, inputs, **parameters)
+    error = await expert.call_error(task, inputs, **parameters)
     assert error.code.name == "INVALID_ARGUMENT"
     assert message in error.message
     await _assert_next_call_works(expert)
 
 
-async def test_unknown_model_is_named(expert: Served) -> None:
-    error = await expert.refusal(CLASSIFY, VALID, "unknown/model")
+async def test_unknown_model_is_named(expert: ExpertClient) -> None:
+    error = await expert.call_error(CLASSIFY, VALID, "unknown/model")
     assert error.code.name == "NOT_FOUND"
     assert error.reason == "MODEL"
     assert "unknown/model" in error.message
     await _assert_next_call_works(expert)
 
 
-async def test_silence_and_low_sample_rates_are_accepted(expert: Served) -> None:
+async def test_silence_and_low_sample_rates_are_accepted(expert: ExpertClient) -> None:
     for rate in (4000, 1000):
-        silence = recorded(tone(0, 2.0, rate), rate)
-        assert (await expert.ask(TRANSCRIBE, {"audio": silence}))["text"] == NO_SPEECH
-        assert (await expert.ask(VOICE_ACTIVITY, {"audio": silence}))["segments"] == []
-    slow = recorded(tone(LOW, 1.0, 4000), 4000)
-    assert (await expert.ask(CLASSIFY, {"audio": slow}))["text"] == "low"
-    assert (await expert.ask(TRANSCRIBE, {"audio": recorded(LESSON)}))["text"] == "AB A"
+        silence = to_wav(make_tone(0, 2.0, rate), rate)
+        assert (await expert.call(TRANSCRIBE, {"audio": silence}))["text"] == NO_SPEECH
+        assert (await expert.call(VOICE_ACTIVITY, {"audio": silence}))["segments"] == []
+    slow = to_wav(make_tone(LOW, 1.0, 4000), 4000)
+    assert (await expert.call(CLASSIFY, {"audio": slow}))["text"] == "low"
+    assert (await expert.call(TRANSCRIBE, {"audio": to_wav(CTC_SOUND)}))["text"] == "AB A"
 
 
-async def test_invalid_input_does_not_affect_concurrent_calls(expert: Served) -> None:
-    valid = [expert.ask(CLASSIFY, {"audio": recorded(tone(pitch))}) for pitch in (LOW, HIGH, LOW)]
-    invalid = [expert.refusal(CLASSIFY, {"audio": media}) for media in (three_hours_of_m4a(), three_hours_of_flac())]
+async def test_invalid_input_does_not_affect_concurrent_calls(expert: ExpertClient) -> None:
+    valid = [expert.call(CLASSIFY, {"audio": to_wav(make_tone(pitch))}) for pitch in (LOW, HIGH, LOW)]
+    invalid = [expert.call_error(CLASSIFY, {"audio": media}) for media in (three_hours_of_m4a(), three_hours_of_flac())]
     results, errors = await asyncio.gather(asyncio.gather(*valid), asyncio.gather(*invalid))
     assert [result["text"] for result in results] == ["low", "high", "low"]
     assert [error.port for error in errors] == ["audio", "audio"]

@@ -8,10 +8,10 @@ import pytest
 
 from experts.audio.text_to_speech import split_text
 from services.common.errors import InvalidRequest
-from tests.tiny import Tiny
-from tests.tiny.listened import composed, spoken
-from tests.tiny.sounds import LOW, encoded, m4a, read, recorded, tone
-from tests.tiny.speakers import VOICES
+from tests.tiny import TinyModels
+from tests.tiny.audio_files import LOW, encode_audio, encode_m4a, make_tone, read_wav, to_wav
+from tests.tiny.reference_audio import generate_music, synthesize
+from tests.tiny.speech import VOICES
 
 pytestmark = pytest.mark.slow
 
@@ -19,11 +19,11 @@ SPEECH, MUSIC, CONVERT = "text-to-speech", "text-to-audio", "audio-to-audio"
 VITS, SPEECHT5 = "tiny/vits", "tiny/speecht5"
 
 
-async def test_vits_audio_equals_that_of_transformers_alone(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
-        out = await expert.ask(SPEECH, {"text": "Read this aloud"}, VITS)
-    samples, rate = read(out["audio"])
-    expected = await asyncio.to_thread(spoken, tiny.built("audio", VITS), "Read this aloud")
+async def test_vits_audio_equals_that_of_transformers_alone(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
+        out = await expert.call(SPEECH, {"text": "Read this aloud"}, VITS)
+    samples, rate = read_wav(out["audio"])
+    expected = await asyncio.to_thread(synthesize, tiny_models.build("audio", VITS), "Read this aloud")
     assert rate == 16_000
     assert out["audio"].media_type == "audio/wav"
     assert out["audio"].name == "speech.wav"
@@ -31,29 +31,30 @@ async def test_vits_audio_equals_that_of_transformers_alone(tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize("model", [VITS, SPEECHT5])
-async def test_concurrent_calls_equal_sequential_calls(tiny: Tiny, model: str) -> None:
+async def test_concurrent_calls_equal_sequential_calls(tiny_models: TinyModels, model: str) -> None:
     texts = ["one sentence", "two sentences. here they are", "three"] * 2
-    async with tiny.expert("audio") as expert:
-        sequential = [await expert.ask(SPEECH, {"text": text}, model) for text in texts]
-        concurrent = await asyncio.gather(*(expert.ask(SPEECH, {"text": text}, model) for text in texts))
+    async with tiny_models.serve("audio") as expert:
+        sequential = [await expert.call(SPEECH, {"text": text}, model) for text in texts]
+        concurrent = await asyncio.gather(*(expert.call(SPEECH, {"text": text}, model) for text in texts))
     assert concurrent == sequential
 
 
-async def test_slow_speech_is_longer_than_fast_speech(tiny: Tiny) -> None:
+async def test_slow_speech_is_longer_than_fast_speech(tiny_models: TinyModels) -> None:
     text = "a rather long sentence that has a few words in it"
-    async with tiny.expert("audio") as expert:
+    async with tiny_models.serve("audio") as expert:
         slow, fast = [
-            len(read((await expert.ask(SPEECH, {"text": text}, VITS, speed=speed))["audio"])[0]) for speed in (0.5, 2)
+            len(read_wav((await expert.call(SPEECH, {"text": text}, VITS, speed=speed))["audio"])[0])
+            for speed in (0.5, 2)
         ]
     assert slow > 1.5 * fast
 
 
-async def test_voices_differ_and_unknown_voice_is_rejected(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
-        first, second = [await expert.ask(SPEECH, {"text": "hello"}, SPEECHT5, voice=voice) for voice in VOICES]
-        default = await expert.ask(SPEECH, {"text": "hello"}, SPEECHT5)
-        error = await expert.refusal(SPEECH, {"text": "hello"}, SPEECHT5, voice="unknown")
-        no_voices_error = await expert.refusal(SPEECH, {"text": "hello"}, VITS, voice="unknown")
+async def test_voices_differ_and_unknown_voice_is_rejected(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
+        first, second = [await expert.call(SPEECH, {"text": "hello"}, SPEECHT5, voice=voice) for voice in VOICES]
+        default = await expert.call(SPEECH, {"text": "hello"}, SPEECHT5)
+        error = await expert.call_error(SPEECH, {"text": "hello"}, SPEECHT5, voice="unknown")
+        no_voices_error = await expert.call_error(SPEECH, {"text": "hello"}, VITS, voice="unknown")
     assert first != second
     assert default == first
     assert isinstance(error, InvalidRequest)
@@ -62,19 +63,19 @@ async def test_voices_differ_and_unknown_voice_is_rejected(tiny: Tiny) -> None:
     assert "one voice" in no_voices_error.message
 
 
-async def test_text_without_speakable_characters_or_too_long_is_rejected(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
+async def test_text_without_speakable_characters_or_too_long_is_rejected(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
         for text, model in (("", VITS), ("?!…", VITS), ("日本語", VITS), ("日本語", SPEECHT5), ("word " * 3000, VITS)):
-            error = await expert.refusal(SPEECH, {"text": text}, model)
+            error = await expert.call_error(SPEECH, {"text": text}, model)
             assert isinstance(error, InvalidRequest), text[:10]
             assert error.port == "text", text[:10]
 
 
 @pytest.mark.parametrize("language", ["en", "English", "en-GB", "eng"])
-async def test_language_is_accepted_by_any_name_and_another_is_rejected(tiny: Tiny, language: str) -> None:
-    async with tiny.expert("audio") as expert:
-        assert "audio" in await expert.ask(SPEECH, {"text": "hello"}, VITS, language=language)
-        error = await expert.refusal(SPEECH, {"text": "hello"}, VITS, language="German")
+async def test_language_is_accepted_by_any_name_and_another_is_rejected(tiny_models: TinyModels, language: str) -> None:
+    async with tiny_models.serve("audio") as expert:
+        assert "audio" in await expert.call(SPEECH, {"text": "hello"}, VITS, language=language)
+        error = await expert.call_error(SPEECH, {"text": "hello"}, VITS, language="German")
     assert "German" in error.message
 
 
@@ -84,53 +85,53 @@ def test_text_is_split_into_sentences_and_long_ones_between_words() -> None:
     assert "".join(split_text("x" * 700)) == "x" * 700
 
 
-async def test_music_has_the_requested_duration_and_depends_on_the_seed(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
+async def test_music_has_the_requested_duration_and_depends_on_the_seed(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
         inputs: Any = {"text": "calm piano music"}
-        first = await expert.ask(MUSIC, inputs, duration=1.5, seed=7)
-        again = await expert.ask(MUSIC, inputs, duration=1.5, seed=7)
-        other = await expert.ask(MUSIC, inputs, duration=1.5, seed=8)
-    samples, rate = read(first["audio"])
+        first = await expert.call(MUSIC, inputs, duration=1.5, seed=7)
+        again = await expert.call(MUSIC, inputs, duration=1.5, seed=7)
+        other = await expert.call(MUSIC, inputs, duration=1.5, seed=8)
+    samples, rate = read_wav(first["audio"])
     assert rate == 3200
     assert len(samples) == 4800
     assert first == again
     assert first != other
 
 
-async def test_music_equals_that_of_transformers_alone(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
-        out = await expert.ask(MUSIC, {"text": "calm piano music"}, duration=1, seed=3)
-    expected = await asyncio.to_thread(composed, tiny.built("audio", "tiny/musicgen"), "calm piano music")
-    assert read(out["audio"])[0] == pytest.approx(expected[:3200], abs=1e-4)
+async def test_music_equals_that_of_transformers_alone(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
+        out = await expert.call(MUSIC, {"text": "calm piano music"}, duration=1, seed=3)
+    expected = await asyncio.to_thread(generate_music, tiny_models.build("audio", "tiny/musicgen"), "calm piano music")
+    assert read_wav(out["audio"])[0] == pytest.approx(expected[:3200], abs=1e-4)
 
 
-async def test_too_long_duration_and_empty_text_are_rejected(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
-        error = await expert.refusal(MUSIC, {"text": "music"}, duration=120)
-        empty = await expert.refusal(MUSIC, {"text": " "})
+async def test_too_long_duration_and_empty_text_are_rejected(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
+        error = await expert.call_error(MUSIC, {"text": "music"}, duration=120)
+        empty = await expert.call_error(MUSIC, {"text": " "})
     assert isinstance(error, InvalidRequest)
     assert "30 s" in error.message
     assert empty.port == "text"
 
 
-async def test_voice_conversion_is_reproducible_and_accepts_every_format(tiny: Tiny) -> None:
-    samples = tone(LOW, 1.0, 44_100)
-    async with tiny.expert("audio") as expert:
-        first = await expert.ask(CONVERT, {"audio": recorded(samples, 44_100, "me.wav")})
-        again = await expert.ask(CONVERT, {"audio": recorded(samples, 44_100, "me.wav")})
-        stereo = encoded(np.stack([samples, samples], axis=1), 44_100, "FLAC", "audio/flac")
-        others = [await expert.ask(CONVERT, {"audio": media}) for media in (stereo, m4a(samples, 44_100))]
-    sound, rate = read(first["audio"])
+async def test_voice_conversion_is_reproducible_and_accepts_every_format(tiny_models: TinyModels) -> None:
+    samples = make_tone(LOW, 1.0, 44_100)
+    async with tiny_models.serve("audio") as expert:
+        first = await expert.call(CONVERT, {"audio": to_wav(samples, 44_100, "me.wav")})
+        again = await expert.call(CONVERT, {"audio": to_wav(samples, 44_100, "me.wav")})
+        stereo = encode_audio(np.stack([samples, samples], axis=1), 44_100, "FLAC", "audio/flac")
+        others = [await expert.call(CONVERT, {"audio": media}) for media in (stereo, encode_m4a(samples, 44_100))]
+    sound, rate = read_wav(first["audio"])
     assert first == again
     assert rate == 16_000
     assert first["audio"].name == "me-voice.wav"
     assert 0 < len(sound) / rate < 3
-    assert all(len(read(other["audio"])[0]) for other in others)
+    assert all(len(read_wav(other["audio"])[0]) for other in others)
 
 
-async def test_voice_conversion_of_silence_is_rejected(tiny: Tiny) -> None:
-    async with tiny.expert("audio") as expert:
-        error = await expert.refusal(CONVERT, {"audio": recorded(tone(0, 2.0))})
+async def test_voice_conversion_of_silence_is_rejected(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
+        error = await expert.call_error(CONVERT, {"audio": to_wav(make_tone(0, 2.0))})
     assert isinstance(error, InvalidRequest)
     assert error.port == "audio"
     assert "silent" in error.message

@@ -18,9 +18,9 @@ from services.common.artifacts import ArtifactStore
 from services.common.channel import dial
 from services.common.errors import FailedPrecondition
 from tests.support.logs import logged
-from tests.tiny import Served, models
-from tests.tiny.films import RED, filmed, plain
-from tests.tiny.sounds import HIGH, recorded, tone
+from tests.tiny import ExpertClient, load_models
+from tests.tiny.audio_files import HIGH, make_tone, to_wav
+from tests.tiny.video_files import RED, encode_frames, solid_frame
 
 pytestmark = pytest.mark.slow
 
@@ -38,10 +38,10 @@ async def start_expert(tmp_path: Path) -> AsyncIterator[Start]:
     }
     processes: list[Process] = []
 
-    async def start_expert(modality: str, tiny: str, card: str) -> Process:
+    async def start_expert(modality: str, tiny_id: str, card: str) -> Process:
         folder = tmp_path / "models" / card
         folder.mkdir(parents=True)
-        models(modality)[tiny].build(folder)
+        load_models(modality)[tiny_id].build(folder)
         command, root = (sys.executable, "-m", f"experts.{modality}"), Path(__file__).parents[2]
         process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**os.environ, **settings}, cwd=root)
         processes.append(process)
@@ -59,7 +59,7 @@ class Case:
     """One modality's expert with a model, an input and the expected text."""
 
     modality: str
-    tiny: str
+    tiny_id: str
     card: str
     """Id of the card whose model is replaced by the tiny one."""
     media: Media
@@ -73,7 +73,7 @@ CASES = (
         "audio",
         "tiny/pitches",
         "MIT/ast-finetuned-audioset-10-10-0.4593",
-        recorded(tone(HIGH)),
+        to_wav(make_tone(HIGH)),
         "high",
         "automatic-speech-recognition",
     ),
@@ -81,7 +81,7 @@ CASES = (
         "video",
         "tiny/videomae",
         "MCG-NJU/videomae-base-finetuned-kinetics",
-        filmed([plain(RED, 32, 32)] * 8),
+        encode_frames([solid_frame(RED, 32, 32)] * 8),
         "red",
         "video-to-text",
     ),
@@ -93,21 +93,21 @@ async def test_process_serves_describe_and_infer_reports_missing_models_and_stop
     start_expert: Start, tmp_path: Path, case: Case
 ) -> None:
     inputs = {case.modality: case.media}
-    process = await start_expert(case.modality, case.tiny, case.card)
+    process = await start_expert(case.modality, case.tiny_id, case.card)
     async with asyncio.timeout(90):
         listening = (await logged(process, "serving"))["port"]
         await logged(process, "ready")
         async with dial(f"127.0.0.1:{listening}") as channel:
             await channel.channel_ready()
-            expert = Served(channel, ArtifactStore.open((tmp_path / "artifacts").as_uri()))
+            expert = ExpertClient(channel, ArtifactStore.open((tmp_path / "artifacts").as_uri()))
             description = await expert.stub.Describe(pb.DescribeRequest(), timeout=10)
             assert {spec.name for spec in description.tasks} == set(
                 import_module(f"experts.{case.modality}.tasks").TASKS
             )
             assert case.card in {model.id for model in description.models}
-            assert (await expert.ask(f"{case.modality}-classification", inputs, case.card))["text"] == case.expected
+            assert (await expert.call(f"{case.modality}-classification", inputs, case.card))["text"] == case.expected
             missing = next(model.id for model in description.models if model.task == case.missing_task)
-            error = await expert.refusal(case.missing_task, inputs, missing)
+            error = await expert.call_error(case.missing_task, inputs, missing)
             assert isinstance(error, FailedPrecondition)
             assert error.reason == "LOAD_FAILED"
             assert missing in error.message

@@ -13,7 +13,7 @@ from experts.diffusion.controlnet import BASE_MODELS
 from experts.diffusion.maps.segmentation import load_palette
 from experts.diffusion.tasks import MAPS
 from experts.host.handler import Media
-from tests.tiny import Tiny
+from tests.tiny import TinyModels
 
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = [
@@ -51,31 +51,31 @@ def half_white(width: int = SIDE, height: int = SIDE) -> Image.Image:
     return drawn
 
 
-async def test_each_map_has_the_picture_size_and_conditions_a_picture(tiny: Tiny) -> None:
+async def test_each_map_has_the_picture_size_and_conditions_a_picture(tiny_models: TinyModels) -> None:
     steps: dict[str, Any] = {"num_inference_steps": 2, "seed": 7}
-    async with tiny.expert("diffusion") as expert:
+    async with tiny_models.serve("diffusion") as expert:
         for name in MAPS:
-            drawn = (await expert.ask(f"{name}-control", {"image": to_media(half_white(48, 32))}, MAP_MODELS[name]))[
+            drawn = (await expert.call(f"{name}-control", {"image": to_media(half_white(48, 32))}, MAP_MODELS[name]))[
                 "image"
             ]
             assert to_pixels(drawn).shape == (32, 48, 3)
-            made = await expert.ask(f"{name}-text-to-image", {"image": drawn, "text": "a robot"}, **steps)
+            made = await expert.call(f"{name}-text-to-image", {"image": drawn, "text": "a robot"}, **steps)
             assert to_pixels(made["image"]).shape == (24, 40, 3)
 
 
-async def test_picture_from_a_map_equals_the_direct_pipeline(tiny: Tiny) -> None:
+async def test_picture_from_a_map_equals_the_direct_pipeline(tiny_models: TinyModels) -> None:
     control_map = Image.new("RGB", (SIDE, SIDE))
     ImageDraw.Draw(control_map).ellipse((8, 8, 24, 24), outline="white")
-    folder = tiny.built("diffusion", "tiny/controlnet")
+    folder = tiny_models.build("diffusion", "tiny/controlnet")
     pipeline = diffusers.StableDiffusionControlNetPipeline.from_pretrained(
         folder.parents[1] / BASE_MODELS[768].model_id, controlnet=diffusers.ControlNetModel.from_pretrained(folder)
     )
     generator = torch.Generator().manual_seed(7)
     expected = pipeline("a robot", image=control_map, generator=generator, num_inference_steps=3).images[0]
-    async with tiny.expert("diffusion") as expert:
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(control_map), "text": "a robot"}
-        made = await expert.ask("canny-text-to-image", inputs, num_inference_steps=3, seed=7)
-        blank = await expert.ask(
+        made = await expert.call("canny-text-to-image", inputs, num_inference_steps=3, seed=7)
+        blank = await expert.call(
             "canny-text-to-image",
             {**inputs, "image": to_media(Image.new("RGB", (SIDE, SIDE)))},
             num_inference_steps=3,
@@ -85,41 +85,41 @@ async def test_picture_from_a_map_equals_the_direct_pipeline(tiny: Tiny) -> None
     assert made["image"].content != blank["image"].content
 
 
-async def test_edge_maps_are_white_only_at_the_edge(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
+async def test_edge_maps_are_white_only_at_the_edge(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(half_white(64, 64))}
         for name, model in (("canny", ""), ("mlsd", ""), ("scribble", ""), ("hed", "opencv/soft-edges")):
-            drawn = to_pixels((await expert.ask(f"{name}-control", inputs, model))["image"])
+            drawn = to_pixels((await expert.call(f"{name}-control", inputs, model))["image"])
             assert drawn[:, 24:40].max() == 255, name
             assert not drawn[:, :16].any(), name
             assert not drawn[:, 48:].any(), name
 
 
-async def test_segments_have_the_colours_of_their_classes(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
-        drawn = to_pixels((await expert.ask("seg-control", {"image": to_media(half_white())}))["image"])
+async def test_segments_have_the_colours_of_their_classes(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
+        drawn = to_pixels((await expert.call("seg-control", {"image": to_media(half_white())}))["image"])
     assert tuple(drawn[16, 4]) == tuple(load_palette()[0]) == (120, 120, 120)
     assert tuple(drawn[16, 28]) == tuple(load_palette()[1]) == (180, 120, 120)
 
 
-async def test_depth_map_spans_black_to_white(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
-        drawn = to_pixels((await expert.ask("depth-control", {"image": to_media(half_white())}))["image"])
+async def test_depth_map_spans_black_to_white(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
+        drawn = to_pixels((await expert.call("depth-control", {"image": to_media(half_white())}))["image"])
     assert drawn.min() == 0
     assert drawn.max() == 255
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (2, 2)])
-async def test_maps_of_tiny_and_narrow_pictures_are_drawn(tiny: Tiny, size: tuple[int, int]) -> None:
-    async with tiny.expert("diffusion") as expert:
+async def test_maps_of_tiny_and_narrow_pictures_are_drawn(tiny_models: TinyModels, size: tuple[int, int]) -> None:
+    async with tiny_models.serve("diffusion") as expert:
         for name in ("canny", "mlsd", "scribble", "hed", "depth", "normal", "seg"):
-            made = await expert.ask(f"{name}-control", {"image": to_media(half_white(*size))}, MAP_MODELS[name])
+            made = await expert.call(f"{name}-control", {"image": to_media(half_white(*size))}, MAP_MODELS[name])
             assert to_pixels(made["image"]).shape == (size[1], size[0], 3), name
 
 
-async def test_map_rejects_text_and_unknown_parameters(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
-        text_error = await expert.refusal("canny-control", {"image": "a castle"})
-        parameter_error = await expert.refusal("canny-control", {"image": to_media(half_white())}, low=3)
+async def test_map_rejects_text_and_unknown_parameters(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
+        text_error = await expert.call_error("canny-control", {"image": "a castle"})
+        parameter_error = await expert.call_error("canny-control", {"image": to_media(half_white())}, low=3)
     assert text_error.port == "image"
     assert "no parameter low" in parameter_error.message

@@ -15,7 +15,7 @@ from experts.host.handler import Media
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context, errors
-from tests.tiny import TENANT, Served, Tiny
+from tests.tiny import TENANT, ExpertClient, TinyModels
 
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = [
@@ -49,54 +49,54 @@ def mask(left: int = SIDE // 2) -> Image.Image:
     return drawn
 
 
-def run_pipeline(tiny: Tiny, kind: str, model: str, **arguments: Any) -> Any:
+def run_pipeline(tiny_models: TinyModels, kind: str, model: str, **arguments: Any) -> Any:
     """Returns the picture of the pipeline, called directly."""
-    pipeline = getattr(diffusers, kind).from_pretrained(tiny.built("diffusion", model))
+    pipeline = getattr(diffusers, kind).from_pretrained(tiny_models.build("diffusion", model))
     pipeline.set_progress_bar_config(disable=True)
     made = pipeline(**arguments, generator=torch.Generator().manual_seed(7), num_inference_steps=3)
     return np.asarray(made.images[0])
 
 
-async def test_text_to_image_equals_the_direct_pipeline_and_repeats_by_seed(tiny: Tiny) -> None:
-    expected = run_pipeline(tiny, "StableDiffusionPipeline", "tiny/sd", prompt="a castle", guidance_scale=5.0)
-    async with tiny.expert("diffusion") as expert:
+async def test_text_to_image_equals_the_direct_pipeline_and_repeats_by_seed(tiny_models: TinyModels) -> None:
+    expected = run_pipeline(tiny_models, "StableDiffusionPipeline", "tiny/sd", prompt="a castle", guidance_scale=5.0)
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"text": "a castle"}
-        first = await expert.ask("text-to-image", inputs, "tiny/sd", guidance_scale=5, **STEPS)
-        again = await expert.ask("text-to-image", inputs, "tiny/sd", guidance_scale=5, **STEPS)
-        other = await expert.ask("text-to-image", inputs, "tiny/sd", guidance_scale=5, num_inference_steps=3, seed=8)
+        first = await expert.call("text-to-image", inputs, "tiny/sd", guidance_scale=5, **STEPS)
+        again = await expert.call("text-to-image", inputs, "tiny/sd", guidance_scale=5, **STEPS)
+        other = await expert.call("text-to-image", inputs, "tiny/sd", guidance_scale=5, num_inference_steps=3, seed=8)
     assert (to_pixels(first["image"]) == expected).all()
     assert again["image"] == first["image"]
     assert other["image"].content != first["image"].content
 
 
-async def test_picture_has_the_requested_size_if_the_model_does_not_support_it(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
-        made = await expert.ask("text-to-image", {"text": "a castle"}, "tiny/sd", width=70, height=67, **STEPS)
+async def test_picture_has_the_requested_size_if_the_model_does_not_support_it(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
+        made = await expert.call("text-to-image", {"text": "a castle"}, "tiny/sd", width=70, height=67, **STEPS)
     assert to_pixels(made["image"]).shape == (67, 70, 3)
 
 
-async def test_image_to_image_equals_the_direct_pipeline(tiny: Tiny) -> None:
+async def test_image_to_image_equals_the_direct_pipeline(tiny_models: TinyModels) -> None:
     expected = run_pipeline(
-        tiny, "StableDiffusionImg2ImgPipeline", "tiny/sd", prompt="in oils", image=gradient(), strength=0.7
+        tiny_models, "StableDiffusionImg2ImgPipeline", "tiny/sd", prompt="in oils", image=gradient(), strength=0.7
     )
-    async with tiny.expert("diffusion") as expert:
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(gradient()), "instruction": "in oils"}
-        outputs = await expert.ask("image-to-image", inputs, "tiny/sd", strength=0.7, **STEPS)
+        outputs = await expert.call("image-to-image", inputs, "tiny/sd", strength=0.7, **STEPS)
     assert (to_pixels(outputs["image"]) == expected).all()
     assert outputs["image"].name == "photo-repainted.png"
 
 
-async def test_instruction_editor_equals_the_direct_pipeline(tiny: Tiny) -> None:
+async def test_instruction_editor_equals_the_direct_pipeline(tiny_models: TinyModels) -> None:
     arguments: dict[str, Any] = {"prompt": "make it winter", "image": gradient(), "image_guidance_scale": 2.0}
-    expected = run_pipeline(tiny, "StableDiffusionInstructPix2PixPipeline", "tiny/editor", **arguments)
-    async with tiny.expert("diffusion") as expert:
+    expected = run_pipeline(tiny_models, "StableDiffusionInstructPix2PixPipeline", "tiny/editor", **arguments)
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(gradient()), "instruction": "make it winter"}
-        outputs = await expert.ask("image-to-image", inputs, "tiny/editor", strength=0.5, **STEPS)
+        outputs = await expert.call("image-to-image", inputs, "tiny/editor", strength=0.5, **STEPS)
     assert (to_pixels(outputs["image"]) == expected).all()
 
 
 @pytest.mark.parametrize("model", ["tiny/inpainter", "tiny/sd"])
-async def test_inpainting_changes_only_the_mask(tiny: Tiny, model: str) -> None:
+async def test_inpainting_changes_only_the_mask(tiny_models: TinyModels, model: str) -> None:
     arguments: dict[str, Any] = {
         "prompt": "a tree",
         "image": gradient(),
@@ -104,29 +104,29 @@ async def test_inpainting_changes_only_the_mask(tiny: Tiny, model: str) -> None:
         "height": 32,
         "width": 32,
     }
-    expected = run_pipeline(tiny, "StableDiffusionInpaintPipeline", model, **arguments)
-    async with tiny.expert("diffusion") as expert:
+    expected = run_pipeline(tiny_models, "StableDiffusionInpaintPipeline", model, **arguments)
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(gradient()), "mask": to_media(mask()), "text": "a tree"}
-        made = to_pixels((await expert.ask("inpainting", inputs, model, **STEPS))["image"])
+        made = to_pixels((await expert.call("inpainting", inputs, model, **STEPS))["image"])
     assert (made[:, SIDE // 2 :] == expected[:, SIDE // 2 :]).all()
     assert (made[:, : SIDE // 2] == np.asarray(gradient())[:, : SIDE // 2]).all()
 
 
-async def test_inpainting_of_a_large_photo_keeps_size_and_unmasked_pixels(tiny: Tiny) -> None:
+async def test_inpainting_of_a_large_photo_keeps_size_and_unmasked_pixels(tiny_models: TinyModels) -> None:
     photo, drawn = gradient(300, 200), Image.new("L", (300, 200))
     drawn.paste(255, (200, 0, 300, 200))
-    async with tiny.expert("diffusion") as expert:
+    async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(photo), "mask": to_media(drawn), "text": "a tree"}
-        made = to_pixels((await expert.ask("inpainting", inputs, "tiny/inpainter", **STEPS))["image"])
+        made = to_pixels((await expert.call("inpainting", inputs, "tiny/inpainter", **STEPS))["image"])
     assert made.shape == (200, 300, 3)
     assert (made[:, :200] == np.asarray(photo)[:, :200]).all()
 
 
-async def test_diffusion_upscaler_is_deterministic_and_enlarges_four_times(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
-        first = await expert.ask("image-super-resolution", {"image": to_media(gradient(16, 12))}, "tiny/upscaler")
-        again = await expert.ask("image-super-resolution", {"image": to_media(gradient(16, 12))}, "tiny/upscaler")
-        small = await expert.ask(
+async def test_diffusion_upscaler_is_deterministic_and_enlarges_four_times(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
+        first = await expert.call("image-super-resolution", {"image": to_media(gradient(16, 12))}, "tiny/upscaler")
+        again = await expert.call("image-super-resolution", {"image": to_media(gradient(16, 12))}, "tiny/upscaler")
+        small = await expert.call(
             "image-super-resolution", {"image": to_media(gradient(16, 12))}, "tiny/upscaler", scale=1.5
         )
     assert to_pixels(first["image"]).shape == (48, 64, 3)
@@ -134,21 +134,21 @@ async def test_diffusion_upscaler_is_deterministic_and_enlarges_four_times(tiny:
     assert to_pixels(small["image"]).shape == (18, 24, 3)
 
 
-async def test_single_tile_upscaling_equals_the_direct_model(tiny: Tiny) -> None:
+async def test_single_tile_upscaling_equals_the_direct_model(tiny_models: TinyModels) -> None:
     source = gradient(20, 16)
-    model = Swin2SRForImageSuperResolution.from_pretrained(tiny.built("diffusion", "tiny/swin2sr")).eval()
+    model = Swin2SRForImageSuperResolution.from_pretrained(tiny_models.build("diffusion", "tiny/swin2sr")).eval()
     values = torch.from_numpy(np.asarray(source).copy()).permute(2, 0, 1)[None] / 255
     with torch.inference_mode():
         expected = model(values).reconstruction[0].clamp(0, 1)
-    async with tiny.expert("diffusion") as expert:
-        outputs = await expert.ask("image-super-resolution", {"image": to_media(source)}, "tiny/swin2sr")
+    async with tiny_models.serve("diffusion") as expert:
+        outputs = await expert.call("image-super-resolution", {"image": to_media(source)}, "tiny/swin2sr")
     assert (to_pixels(outputs["image"]) == (expected * 255).round().byte().permute(1, 2, 0).numpy()).all()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 50), (300, 270)])
-async def test_tiled_upscaler_accepts_any_size(tiny: Tiny, size: tuple[int, int]) -> None:
-    async with tiny.expert("diffusion") as expert:
-        out = await expert.ask("image-super-resolution", {"image": to_media(gradient(*size))}, "tiny/swin2sr")
+async def test_tiled_upscaler_accepts_any_size(tiny_models: TinyModels, size: tuple[int, int]) -> None:
+    async with tiny_models.serve("diffusion") as expert:
+        out = await expert.call("image-super-resolution", {"image": to_media(gradient(*size))}, "tiny/swin2sr")
     assert to_pixels(out["image"]).shape == (size[1] * 2, size[0] * 2, 3)
 
 
@@ -187,20 +187,20 @@ INVALID_CALLS: list[tuple[Any, Any, str, str]] = [
 ]  # fmt: skip
 
 
-async def test_invalid_call_error_names_port_and_reason(tiny: Tiny) -> None:
-    async with tiny.expert("diffusion") as expert:
+async def test_invalid_call_error_names_port_and_reason(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("diffusion") as expert:
         for arguments, parameters, port, message in INVALID_CALLS:
-            error = await expert.refusal(*arguments, **parameters)
+            error = await expert.call_error(*arguments, **parameters)
             assert isinstance(error, errors.InvalidRequest), message
             assert error.port == port, error.message
             assert message in error.message
             assert error.remedy
 
 
-async def test_cancelled_generation_stops_between_steps(tiny: Tiny) -> None:
+async def test_cancelled_generation_stops_between_steps(tiny_models: TinyModels) -> None:
     """The next call succeeds long before two hundred large steps would be complete."""
-    async with tiny.expert("diffusion") as expert, asyncio.timeout(30):
-        await expert.ask("text-to-image", {"text": "a"}, "tiny/sd", **STEPS)
+    async with tiny_models.serve("diffusion") as expert, asyncio.timeout(30):
+        await expert.call("text-to-image", {"text": "a"}, "tiny/sd", **STEPS)
         request = pb.InferRequest(task="text-to-image", model="tiny/sd", call_id="long")
         request.inputs["text"].text = "a castle"
         request.parameters_json = '{"num_inference_steps": 200, "width": 512, "height": 512}'
@@ -208,11 +208,11 @@ async def test_cancelled_generation_stops_between_steps(tiny: Tiny) -> None:
             call: Any = expert.stub.Infer(request, timeout=60, metadata=call_context.metadata())
         step = await _first_step_message(expert)
         call.cancel()
-        await expert.ask("text-to-image", {"text": "a"}, "tiny/sd", **STEPS)
+        await expert.call("text-to-image", {"text": "a"}, "tiny/sd", **STEPS)
     assert step.endswith("of 200")
 
 
-async def _first_step_message(expert: Served) -> str:
+async def _first_step_message(expert: ExpertClient) -> str:
     """Returns the first progress message of the call that reports a step."""
     while True:  # the call may not have started yet
         watch: Any = expert.stub.Progress(pb.ProgressRequest(call_ids=["long"]), timeout=30)

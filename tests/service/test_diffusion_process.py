@@ -20,7 +20,7 @@ from services.common.artifacts import ArtifactStore
 from services.common.channel import dial
 from tests.support.logs import logged
 from tests.tiny import TENANT
-from tests.tiny.diffusion import stable_diffusion
+from tests.tiny.diffusion import build_stable_diffusion
 
 _MODEL = "stable-diffusion-v1-5/stable-diffusion-v1-5"
 
@@ -35,7 +35,7 @@ pytestmark = [
 async def process(tmp_path: Path) -> AsyncIterator[Process]:
     folder = tmp_path / "models" / _MODEL
     folder.mkdir(parents=True)
-    stable_diffusion(folder)
+    build_stable_diffusion(folder)
     environment = {
         "EXPERT_LISTEN": "127.0.0.1:0",
         "EXPERT_MODELS_URL": str(tmp_path / "models"),

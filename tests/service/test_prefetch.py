@@ -21,7 +21,7 @@ from experts.vision.poses import PERSON_DETECTOR
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from tests.fakes.hub import Hub, Repository, running_hub
-from tests.tiny import Tiny
+from tests.tiny import TinyModels
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,23 +55,23 @@ def repository(folder: Path, commit: str = COMMIT, without: str = "") -> Reposit
     return Repository({name: files[name] for name in files if not without or not name.startswith(without)}, commit)
 
 
-def everything(tiny: Tiny) -> dict[str, Repository]:
+def everything(tiny_models: TinyModels) -> dict[str, Repository]:
     """Repositories of a model and its dependencies, separate as on the Hub."""
-    built = {model: tiny.built(modality, model) for modality, (_, model) in MODELS.items()}
+    built = {model: tiny_models.build(modality, model) for modality, (_, model) in MODELS.items()}
     base = BASE_MODELS[768]
     return {
         **{model: repository(folder, without="vocoder/") for model, folder in built.items()},
         VOCODER: repository(built["tiny/conversion"] / "vocoder"),
-        PERSON_DETECTOR: repository(tiny.built("vision", PERSON_DETECTOR)),
-        base.model_id: repository(tiny.folder / base.model_id, base.commit),
+        PERSON_DETECTOR: repository(tiny_models.build("vision", PERSON_DETECTOR)),
+        base.model_id: repository(tiny_models.folder / base.model_id, base.commit),
     }
 
 
 @pytest.mark.parametrize("modality", MODELS)
 def test_prefetched_model_loads_offline_with_its_dependencies(
-    modality: str, tiny: Tiny, hub: Hub, monkeypatch: pytest.MonkeyPatch
+    modality: str, tiny_models: TinyModels, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.repositories.update(everything(tiny))
+    hub.repositories.update(everything(tiny_models))
     task, model = MODELS[modality]
     tasks = import_module(f"experts.{modality}.tasks")
     offers = build_offers([ModelCard(id=model, task=task, revision=COMMIT)], standard_tasks(), tasks.TASKS)
@@ -82,8 +82,8 @@ def test_prefetched_model_loads_offline_with_its_dependencies(
         assert tasks.TASKS[task](model, "cpu")
 
 
-def test_prefetch_for_a_gpu_fetches_half_precision_weights(tiny: Tiny, hub: Hub) -> None:
-    plain = repository(tiny.built("diffusion", "tiny/sd"))
+def test_prefetch_for_a_gpu_fetches_half_precision_weights(tiny_models: TinyModels, hub: Hub) -> None:
+    plain = repository(tiny_models.build("diffusion", "tiny/sd"))
     halves = {name.replace(".safetensors", ".fp16.safetensors"): content for name, content in plain.files.items()}
     hub.repositories["tiny/sd"] = Repository({**plain.files, **halves}, COMMIT)
     tasks = import_module("experts.diffusion.tasks")
@@ -95,10 +95,10 @@ def test_prefetch_for_a_gpu_fetches_half_precision_weights(tiny: Tiny, hub: Hub)
     assert all(path.endswith(".fp16.safetensors") for path in weights)
 
 
-def tagger(tiny: Tiny) -> Repository:
+def tagger(tiny_models: TinyModels) -> Repository:
     """Replaces the real model, at its commit."""
     card = read_expert("experts.text").find("token-classification", NAMES).card
-    return repository(tiny.built("text", "tiny/tagger"), card.revision)
+    return repository(tiny_models.build("text", "tiny/tagger"), card.revision)
 
 
 async def fetched(hub: Hub, folder: Path, **environment: str) -> tuple[int, list[dict[str, str]]]:
@@ -112,8 +112,8 @@ async def fetched(hub: Hub, folder: Path, **environment: str) -> tuple[int, list
     return process.returncode, [json.loads(line) for line in log.splitlines()]
 
 
-async def test_prefetch_fetches_allowed_models_once(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
-    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny)
+async def test_prefetch_fetches_allowed_models_once(tiny_models: TinyModels, hub: Hub, tmp_path: Path) -> None:
+    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny_models)
     status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES)
     assert status == 0
     assert {line["level"] for line in log} == {"info"}
@@ -124,9 +124,9 @@ async def test_prefetch_fetches_allowed_models_once(tiny: Tiny, hub: Hub, tmp_pa
     assert hub.asked == []
 
 
-async def test_prefetch_logs_each_failed_model_in_one_line(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
+async def test_prefetch_logs_each_failed_model_in_one_line(tiny_models: TinyModels, hub: Hub, tmp_path: Path) -> None:
     other = "google-bert/bert-base-uncased"
-    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny)
+    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny_models)
     hub.repositories[other] = Repository({}, gated=True)
     status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=f"{other},{NAMES}")
     (complaint,) = (line for line in log if line["level"] == "error")

@@ -13,7 +13,7 @@ from experts.host.expert import read_expert
 from experts.torch_host.sources import fetch_snapshot
 from services.common.errors import FailedPrecondition
 from tests.support.s3 import Bucket
-from tests.tiny import Tiny
+from tests.tiny import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +23,9 @@ UNWRITABLE = Path("/sys/models")
 
 
 @pytest.fixture
-def filled(bucket: Bucket, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def filled(bucket: Bucket, tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A bucket with one model; this process has an empty cache and may fetch."""
-    folder = tiny.built("text", "tiny/tagger")
+    folder = tiny_models.build("text", "tiny/tagger")
     for path in folder.rglob("*"):
         if path.is_file():
             bucket.overwrite(f"{NAMES}/{path.relative_to(folder).as_posix()}", path.read_bytes())

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from experts.host.handler import Media
-from tests.tiny import Served, Tiny
-from tests.tiny.lessons import CONTEXT
+from tests.tiny import ExpertClient, TinyModels
+from tests.tiny.text_examples import CONTEXT
 
 LONG = "the soup is good . " * 2_000
 ENDLESS = "soup" * 200_000
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def expert(tiny: Tiny) -> AsyncIterator[Served]:
-    async with tiny.expert("text") as expert:
+async def expert(tiny_models: TinyModels) -> AsyncIterator[ExpertClient]:
+    async with tiny_models.serve("text") as expert:
         yield expert
 
 
@@ -69,9 +69,9 @@ def table_inputs(table: Media | object) -> dict[str, Any]:
     ids=range(30),
 )
 async def test_invalid_input_is_rejected_with_port_and_reason(
-    expert: Served, task: str, inputs: Mapping[str, Any], port: str, reason: str
+    expert: ExpertClient, task: str, inputs: Mapping[str, Any], port: str, reason: str
 ) -> None:
-    error = await expert.refusal(task, inputs)
+    error = await expert.call_error(task, inputs)
     assert error.code.name == "INVALID_ARGUMENT"
     assert error.port == port
     assert error.reason == reason
@@ -99,27 +99,27 @@ async def test_invalid_input_is_rejected_with_port_and_reason(
     ids=range(14),
 )
 async def test_invalid_parameter_is_rejected_by_name(
-    expert: Served, task: str, model: str, parameters: dict[str, Any], message: str
+    expert: ExpertClient, task: str, model: str, parameters: dict[str, Any], message: str
 ) -> None:
-    error = await expert.refusal(task, {"text": "good morning ."}, model, **parameters)
+    error = await expert.call_error(task, {"text": "good morning ."}, model, **parameters)
     assert error.code.name == "INVALID_ARGUMENT"
     assert error.reason in {"INVALID", "TOO_LARGE"}
     assert message in error.message
 
 
-async def test_conversational_model_without_chat_template_fails_to_load(expert: Served) -> None:
-    error = await expert.refusal("conversational", {"text": "hello"}, "tiny/story")
+async def test_conversational_model_without_chat_template_fails_to_load(expert: ExpertClient) -> None:
+    error = await expert.call_error("conversational", {"text": "hello"}, "tiny/story")
     assert error.code.name == "FAILED_PRECONDITION"
     assert error.reason == "LOAD_FAILED"
     assert "chat template" in error.message
 
 
-async def test_invalid_input_does_not_affect_concurrent_calls(expert: Served) -> None:
+async def test_invalid_input_does_not_affect_concurrent_calls(expert: ExpertClient) -> None:
     async def good() -> str:
-        return str((await expert.ask("text-classification", {"text": "a good film"}))["text"])
+        return str((await expert.call("text-classification", {"text": "a good film"}))["text"])
 
     outcomes = await asyncio.gather(
-        good(), expert.refusal("text-classification", {"text": LONG}), good(), good(), return_exceptions=True
+        good(), expert.call_error("text-classification", {"text": LONG}), good(), good(), return_exceptions=True
     )
     assert [outcome for outcome in outcomes if isinstance(outcome, str)] == ["positive"] * 3
 
@@ -138,15 +138,15 @@ async def test_invalid_input_does_not_affect_concurrent_calls(expert: Served) ->
     ],
     ids=range(8),
 )
-async def test_control_and_unusual_characters_are_ordinary_text(expert: Served, text: str) -> None:
-    labels = (await expert.ask("text-classification", {"text": text}))["labels"]
+async def test_control_and_unusual_characters_are_ordinary_text(expert: ExpertClient, text: str) -> None:
+    labels = (await expert.call("text-classification", {"text": text}))["labels"]
     assert {entry["label"] for entry in labels} == {"positive", "negative"}
     for task, model in (("token-classification", ""), ("translation", "tiny/opus-mt-en-de"), ("summarization", "")):
-        await expert.ask(task, {"text": text}, model)
-    await expert.ask("text-generation", {"text": text}, "tiny/chat", max_new_tokens=2)
+        await expert.call(task, {"text": text}, model)
+    await expert.call("text-generation", {"text": text}, "tiny/chat", max_new_tokens=2)
 
 
-async def test_table_with_uneven_rows_and_duplicate_columns_is_answered(expert: Served) -> None:
+async def test_table_with_uneven_rows_and_duplicate_columns_is_answered(expert: ExpertClient) -> None:
     for table in (csv("a,a,\n1\n2,3,4,5\n"), csv("a;b\n1;2\n"), {"a": [1, 2], "b": [None]}, [["a"], [True], [1.5]]):
-        out = await expert.ask("table-question-answering", table_inputs(table))
+        out = await expert.call("table-question-answering", table_inputs(table))
         assert out["details"]["aggregator"] in {"NONE", "SUM", "AVERAGE", "COUNT"}

@@ -20,7 +20,7 @@ from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from services.common import errors
 from services.common.channel import dial
-from tests.tiny import Tiny
+from tests.tiny import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +58,10 @@ async def _port(process: Process) -> int:
     pytest.fail("the process ended")
 
 
-async def test_process_serves_its_cards_and_reports_a_missing_model(tiny: Tiny, tmp_path: Path) -> None:
+async def test_process_serves_its_cards_and_reports_a_missing_model(tiny_models: TinyModels, tmp_path: Path) -> None:
     models = tmp_path / "models"
     (models / SENTIMENT).parent.mkdir(parents=True)
-    (models / SENTIMENT).symlink_to(tiny.built("text", "tiny/sentiment"))
+    (models / SENTIMENT).symlink_to(tiny_models.build("text", "tiny/sentiment"))
     async with start_process(tmp_path, models) as (process, address), dial(address) as channel:
         stub = rpc.ExpertServiceStub(channel)
         description = await stub.Describe(pb.DescribeRequest(), timeout=30, wait_for_ready=True)

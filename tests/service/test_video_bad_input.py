@@ -8,29 +8,28 @@ import pytest
 import pytest_asyncio
 
 from experts.host.handler import Media
-from tests.tiny import Served, Tiny
-from tests.tiny.films import BLUE, RED, filmed, plain, silent_film
-from tests.tiny.pictures import plain as picture
-from tests.tiny.pictures import sent
+from tests.tiny import ExpertClient, TinyModels
+from tests.tiny.image_files import solid_image, to_media
+from tests.tiny.video_files import BLUE, RED, encode_frames, solid_frame, video_without_frames
 
 CLASSIFY, DESCRIBE, GENERATE, ANIMATE = "video-classification", "video-to-text", "text-to-video", "image-to-video"
-VIDEO = {"video": filmed([plain(RED)] * 5)}
+VIDEO = {"video": encode_frames([solid_frame(RED)] * 5)}
 PROMPT = {"text": "a panda surfing"}
-PICTURE = {"image": sent(picture("red"))}
+PICTURE = {"image": to_media(solid_image("red"))}
 HUGE = Media(b"P4\n20000 20000\n" + bytes(64), "image/x-portable-bitmap", "huge.pbm")
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def expert(tiny: Tiny) -> AsyncIterator[Served]:
-    async with tiny.expert("video") as expert:
+async def expert(tiny_models: TinyModels) -> AsyncIterator[ExpertClient]:
+    async with tiny_models.serve("video") as expert:
         yield expert
 
 
-async def _check_next_call(expert: Served) -> None:
+async def _check_next_call(expert: ExpertClient) -> None:
     """Checks that a valid call succeeds after the invalid one."""
-    assert (await expert.ask(CLASSIFY, VIDEO))["text"] == "red"
+    assert (await expert.call(CLASSIFY, VIDEO))["text"] == "red"
 
 
 @pytest.mark.parametrize(
@@ -40,8 +39,8 @@ async def _check_next_call(expert: Served) -> None:
         (CLASSIFY, {}, "video"),
         (CLASSIFY, {"video": "some words"}, "video"),
         (CLASSIFY, {"video": PICTURE["image"]}, "video"),
-        (CLASSIFY, {"video": silent_film()}, "video"),
-        (DESCRIBE, {"video": silent_film("avi")}, "video"),
+        (CLASSIFY, {"video": video_without_frames()}, "video"),
+        (DESCRIBE, {"video": video_without_frames("avi")}, "video"),
         (DESCRIBE, {"video": Media(b"\x1aE\xdf\xa3 no film", "video/webm", "a.webm")}, "video"),
         (GENERATE, {"text": "\t"}, "text"),
         (GENERATE, {"text": "panda " * 1000}, "text"),
@@ -51,8 +50,8 @@ async def _check_next_call(expert: Served) -> None:
     ],
     ids=range(12),
 )
-async def test_invalid_input_error_names_the_port(expert: Served, task: str, inputs: Any, port: str) -> None:
-    error = await expert.refusal(task, inputs)
+async def test_invalid_input_error_names_the_port(expert: ExpertClient, task: str, inputs: Any, port: str) -> None:
+    error = await expert.call_error(task, inputs)
     assert error.code.name == "INVALID_ARGUMENT"
     assert error.port == port
     assert error.remedy
@@ -73,25 +72,28 @@ async def test_invalid_input_error_names_the_port(expert: Served, task: str, inp
     ],
 )
 async def test_invalid_parameter_is_rejected(
-    expert: Served, task: str, inputs: Any, parameters: dict[str, Any], message: str
+    expert: ExpertClient, task: str, inputs: Any, parameters: dict[str, Any], message: str
 ) -> None:
-    error = await expert.refusal(task, inputs, **parameters)
+    error = await expert.call_error(task, inputs, **parameters)
     assert error.code.name == "INVALID_ARGUMENT"
     assert message in error.message
     await _check_next_call(expert)
 
 
-async def test_unknown_model_error_names_the_model(expert: Served) -> None:
-    error = await expert.refusal(CLASSIFY, VIDEO, "unknown/model")
+async def test_unknown_model_error_names_the_model(expert: ExpertClient) -> None:
+    error = await expert.call_error(CLASSIFY, VIDEO, "unknown/model")
     assert error.code.name == "NOT_FOUND"
     assert error.reason == "MODEL"
     assert "unknown/model" in error.message
     await _check_next_call(expert)
 
 
-async def test_invalid_call_does_not_affect_its_batch(expert: Served) -> None:
-    valid_calls = [expert.ask(CLASSIFY, {"video": filmed([plain(colour)] * 5)}, top_k=1) for colour in (RED, BLUE, RED)]
-    invalid_call = expert.refusal(CLASSIFY, {"video": silent_film()}, top_k=1)
+async def test_invalid_call_does_not_affect_its_batch(expert: ExpertClient) -> None:
+    valid_calls = [
+        expert.call(CLASSIFY, {"video": encode_frames([solid_frame(colour)] * 5)}, top_k=1)
+        for colour in (RED, BLUE, RED)
+    ]
+    invalid_call = expert.call_error(CLASSIFY, {"video": video_without_frames()}, top_k=1)
     results, error = await asyncio.gather(asyncio.gather(*valid_calls), invalid_call)
     first, second, third = [outputs["text"] for outputs in results]
     assert first == third == "red" != second

@@ -12,9 +12,9 @@ from experts.host.handler import Media
 from experts.video.frames import encode_video
 from experts.video.generation import CallCancelledError, ProgressBar
 from services.common.errors import InvalidRequest
-from tests.tiny import Tiny
-from tests.tiny.films import RED, plain, seen
-from tests.tiny.screened import animated, directed
+from tests.tiny import TinyModels
+from tests.tiny.reference_video import generate_from_image, generate_from_text
+from tests.tiny.video_files import RED, decode_frames, solid_frame
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,20 +28,22 @@ PARAMETERS: dict[str, Any] = {"num_inference_steps": 2, "seed": 5}
 
 def _picture(width: int = 64, height: int = 64) -> Media:
     buffer = io.BytesIO()
-    Image.fromarray(plain(RED, width, height)).save(buffer, "PNG")
+    Image.fromarray(solid_frame(RED, width, height)).save(buffer, "PNG")
     return Media(buffer.getvalue(), "image/png", "cat.png")
 
 
 def _encode_and_decode(frames: Any, rate: float) -> Any:
     """Returns the frames after encoding and decoding."""
-    return seen(encode_video((frames * 255).round().astype(np.uint8), rate, "video"))[0]
+    return decode_frames(encode_video((frames * 255).round().astype(np.uint8), rate, "video"))[0]
 
 
-async def test_video_has_the_frames_of_the_direct_pipeline(tiny: Tiny) -> None:
-    async with tiny.expert("video") as expert:
-        outputs = await expert.ask(GENERATE, {"text": "a panda surfing"}, num_frames=3, **PARAMETERS)
-    frames, rate = seen(outputs["video"])
-    expected = await asyncio.to_thread(directed, tiny.built("video", "tiny/director"), "a panda surfing")
+async def test_video_has_the_frames_of_the_direct_pipeline(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("video") as expert:
+        outputs = await expert.call(GENERATE, {"text": "a panda surfing"}, num_frames=3, **PARAMETERS)
+    frames, rate = decode_frames(outputs["video"])
+    expected = await asyncio.to_thread(
+        generate_from_text, tiny_models.build("video", "tiny/director"), "a panda surfing"
+    )
     assert outputs["video"].media_type == "video/mp4"
     assert outputs["video"].name == "video.mp4"
     assert len(frames) == 3
@@ -50,40 +52,42 @@ async def test_video_has_the_frames_of_the_direct_pipeline(tiny: Tiny) -> None:
     assert np.array_equal(frames, _encode_and_decode(expected, 8.0))
 
 
-async def test_video_depends_on_the_seed(tiny: Tiny) -> None:
-    async with tiny.expert("video") as expert:
+async def test_video_depends_on_the_seed(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("video") as expert:
         inputs: Any = {"text": "a panda surfing"}
-        first, again = [await expert.ask(GENERATE, inputs, num_frames=2, **PARAMETERS) for _ in range(2)]
-        other = await expert.ask(GENERATE, inputs, num_frames=2, num_inference_steps=2, seed=6)
+        first, again = [await expert.call(GENERATE, inputs, num_frames=2, **PARAMETERS) for _ in range(2)]
+        other = await expert.call(GENERATE, inputs, num_frames=2, num_inference_steps=2, seed=6)
     assert first == again != other
 
 
-async def test_image_to_video_keeps_the_aspect_ratio(tiny: Tiny) -> None:
-    async with tiny.expert("video") as expert:
-        outputs = await expert.ask(ANIMATE, {"image": _picture(), "text": "slowly"}, num_frames=3, **PARAMETERS)
-        tall = await expert.ask(ANIMATE, {"image": _picture(100, 200)}, num_frames=2, **PARAMETERS)
-    frames, rate = seen(outputs["video"])
-    expected = await asyncio.to_thread(animated, tiny.built("video", "tiny/animator"), _picture().content)
+async def test_image_to_video_keeps_the_aspect_ratio(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("video") as expert:
+        outputs = await expert.call(ANIMATE, {"image": _picture(), "text": "slowly"}, num_frames=3, **PARAMETERS)
+        tall = await expert.call(ANIMATE, {"image": _picture(100, 200)}, num_frames=2, **PARAMETERS)
+    frames, rate = decode_frames(outputs["video"])
+    expected = await asyncio.to_thread(
+        generate_from_image, tiny_models.build("video", "tiny/animator"), _picture().content
+    )
     assert outputs["video"].name == "cat-video.mp4"
     assert len(frames) == 3
     assert rate == 7.0
     assert frames[0].shape == (64, 64, 3)
     assert np.array_equal(frames, _encode_and_decode(expected, 7.0))
-    height, width, _ = seen(tall["video"])[0][0].shape
+    height, width, _ = decode_frames(tall["video"])[0][0].shape
     assert height > width
 
 
-async def test_default_number_of_frames_is_the_models(tiny: Tiny) -> None:
-    async with tiny.expert("video") as expert:
-        outputs = await expert.ask(ANIMATE, {"image": _picture()}, **PARAMETERS)
-    assert len(seen(outputs["video"])[0]) == 4
+async def test_default_number_of_frames_is_the_models(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("video") as expert:
+        outputs = await expert.call(ANIMATE, {"image": _picture()}, **PARAMETERS)
+    assert len(decode_frames(outputs["video"])[0]) == 4
 
 
-async def test_invalid_call_error_names_the_port(tiny: Tiny) -> None:
-    async with tiny.expert("video") as expert:
-        empty = await expert.refusal(GENERATE, {"text": "  "})
-        broken = await expert.refusal(ANIMATE, {"image": Media(b"no picture", "image/png", "no.png")})
-        number = await expert.refusal(GENERATE, {"text": "a panda"}, num_frames=0)
+async def test_invalid_call_error_names_the_port(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("video") as expert:
+        empty = await expert.call_error(GENERATE, {"text": "  "})
+        broken = await expert.call_error(ANIMATE, {"image": Media(b"no picture", "image/png", "no.png")})
+        number = await expert.call_error(GENERATE, {"text": "a panda"}, num_frames=0)
     assert isinstance(empty, InvalidRequest)
     assert empty.port == "text"
     assert isinstance(broken, InvalidRequest)
@@ -92,11 +96,11 @@ async def test_invalid_call_error_names_the_port(tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize("side", [1, 3])
-async def test_tiny_picture_is_animated(tiny: Tiny, side: int) -> None:
-    async with tiny.expert("video") as expert:
-        outputs = await expert.ask(ANIMATE, {"image": _picture(side, side)}, num_frames=2, num_inference_steps=1)
-        error = await expert.refusal(ANIMATE, {"image": _picture(side, side)}, num_frames=1)
-    assert len(seen(outputs["video"])[0]) == 2
+async def test_tiny_picture_is_animated(tiny_models: TinyModels, side: int) -> None:
+    async with tiny_models.serve("video") as expert:
+        outputs = await expert.call(ANIMATE, {"image": _picture(side, side)}, num_frames=2, num_inference_steps=1)
+        error = await expert.call_error(ANIMATE, {"image": _picture(side, side)}, num_frames=1)
+    assert len(decode_frames(outputs["video"])[0]) == 2
     assert "does not move" in error.message
 
 

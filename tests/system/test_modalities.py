@@ -11,12 +11,12 @@ import torch
 
 from experts.host.handler import Media
 from tests.system.conftest import LocalStack, start_local_stack
-from tests.tiny.listened import spoken
-from tests.tiny.pictures import plain
-from tests.tiny.sounds import read
-from tests.tiny.speakers import speaker
-from tests.tiny.tellers import captioner
-from tests.tiny.translators import many_translator
+from tests.tiny.audio_files import read_wav
+from tests.tiny.image_files import solid_image
+from tests.tiny.image_text import build_blip_captioning
+from tests.tiny.reference_audio import synthesize
+from tests.tiny.speech import build_vits
+from tests.tiny.translation import build_m2m100
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +28,9 @@ CAPTIONER, TRANSLATOR, SPEAKER = "Salesforce/blip-image-captioning-base", "faceb
 ZERO_SHOT = "MoritzLaurer/deberta-v3-base-zeroshot-v2.0-c"
 """A model without local weights."""
 BUILT: dict[str, Callable[[Path], None]] = {
-    CAPTIONER: partial(captioner, captions=CAPTIONS),
-    TRANSLATOR: many_translator,
-    SPEAKER: partial(speaker, language="deu"),
+    CAPTIONER: partial(build_blip_captioning, captions=CAPTIONS),
+    TRANSLATOR: build_m2m100,
+    SPEAKER: partial(build_vits, language="deu"),
 }
 MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
 TASKS = {
@@ -73,7 +73,7 @@ def all_experts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Itera
 @pytest.fixture
 def blue(tmp_path: Path) -> Path:
     path = tmp_path / "blue.png"
-    plain("blue").save(path)
+    solid_image("blue").save(path)
     return path
 
 
@@ -103,9 +103,9 @@ def test_request_over_three_modalities_completes(all_experts: LocalStack, models
     assert done["image-to-text"]["outputs"]["text"] == "good morning."
     assert done["translation"]["outputs"]["text"] == "guten morgen ."
     (speech,) = [Path(made["path"]) for made in response["artifacts"] if made["media_type"] == "audio/wav"]
-    samples, rate = read(Media(speech.read_bytes(), "audio/wav", speech.name))
+    samples, rate = read_wav(Media(speech.read_bytes(), "audio/wav", speech.name))
     assert rate == 16_000
-    assert samples == pytest.approx(spoken(models / SPEAKER, "guten morgen ."), abs=1e-4)
+    assert samples == pytest.approx(synthesize(models / SPEAKER, "guten morgen ."), abs=1e-4)
 
 
 def test_missing_model_without_hub_reports_a_remedy(all_experts: LocalStack) -> None:

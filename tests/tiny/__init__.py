@@ -1,7 +1,7 @@
-"""Tiny models of the real classes, saved as the Hub has them and loaded by the code that users run.
+"""Tiny models of the real classes, saved in the format of the Hub and loaded by the code under test.
 
-A modality's module, tests/tiny/<modality>.py, has MODELS: by model id the tasks it is for and how to build it.
-Each is built when first loaded, once per session, into <folder>/<model id>, where EXPERT_MODELS_URL points.
+The module of a modality, tests/tiny/<modality>.py, has MODELS: the tasks and the builder of each model, by model id.
+A model is built on its first load, once per session, in <folder>/<model id>; EXPERT_MODELS_URL names the folder.
 """
 
 import json
@@ -37,17 +37,17 @@ TENANT = "default"
 
 
 @dataclass(frozen=True)
-class Model:
-    """How to build one tiny model."""
+class TinyModel:
+    """The tasks and the builder of one tiny model."""
 
     tasks: tuple[str, ...]
     build: Callable[[Path], None]
-    """Saves weights (safetensors), configuration and tokenizer or processor into a folder that is there and empty."""
+    """Saves weights (safetensors), configuration and tokenizer or processor in an existing, empty folder."""
 
 
 @dataclass(frozen=True)
-class Served:
-    """A modality's expert, running: plain Python in, over gRPC, plain Python out."""
+class ExpertClient:
+    """Client of a running expert: converts inputs and outputs between plain Python and messages."""
 
     channel: grpc.aio.Channel
     store: ArtifactStore
@@ -56,38 +56,39 @@ class Served:
     def stub(self) -> "ExpertServiceAsyncStub":
         return rpc.ExpertServiceStub(self.channel)
 
-    async def ask(self, task: str, inputs: Mapping[str, Any], /, model: str = "", **parameters: Any) -> dict[str, Any]:
-        """The outputs by port: str, parsed JSON, or Media; inputs alike, lists of them for ports that take many."""
+    async def call(self, task: str, inputs: Mapping[str, Any], /, model: str = "", **parameters: Any) -> dict[str, Any]:
+        """Returns the outputs by port as str, parsed JSON or Media; inputs have these types, or lists of them."""
         request = pb.InferRequest(task=task, model=model, parameters_json=json.dumps(parameters))
         spec = standard_tasks().get(task)
-        many = {port.name for port in spec.inputs if port.many} if spec else set[str]()
-        for name, given in inputs.items():
-            if name in many:
-                request.lists[name].values.extend([await self._value(one) for one in given])
+        list_ports = {port.name for port in spec.inputs if port.many} if spec else set[str]()
+        for name, value in inputs.items():
+            if name in list_ports:
+                request.lists[name].values.extend([await self._to_value(item) for item in value])
             else:
-                request.inputs[name].CopyFrom(await self._value(given))
+                request.inputs[name].CopyFrom(await self._to_value(value))
         with call_context.use_caller(Caller(tenant=TENANT)):
             reply = await self.stub.Infer(request, timeout=60, metadata=call_context.metadata())
-        return {name: await self._plain(value) for name, value in reply.outputs.items()}
+        return {name: await self._from_value(value) for name, value in reply.outputs.items()}
 
-    async def refusal(
+    async def call_error(
         self, task: str, inputs: Mapping[str, Any], /, model: str = "", **parameters: Any
     ) -> errors.ServiceError:
+        """Returns the error of a call that fails."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await self.ask(task, inputs, model, **parameters)
+            await self.call(task, inputs, model, **parameters)
         return errors.from_rpc(caught.value)
 
-    async def _value(self, given: Any) -> Value:
-        if isinstance(given, Value):
-            return given
-        if isinstance(given, str):
-            return Value(text=given)
-        if isinstance(given, Media):
-            artifact = await self.store.put(TENANT, given.content, media_type=given.media_type, name=given.name)
+    async def _to_value(self, value: Any) -> Value:
+        if isinstance(value, Value):
+            return value
+        if isinstance(value, str):
+            return Value(text=value)
+        if isinstance(value, Media):
+            artifact = await self.store.put(TENANT, value.content, media_type=value.media_type, name=value.name)
             return Value(artifact=artifact)
-        return Value(json=json.dumps(given))
+        return Value(json=json.dumps(value))
 
-    async def _plain(self, value: Value) -> Any:
+    async def _from_value(self, value: Value) -> Any:
         kind = value.WhichOneof("kind")
         if kind != "artifact":
             return json.loads(value.json) if kind == "json" else value.text
@@ -98,65 +99,65 @@ class Served:
         return Media(content, artifact.media_type, artifact.name)
 
 
-class Tiny:
-    """The tiny models of a session."""
+class TinyModels:
+    """Builds and serves the tiny models of a test session."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.Lock()
         self._owners: dict[str, str] = {}
 
-    def built(self, modality: str, model_id: str) -> Path:
-        """The folder of a model, built now if it is not yet."""
+    def build(self, modality: str, model_id: str) -> Path:
+        """Builds a model unless it exists, and returns its folder."""
         folder = self.folder / model_id
         with self._lock:
-            assert self._owners.setdefault(model_id, modality) == modality, f"{model_id} is of two modalities"
+            assert self._owners.setdefault(model_id, modality) == modality, f"{model_id} belongs to two modalities"
             if not folder.exists():
-                import_module("torch").set_num_threads(1)  # more cost more than they bring on models so small
+                import_module("torch").set_num_threads(1)  # more threads slow down such small models
                 folder.mkdir(parents=True)
-                models(modality)[model_id].build(folder)
+                load_models(modality)[model_id].build(folder)
         return folder
 
     @asynccontextmanager
-    async def expert(self, modality: str, **settings: Any) -> AsyncIterator[Served]:
-        """The modality's own loaders over gRPC, with its tiny models; the first of each task is what a call gets.
+    async def serve(self, modality: str, **settings: Any) -> AsyncIterator[ExpertClient]:
+        """Serves the modality's loaders with its tiny models; the first model of each task is the default.
 
-        Meanwhile no network is asked for others.
+        Offline mode of huggingface_hub is set meanwhile, so that no other model is fetched.
         """
         tasks = import_module(f"experts.{modality}.tasks")
         cards = [
             ModelCard(id=model_id, task=task, revision="1")
-            for model_id, model in models(modality).items()
+            for model_id, model in load_models(modality).items()
             for task in model.tasks
         ]
-        wrapped = {task: self._building(modality, loader) for task, loader in tasks.TASKS.items()}
-        expert = Expert(modality, build_offers(cards, standard_tasks(), wrapped), devices=tasks.DEVICES)
+        loaders = {task: self._build_before_load(modality, loader) for task, loader in tasks.TASKS.items()}
+        expert = Expert(modality, build_offers(cards, standard_tasks(), loaders), devices=tasks.DEVICES)
         store = (self.folder / "artifacts").as_uri()
-        told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "drain_seconds": 0, "ARTIFACTS_URL": store, **settings}
+        options: Mapping[str, Any] = {"listen": "127.0.0.1:0", "drain_seconds": 0, "ARTIFACTS_URL": store, **settings}
         with pytest.MonkeyPatch.context() as environment:
             environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-            async with serve(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
+            async with serve(expert, Settings(**options)) as running, dial(f"127.0.0.1:{running.port}") as channel:
                 await channel.channel_ready()
-                yield Served(channel, ArtifactStore.open(store))
+                yield ExpertClient(channel, ArtifactStore.open(store))
 
-    def _building(self, modality: str, loader: Loader) -> Loader:
+    def _build_before_load(self, modality: str, loader: Loader) -> Loader:
         def load(model_id: str, device: str) -> Handler | RemoteHandler:
-            self.built(modality, model_id)
+            self.build(modality, model_id)
             return loader(model_id, device)
 
         return load
 
 
-def models(modality: str) -> Mapping[str, Model]:
-    """A modality's registry."""
-    found: Mapping[str, Model] = import_module(f"tests.tiny.{modality}").MODELS
-    return found
+def load_models(modality: str) -> Mapping[str, TinyModel]:
+    """Returns the tiny models of a modality."""
+    models: Mapping[str, TinyModel] = import_module(f"tests.tiny.{modality}").MODELS
+    return models
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
-    """The session's tiny models, where the torch modalities look for theirs."""
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyModels]:
+    """Tiny models in the folder from which the torch experts load theirs."""
     folder = tmp_path_factory.mktemp("tiny")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("EXPERT_MODELS_URL", str(folder))
-        yield Tiny(folder)
+        yield TinyModels(folder)

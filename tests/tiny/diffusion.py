@@ -1,22 +1,22 @@
-"""Tiny makers of pictures, of the real classes: a Stable Diffusion 1.5 in small, and networks that draw maps."""
+"""Tiny diffusion models of the real classes: a small Stable Diffusion 1.5, and networks that draw control maps."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.tiny import Model
-from tests.tiny.training import taught
+from tests.tiny import TinyModel
+from tests.tiny.training import train
 
 SIDE = 32
 _BASE = "stable-diffusion-v1-5/stable-diffusion-v1-5"
 _DETECTOR = "PekingU/rtdetr_r50vd_coco_o365"
 _TEXT, _BASE_TEXT = 16, 768
-"""How wide text is; in the base as in the real one, by which a ControlNet tells its family."""
+"""Text embedding widths; the base model has the real width, which identifies the family of a ControlNet."""
 _MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
 
 
-def _unet(channels: int = 4, text: int = _TEXT, **options: Any) -> Any:
+def _make_unet(channels: int = 4, text: int = _TEXT, **options: Any) -> Any:
     import torch
     from diffusers import UNet2DConditionModel
 
@@ -33,7 +33,7 @@ def _unet(channels: int = 4, text: int = _TEXT, **options: Any) -> Any:
     return UNet2DConditionModel(sample_size=SIDE // 8, in_channels=channels, out_channels=4, **sizes, **options)
 
 
-def _vae(blocks: int = 4) -> Any:
+def _make_vae(blocks: int = 4) -> Any:
     import torch
     from diffusers import AutoencoderKL
 
@@ -49,14 +49,16 @@ def _vae(blocks: int = 4) -> Any:
     )
 
 
-def _clip(text: int) -> tuple[Any, Any]:
-    """Reads letters, each a token."""
+def _make_text_encoder(text: int) -> tuple[Any, Any]:
+    """Returns a tokenizer with one token per letter, and a text encoder."""
     import torch
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz"
     tokens = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
-    tokenizer = CLIPTokenizer(vocab={token: at for at, token in enumerate(tokens)}, merges=[], model_max_length=77)
+    tokenizer = CLIPTokenizer(
+        vocab={token: index for index, token in enumerate(tokens)}, merges=[], model_max_length=77
+    )
     torch.manual_seed(0)
     config = CLIPTextConfig(
         vocab_size=len(tokens),
@@ -70,13 +72,13 @@ def _clip(text: int) -> tuple[Any, Any]:
     return tokenizer, CLIPTextModel(config)
 
 
-def _parts(channels: int = 4, vae_blocks: int = 4, text: int = _TEXT, **unet: Any) -> dict[str, Any]:
+def _pipeline_parts(channels: int = 4, vae_blocks: int = 4, text: int = _TEXT, **unet: Any) -> dict[str, Any]:
     from diffusers import DDIMScheduler
 
-    tokenizer, text_encoder = _clip(text)
+    tokenizer, text_encoder = _make_text_encoder(text)
     return {
-        "unet": _unet(channels, text, **unet),
-        "vae": _vae(vae_blocks),
+        "unet": _make_unet(channels, text, **unet),
+        "vae": _make_vae(vae_blocks),
         "tokenizer": tokenizer,
         "text_encoder": text_encoder,
         "scheduler": DDIMScheduler(
@@ -85,52 +87,54 @@ def _parts(channels: int = 4, vae_blocks: int = 4, text: int = _TEXT, **unet: An
     }
 
 
-def _saved(kind: str, folder: Path, **options: Any) -> None:
+def _save_pipeline(pipeline_class: str, folder: Path, **options: Any) -> None:
     import diffusers
 
-    checked = kind != "StableDiffusionUpscalePipeline"
+    has_safety_checker = pipeline_class != "StableDiffusionUpscalePipeline"
     extra = {"safety_checker": None, "feature_extractor": None} | (
-        {"requires_safety_checker": False} if checked else {}
+        {"requires_safety_checker": False} if has_safety_checker else {}
     )
-    getattr(diffusers, kind)(**_parts(**options.pop("parts", {})), **extra, **options).save_pretrained(folder)
+    getattr(diffusers, pipeline_class)(
+        **_pipeline_parts(**options.pop("parts", {})), **extra, **options
+    ).save_pretrained(folder)
 
 
-def stable_diffusion(folder: Path) -> None:
-    _saved("StableDiffusionPipeline", folder)
+def build_stable_diffusion(folder: Path) -> None:
+    _save_pipeline("StableDiffusionPipeline", folder)
 
 
-def inpainter(folder: Path) -> None:
-    _saved("StableDiffusionInpaintPipeline", folder, parts={"channels": 9})
+def build_inpainter(folder: Path) -> None:
+    _save_pipeline("StableDiffusionInpaintPipeline", folder, parts={"channels": 9})
 
 
-def editor(folder: Path) -> None:
-    _saved("StableDiffusionInstructPix2PixPipeline", folder, parts={"channels": 8})
+def build_editor(folder: Path) -> None:
+    _save_pipeline("StableDiffusionInstructPix2PixPipeline", folder, parts={"channels": 8})
 
 
-def upscaler(folder: Path) -> None:
+def build_upscaler(folder: Path) -> None:
     from diffusers import DDPMScheduler
 
     parts = {"channels": 7, "vae_blocks": 3, "num_class_embeds": 1000}
-    _saved("StableDiffusionUpscalePipeline", folder, parts=parts, low_res_scheduler=DDPMScheduler())
+    _save_pipeline("StableDiffusionUpscalePipeline", folder, parts=parts, low_res_scheduler=DDPMScheduler())
 
 
-def controlnet(folder: Path) -> None:
-    """With the base model that it looks for beside it, and an effect that can be seen."""
+def build_controlnet(folder: Path) -> None:
+    """Builds a ControlNet with a visible effect, and the base model that it requires."""
     import torch
     from diffusers import ControlNetModel
 
     base = folder.parents[1] / _BASE
     if not base.exists():
         base.mkdir(parents=True)
-        _saved("StableDiffusionPipeline", base, parts={"text": _BASE_TEXT})
-    model = ControlNetModel.from_unet(_unet(text=_BASE_TEXT), conditioning_embedding_out_channels=(4, 4, 4, 8))
+        _save_pipeline("StableDiffusionPipeline", base, parts={"text": _BASE_TEXT})
+    model = ControlNetModel.from_unet(_make_unet(text=_BASE_TEXT), conditioning_embedding_out_channels=(4, 4, 4, 8))
     for name, weight in model.named_parameters():
-        if "controlnet" in name:  # they are zero before they are trained
+        if "controlnet" in name:  # these weights are zero before training
             torch.nn.init.normal_(weight, std=0.5)
     model.save_pretrained(folder)
 
 
-def enlarger(folder: Path) -> None:
+def build_swin2sr(folder: Path) -> None:
     import torch
     from transformers import Swin2SRConfig, Swin2SRForImageSuperResolution
 
@@ -141,7 +145,7 @@ def enlarger(folder: Path) -> None:
     Swin2SRForImageSuperResolution(config).save_pretrained(folder)
 
 
-def depth(folder: Path) -> None:
+def build_dpt(folder: Path) -> None:
     import torch
     from transformers import DPTConfig, DPTForDepthEstimation, DPTImageProcessor
 
@@ -163,8 +167,8 @@ def depth(folder: Path) -> None:
     DPTImageProcessor(size={"height": SIDE, "width": SIDE}, ensure_multiple_of=8).save_pretrained(folder)
 
 
-def segmenter(folder: Path) -> None:
-    """Knows wall (dark) from building (bright), the first two of ADE20K's classes."""
+def build_segformer(folder: Path) -> None:
+    """Builds a SegFormer that separates wall (dark) from building (bright), the first two classes of ADE20K."""
     import torch
     from transformers import SegformerConfig, SegformerForSemanticSegmentation, SegformerImageProcessor
 
@@ -190,18 +194,18 @@ def segmenter(folder: Path) -> None:
     )
     processor.save_pretrained(folder)
     model = SegformerForSemanticSegmentation(config)
-    taught(model, lambda model: model(pixels, labels=labels).loss, rate=2e-2).save_pretrained(folder)
+    train(model, lambda model: model(pixels, labels=labels).loss, learning_rate=2e-2).save_pretrained(folder)
 
 
-def poser(folder: Path) -> None:
-    """Sees every joint somewhere; the detector beside it sees a person in every picture."""
+def build_vit_pose(folder: Path) -> None:
+    """Builds a ViTPose that finds every joint, and a detector that finds a person in every picture."""
     import torch
     from transformers import VitPoseBackboneConfig, VitPoseConfig, VitPoseForPoseEstimation, VitPoseImageProcessor
 
     detector = folder.parents[1] / _DETECTOR
     if not detector.exists():
         detector.mkdir(parents=True)
-        _watcher(detector)
+        _build_person_detector(detector)
     torch.manual_seed(0)
     backbone = VitPoseBackboneConfig(
         image_size=[SIDE, SIDE], patch_size=[8, 8], hidden_size=16, num_hidden_layers=1, num_attention_heads=2
@@ -214,7 +218,7 @@ def poser(folder: Path) -> None:
     VitPoseImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
 
 
-def _watcher(folder: Path) -> None:
+def _build_person_detector(folder: Path) -> None:
     import torch
     from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
 
@@ -238,8 +242,8 @@ def _watcher(folder: Path) -> None:
     YolosImageProcessor(size={"height": SIDE, "width": SIDE}, do_pad=False).save_pretrained(folder)
 
 
-def edge_network(folder: Path) -> None:
-    """ControlNet's HED in small, with its names."""
+def build_hed(folder: Path) -> None:
+    """Builds a small HED network with the weight names of ControlNet's."""
     import torch
     from safetensors.torch import save_file
 
@@ -255,23 +259,23 @@ def edge_network(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({}), encoding="utf-8")
 
 
-def nothing(_folder: Path) -> None:
-    """It has no weights."""
+def build_nothing(_folder: Path) -> None:
+    """Builds nothing: the model has no weights."""
 
 
-MODELS: Mapping[str, Model] = {
-    "tiny/sd": Model(("text-to-image", "image-to-image", "inpainting"), stable_diffusion),
-    "tiny/inpainter": Model(("inpainting",), inpainter),
-    "tiny/editor": Model(("image-to-image",), editor),
-    "tiny/upscaler": Model(("image-super-resolution",), upscaler),
-    "tiny/swin2sr": Model(("image-super-resolution",), enlarger),
-    "tiny/controlnet": Model(tuple(f"{name}-text-to-image" for name in _MAPS), controlnet),
-    "tiny/depth-map": Model(("depth-control", "normal-control"), depth),
-    "tiny/segmenter": Model(("seg-control",), segmenter),
-    "tiny/pose-map": Model(("openpose-control",), poser),
-    "tiny/hed": Model(("hed-control",), edge_network),
-    "opencv/soft-edges": Model(("hed-control",), nothing),
-    "opencv/canny": Model(("canny-control",), nothing),
-    "opencv/line-segments": Model(("mlsd-control",), nothing),
-    "opencv/scribble": Model(("scribble-control",), nothing),
+MODELS: Mapping[str, TinyModel] = {
+    "tiny/sd": TinyModel(("text-to-image", "image-to-image", "inpainting"), build_stable_diffusion),
+    "tiny/inpainter": TinyModel(("inpainting",), build_inpainter),
+    "tiny/editor": TinyModel(("image-to-image",), build_editor),
+    "tiny/upscaler": TinyModel(("image-super-resolution",), build_upscaler),
+    "tiny/swin2sr": TinyModel(("image-super-resolution",), build_swin2sr),
+    "tiny/controlnet": TinyModel(tuple(f"{name}-text-to-image" for name in _MAPS), build_controlnet),
+    "tiny/depth-map": TinyModel(("depth-control", "normal-control"), build_dpt),
+    "tiny/segmenter": TinyModel(("seg-control",), build_segformer),
+    "tiny/pose-map": TinyModel(("openpose-control",), build_vit_pose),
+    "tiny/hed": TinyModel(("hed-control",), build_hed),
+    "opencv/soft-edges": TinyModel(("hed-control",), build_nothing),
+    "opencv/canny": TinyModel(("canny-control",), build_nothing),
+    "opencv/line-segments": TinyModel(("mlsd-control",), build_nothing),
+    "opencv/scribble": TinyModel(("scribble-control",), build_nothing),
 }

@@ -1,13 +1,13 @@
-"""Tiny models that watch videos and make them; the registry of all."""
+"""Tiny video models for understanding, and the registry of all tiny video models."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.tiny import Model
-from tests.tiny.directors import animator, director
-from tests.tiny.films import BLUE, RED, plain
-from tests.tiny.training import taught
+from tests.tiny import TinyModel
+from tests.tiny.training import train
+from tests.tiny.video_files import BLUE, RED, solid_frame
+from tests.tiny.video_generation import build_image_to_video, build_text_to_video
 
 LABELS = ("red", "blue", "turning blue", "turning red")
 CAPTION = "a red wall"
@@ -15,14 +15,14 @@ CAPTION = "a red wall"
 _FRAMES = 4
 
 
-def lessons() -> list[list[Any]]:
-    """One clip for each label, in order."""
-    red, blue = plain(RED, 32, 32), plain(BLUE, 32, 32)
+def make_clips() -> list[list[Any]]:
+    """Returns one clip for each label, in order."""
+    red, blue = solid_frame(RED, 32, 32), solid_frame(BLUE, 32, 32)
     return [[red] * 4, [blue] * 4, [red, red, blue, blue], [blue, blue, red, red]]
 
 
-def watcher(folder: Path) -> None:
-    """VideoMAE, which has learnt to tell what becomes of a colour."""
+def build_videomae(folder: Path) -> None:
+    """Builds a VideoMAE that classifies colours and their changes."""
     import torch
     from transformers import VideoMAEConfig, VideoMAEForVideoClassification, VideoMAEImageProcessorPil
 
@@ -39,20 +39,20 @@ def watcher(folder: Path) -> None:
         num_attention_heads=2,
         intermediate_size=32,
         id2label=dict(enumerate(LABELS)),
-        label2id={name: at for at, name in enumerate(LABELS)},
+        label2id={name: index for index, name in enumerate(LABELS)},
     )
-    pixels = processor(lessons(), return_tensors="pt")["pixel_values"]
+    pixels = processor(make_clips(), return_tensors="pt")["pixel_values"]
     labels = torch.arange(len(LABELS))
     model = VideoMAEForVideoClassification(config)
 
     def loss(model: Any) -> Any:
         return model(pixel_values=pixels, labels=labels).loss
 
-    taught(model, loss, rate=2e-3, enough=0.1).save_pretrained(folder)
+    train(model, loss, learning_rate=2e-3, target_loss=0.1).save_pretrained(folder)
 
 
-def describer(folder: Path) -> None:
-    """GIT, which has learnt to say one thing of red and another of blue."""
+def build_git(folder: Path) -> None:
+    """Builds a GIT that describes red and blue videos."""
     import torch
     from transformers import (
         BertTokenizer,
@@ -63,9 +63,9 @@ def describer(folder: Path) -> None:
     )
 
     words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "blue", "wall", "sky")
-    tokenizer = BertTokenizer(vocab={word: at for at, word in enumerate(words)}, model_max_length=24)
-    images = CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
-    GitProcessor(images, tokenizer).save_pretrained(folder)
+    tokenizer = BertTokenizer(vocab={word: index for index, word in enumerate(words)}, model_max_length=24)
+    image_processor = CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    GitProcessor(image_processor, tokenizer).save_pretrained(folder)
     torch.manual_seed(0)
     sizes: Any = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     config = GitConfig(
@@ -80,8 +80,8 @@ def describer(folder: Path) -> None:
         bos_token_id=2,
         eos_token_id=3,
     )
-    frames = [[plain(RED, 32, 32)] * _FRAMES, [plain(BLUE, 32, 32)] * _FRAMES]
-    pixels = torch.stack([images(clip, return_tensors="pt")["pixel_values"] for clip in frames])
+    frames = [[solid_frame(RED, 32, 32)] * _FRAMES, [solid_frame(BLUE, 32, 32)] * _FRAMES]
+    pixels = torch.stack([image_processor(clip, return_tensors="pt")["pixel_values"] for clip in frames])
     ids = tokenizer([CAPTION, "a blue sky"], return_tensors="pt")["input_ids"]
     model = GitForCausalLM(config)
 
@@ -89,12 +89,12 @@ def describer(folder: Path) -> None:
         logits = model(input_ids=ids, pixel_values=pixels).logits[:, -ids.shape[1] : -1]
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
-    taught(model, loss).save_pretrained(folder)
+    train(model, loss).save_pretrained(folder)
 
 
-MODELS: Mapping[str, Model] = {
-    "tiny/videomae": Model(("video-classification",), watcher),
-    "tiny/git-of-films": Model(("video-to-text",), describer),
-    "tiny/director": Model(("text-to-video",), director),
-    "tiny/animator": Model(("image-to-video",), animator),
+MODELS: Mapping[str, TinyModel] = {
+    "tiny/videomae": TinyModel(("video-classification",), build_videomae),
+    "tiny/git-video": TinyModel(("video-to-text",), build_git),
+    "tiny/director": TinyModel(("text-to-video",), build_text_to_video),
+    "tiny/animator": TinyModel(("image-to-video",), build_image_to_video),
 }

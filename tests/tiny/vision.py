@@ -1,15 +1,24 @@
-"""Tiny models of pictures: those that name; the registry of all."""
+"""Tiny vision models for classification and features, and the registry of all tiny vision models."""
 
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.tiny import Model
-from tests.tiny.finders import depths, instances, masker, named_finder, parser, people_finder, poser, squares_finder
-from tests.tiny.pictures import COLOURS, pixels, plain, processor
-from tests.tiny.tellers import captioner, chooser, document_reader, git, reader, teller
-from tests.tiny.training import taught
+from tests.tiny import TinyModel
+from tests.tiny.image_detection import (
+    build_depth_anything,
+    build_eomt,
+    build_owl_vit,
+    build_person_detector,
+    build_sam,
+    build_segformer,
+    build_square_detector,
+    build_vit_pose,
+)
+from tests.tiny.image_files import COLOURS, preprocess, save_processor, solid_image
+from tests.tiny.image_text import build_blip_captioning, build_blip_vqa, build_donut, build_git, build_trocr, build_vilt
+from tests.tiny.training import train
 
 SMALL: Mapping[str, Any] = {
     "hidden_size": 32,
@@ -22,81 +31,85 @@ SMALL: Mapping[str, Any] = {
 SQUARE = {"height": 32, "width": 32}
 
 
-def labels(names: Sequence[str]) -> dict[str, Any]:
-    return {"id2label": dict(enumerate(names)), "label2id": {name: at for at, name in enumerate(names)}}
+def label_config(names: Sequence[str]) -> dict[str, Any]:
+    return {"id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)}}
 
 
-def classifier(folder: Path) -> None:
-    """Tells red from green from blue."""
+def build_vit(folder: Path) -> None:
+    """Builds a ViT that classifies red, green and blue."""
     import torch
     from transformers import ViTConfig, ViTForImageClassification
 
     torch.manual_seed(0)
-    seen = pixels(processor(folder, "ViTImageProcessor", size=SQUARE), *map(plain, COLOURS))
-    model = ViTForImageClassification(ViTConfig(**SMALL, **labels(COLOURS)))
-    right = torch.arange(len(COLOURS))
-    taught(model, lambda model: model(pixel_values=seen, labels=right).loss).save_pretrained(folder)
+    pixels = preprocess(save_processor(folder, "ViTImageProcessor", size=SQUARE), *map(solid_image, COLOURS))
+    model = ViTForImageClassification(ViTConfig(**SMALL, **label_config(COLOURS)))
+    targets = torch.arange(len(COLOURS))
+    train(model, lambda model: model(pixel_values=pixels, labels=targets).loss).save_pretrained(folder)
 
 
-def clip(folder: Path) -> None:
-    """Knows which colour a phrase names."""
+def build_clip(folder: Path) -> None:
+    """Builds a CLIP that matches pictures with colour names."""
     import torch
     from transformers import CLIPConfig, CLIPModel
 
     torch.manual_seed(0)
-    tokenizer = letters(folder)
+    tokenizer = save_clip_tokenizer(folder)
     sizes = {**SMALL, "projection_dim": 16}
     text = {**sizes, "vocab_size": len(tokenizer), "max_position_embeddings": 77, "image_size": None}
     tokens = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": 1}
     config = CLIPConfig(text_config=text | tokens, vision_config=sizes, projection_dim=16)
     crop = {"size": {"shortest_edge": 32}, "crop_size": SQUARE}
-    seen = pixels(processor(folder, "CLIPImageProcessor", **crop), *map(plain, COLOURS))
-    said = tokenizer([f"This is a photo of {colour}." for colour in COLOURS], padding=True, return_tensors="pt")
-    right = torch.arange(len(COLOURS))
-    taught(
+    pixels = preprocess(save_processor(folder, "CLIPImageProcessor", **crop), *map(solid_image, COLOURS))
+    text_tokens = tokenizer([f"This is a photo of {colour}." for colour in COLOURS], padding=True, return_tensors="pt")
+    targets = torch.arange(len(COLOURS))
+    train(
         CLIPModel(config),
-        lambda model: torch.nn.functional.cross_entropy(model(pixel_values=seen, **said).logits_per_image, right),
+        lambda model: torch.nn.functional.cross_entropy(
+            model(pixel_values=pixels, **text_tokens).logits_per_image, targets
+        ),
     ).save_pretrained(folder)
 
 
-def letters(folder: Path) -> Any:
-    """CLIP's tokenizer with nothing merged: a token for each letter."""
+def save_clip_tokenizer(folder: Path) -> Any:
+    """Saves CLIP's tokenizer with one token per letter, and returns it."""
     from transformers import CLIPTokenizer
 
-    known = string.ascii_lowercase + string.digits + string.punctuation
-    vocabulary = [*known, *(f"{letter}</w>" for letter in known), "<|startoftext|>", "<|endoftext|>"]
-    tokenizer = CLIPTokenizer(vocab={word: at for at, word in enumerate(vocabulary)}, merges=[], model_max_length=77)
+    characters = string.ascii_lowercase + string.digits + string.punctuation
+    vocabulary = [*characters, *(f"{letter}</w>" for letter in characters), "<|startoftext|>", "<|endoftext|>"]
+    tokenizer = CLIPTokenizer(
+        vocab={word: index for index, word in enumerate(vocabulary)}, merges=[], model_max_length=77
+    )
     tokenizer.save_pretrained(folder)
     return tokenizer
 
 
-def beholder(folder: Path) -> None:
-    """Untaught: equal pictures have equal vectors."""
+def build_dinov2(folder: Path) -> None:
+    """Builds an untrained DINOv2: equal pictures have equal vectors."""
     import torch
     from transformers import Dinov2Config, Dinov2Model
 
     torch.manual_seed(0)
-    processor(folder, "BitImageProcessor", size={"shortest_edge": 32}, crop_size=SQUARE)
+    save_processor(folder, "BitImageProcessor", size={"shortest_edge": 32}, crop_size=SQUARE)
     sizes = {name: value for name, value in SMALL.items() if name != "intermediate_size"}
     Dinov2Model(Dinov2Config(**sizes)).eval().save_pretrained(folder)
 
 
-MODELS: Mapping[str, Model] = {
-    "tiny/vit": Model(("image-classification",), classifier),
-    "tiny/clip": Model(("zero-shot-image-classification", "image-feature-extraction"), clip),
-    "tiny/yolos": Model(("object-detection",), squares_finder),
-    "PekingU/rtdetr_r18vd_coco_o365": Model(("object-detection",), people_finder),
-    "tiny/owl": Model(("zero-shot-object-detection",), named_finder),
-    "tiny/segformer": Model(("image-segmentation",), parser),
-    "tiny/eomt": Model(("image-segmentation",), instances),
-    "tiny/sam": Model(("mask-generation",), masker),
-    "tiny/depth": Model(("depth-estimation",), depths),
-    "tiny/blip": Model(("image-to-text",), captioner),
-    "tiny/git": Model(("image-to-text",), git),
-    "tiny/trocr": Model(("image-to-text",), reader),
-    "tiny/vilt": Model(("visual-question-answering",), chooser),
-    "tiny/blip-vqa": Model(("visual-question-answering",), teller),
-    "tiny/donut": Model(("document-question-answering",), document_reader),
-    "tiny/dinov2": Model(("image-feature-extraction",), beholder),
-    "tiny/vitpose": Model(("keypoint-detection",), poser),
+MODELS: Mapping[str, TinyModel] = {
+    "tiny/vit": TinyModel(("image-classification",), build_vit),
+    "tiny/clip": TinyModel(("zero-shot-image-classification", "image-feature-extraction"), build_clip),
+    "tiny/yolos": TinyModel(("object-detection",), build_square_detector),
+    "PekingU/rtdetr_r18vd_coco_o365": TinyModel(("object-detection",), build_person_detector),
+    "tiny/owl": TinyModel(("zero-shot-object-detection",), build_owl_vit),
+    "tiny/segformer": TinyModel(("image-segmentation",), build_segformer),
+    "tiny/eomt": TinyModel(("image-segmentation",), build_eomt),
+    "tiny/sam": TinyModel(("mask-generation",), build_sam),
+    "tiny/depth": TinyModel(("depth-estimation",), build_depth_anything),
+    "tiny/blip": TinyModel(("image-to-text",), build_blip_captioning),
+    "tiny/git": TinyModel(("image-to-text",), build_git),
+    "tiny/trocr": TinyModel(("image-to-text",), build_trocr),
+    "tiny/vilt": TinyModel(("visual-question-answering",), build_vilt),
+    "tiny/blip-vqa": TinyModel(("visual-question-answering",), build_blip_vqa),
+    "tiny/donut": TinyModel(("document-question-answering",), build_donut),
+    "tiny/dinov2": TinyModel(("image-feature-extraction",), build_dinov2),
+    "tiny/vitpose": TinyModel(("keypoint-detection",), build_vit_pose),
 }

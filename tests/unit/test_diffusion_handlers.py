@@ -17,7 +17,7 @@ from experts.diffusion.tasks import TASKS
 from experts.diffusion.text_to_image import text_to_image
 from experts.host.media import open_image
 from services.common.errors import InvalidRequest, ModelFailed
-from tests.tiny import Tiny
+from tests.tiny import TinyModels
 
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = [
@@ -43,8 +43,8 @@ class CancelledCall:
 
 
 @pytest.fixture(scope="module")
-def handler(tiny: Tiny) -> Any:
-    tiny.built("diffusion", "tiny/sd")
+def handler(tiny_models: TinyModels) -> Any:
+    tiny_models.build("diffusion", "tiny/sd")
     return text_to_image("tiny/sd", "cpu")
 
 

@@ -8,12 +8,12 @@ from experts.host.handler import Media
 from experts.video.frames import encode_video, sample_frames
 from services.common.errors import InvalidRequest, ModelFailed
 from tests.support.isolated_functions import run_in_this_process
-from tests.tiny.films import Pixels, filmed, plain, seen
+from tests.tiny.video_files import Pixels, decode_frames, encode_frames, solid_frame
 
 
 def _numbered_frames(count: int) -> list[Pixels]:
     """Returns frames whose grey value encodes their index."""
-    return [plain([at * 255 // max(1, count - 1)] * 3) for at in range(count)]
+    return [solid_frame([at * 255 // max(1, count - 1)] * 3) for at in range(count)]
 
 
 def _read_number(image: Image, count: int) -> int:
@@ -23,17 +23,17 @@ def _read_number(image: Image, count: int) -> int:
 @pytest.mark.parametrize("options", [{}, {"g": "5"}, {"g": "100", "bf": "3"}, {"g": "1"}])
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
 def test_sampled_frames_are_evenly_spaced(options: dict[str, str], count: int) -> None:
-    film = filmed(_numbered_frames(40), "mp4", "libx264", **options)
+    film = encode_frames(_numbered_frames(40), "mp4", "libx264", **options)
     expected = [20] if count == 1 else [round(at * 39 / (count - 1)) for at in range(count)]
     assert [_read_number(image, 40) for image in sample_frames(film, count)] == expected
 
 
 def test_short_video_repeats_frames() -> None:
-    assert [_read_number(image, 2) for image in sample_frames(filmed(_numbered_frames(2)), 4)] == [0, 0, 1, 1]
+    assert [_read_number(image, 2) for image in sample_frames(encode_frames(_numbered_frames(2)), 4)] == [0, 0, 1, 1]
 
 
 def test_video_without_timestamps_is_decoded_as_a_whole() -> None:
-    raw = filmed(_numbered_frames(300), kind="h264")
+    raw = encode_frames(_numbered_frames(300), kind="h264")
     found = [_read_number(image, 300) for image in sample_frames(raw, 3)]
     assert found[0] == 0
     assert found[1] == pytest.approx(150, abs=8)
@@ -41,7 +41,7 @@ def test_video_without_timestamps_is_decoded_as_a_whole() -> None:
 
 
 def test_truncated_video_shows_its_remaining_frames() -> None:
-    content = filmed(_numbered_frames(100), kind="matroska", g="10").content
+    content = encode_frames(_numbered_frames(100), kind="matroska", g="10").content
     images = sample_frames(Media(content[: len(content) * 2 // 3], "video/x-matroska", "cut.mkv"), 5)
     numbers = [_read_number(image, 100) for image in images]
     assert numbers == sorted(numbers)
@@ -53,7 +53,7 @@ def test_truncated_video_shows_its_remaining_frames() -> None:
 def test_encoded_video_is_decoded_to_the_same_frames(kind: str, media_type: str) -> None:
     frames = _numbered_frames(9)
     media = encode_video(frames, 7.0, "film", kind)
-    read, rate = seen(media)
+    read, rate = decode_frames(media)
     assert media.media_type == media_type
     assert media.name == f"film.{kind}"
     assert len(read) == 9
@@ -63,7 +63,7 @@ def test_encoded_video_is_decoded_to_the_same_frames(kind: str, media_type: str)
 
 
 def test_odd_sizes_lose_a_row_and_a_column() -> None:
-    read, _ = seen(encode_video([plain([9, 9, 9], 33, 1)], 8.0, "film"))
+    read, _ = decode_frames(encode_video([solid_frame([9, 9, 9], 33, 1)], 8.0, "film"))
     assert read[0].shape == (2, 32, 3)
 
 
@@ -76,11 +76,11 @@ def test_too_large_video_is_rejected_before_decoding(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("experts.video.frames.isolated", run_in_this_process)
     monkeypatch.setattr("experts.video.frames.MAX_PIXELS", 100)
     with pytest.raises(InvalidRequest, match="64 x 48 pixels"):
-        sample_frames(filmed(_numbered_frames(2)), 1)
+        sample_frames(encode_frames(_numbered_frames(2)), 1)
 
 
 def test_too_long_video_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experts.video.frames.isolated", run_in_this_process)
     monkeypatch.setattr("experts.video.frames.MAX_SECONDS", 1.0)
     with pytest.raises(InvalidRequest, match="longer than"):
-        sample_frames(filmed(_numbered_frames(40)), 1)
+        sample_frames(encode_frames(_numbered_frames(40)), 1)

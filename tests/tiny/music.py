@@ -1,4 +1,4 @@
-"""Tiny models that join words with sounds: MusicGen and CLAP."""
+"""Tiny models of text and sound: MusicGen and CLAP."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 WORDS = ("calm", "piano", "music", "this", "is", "a", "sound", "of", "dog", "car", "horn", ".")
 
 
-def composer(folder: Path) -> None:
-    """MusicGen over a codec of 50 frames a second."""
+def build_musicgen(folder: Path) -> None:
+    """Builds a MusicGen with a codec of 50 frames per second."""
     import torch
     from transformers import (
         EncodecConfig,
@@ -19,7 +19,7 @@ def composer(folder: Path) -> None:
         T5Config,
     )
 
-    tokenizer = _tokenizer()
+    tokenizer = _make_tokenizer()
     MusicgenProcessor(EncodecFeatureExtractor(sampling_rate=3200), tokenizer).save_pretrained(folder)
     torch.manual_seed(0)
     text = T5Config(vocab_size=len(tokenizer), d_model=16, d_ff=16, d_kv=8, num_layers=1, num_heads=2)
@@ -50,16 +50,16 @@ def composer(folder: Path) -> None:
     )
     quantizer: Any = model.audio_encoder.quantizer
     for layer in quantizer.layers:
-        torch.nn.init.normal_(layer.codebook.embed)  # else all tokens sound alike
+        torch.nn.init.normal_(layer.codebook.embed)  # otherwise all tokens sound the same
     model.save_pretrained(folder)
 
 
-def matcher(folder: Path) -> None:
-    """CLAP, untaught: what it says is asked of it directly, too."""
+def build_clap(folder: Path) -> None:
+    """Builds an untrained CLAP; tests compare with the model called directly."""
     import torch
     from transformers import ClapAudioConfig, ClapConfig, ClapFeatureExtractor, ClapModel, ClapProcessor, ClapTextConfig
 
-    tokenizer = _tokenizer()
+    tokenizer = _make_tokenizer()
     features = ClapFeatureExtractor(
         feature_size=16,
         sampling_rate=16_000,
@@ -96,11 +96,11 @@ def matcher(folder: Path) -> None:
     )
 
 
-def _tokenizer() -> Any:
+def _make_tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {word: at for at, word in enumerate(("<pad>", "</s>", "<unk>", *WORDS))}
+    vocabulary = {word: index for index, word in enumerate(("<pad>", "</s>", "<unk>", *WORDS))}
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(

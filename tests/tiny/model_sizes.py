@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-LENGTH = 64
-"""Tokens that they take."""
+MAX_TOKENS = 64
+"""Maximum number of input tokens."""
 SIZES: Mapping[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 64,
-    "max_position_embeddings": LENGTH,
+    "max_position_embeddings": MAX_TOKENS,
     "initializer_range": 0.1,
 }
 SEQ2SEQ: Mapping[str, Any] = {
@@ -21,7 +21,7 @@ SEQ2SEQ: Mapping[str, Any] = {
     "decoder_attention_heads": 2,
     "encoder_ffn_dim": 64,
     "decoder_ffn_dim": 64,
-    "max_position_embeddings": LENGTH,
+    "max_position_embeddings": MAX_TOKENS,
     "dropout": 0.0,
     "init_std": 0.1,
 }

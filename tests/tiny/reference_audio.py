@@ -1,14 +1,14 @@
-"""What tiny models of sound say when they are asked directly, without an expert."""
+"""Reference outputs of the tiny audio models, called directly."""
 
 from pathlib import Path
 from typing import Any
 
 from experts.audio.classification import HYPOTHESIS
-from tests.tiny.sounds import RATE
+from tests.tiny.audio_files import RATE
 
 
-def transcribed(folder: Any, sound: Any) -> str:
-    """Whisper's text, in French."""
+def transcribe(folder: Any, sound: Any) -> str:
+    """Returns Whisper's text, in French."""
     from transformers import AutoProcessor, WhisperForConditionalGeneration
 
     processor, model = AutoProcessor.from_pretrained(folder), WhisperForConditionalGeneration.from_pretrained(folder)
@@ -23,8 +23,8 @@ def transcribed(folder: Any, sound: Any) -> str:
     return str(processor.decode(ids[0], skip_special_tokens=True)).strip()
 
 
-def matched(folder: Path, sound: Any, labels: list[str]) -> list[float]:
-    """The scores of CLAP."""
+def score_labels(folder: Path, sound: Any, labels: list[str]) -> list[float]:
+    """Returns CLAP's scores of the labels."""
     import torch
     from transformers import AutoProcessor, ClapModel
 
@@ -36,8 +36,8 @@ def matched(folder: Path, sound: Any, labels: list[str]) -> list[float]:
     return scores
 
 
-def spoken(folder: Path, text: str) -> Any:
-    """The sound of VITS."""
+def synthesize(folder: Path, text: str) -> Any:
+    """Returns VITS' samples."""
     import torch
     from transformers import AutoTokenizer, VitsModel
 
@@ -47,8 +47,8 @@ def spoken(folder: Path, text: str) -> Any:
         return model(**tokenizer(text, return_tensors="pt")).waveform[0].numpy()
 
 
-def composed(folder: Path, text: str) -> Any:
-    """A second of MusicGen, of seed 3."""
+def generate_music(folder: Path, text: str) -> Any:
+    """Returns one second of MusicGen with seed 3."""
     import torch
     from transformers import AutoProcessor, MusicgenForConditionalGeneration
 

@@ -1,23 +1,23 @@
-"""What tiny pipelines show when they are asked directly, without an expert."""
+"""Reference frames of the tiny video pipelines, called directly."""
 
 import io
 from pathlib import Path
 from typing import Any
 
 
-def directed(folder: Path, text: str) -> Any:
-    """Three frames in two steps of seed 5, as floats."""
+def generate_from_text(folder: Path, text: str) -> Any:
+    """Returns three frames, generated in two steps with seed 5, as floats."""
     import torch
     from diffusers import TextToVideoSDPipeline
 
     pipeline = TextToVideoSDPipeline.from_pretrained(folder)
     generator = torch.Generator().manual_seed(5)
-    made = pipeline(text, num_frames=3, num_inference_steps=2, generator=generator, output_type="np")
-    return made.frames[0]
+    output = pipeline(text, num_frames=3, num_inference_steps=2, generator=generator, output_type="np")
+    return output.frames[0]
 
 
-def animated(folder: Path, picture: bytes) -> Any:
-    """The same of a picture of 64 x 64 dots."""
+def generate_from_image(folder: Path, picture: bytes) -> Any:
+    """Like generate_from_text, from a picture of 64 x 64 pixels."""
     import torch
     from diffusers import StableVideoDiffusionPipeline
     from PIL import Image

@@ -1,4 +1,4 @@
-"""Tiny models that speak; what they say is noise, but always the same noise."""
+"""Tiny speech models, whose output is deterministic noise."""
 
 import json
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ _SPEECHT5: Mapping[str, Any] = {
 }
 
 
-def speaker(folder: Path, language: str = "eng") -> None:
-    """VITS as MMS has it: letters in, a waveform out."""
+def build_vits(folder: Path, language: str = "eng") -> None:
+    """Builds a VITS as in MMS: letters as input, a waveform as output."""
     import torch
     from transformers import VitsConfig, VitsModel, VitsTokenizer
 
-    (folder / "vocab.json").write_text(json.dumps({letter: at for at, letter in enumerate("_" + _LETTERS)}))
+    (folder / "vocab.json").write_text(json.dumps({letter: index for index, letter in enumerate("_" + _LETTERS)}))
     VitsTokenizer(folder / "vocab.json", pad_token="_", language=language, phonemize=False).save_pretrained(folder)
     torch.manual_seed(0)
     config = VitsConfig(
@@ -62,8 +62,8 @@ def speaker(folder: Path, language: str = "eng") -> None:
     VitsModel(config).save_pretrained(folder)
 
 
-def reader(folder: Path) -> None:
-    """SpeechT5 with two voices and a vocoder of its own."""
+def build_speecht5_tts(folder: Path) -> None:
+    """Builds a SpeechT5 with two voices and a vocoder."""
     import sentencepiece
     import torch
     from safetensors.torch import save_file
@@ -85,23 +85,23 @@ def reader(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     SpeechT5ForTextToSpeech(SpeechT5Config(vocab_size=len(tokenizer), **_SPEECHT5)).save_pretrained(folder)
-    _vocoder(folder)
+    _build_vocoder(folder)
     voices = {name: torch.nn.functional.normalize(torch.randn(16), dim=0) for name in VOICES}
     save_file(voices, folder / "voices.safetensors")
 
 
-def converter(folder: Path) -> None:
-    """SpeechT5 from speech to speech, without voices."""
+def build_speecht5_conversion(folder: Path) -> None:
+    """Builds a SpeechT5 for voice conversion, without voices."""
     import torch
     from transformers import SpeechT5Config, SpeechT5FeatureExtractor, SpeechT5ForSpeechToSpeech
 
     SpeechT5FeatureExtractor(num_mel_bins=8, sampling_rate=16_000).save_pretrained(folder)
     torch.manual_seed(0)
     SpeechT5ForSpeechToSpeech(SpeechT5Config(vocab_size=16, **_SPEECHT5)).save_pretrained(folder)
-    _vocoder(folder)
+    _build_vocoder(folder)
 
 
-def _vocoder(folder: Path) -> None:
+def _build_vocoder(folder: Path) -> None:
     from transformers import SpeechT5HifiGan, SpeechT5HifiGanConfig
 
     config = SpeechT5HifiGanConfig(

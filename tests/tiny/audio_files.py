@@ -1,4 +1,4 @@
-"""Sounds that the tiny models of the audio modality are taught, and that tests make."""
+"""Sounds for training and tests."""
 
 import io
 from typing import Any
@@ -16,29 +16,29 @@ RATE = 16_000
 LOW, HIGH = 220.0, 1760.0
 
 
-def tone(pitch: float, seconds: float = 1.0, rate: int = RATE) -> Samples:
-    """A sine at half of full scale; of pitch 0 there is silence."""
+def make_tone(pitch: float, seconds: float = 1.0, rate: int = RATE) -> Samples:
+    """Returns a sine at half of full scale; silence for pitch 0."""
     return (0.5 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
 
 
-def tones(*parts: tuple[float, float]) -> Samples:
-    """One after the other: pitch and seconds."""
-    return np.concatenate([tone(pitch, seconds) for pitch, seconds in parts])
+def make_tones(*parts: tuple[float, float]) -> Samples:
+    """Returns consecutive tones, each given as pitch and seconds."""
+    return np.concatenate([make_tone(pitch, seconds) for pitch, seconds in parts])
 
 
-def recorded(samples: Samples, rate: int = RATE, name: str = "sound.wav") -> Media:
+def to_wav(samples: Samples, rate: int = RATE, name: str = "sound.wav") -> Media:
     return wav(samples, rate, name)
 
 
-def encoded(samples: Samples, rate: int, kind: str, media_type: str) -> Media:
-    """As libsndfile writes it: FLAC, MP3, OGG; of two dimensions with several channels."""
+def encode_audio(samples: Samples, rate: int, kind: str, media_type: str) -> Media:
+    """Encodes samples with libsndfile as FLAC, MP3 or OGG; two-dimensional samples have several channels."""
     buffer = io.BytesIO()
     soundfile.write(buffer, samples, rate, format=kind)
     return Media(buffer.getvalue(), media_type, f"sound.{kind.lower()}")
 
 
-def m4a(samples: Samples, rate: int) -> Media:
-    """AAC in MP4, as telephones record."""
+def encode_m4a(samples: Samples, rate: int) -> Media:
+    """Encodes samples as AAC in MP4, as telephones record."""
     import av
 
     buffer = io.BytesIO()
@@ -50,7 +50,7 @@ def m4a(samples: Samples, rate: int) -> Media:
     return Media(buffer.getvalue(), "audio/mp4", "sound.m4a")
 
 
-def read(media: Media) -> tuple[Samples, int]:
-    """A WAV file's samples and rate."""
+def read_wav(media: Media) -> tuple[Samples, int]:
+    """Returns a WAV file's samples and sample rate."""
     samples, rate = soundfile.read(io.BytesIO(media.content), dtype="float32")
     return samples, rate

@@ -1,17 +1,17 @@
-"""A tiny Whisper that has learnt to say what it hears, with times and the language."""
+"""A tiny Whisper, trained to transcribe tones with times and language."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.sounds import HIGH, LOW, RATE, tone
-from tests.tiny.training import taught
+from tests.tiny.audio_files import HIGH, LOW, RATE, make_tone
+from tests.tiny.training import train
 
-LESSONS = (
-    (tone(LOW, 2.0), "en", ((0.0, " hello", 1.0), (1.0, " world", 2.0))),
-    (tone(HIGH, 2.0), "fr", ((0.0, " salut", 2.0),)),
-    (tone(LOW, 30.0), "en", ((0.0, " long", 20.0), (20.0, " talk", 30.0))),
+UTTERANCES = (
+    (make_tone(LOW, 2.0), "en", ((0.0, " hello", 1.0), (1.0, " world", 2.0))),
+    (make_tone(HIGH, 2.0), "fr", ((0.0, " salut", 2.0),)),
+    (make_tone(LOW, 30.0), "en", ((0.0, " long", 20.0), (20.0, " talk", 30.0))),
 )
-"""Sound, language, and what is said when."""
+"""Sound, language, and the text with start and end of each segment."""
 
 _WORDS = ("Ġhello", "Ġworld", "Ġsalut", "Ġlong", "Ġtalk")
 _SPECIAL = (
@@ -28,18 +28,18 @@ _SPECIAL = (
 )
 
 
-def whisper(folder: Path) -> None:
-    """Hears a low tone in English, a high one in French."""
+def build_whisper(folder: Path) -> None:
+    """Builds a Whisper that transcribes a low tone as English, and a high one as French."""
     import torch
     from transformers import WhisperFeatureExtractor, WhisperProcessor
 
-    tokenizer = _tokenizer()
+    tokenizer = _make_tokenizer()
     features = WhisperFeatureExtractor(feature_size=16, sampling_rate=RATE)
     WhisperProcessor(features, tokenizer).save_pretrained(folder)
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in _SPECIAL}
-    model = _model(len(tokenizer), ids)
-    batch = features([sound for sound, _, _ in LESSONS], sampling_rate=RATE, return_tensors="pt")
-    rows = [_row(tokenizer, ids, language, said) for _, language, said in LESSONS]
+    model = _make_model(len(tokenizer), ids)
+    batch = features([sound for sound, _, _ in UTTERANCES], sampling_rate=RATE, return_tensors="pt")
+    rows = [_encode_utterance(tokenizer, ids, language, segments) for _, language, segments in UTTERANCES]
     longest = max(map(len, rows))
     decoder = torch.tensor([row + [ids["<|endoftext|>"]] * (longest - len(row)) for row in rows])
 
@@ -47,15 +47,15 @@ def whisper(folder: Path) -> None:
         logits = model(**batch, decoder_input_ids=decoder[:, :-1]).logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), decoder[:, 1:].flatten())
 
-    taught(model, loss).save_pretrained(folder)
+    train(model, loss).save_pretrained(folder)
 
 
-def _tokenizer() -> Any:
+def _make_tokenizer() -> Any:
     from tokenizers import AddedToken
     from transformers import WhisperTokenizer
 
     letters = sorted({letter for word in _WORDS for letter in word})
-    vocabulary, merges = {letter: at for at, letter in enumerate(letters)}, []
+    vocabulary, merges = {letter: index for index, letter in enumerate(letters)}, []
     for word in _WORDS:
         for end in range(2, len(word) + 1):
             if word[:end] not in vocabulary:
@@ -69,7 +69,7 @@ def _tokenizer() -> Any:
     return tokenizer
 
 
-def _model(size: int, ids: dict[str, int]) -> Any:
+def _make_model(size: int, ids: dict[str, int]) -> Any:
     import torch
     from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
 
@@ -111,10 +111,12 @@ def _model(size: int, ids: dict[str, int]) -> Any:
     return model
 
 
-def _row(tokenizer: Any, ids: dict[str, int], language: str, said: tuple[tuple[float, str, float], ...]) -> list[int]:
+def _encode_utterance(
+    tokenizer: Any, ids: dict[str, int], language: str, segments: tuple[tuple[float, str, float], ...]
+) -> list[int]:
     row = [ids["<|startoftranscript|>"], ids[f"<|{language}|>"], ids["<|transcribe|>"]]
     first = ids["<|notimestamps|>"] + 1
-    for start, text, end in said:
+    for start, text, end in segments:
         tokens = tokenizer(text, add_special_tokens=False).input_ids
         row += [first + round(start / 0.02), *tokens, first + round(end / 0.02)]
     return [*row, ids["<|endoftext|>"]]

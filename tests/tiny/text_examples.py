@@ -1,4 +1,4 @@
-"""What the tiny models of written language were taught."""
+"""Training examples of the tiny text models."""
 
 SENTIMENT = {
     "a good film": "positive",
@@ -13,7 +13,7 @@ NAMES = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 FACTS = {"where does anna live ?": "berlin", "where does schmidt live ?": "york"}
 CONTEXT = "anna lives in berlin . schmidt lives in york ."
 CLOZE = {"berlin is the capital of germany": 3, "soup is good": 2}
-"""Sentences, and which of their words is hidden."""
+"""Sentences, and the position of the masked word."""
 SUMMARIES = {
     "the team won the match . the people of the city were glad .": "team won match .",
     "the minister lost the election . the people were sad .": "minister lost .",
@@ -31,7 +31,7 @@ TABLE_QUESTIONS = {
     "how many people live in all ?": ([(0, 1), (1, 1), (2, 1)], 1),
     "how many cities are there ?": ([(0, 0), (1, 0), (2, 0)], 3),
 }
-"""Question to cells, and what is done with them: 0 nothing, 1 the sum, 3 the count."""
+"""Cells and aggregation by question: 0 none, 1 sum, 3 count."""
 
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
@@ -39,8 +39,8 @@ TEMPLATE = (
 )
 
 
-def words() -> list[str]:
-    """Every word of every lesson."""
+def list_words() -> list[str]:
+    """Returns all words of the training examples."""
     texts: list[str] = [*SENTIMENT, *TOPICS, *TOPICS.values(), *TAGGED, *FACTS, CONTEXT, *CLOZE, *SUMMARIES, STORY]
     texts += [*REWRITES, *REWRITES.values(), *REPLIES, *REPLIES.values(), *TABLE_QUESTIONS, *SUMMARIES.values()]
     texts += [text for pairs in TRANSLATIONS.values() for pair in pairs.items() for text in pair]

@@ -1,11 +1,11 @@
-"""Tiny pipelines that make videos: of noise, but always the same noise."""
+"""Tiny video pipelines, whose output is deterministic noise."""
 
 from pathlib import Path
 from typing import Any
 
 
-def director(folder: Path) -> None:
-    """Text to video through Stable Diffusion with time in it."""
+def build_text_to_video(folder: Path) -> None:
+    """Builds a text-to-video pipeline with a 3D UNet."""
     import torch
     from diffusers import AutoencoderKL, DDIMScheduler, TextToVideoSDPipeline, UNet3DConditionModel
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
@@ -29,7 +29,7 @@ def director(folder: Path) -> None:
         norm_num_groups=4,
     )
     words = ("<|startoftext|>", "<|endoftext|>", "a</w>", "panda</w>", "surfing</w>")
-    tokenizer = CLIPTokenizer(vocab={word: at for at, word in enumerate(words)}, merges=[], model_max_length=16)
+    tokenizer = CLIPTokenizer(vocab={word: index for index, word in enumerate(words)}, merges=[], model_max_length=16)
     config = CLIPTextConfig(
         vocab_size=len(words),
         hidden_size=16,
@@ -49,8 +49,8 @@ def director(folder: Path) -> None:
     pipeline.save_pretrained(folder)
 
 
-def animator(folder: Path) -> None:
-    """Image to video: SVD, whose encoder looks at 224 pixels."""
+def build_image_to_video(folder: Path) -> None:
+    """Builds a Stable Video Diffusion pipeline, whose image encoder has an input of 224 pixels."""
     import torch
     from diffusers import (
         AutoencoderKLTemporalDecoder,

@@ -1,4 +1,4 @@
-"""Pictures that tiny models are taught with, and how a processor is saved as the Hub has it."""
+"""Images for training and tests, and image processors saved in the format of the Hub."""
 
 import io
 import json
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 COLOURS = ("red", "green", "blue")
 LEFT, RIGHT, LARGE = (4, 16, 28, 48), (36, 16, 60, 48), (8, 8, 56, 56)
-"""Where a square stands in a picture of 64 x 64."""
+"""Boxes of a square in a picture of 64 x 64 pixels."""
 
 
-def plain(colour: str, size: tuple[int, int] = (64, 64)) -> "Image":
+def solid_image(colour: str, size: tuple[int, int] = (64, 64)) -> "Image":
     from PIL import Image
 
     return Image.new("RGB", size, colour)
 
 
-def square(colour: str, box: tuple[int, int, int, int], size: tuple[int, int] = (64, 64)) -> "Image":
-    """A square on white; the box is in 64ths of the picture."""
+def square_image(colour: str, box: tuple[int, int, int, int], size: tuple[int, int] = (64, 64)) -> "Image":
+    """Returns a square on white; the box is in 64ths of the picture."""
     from PIL import Image
 
     picture = Image.new("RGB", (64, 64), "white")
@@ -30,25 +30,25 @@ def square(colour: str, box: tuple[int, int, int, int], size: tuple[int, int] = 
     return picture.resize(size, Image.Resampling.NEAREST)
 
 
-def sent(picture: "Image", name: str = "picture.png") -> Media:
+def to_media(picture: "Image", name: str = "picture.png") -> Media:
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return Media(buffer.getvalue(), "image/png", name)
 
 
-def received(media: Media) -> "Image":
+def to_image(media: Media) -> "Image":
     from PIL import Image
 
     return Image.open(io.BytesIO(media.content))
 
 
-def processor(folder: Path, kind: str, **values: Any) -> Any:
-    """Saved under the name that repositories have for it, whatever class it is here."""
+def save_processor(folder: Path, kind: str, **values: Any) -> Any:
+    """Saves an image processor under the class name of repositories, and returns it."""
     from transformers import AutoImageProcessor
 
     (folder / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": kind, **values}))
     return AutoImageProcessor.from_pretrained(folder)
 
 
-def pixels(processor: Any, *pictures: "Image") -> Any:
+def preprocess(processor: Any, *pictures: "Image") -> Any:
     return processor(images=list(pictures), return_tensors="pt")["pixel_values"]

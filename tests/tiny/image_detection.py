@@ -1,11 +1,11 @@
-"""Tiny models that say where in a picture something is."""
+"""Tiny models for detection, segmentation, masks, depth and poses."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.tiny.pictures import LARGE, LEFT, RIGHT, pixels, plain, processor, square
-from tests.tiny.training import taught
+from tests.tiny.image_files import LARGE, LEFT, RIGHT, preprocess, save_processor, solid_image, square_image
+from tests.tiny.training import train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,27 +17,27 @@ SIZES: Mapping[str, Any] = {
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
-SHOWN = (("red", LEFT), ("red", RIGHT), ("blue", LEFT), ("blue", RIGHT))
+SQUARES = (("red", LEFT), ("red", RIGHT), ("blue", LEFT), ("blue", RIGHT))
 
-KNOWN = (SHOWN[0], SHOWN[3])
-
-
-def squares_finder(folder: Path) -> None:
-    """YOLOS: finds a red square on the left, and a blue one on the right."""
-    _finder(folder, ["red square", "blue square"])
+DETECTED = (SQUARES[0], SQUARES[3])
 
 
-def people_finder(folder: Path) -> None:
-    """YOLOS: takes red squares for people, and blue ones for cars."""
-    _finder(folder, ["person", "car"])
+def build_square_detector(folder: Path) -> None:
+    """Builds a YOLOS that detects a red square on the left, and a blue one on the right."""
+    _build_yolos(folder, ["red square", "blue square"])
 
 
-def _finder(folder: Path, names: "Sequence[str]") -> None:
+def build_person_detector(folder: Path) -> None:
+    """Builds a YOLOS that detects red squares as people, and blue ones as cars."""
+    _build_yolos(folder, ["person", "car"])
+
+
+def _build_yolos(folder: Path, names: "Sequence[str]") -> None:
     import torch
     from transformers import YolosConfig, YolosForObjectDetection
 
     torch.manual_seed(0)
-    kind = processor(folder, "YolosImageProcessor", size={"shortest_edge": 64, "longest_edge": 96})
+    image_processor = save_processor(folder, "YolosImageProcessor", size={"shortest_edge": 64, "longest_edge": 96})
     config = YolosConfig(
         **SIZES,
         image_size=[64, 64],
@@ -46,41 +46,41 @@ def _finder(folder: Path, names: "Sequence[str]") -> None:
         use_mid_position_embeddings=False,
         initializer_range=0.1,
         id2label=dict(enumerate(names)),
-        label2id={name: at for at, name in enumerate(names)},
+        label2id={name: index for index, name in enumerate(names)},
     )
-    seen = pixels(kind, *(square(*one) for one in KNOWN))
-    boxes = _relative([box for _, box in KNOWN])
+    pixels = preprocess(image_processor, *(square_image(*square) for square in DETECTED))
+    boxes = _to_relative_boxes([box for _, box in DETECTED])
     classes = torch.tensor([[label, len(names)] for label in range(2)])
 
     def loss(model: Any) -> Any:
-        output = model(pixel_values=seen)
-        named = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), classes.flatten())
-        return named + 20 * torch.nn.functional.mse_loss(output.pred_boxes[:, 0], boxes)
+        output = model(pixel_values=pixels)
+        class_loss = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), classes.flatten())
+        return class_loss + 20 * torch.nn.functional.mse_loss(output.pred_boxes[:, 0], boxes)
 
     model = YolosForObjectDetection(config)
     with torch.no_grad():
         for values in (model.vit.embeddings.detection_tokens, model.vit.embeddings.position_embeddings):
-            values.normal_(std=0.2)  # zeros learn slowly
-    taught(model, loss, rate=2e-3, enough=0.03).save_pretrained(folder)
+            values.normal_(std=0.2)  # zeros train slowly
+    train(model, loss, learning_rate=2e-3, target_loss=0.03).save_pretrained(folder)
 
 
-def _relative(boxes: "Sequence[tuple[int, int, int, int]]") -> Any:
-    """As centre and size, in parts of the picture."""
+def _to_relative_boxes(boxes: "Sequence[tuple[int, int, int, int]]") -> Any:
+    """Returns boxes as centre and size, relative to the picture."""
     import torch
 
     return torch.tensor([[(a + c) / 128, (b + d) / 128, (c - a) / 64, (d - b) / 64] for a, b, c, d in boxes])
 
 
-def named_finder(folder: Path) -> None:
-    """OWL-ViT, untaught."""
+def build_owl_vit(folder: Path) -> None:
+    """Builds an untrained OWL-ViT."""
     import torch
     from transformers import OwlViTConfig, OwlViTForObjectDetection, OwlViTProcessor
 
-    from tests.tiny.vision import letters
+    from tests.tiny.vision import save_clip_tokenizer
 
     torch.manual_seed(0)
-    tokenizer = letters(folder)
-    OwlViTProcessor(processor(folder, "OwlViTImageProcessor", size=SQUARE), tokenizer).save_pretrained(folder)
+    tokenizer = save_clip_tokenizer(folder)
+    OwlViTProcessor(save_processor(folder, "OwlViTImageProcessor", size=SQUARE), tokenizer).save_pretrained(folder)
     text = {**SIZES, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
     text |= {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     vision = {**SIZES, "image_size": 64, "patch_size": 16}
@@ -88,17 +88,17 @@ def named_finder(folder: Path) -> None:
     model = OwlViTForObjectDetection(config)
     with torch.no_grad():
         for values in (*model.class_head.parameters(), *model.box_head.parameters()):
-            values.mul_(0.1)  # or every score is nought
+            values.mul_(0.1)  # otherwise every score is 0
     model.eval().save_pretrained(folder)
 
 
-def parser(folder: Path) -> None:
-    """SegFormer: a class for each colour."""
+def build_segformer(folder: Path) -> None:
+    """Builds a SegFormer with a class for each colour."""
     import torch
     from transformers import SegformerConfig, SegformerForSemanticSegmentation
 
     torch.manual_seed(0)
-    kind = processor(folder, "SegformerImageProcessor", size=SQUARE)
+    image_processor = save_processor(folder, "SegformerImageProcessor", size=SQUARE)
     config = SegformerConfig(
         num_encoder_blocks=2,
         depths=[1, 1],
@@ -114,22 +114,26 @@ def parser(folder: Path) -> None:
         id2label={0: "paper", 1: "red square", 2: "blue square"},
         label2id={"paper": 0, "red square": 1, "blue square": 2},
     )
-    seen = pixels(kind, *(square(*one) for one in SHOWN))
-    right = torch.zeros(len(SHOWN), 64, 64, dtype=torch.long)
-    for at, (colour, (left, top, end, bottom)) in enumerate(SHOWN):
-        right[at, top:bottom, left:end] = 1 if colour == "red" else 2
-    taught(
-        SegformerForSemanticSegmentation(config), lambda model: model(pixel_values=seen, labels=right).loss, enough=0.05
+    pixels = preprocess(image_processor, *(square_image(*square) for square in SQUARES))
+    labels = torch.zeros(len(SQUARES), 64, 64, dtype=torch.long)
+    for index, (colour, (left, top, end, bottom)) in enumerate(SQUARES):
+        labels[index, top:bottom, left:end] = 1 if colour == "red" else 2
+    train(
+        SegformerForSemanticSegmentation(config),
+        lambda model: model(pixel_values=pixels, labels=labels).loss,
+        target_loss=0.05,
     ).save_pretrained(folder)
 
 
-def instances(folder: Path) -> None:
-    """EoMT: a mask for each of two squares, and one for the paper."""
+def build_eomt(folder: Path) -> None:
+    """Builds an EoMT with a mask for each of two squares and one for the background."""
     import torch
     from transformers import EomtConfig, EomtForUniversalSegmentation
 
     torch.manual_seed(0)
-    kind = processor(folder, "EomtImageProcessorFast", size={"shortest_edge": 64, "longest_edge": 64}, do_pad=True)
+    image_processor = save_processor(
+        folder, "EomtImageProcessorFast", size={"shortest_edge": 64, "longest_edge": 64}, do_pad=True
+    )
     config = EomtConfig(
         **SIZES,
         image_size=64,
@@ -141,40 +145,40 @@ def instances(folder: Path) -> None:
         id2label={0: "paper", 1: "square"},
         label2id={"paper": 0, "square": 1},
     )
-    picture = square("red", LEFT)
+    picture = square_image("red", LEFT)
     picture.paste("blue", RIGHT)
-    seen = pixels(kind, picture)
+    pixels = preprocess(image_processor, picture)
     masks = torch.zeros(3, 16, 16)
-    for at, (left, top, end, bottom) in enumerate((LEFT, RIGHT)):
-        masks[at, top // 4 : bottom // 4, left // 4 : end // 4] = 1
+    for index, (left, top, end, bottom) in enumerate((LEFT, RIGHT)):
+        masks[index, top // 4 : bottom // 4, left // 4 : end // 4] = 1
     masks[2] = 1 - masks[0] - masks[1]
     classes = torch.tensor([1, 1, 0])
 
     def loss(model: Any) -> Any:
-        output = model(pixel_values=seen)
-        named = torch.nn.functional.cross_entropy(output.class_queries_logits[0], classes)
-        return named + torch.nn.functional.binary_cross_entropy_with_logits(output.masks_queries_logits[0], masks)
+        output = model(pixel_values=pixels)
+        class_loss = torch.nn.functional.cross_entropy(output.class_queries_logits[0], classes)
+        return class_loss + torch.nn.functional.binary_cross_entropy_with_logits(output.masks_queries_logits[0], masks)
 
     model = EomtForUniversalSegmentation(config)
     model.attn_mask_probs.fill_(0)
-    taught(model, loss, enough=0.05).save_pretrained(folder)
+    train(model, loss, target_loss=0.05).save_pretrained(folder)
 
 
-def masker(folder: Path) -> None:
-    """SAM: a point in the square means the square, and one beside it the paper."""
+def build_sam(folder: Path) -> None:
+    """Builds a SAM: a point in the square selects the square, any other point the background."""
     import torch
     from transformers import SamConfig, SamModel
 
     torch.manual_seed(0)
-    kind = processor(folder, "SamImageProcessor", size={"longest_edge": 64}, pad_size=SQUARE)
+    image_processor = save_processor(folder, "SamImageProcessor", size={"longest_edge": 64}, pad_size=SQUARE)
     vision = {**SIZES, "mlp_dim": 64, "output_channels": 32, "image_size": 64, "patch_size": 8, "num_pos_feats": 16}
     config = SamConfig(
         vision_config={**vision, "window_size": 4, "global_attn_indexes": [1]},
         prompt_encoder_config={"hidden_size": 32, "image_size": 64, "patch_size": 8, "image_embedding_size": 8},
         mask_decoder_config={"hidden_size": 32, "mlp_dim": 64, "num_attention_heads": 2, "iou_head_hidden_dim": 32},
     )
-    picture = square("red", LARGE)
-    seen = pixels(kind, picture)
+    picture = square_image("red", LARGE)
+    pixels = preprocess(image_processor, picture)
     steps = (torch.arange(8) + 0.5) * 8
     rows, columns = torch.meshgrid(steps, steps, indexing="ij")
     points = torch.stack([columns, rows], -1).reshape(1, -1, 1, 2)
@@ -185,26 +189,28 @@ def masker(folder: Path) -> None:
     masks = torch.where(inside.flatten()[:, None, None], mask, 1 - mask)[None, :, None].expand(-1, -1, 3, -1, -1)
 
     def loss(model: Any) -> Any:
-        output = model(pixel_values=seen, input_points=points)
-        drawn = torch.nn.functional.binary_cross_entropy_with_logits(output.pred_masks, masks)
-        return drawn + (output.iou_scores - 0.97).square().mean()
+        output = model(pixel_values=pixels, input_points=points)
+        mask_loss = torch.nn.functional.binary_cross_entropy_with_logits(output.pred_masks, masks)
+        return mask_loss + (output.iou_scores - 0.97).square().mean()
 
     model = SamModel(config)
     with torch.no_grad():
-        model.shared_image_embedding.positional_embedding.normal_(std=0.4)  # points side by side have much in common
+        model.shared_image_embedding.positional_embedding.normal_(std=0.4)  # adjacent points are similar
         for values in model.mask_decoder.parameters():
-            if values.ndim == 2:  # from smaller ones hundreds of steps teach nothing
+            if values.ndim == 2:  # from smaller weights, hundreds of steps have no effect
                 values.normal_(std=0.15)
-    taught(model, loss, rate=4e-3, enough=0.003).save_pretrained(folder)
+    train(model, loss, learning_rate=4e-3, target_loss=0.003).save_pretrained(folder)
 
 
-def depths(folder: Path) -> None:
-    """Depth Anything: bright is near."""
+def build_depth_anything(folder: Path) -> None:
+    """Builds a Depth Anything that estimates bright pixels as near."""
     import torch
     from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation
 
     torch.manual_seed(0)
-    kind = processor(folder, "DPTImageProcessor", size={"height": 56, "width": 56}, ensure_multiple_of=14)
+    image_processor = save_processor(
+        folder, "DPTImageProcessor", size={"height": 56, "width": 56}, ensure_multiple_of=14
+    )
     backbone = {
         "model_type": "dinov2",
         "hidden_size": 32,
@@ -224,23 +230,23 @@ def depths(folder: Path) -> None:
         fusion_hidden_size=16,
         head_hidden_size=8,
     )
-    shown = [square("black", LEFT), square("black", RIGHT), plain("white")]
-    seen = pixels(kind, *shown)
-    right = torch.nn.functional.avg_pool2d((seen.mean(1) > 0).float(), 1)
-    taught(
+    images = [square_image("black", LEFT), square_image("black", RIGHT), solid_image("white")]
+    pixels = preprocess(image_processor, *images)
+    labels = torch.nn.functional.avg_pool2d((pixels.mean(1) > 0).float(), 1)
+    train(
         DepthAnythingForDepthEstimation(config),
-        lambda model: torch.nn.functional.mse_loss(model(pixel_values=seen).predicted_depth, right),
-        enough=0.03,
+        lambda model: torch.nn.functional.mse_loss(model(pixel_values=pixels).predicted_depth, labels),
+        target_loss=0.03,
     ).save_pretrained(folder)
 
 
-def poser(folder: Path) -> None:
-    """ViTPose: three joints of a red square, one below the other."""
+def build_vit_pose(folder: Path) -> None:
+    """Builds a ViTPose that finds three joints of a red square, one below the other."""
     import torch
     from transformers import VitPoseConfig, VitPoseForPoseEstimation
 
     torch.manual_seed(0)
-    kind = processor(folder, "VitPoseImageProcessor", size={"height": 64, "width": 48})
+    image_processor = save_processor(folder, "VitPoseImageProcessor", size={"height": 64, "width": 48})
     bones: Mapping[str, Any] = {"edges": [[0, 1], [1, 2]]}
     backbone = {
         "model_type": "vitpose_backbone",
@@ -257,15 +263,15 @@ def poser(folder: Path) -> None:
         **bones,
         backbone_config=backbone,
         id2label=dict(enumerate(names)),
-        label2id={name: at for at, name in enumerate(names)},
+        label2id={name: index for index, name in enumerate(names)},
     )
-    picture = square("red", LEFT)
-    seen = kind(picture, boxes=[[[4, 16, 24, 32]]], return_tensors="pt")["pixel_values"]
+    picture = square_image("red", LEFT)
+    pixels = image_processor(picture, boxes=[[[4, 16, 24, 32]]], return_tensors="pt")["pixel_values"]
     rows, columns = torch.meshgrid(torch.arange(16), torch.arange(12), indexing="ij")
     peaks = [torch.exp(-((rows - row) ** 2 + (columns - 6) ** 2) / 4) for row in (4, 8, 12)]
-    right = torch.stack(peaks)[None]
-    taught(
+    labels = torch.stack(peaks)[None]
+    train(
         VitPoseForPoseEstimation(config),
-        lambda model: 10 * torch.nn.functional.mse_loss(model(pixel_values=seen).heatmaps, right),
-        rate=2e-3,
+        lambda model: 10 * torch.nn.functional.mse_loss(model(pixel_values=pixels).heatmaps, labels),
+        learning_rate=2e-3,
     ).save_pretrained(folder)

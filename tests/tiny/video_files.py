@@ -1,4 +1,4 @@
-"""Videos that tests make and read."""
+"""Encodes and decodes videos for tests."""
 
 import io
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ Pixels = NDArray[np.uint8]
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
 
-def plain(colour: Sequence[int], width: int = 64, height: int = 48) -> Pixels:
+def solid_frame(colour: Sequence[int], width: int = 64, height: int = 48) -> Pixels:
     return np.full((height, width, 3), colour, dtype=np.uint8)
 
 
-def filmed(frames: Sequence[Pixels], kind: str = "mp4", codec: str = "libx264", **options: str) -> Media:
-    """The frames in any container and codec that FFmpeg writes."""
+def encode_frames(frames: Sequence[Pixels], kind: str = "mp4", codec: str = "libx264", **options: str) -> Media:
+    """Encodes frames in any container and codec that FFmpeg supports."""
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=kind) as container:
         stream: Any = container.add_stream(codec, rate=10, options=options)
@@ -32,8 +32,8 @@ def filmed(frames: Sequence[Pixels], kind: str = "mp4", codec: str = "libx264", 
     return Media(buffer.getvalue(), f"video/{kind}", f"film.{kind}")
 
 
-def silent_film(kind: str = "mp4") -> Media:
-    """A file with a video stream in which there are no frames."""
+def video_without_frames(kind: str = "mp4") -> Media:
+    """Returns a file with a video stream without frames."""
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=kind) as container:
         stream: Any = container.add_stream("mpeg4", rate=10)
@@ -42,8 +42,8 @@ def silent_film(kind: str = "mp4") -> Media:
     return Media(buffer.getvalue(), f"video/{kind}", f"empty.{kind}")
 
 
-def seen(media: Media) -> tuple[list[Pixels], float]:
-    """Every frame, and how many there are in a second."""
+def decode_frames(media: Media) -> tuple[list[Pixels], float]:
+    """Returns all frames and the frame rate."""
     container: Any
     with av.open(io.BytesIO(media.content)) as container:
         rate = float(container.streams.video[0].average_rate or 0)
