@@ -11,7 +11,7 @@ from services.common.channel import connect
 from services.common.peer_health import monitor_peers
 from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
-from services.planner.catalog import Catalog, standard_specs
+from services.planner.catalog import TaskCatalog, standard_specs
 from services.planner.embedded.planning import Embedded
 from services.planner.llm.planner import LLMPlanner
 from services.planner.llm.prompt import PlanPromptBuilder
@@ -29,7 +29,7 @@ async def planner(settings: Settings) -> AsyncIterator[RunningServer]:
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(connect(settings.selector))
         await stack.enter_async_context(monitor_peers({f"the selector at {settings.selector}": channel}))
-        catalog = await stack.enter_async_context(Catalog.watching(channel))
+        catalog = await stack.enter_async_context(TaskCatalog.watching(channel))
         llm = await _llm(settings, stack) if settings.llm.base_url else None
         process = PlanningProcess()
         stack.push_async_callback(process.close)
@@ -50,7 +50,7 @@ async def planner(settings: Settings) -> AsyncIterator[RunningServer]:
 
 
 @asynccontextmanager
-async def _readiness(catalog: Catalog, running: RunningServer) -> AsyncIterator[None]:
+async def _readiness(catalog: TaskCatalog, running: RunningServer) -> AsyncIterator[None]:
     """Reports the server ready once the catalogue is loaded, within the block."""
 
     async def report_ready() -> None:

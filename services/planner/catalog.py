@@ -34,7 +34,7 @@ RETRY_SECONDS = 0.5
 """Pause before a broken stream of changes is reopened."""
 
 
-class Catalog:
+class TaskCatalog:
     """The selector's catalogue; while the stream of changes is open, reading it needs no call."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -49,7 +49,7 @@ class Catalog:
 
     @classmethod
     @asynccontextmanager
-    async def watching(cls, channel: grpc.aio.Channel) -> AsyncIterator["Catalog"]:
+    async def watching(cls, channel: grpc.aio.Channel) -> AsyncIterator["TaskCatalog"]:
         """Opens a catalogue that is updated within the block."""
         catalog = cls(channel)
         watch = asyncio.create_task(supervise(catalog._watch_repeatedly, name="catalogue watch"), name="catalogue")

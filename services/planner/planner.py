@@ -8,7 +8,7 @@ from dataclasses import replace
 import structlog
 
 from services.common.errors import InvalidRequest
-from services.planner.catalog import Catalog
+from services.planner.catalog import TaskCatalog
 from services.planner.continuation import TaskDeduplicator, is_similar, new_tasks
 from services.planner.embedded.planning import Embedded
 from services.planner.excerpt import excerpt
@@ -60,7 +60,7 @@ class Planner:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: TaskCatalog,
         embedded: Embedded,
         llm: LLMPlanner | None = None,
         process: PlanningProcess | None = None,

@@ -11,9 +11,10 @@ from protos.hugginggpt.tasks import standard_tasks
 from services.common.artifacts import ArtifactStore
 from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
-from services.selector import snapshot
+from services.selector import description_store
 from services.selector.address_sources import parse
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
+from services.selector.description_store import DescriptionStore
 from services.selector.discovery import Discovery, PollIntervals
 from services.selector.llm_ranker import LlmRanker
 from services.selector.preconfigured_experts import PreconfiguredExperts
@@ -23,7 +24,6 @@ from services.selector.routing_table import RoutingTable, read
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
 from services.selector.settings import Settings
-from services.selector.snapshot import DescriptionStore
 
 SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
 
@@ -38,8 +38,9 @@ async def selector(settings: Settings, intervals: PollIntervals = PollIntervals(
     """
     standard = standard_tasks()
     table = read(Path(settings.routes)) if settings.routes else RoutingTable()
-    catalog = Catalog(standard, forget_seconds=settings.forget_seconds, table=table)
-    descriptions = DescriptionStore(ArtifactStore.open(settings.artifacts_url).key_values(snapshot.KIND), catalog)
+    catalog = ExpertCatalog(standard, forget_seconds=settings.forget_seconds, table=table)
+    store = ArtifactStore.open(settings.artifacts_url).key_values(description_store.KIND)
+    descriptions = DescriptionStore(store, catalog)
     discovery = Discovery(parse(settings.experts), catalog, intervals)
     ranking = Selector(catalog, standard, settings.inference_mode, settings.region, table)
     async with _open_ranker(settings, ranking) as ranker:

@@ -29,7 +29,7 @@ def check_name(expert: str) -> None:
         raise CorruptData("has no valid expert name: 1 to 63 letters, digits, spaces, dots, dashes and underscores")
 
 
-class Catalog:
+class ExpertCatalog:
     """Experts by address, and dormant experts by name.
 
     Args:

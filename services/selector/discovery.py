@@ -17,7 +17,7 @@ from services.common.channel import dial
 from services.common.errors import CorruptData, FailedPrecondition
 from services.common.supervision import supervise
 from services.selector.address_sources import AddressFolder, Source, StaticAddress
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.replica import ReplicaState
 
 log = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ class Discovery:
         intervals: of the polls.
     """
 
-    def __init__(self, sources: Sequence[Source], catalog: Catalog, intervals: PollIntervals) -> None:
+    def __init__(self, sources: Sequence[Source], catalog: ExpertCatalog, intervals: PollIntervals) -> None:
         self._sources = sources
         self._catalog = catalog
         self._intervals = intervals

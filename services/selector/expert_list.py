@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.replica import Replica, ReplicaState
 from services.selector.task_offers import ReplicaOffer
 
 
-def experts(catalog: Catalog) -> list[Expert]:
+def experts(catalog: ExpertCatalog) -> list[Expert]:
     """All experts by name; unknown addresses and failing sources are listed under their own names."""
     replica_offers: dict[str, list[ReplicaOffer]] = defaultdict(list)
     for replica_offer in catalog.view.replica_offers:
@@ -25,7 +25,7 @@ def experts(catalog: Catalog) -> list[Expert]:
     return [rows[name] for name in sorted(rows)]
 
 
-def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: Catalog) -> Expert:
+def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: ExpertCatalog) -> Expert:
     reply = replica_offers[-1].description.reply
     seen = max(
         (replica_offer.replica.seen for replica_offer in replica_offers if replica_offer.replica.seen is not None),
@@ -48,7 +48,7 @@ def _row(name: str, replica_offers: Sequence[ReplicaOffer], catalog: Catalog) ->
     )
 
 
-def _errors(catalog: Catalog) -> Iterable[tuple[str, str]]:
+def _errors(catalog: ExpertCatalog) -> Iterable[tuple[str, str]]:
     for replica in catalog.replicas():
         if replica.error:
             yield replica.expert or replica.address, _error_text(replica, catalog.now())

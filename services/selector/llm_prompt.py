@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.llm.prompt import Message, Prompt, Schema, nonce, quote_data
+from services.selector.decisive_ranking import queue
 from services.selector.query import SelectionQuery
 from services.selector.selector import SelectedModel
-from services.selector.shortcut import queue
-from services.selector.text import plain
+from services.selector.tokens import plain
 
 ID_CHARACTERS = 200
 """Longest ID that is shown to an LLM."""

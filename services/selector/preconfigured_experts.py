@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from services.common.errors import CorruptData
 from services.common.supervision import supervise
-from services.selector.catalog import Catalog, check_name
+from services.selector.catalog import ExpertCatalog, check_name
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class PreconfiguredExperts:
         seconds: interval between reads.
     """
 
-    def __init__(self, folder: Path, catalog: Catalog, *, seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, folder: Path, catalog: ExpertCatalog, *, seconds: float = POLL_SECONDS) -> None:
         self._folder = folder
         self._catalog = catalog
         self._seconds = seconds

@@ -4,8 +4,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.selector.constraints import Constraints
-from services.selector.task_offers import primary
+from services.selector.task_offers import Offer, primary
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Empty fields do not constrain.
+
+    Args:
+        licenses: in lower case.
+        languages: primary language tags; a model must support all of them.
+        max_parameter_count: 0: no limit.
+        allowed: model IDs.
+        regions: in lower case; a model must run in one of them, or in a part of one.
+    """
+
+    licenses: frozenset[str] = frozenset()
+    languages: frozenset[str] = frozenset()
+    max_parameter_count: int = 0
+    allowed: frozenset[str] = frozenset()
+    regions: frozenset[str] = frozenset()
+
+    def admit(self, offer: Offer, home: str) -> bool:
+        """Whether an offer satisfies all constraints.
+
+        Args:
+            offer: of a model.
+            home: region of the deployment's own machines; empty: unknown.
+        """
+        card = offer.card
+        return (
+            (not self.licenses or card.license.lower() in self.licenses)
+            and (not self.languages or not offer.languages or self.languages <= offer.languages)
+            and (not self.max_parameter_count or 0 < card.parameter_count <= self.max_parameter_count)
+            and (not self.allowed or card.id in self.allowed)
+            and (not self.regions or self._is_in_region(card.region or ("" if offer.external else home)))
+        )
+
+    def _is_in_region(self, region: str) -> bool:
+        """Whether a region is one of the allowed ones, or a part of one, as "eu-central-1" is of "eu"."""
+        parts = region.lower().split("-")
+        return any("-".join(parts[:length]) in self.regions for length in range(1, len(parts) + 1))
+
+    def __str__(self) -> str:
+        parts = (
+            ("licence", ", ".join(sorted(self.licenses))),
+            ("language", ", ".join(sorted(self.languages))),
+            ("parameters at most", str(self.max_parameter_count or "")),
+            ("one of", ", ".join(sorted(self.allowed))),
+            ("region", ", ".join(sorted(self.regions))),
+        )
+        return "; ".join(f"{name} {value}" for name, value in parts if value)
+
 
 _TAG_LENGTHS = (2, 3)
 

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
 
 from services.common.errors import FailedPrecondition, NotFound
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
+from services.selector.description_store import DescriptionStore
 from services.selector.discovery import Discovery
-from services.selector.snapshot import DescriptionStore
 
 
 class Removal:
@@ -18,7 +18,7 @@ class Removal:
         memory: stored descriptions of experts.
     """
 
-    def __init__(self, catalog: Catalog, discovery: Discovery, memory: DescriptionStore) -> None:
+    def __init__(self, catalog: ExpertCatalog, discovery: Discovery, memory: DescriptionStore) -> None:
         self._catalog = catalog
         self._discovery = discovery
         self._memory = memory

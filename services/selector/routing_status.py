@@ -11,7 +11,7 @@ import structlog
 from protos.hugginggpt.v1.model_pb2 import Route as RouteReport
 from protos.hugginggpt.v1.model_pb2 import RoutedModel
 from services.common.supervision import supervise
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.catalog_view import CatalogView
 from services.selector.routing_table import SETTING, ModelName, Route, RoutingTable
 
@@ -46,7 +46,7 @@ def problems(table: RoutingTable, view: CatalogView) -> list[str]:
 
 @asynccontextmanager
 async def watching(
-    table: RoutingTable, catalog: Catalog, settled_seconds: float = SETTLED_SECONDS
+    table: RoutingTable, catalog: ExpertCatalog, settled_seconds: float = SETTLED_SECONDS
 ) -> AsyncIterator[None]:
     """Logs names that no expert offers, each once while it stays so, until the block exits."""
     if not table:
@@ -62,7 +62,7 @@ async def watching(
         await asyncio.wait([task])
 
 
-async def _watch(table: RoutingTable, catalog: Catalog, settled_seconds: float) -> None:
+async def _watch(table: RoutingTable, catalog: ExpertCatalog, settled_seconds: float) -> None:
     revision, logged = "", set[str]()
     while news := await catalog.wait_for_revision(revision):
         await asyncio.sleep(settled_seconds)

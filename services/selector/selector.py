@@ -8,8 +8,8 @@ from enum import StrEnum
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import InvalidRequest
 from services.llm.usage import Usage
-from services.selector import routing, selection_errors
-from services.selector.catalog import Catalog
+from services.selector import routing_table, selection_errors
+from services.selector.catalog import ExpertCatalog
 from services.selector.query import Avoid, Mode, SelectionQuery
 from services.selector.ranking import Bonus, QueryTerm, Ranked, RankingQuery
 from services.selector.replica import Replica
@@ -84,7 +84,7 @@ class Selector:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ExpertCatalog,
         standard: Mapping[str, TaskSpec],
         mode: Mode,
         region: str = "",
@@ -118,7 +118,9 @@ class Selector:
             frozenset(i for i in admitted if _fails(task_offers.offers[i], query.avoid)) if query.avoid else frozenset()
         )
         leading = self._leading(task_offers, query, admitted, failing)
-        bonuses = routing.combine(leading, routing.score_bonuses(self._table, query.task, task_offers.offers))
+        bonuses = routing_table.combine(
+            leading, routing_table.score_bonuses(self._table, query.task, task_offers.offers)
+        )
         ranking_query = RankingQuery(_terms(query), query.languages, internal_first=mode is Mode.HYBRID)
         ranked = task_offers.ranking.best(ranking_query, admitted, query.limit or CANDIDATES, failing, bonuses)
         same = [
@@ -147,7 +149,7 @@ class Selector:
         if query.model or not (route.model or route.weights):
             return {}
         without_circuit = [i for i in admitted if i not in failing]
-        return routing.leading_bonuses(route, task_offers.offers, without_circuit, f"{query.seed}\0{query.task}")
+        return routing_table.leading_bonuses(route, task_offers.offers, without_circuit, f"{query.seed}\0{query.task}")
 
     def _shadow(self, task_offers: TaskOffers, query: SelectionQuery, mode: Mode) -> SelectedModel | None:
         """The shadow of the selected model; none for a pinned model."""
@@ -210,7 +212,7 @@ class Selector:
         not_forbidden = [i for i in admitted if not self._forbids(task_offers.offers[i])]
         if not not_forbidden:
             raise selection_errors.forbidden(task, query.model)
-        allowed = not_forbidden if query.model else routing.allowed(route, task_offers.offers, not_forbidden)
+        allowed = not_forbidden if query.model else routing_table.allowed(route, task_offers.offers, not_forbidden)
         if not allowed:
             raise selection_errors.no_candidate(task, route, task_offers.offers)
         return allowed

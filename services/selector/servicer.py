@@ -29,11 +29,10 @@ from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.errors import InvalidRequest, Unavailable
 from services.selector import expert_list, paging
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.catalog_view import sort_key
-from services.selector.constraints import Constraints
 from services.selector.llm_ranker import LlmRanker
-from services.selector.query import Avoid, Mode, SelectionQuery, languages_of
+from services.selector.query import Avoid, Constraints, Mode, SelectionQuery, languages_of
 from services.selector.removal import Removal
 from services.selector.routing_status import routes
 from services.selector.routing_table import RoutingTable
@@ -59,7 +58,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ExpertCatalog,
         selector: Selector,
         removal: Removal,
         ranker: LlmRanker | None = None,

@@ -1,4 +1,4 @@
-"""Tokenizes text for the ranking: lower case, stemmed, without common words."""
+"""Tokenizes text for the ranking (lower case, stemmed, without common words), and cleans text of other parties."""
 
 import re
 from collections.abc import Iterator
@@ -65,3 +65,9 @@ def stem(word: str) -> str:
             break
     doubled = len(word) > _SHORTEST and word[-1] == word[-2]
     return word[:-1] if doubled else word
+
+
+def plain(text: str, limit: int) -> str:
+    """One line without control and invisible characters, cut to a number of characters."""
+    line = " ".join("".join(character if character.isprintable() else " " for character in text[: 4 * limit]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

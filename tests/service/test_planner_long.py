@@ -10,7 +10,7 @@ import pytest
 
 from gateway.admission import MAX_REQUEST_BYTES
 from services.common.errors import Unavailable
-from services.planner.catalog import Catalog
+from services.planner.catalog import TaskCatalog
 from services.planner.embedded.planning import Embedded
 from services.planner.plan import Catalogue, Note, NoteKind, Task, Text
 from services.planner.planner import LONG, Planner, Step
@@ -43,7 +43,7 @@ async def planned(text: str, planning_process: PlanningProcess, files: int = 0) 
         steps.append(step)
 
     names = [f"photo{number}.png" for number in range(files)]
-    await Planner(cast("Catalog", StandardCatalog()), EMBEDDED, process=planning_process).plan(
+    await Planner(cast("TaskCatalog", StandardCatalog()), EMBEDDED, process=planning_process).plan(
         plan_request(text, names), emit
     )
     return steps

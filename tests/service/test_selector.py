@@ -31,7 +31,7 @@ from services.common.channel import connect
 from services.common.server import serving
 from services.selector.__main__ import SERVICE
 from services.selector.address_sources import SourceResult, parse
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.discovery import Discovery
 from tests.fakes import FakeExpert, card
 from tests.support.selector import FAST, SelectorUnderTest, StartSelector, selector_starter
@@ -73,7 +73,7 @@ class SlowToDescribe(FakeExpert):
 
 
 async def test_startup_waits_for_descriptions_of_known_addresses() -> None:
-    slow, catalog = SlowToDescribe(), Catalog(standard_tasks())
+    slow, catalog = SlowToDescribe(), ExpertCatalog(standard_tasks())
     async with slow.serving() as address, AsyncExitStack() as stack, asyncio.timeout(10):
         discovery = Discovery(parse(address), catalog, FAST)
         entering = asyncio.create_task(stack.enter_async_context(discovery.running()))
@@ -117,7 +117,7 @@ class FailingOnce:
 
 
 async def test_discovery_continues_after_unexpected_error_of_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    catalog = Catalog(standard_tasks())
+    catalog = ExpertCatalog(standard_tasks())
     async with (
         FakeExpert("vision", [OCR]).serving() as first_address,
         FakeExpert("mood", [MOOD]).serving() as second_address,

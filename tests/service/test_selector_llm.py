@@ -33,7 +33,7 @@ from services.common.channel import connect
 from services.llm.client import LLM
 from services.llm.settings import LlmSettings, Price
 from services.selector.__main__ import selector as serve_selector
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.discovery import PollIntervals
 from services.selector.llm_ranker import LlmRanker
 from services.selector.query import Mode, SelectionQuery
@@ -322,7 +322,7 @@ async def test_changed_catalogue_calls_the_llm_again(start_llm_selector: StartLl
 
 async def test_cancelled_selection_does_not_cancel_the_shared_call() -> None:
     standard = standard_tasks()
-    catalog = Catalog(standard)
+    catalog = ExpertCatalog(standard)
     catalog.add_address("speech:1")
     catalog.record_reply("speech:1", DescribeResponse(expert="speech", models=VOICES))
     async with AsyncExitStack() as stack:

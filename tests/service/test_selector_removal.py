@@ -13,7 +13,7 @@ from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2
 from services.common import errors
 from services.common.channel import connect
-from services.selector.snapshot import KIND
+from services.selector.description_store import KIND
 from tests.fakes import FakeExpert, card
 from tests.support.selector import SelectorUnderTest, StartSelector, selector_starter
 

@@ -30,7 +30,7 @@ from services.common.channel import connect
 from services.common.errors import FailedPrecondition
 from services.llm.settings import LlmSettings
 from services.selector.__main__ import selector as serve_selector
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.routing_status import watching
 from services.selector.routing_table import Route, RoutingTable
 from services.selector.settings import Settings
@@ -168,7 +168,7 @@ async def test_invalid_table_raises_at_startup(tmp_path: Path) -> None:
 
 
 async def test_unknown_names_in_the_table_are_logged_once() -> None:
-    catalog = Catalog(standard_tasks())
+    catalog = ExpertCatalog(standard_tasks())
     catalog.add_address("vision:1")
     table = RoutingTable({TASK: Route(forbidden=["faces"]), "depth-estimation": Route()})
     with capture_logs() as logs:

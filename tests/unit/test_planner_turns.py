@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from services.planner.catalog import Catalog
+from services.planner.catalog import TaskCatalog
 from services.planner.embedded import rules
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
@@ -59,7 +59,7 @@ async def plan_steps(blocked: Blocked, text: str, process: BlockedProcess | None
         steps.append(step)
 
     planner = Planner(
-        cast("Catalog", LiteCatalog()), cast("Embedded", blocked), process=cast("PlanningProcess | None", process)
+        cast("TaskCatalog", LiteCatalog()), cast("Embedded", blocked), process=cast("PlanningProcess | None", process)
     )
     await planner.plan(plan_request(text), emit)
     return steps

@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.model_pb2 import (
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector import expert_list
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 from services.selector.replica import ReplicaState
 from tests.fakes import card
 
@@ -41,8 +41,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def catalog(clock: Clock) -> Catalog:
-    return Catalog(standard_tasks(), forget_seconds=10, clock=clock)
+def catalog(clock: Clock) -> ExpertCatalog:
+    return ExpertCatalog(standard_tasks(), forget_seconds=10, clock=clock)
 
 
 def reply(
@@ -56,16 +56,16 @@ def greeting(modality: "int" = MODALITY_TEXT) -> TaskSpec:
     return TaskSpec(name="greeting", description="Greets.", inputs=[port], outputs=[port])
 
 
-def add_reply(catalog: Catalog, address: str, described: DescribeResponse) -> None:
+def add_reply(catalog: ExpertCatalog, address: str, described: DescribeResponse) -> None:
     catalog.add_address(address)
     catalog.record_reply(address, described)
 
 
-def expert_entry(catalog: Catalog, name: str) -> Expert:
+def expert_entry(catalog: ExpertCatalog, name: str) -> Expert:
     return {expert.name: expert for expert in expert_list.experts(catalog)}[name]
 
 
-def test_described_task_has_the_standard_spec(catalog: Catalog) -> None:
+def test_described_task_has_the_standard_spec(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     task = catalog.view.tasks["image-to-text"]
     assert task.spec == standard_tasks()["image-to-text"]
@@ -73,12 +73,12 @@ def test_described_task_has_the_standard_spec(catalog: Catalog) -> None:
     assert not task.dormant
 
 
-def test_task_unknown_to_the_standard_has_the_spec_of_its_expert(catalog: Catalog) -> None:
+def test_task_unknown_to_the_standard_has_the_spec_of_its_expert(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("polite", card("hello", "greeting"), specs=(greeting(),)))
     assert catalog.view.tasks["greeting"].spec == greeting()
 
 
-def test_spec_that_differs_from_the_standard_is_omitted_and_reported(catalog: Catalog) -> None:
+def test_spec_that_differs_from_the_standard_is_omitted_and_reported(catalog: ExpertCatalog) -> None:
     divergent_spec = TaskSpec()
     divergent_spec.CopyFrom(standard_tasks()["image-to-text"])
     divergent_spec.inputs[0].modality = MODALITY_AUDIO
@@ -91,7 +91,7 @@ def test_spec_that_differs_from_the_standard_is_omitted_and_reported(catalog: Ca
     assert "output text is missing" in problem
 
 
-def test_description_of_a_spec_may_differ_from_the_standard(catalog: Catalog) -> None:
+def test_description_of_a_spec_may_differ_from_the_standard(catalog: ExpertCatalog) -> None:
     described_spec = TaskSpec()
     described_spec.CopyFrom(standard_tasks()["image-to-text"])
     described_spec.description = "Something else."
@@ -100,7 +100,7 @@ def test_description_of_a_spec_may_differ_from_the_standard(catalog: Catalog) ->
     assert not expert_entry(catalog, "vision").problems
 
 
-def test_first_spec_of_a_new_task_applies_until_its_expert_is_removed(catalog: Catalog, clock: Clock) -> None:
+def test_first_spec_of_a_new_task_applies_until_its_expert_is_removed(catalog: ExpertCatalog, clock: Clock) -> None:
     first_model, second_model = card("hello", "greeting"), card("cry", "greeting")
     add_reply(catalog, FIRST, reply("first", first_model, specs=(greeting(),)))
     add_reply(catalog, SECOND, reply("second", second_model, specs=(greeting(MODALITY_AUDIO),)))
@@ -114,14 +114,14 @@ def test_first_spec_of_a_new_task_applies_until_its_expert_is_removed(catalog: C
     assert not expert_entry(catalog, "second").problems
 
 
-def test_order_of_arrival_counts_from_the_first_reply(catalog: Catalog) -> None:
+def test_order_of_arrival_counts_from_the_first_reply(catalog: ExpertCatalog) -> None:
     catalog.add_address(FIRST)
     add_reply(catalog, SECOND, reply("first", card("hello", "greeting"), specs=(greeting(),)))
     add_reply(catalog, FIRST, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
 
 
-def test_spec_of_a_dormant_expert_still_applies(catalog: Catalog) -> None:
+def test_spec_of_a_dormant_expert_still_applies(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("first", card("hello", "greeting"), specs=(greeting(),), scales_to_zero=True))
     catalog.drop_address(FIRST)
     add_reply(catalog, SECOND, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
@@ -130,13 +130,13 @@ def test_spec_of_a_dormant_expert_still_applies(catalog: Catalog) -> None:
     assert list(catalog.view.tasks["greeting"].experts) == ["first"]
 
 
-def test_model_of_an_unspecified_task_is_reported(catalog: Catalog) -> None:
+def test_model_of_an_unspecified_task_is_reported(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("divergent", card("m", "nonsense")))
     assert not catalog.view.tasks
     assert "nonsense is omitted" in expert_entry(catalog, "divergent").problems[0]
 
 
-def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: Catalog) -> None:
+def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: ExpertCatalog) -> None:
     failed_model = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model))
     assert not catalog.view.tasks
@@ -144,27 +144,27 @@ def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: Catalog)
     assert [model.state for model in catalog.view.models_of("")] == [MODEL_STATE_FAILED]
 
 
-def test_a_task_whose_models_have_all_failed_is_listed_as_failing(catalog: Catalog) -> None:
+def test_a_task_whose_models_have_all_failed_is_listed_as_failing(catalog: ExpertCatalog) -> None:
     failed_model = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model))
     assert list(catalog.view.failing) == ["image-to-text"]
     assert list(catalog.view.failing["image-to-text"].experts) == ["vision"]
 
 
-def test_a_task_that_another_model_can_run_is_not_failing(catalog: Catalog) -> None:
+def test_a_task_that_another_model_can_run_is_not_failing(catalog: ExpertCatalog) -> None:
     failed_model = card("other", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model, OCR))
     assert not catalog.view.failing
 
 
-def test_digest_of_tasks_changes_when_a_task_that_was_never_planned_starts_failing(catalog: Catalog) -> None:
+def test_digest_of_tasks_changes_when_a_task_that_was_never_planned_starts_failing(catalog: ExpertCatalog) -> None:
     before = catalog.view.tasks_digest
     failed_model = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model))
     assert catalog.view.tasks_digest != before
 
 
-def test_unreachable_expert_is_removed_after_forget_seconds(catalog: Catalog, clock: Clock) -> None:
+def test_unreachable_expert_is_removed_after_forget_seconds(catalog: ExpertCatalog, clock: Clock) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     clock.now += 100
     assert catalog.record_failure(FIRST, "does not answer")
@@ -179,7 +179,7 @@ def test_unreachable_expert_is_removed_after_forget_seconds(catalog: Catalog, cl
     assert catalog.expire() == []
 
 
-def test_expert_reachable_again_in_time_leaves_the_revision_unchanged(catalog: Catalog, clock: Clock) -> None:
+def test_expert_reachable_again_in_time_leaves_the_revision_unchanged(catalog: ExpertCatalog, clock: Clock) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     before = catalog.view.revision
     catalog.record_failure(FIRST, "does not answer")
@@ -191,14 +191,14 @@ def test_expert_reachable_again_in_time_leaves_the_revision_unchanged(catalog: C
     assert not expert_entry(catalog, "vision").problems
 
 
-def test_known_revision_is_empty_after_an_error(catalog: Catalog) -> None:
+def test_known_revision_is_empty_after_an_error(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR, revision="7"))
     assert catalog.known_revision(FIRST) == "7"
     catalog.record_failure(FIRST, "does not answer")
     assert catalog.known_revision(FIRST) == ""
 
 
-def test_expert_of_a_dropped_address_is_removed_after_forget_seconds(catalog: Catalog, clock: Clock) -> None:
+def test_expert_of_a_dropped_address_is_removed_after_forget_seconds(catalog: ExpertCatalog, clock: Clock) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     catalog.drop_address(FIRST)
     assert "image-to-text" in catalog.view.tasks
@@ -208,7 +208,7 @@ def test_expert_of_a_dropped_address_is_removed_after_forget_seconds(catalog: Ca
     assert expert_list.experts(catalog) == []
 
 
-def test_address_that_never_answered_is_reported(catalog: Catalog, clock: Clock) -> None:
+def test_address_that_never_answered_is_reported(catalog: ExpertCatalog, clock: Clock) -> None:
     catalog.add_address(FIRST)
     catalog.record_failure(FIRST, "does not answer")
     clock.now += 100
@@ -224,13 +224,13 @@ def test_address_that_never_answered_is_reported(catalog: Catalog, clock: Clock)
         *(DescribeResponse(expert=name) for name in (".", "../lite", "a\nb", "x" * 300)),
     ],
 )
-def test_reply_without_valid_expert_name_raises(catalog: Catalog, invalid: DescribeResponse) -> None:
+def test_reply_without_valid_expert_name_raises(catalog: ExpertCatalog, invalid: DescribeResponse) -> None:
     catalog.add_address(FIRST)
     with pytest.raises(CorruptData, match="no valid expert name"):
         catalog.record_reply(FIRST, invalid)
 
 
-def test_replicas_are_listed_as_one_expert(catalog: Catalog) -> None:
+def test_replicas_are_listed_as_one_expert(catalog: ExpertCatalog) -> None:
     loadable = card("ocr", "image-to-text", state=MODEL_STATE_LOADABLE)
     add_reply(catalog, FIRST, reply("vision", loadable))
     add_reply(catalog, SECOND, reply("vision", OCR))
@@ -242,7 +242,7 @@ def test_replicas_are_listed_as_one_expert(catalog: Catalog) -> None:
     assert list(expert_entry(catalog, "vision").addresses) == [FIRST, SECOND]
 
 
-def test_unreachable_replica_is_not_offered_while_another_answers(catalog: Catalog) -> None:
+def test_unreachable_replica_is_not_offered_while_another_answers(catalog: ExpertCatalog) -> None:
     for address in (FIRST, SECOND):
         add_reply(catalog, address, reply("vision", OCR))
     catalog.record_failure(FIRST, "does not answer")
@@ -251,7 +251,7 @@ def test_unreachable_replica_is_not_offered_while_another_answers(catalog: Catal
     assert [replica.address for replica in offers.offers[0].replicas] == [SECOND]
 
 
-def test_replicas_with_different_revisions_are_separate_offers(catalog: Catalog) -> None:
+def test_replicas_with_different_revisions_are_separate_offers(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     add_reply(catalog, SECOND, reply("vision", card("ocr", "image-to-text", revision="2")))
     offers = catalog.view.offers_of("image-to-text")
@@ -259,7 +259,7 @@ def test_replicas_with_different_revisions_are_separate_offers(catalog: Catalog)
     assert [(offer.card.revision, len(offer.replicas)) for offer in offers.offers] == [("1", 1), ("2", 1)]
 
 
-def test_expert_that_scales_to_zero_becomes_dormant_after_forget_seconds(catalog: Catalog, clock: Clock) -> None:
+def test_expert_that_scales_to_zero_becomes_dormant_after_forget_seconds(catalog: ExpertCatalog, clock: Clock) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR, scales_to_zero=True))
     catalog.record_failure(FIRST, "does not answer")
     assert not catalog.view.tasks["image-to-text"].dormant
@@ -273,7 +273,7 @@ def test_expert_that_scales_to_zero_becomes_dormant_after_forget_seconds(catalog
     assert list(entry.problems) == []
 
 
-def test_expert_that_scales_to_zero_is_dormant_once_its_last_address_is_dropped(catalog: Catalog) -> None:
+def test_expert_that_scales_to_zero_is_dormant_once_its_last_address_is_dropped(catalog: ExpertCatalog) -> None:
     for address in (FIRST, SECOND):
         add_reply(catalog, address, reply("vision", OCR, scales_to_zero=True))
     catalog.drop_address(FIRST)
@@ -282,7 +282,7 @@ def test_expert_that_scales_to_zero_is_dormant_once_its_last_address_is_dropped(
     assert expert_entry(catalog, "vision").dormant
 
 
-def test_dormant_expert_that_answers_at_a_new_address_stays_one_expert(catalog: Catalog) -> None:
+def test_dormant_expert_that_answers_at_a_new_address_stays_one_expert(catalog: ExpertCatalog) -> None:
     catalog.restore(reply("vision", OCR, scales_to_zero=True))
     assert expert_entry(catalog, "vision").dormant
     add_reply(catalog, SECOND, reply("vision", card("better", "image-to-text"), scales_to_zero=True))
@@ -290,13 +290,13 @@ def test_dormant_expert_that_answers_at_a_new_address_stays_one_expert(catalog: 
     assert [model.id for model in catalog.view.models_of("")] == ["better"]
 
 
-def test_running_expert_is_not_replaced_by_a_restored_description(catalog: Catalog) -> None:
+def test_running_expert_is_not_replaced_by_a_restored_description(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR, scales_to_zero=True))
     catalog.restore(reply("vision", scales_to_zero=True))
     assert not expert_entry(catalog, "vision").dormant
 
 
-def test_only_known_dormant_expert_can_be_forgotten(catalog: Catalog) -> None:
+def test_only_known_dormant_expert_can_be_forgotten(catalog: ExpertCatalog) -> None:
     with pytest.raises(NotFound) as missing:
         catalog.forget("vision")
     add_reply(catalog, FIRST, reply("vision", OCR, scales_to_zero=True))
@@ -310,7 +310,7 @@ def test_only_known_dormant_expert_can_be_forgotten(catalog: Catalog) -> None:
     assert expert_list.experts(catalog) == []
 
 
-def test_load_is_updated_without_a_new_view(catalog: Catalog) -> None:
+def test_load_is_updated_without_a_new_view(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     before = catalog.view
     load = ExpertLoad(waiting=2, running=1, loaded=["ocr"], free_bytes=7)
@@ -325,7 +325,7 @@ def test_load_is_updated_without_a_new_view(catalog: Catalog) -> None:
     assert endpoint.free_bytes == 7
 
 
-def test_revision_depends_on_the_content_only(catalog: Catalog) -> None:
+def test_revision_depends_on_the_content_only(catalog: ExpertCatalog) -> None:
     add_reply(catalog, FIRST, reply("vision", OCR))
     first = catalog.view
     catalog.record_reply(FIRST, reply("vision", card("ocr", "image-to-text", state=MODEL_STATE_LOADABLE), revision="2"))
@@ -336,7 +336,7 @@ def test_revision_depends_on_the_content_only(catalog: Catalog) -> None:
     assert catalog.view.revision == first.revision
 
 
-async def test_watcher_is_notified_of_a_change(catalog: Catalog) -> None:
+async def test_watcher_is_notified_of_a_change(catalog: ExpertCatalog) -> None:
     watcher = asyncio.create_task(catalog.wait_for_revision(catalog.view.revision))
     await asyncio.sleep(0)
     assert not watcher.done()
@@ -345,7 +345,7 @@ async def test_watcher_is_notified_of_a_change(catalog: Catalog) -> None:
         assert await watcher == catalog.view.revision
 
 
-async def test_watchers_return_when_the_catalogue_closes(catalog: Catalog) -> None:
+async def test_watchers_return_when_the_catalogue_closes(catalog: ExpertCatalog) -> None:
     watcher = asyncio.create_task(catalog.wait_for_revision(catalog.view.revision))
     await asyncio.sleep(0)
     catalog.close()

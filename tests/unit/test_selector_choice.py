@@ -14,9 +14,8 @@ from protos.hugginggpt.v1.model_pb2 import (
     ModelCard,
 )
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
-from services.selector.catalog import Catalog
-from services.selector.constraints import Constraints
-from services.selector.query import Avoid, Mode, SelectionQuery, languages_of
+from services.selector.catalog import ExpertCatalog
+from services.selector.query import Avoid, Constraints, Mode, SelectionQuery, languages_of
 from services.selector.selector import Selection, Selector
 from tests.fakes import card
 
@@ -38,7 +37,7 @@ GENERAL = card("detr", OBJECTS, "Finds 80 things.")
 
 def selector(mode: Mode = Mode.HYBRID) -> Selector:
     standard = standard_tasks()
-    catalog = Catalog(standard)
+    catalog = ExpertCatalog(standard)
     experts = {
         "lite": ("lite:1", (MOOD, LANGUAGE, FACES, PEOPLE, BROKEN)),
         "remote": ("remote:1", (CLOUD, CLOUD_ONLY, UNSPECIFIED_LOCATION)),
@@ -126,7 +125,7 @@ def test_only_models_that_match_the_query_are_selected(query: SelectionQuery, ex
 
 
 def test_region_of_the_deployment_applies_to_internal_models_without_region() -> None:
-    catalog, standard = Catalog(standard_tasks()), standard_tasks()
+    catalog, standard = ExpertCatalog(standard_tasks()), standard_tasks()
     abroad = card("elsewhere", TEXT, region="us-east-1")
     unspecified = card("silent", TEXT, location=MODEL_LOCATION_EXTERNAL)
     catalog.add_address("lite:1")
@@ -139,7 +138,7 @@ def test_region_of_the_deployment_applies_to_internal_models_without_region() ->
 
 def test_model_with_replicas_in_several_regions_satisfies_no_region_constraint() -> None:
     standard = standard_tasks()
-    catalog = Catalog(standard)
+    catalog = ExpertCatalog(standard)
     for region in ("eu-west-1", "us-east-1"):
         catalog.add_address(f"{region}:1")
         catalog.record_reply(f"{region}:1", DescribeResponse(expert="cloud", models=[card("m", TEXT, region=region)]))
@@ -151,7 +150,7 @@ def test_model_with_replicas_in_several_regions_satisfies_no_region_constraint()
 
 def test_avoided_replica_is_an_endpoint_only_if_all_are_avoided() -> None:
     standard = standard_tasks()
-    catalog = Catalog(standard)
+    catalog = ExpertCatalog(standard)
     for address in ("one:1", "two:1"):
         catalog.add_address(address)
         catalog.record_reply(address, DescribeResponse(expert="lite", models=[MOOD]))

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.selector.llm_answer import REASON_CHARACTERS, Answer, read, repaired
+from services.selector.llm_ranker import REASON_CHARACTERS, Answer, read, repaired
 
 bounded = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 

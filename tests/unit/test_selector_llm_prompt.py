@@ -9,11 +9,11 @@ import pytest
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
+from services.selector.decisive_ranking import rivals
 from services.selector.llm_prompt import Question, build_question, can_be_named
 from services.selector.query import Mode, SelectionQuery
 from services.selector.selector import CANDIDATES, Selector
-from services.selector.shortcut import rivals
 from tests.fakes import card
 
 TASK = "text-classification"
@@ -27,7 +27,7 @@ def count(text: str) -> int:
 
 def question_or_none(*cards: ModelCard, budget: int = 7168, **query_fields: Any) -> Question | None:
     standard = standard_tasks()
-    catalog = Catalog(standard)
+    catalog = ExpertCatalog(standard)
     catalog.add_address("lite:1")
     catalog.record_reply("lite:1", DescribeResponse(expert="lite", models=cards))
     query = SelectionQuery(TASK, **query_fields)

@@ -9,9 +9,8 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition, NotFound
-from services.selector.catalog import Catalog
-from services.selector.constraints import Constraints
-from services.selector.query import Avoid, Mode, SelectionQuery
+from services.selector.catalog import ExpertCatalog
+from services.selector.query import Avoid, Constraints, Mode, SelectionQuery
 from services.selector.routing_status import problems
 from services.selector.routing_table import ModelName, Route, RoutingTable, named
 from services.selector.selector import Controller, Selection, Selector
@@ -24,8 +23,8 @@ CARDS = (
 )
 
 
-def catalogue(*cards: ModelCard) -> Catalog:
-    catalog = Catalog(standard_tasks())
+def catalogue(*cards: ModelCard) -> ExpertCatalog:
+    catalog = ExpertCatalog(standard_tasks())
     catalog.add_address("vision:1")
     catalog.record_reply("vision:1", DescribeResponse(expert="vision", models=cards))
     return catalog
@@ -94,7 +93,7 @@ def test_task_with_only_forbidden_models_is_not_in_the_catalogue() -> None:
         ((ModelName("faces"),), [TASK]),
         (tuple(ModelName(offered.id) for offered in CARDS), []),
     ):
-        catalog = Catalog(standard_tasks(), table=RoutingTable(forbidden=forbidden))
+        catalog = ExpertCatalog(standard_tasks(), table=RoutingTable(forbidden=forbidden))
         catalog.add_address("vision:1")
         catalog.record_reply("vision:1", DescribeResponse(expert="vision", models=CARDS))
         assert list(catalog.view.tasks) == planned

@@ -6,8 +6,8 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from services.common.errors import Unavailable
 from services.common.kv_store import KeyValueStore
-from services.selector.catalog import Catalog
-from services.selector.snapshot import KIND, DescriptionStore
+from services.selector.catalog import ExpertCatalog
+from services.selector.description_store import KIND, DescriptionStore
 from tests.fakes import card
 
 DORMANT = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], scales_to_zero=True)
@@ -36,8 +36,8 @@ class ObservedStore(KeyValueStore):
             raise Unavailable("the store is unavailable", remedy="wait")
 
 
-def catalog_with(*replies: DescribeResponse) -> Catalog:
-    catalog = Catalog(standard_tasks())
+def catalog_with(*replies: DescribeResponse) -> ExpertCatalog:
+    catalog = ExpertCatalog(standard_tasks())
     for number, reply in enumerate(replies, start=1):
         catalog.add_address(f"host:{number}")
         catalog.record_reply(f"host:{number}", reply)
@@ -120,7 +120,7 @@ async def test_forgotten_expert_is_not_stored_until_it_answers_again() -> None:
         assert await next_write(descriptions) == "big one"
 
 
-async def until_empty(catalog: Catalog) -> None:
+async def until_empty(catalog: ExpertCatalog) -> None:
     async with asyncio.timeout(5):
         revision = ""
         while catalog.view.tasks:
@@ -155,7 +155,7 @@ async def test_running_expert_deleted_from_the_store_is_written_when_it_changes(
         assert catalog.view.tasks
 
 
-def with_another_model(catalog: Catalog) -> DescribeResponse:
+def with_another_model(catalog: ExpertCatalog) -> DescribeResponse:
     """The same expert with one more model."""
     (offer,) = catalog.view.replica_offers
     reply = DescribeResponse()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.selector.cache import SharedCache
+from services.selector.shared_cache import SharedCache
 
 
 class BlockedComputation:

@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_REA
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
 from services.common.kv_store import KeyValueStore
 from services.common.supervision import supervise
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,12 @@ class DescriptionStore:
     """
 
     def __init__(
-        self, store: KeyValueStore, catalog: Catalog, *, write_pause: float = 1.0, poll_seconds: float = POLL_SECONDS
+        self,
+        store: KeyValueStore,
+        catalog: ExpertCatalog,
+        *,
+        write_pause: float = 1.0,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         self._store = store
         self._catalog = catalog

@@ -8,10 +8,10 @@ import pytest
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_LOADABLE, ModelCard
-from services.selector.catalog import Catalog
+from services.selector.catalog import ExpertCatalog
+from services.selector.decisive_ranking import is_clear, rivals
 from services.selector.query import Avoid, Mode, SelectionQuery
 from services.selector.selector import Selection, Selector
-from services.selector.shortcut import is_clear, rivals
 from tests.fakes import card
 
 TASK = "text-to-speech"
@@ -30,7 +30,7 @@ class CatalogUnderTest:
 
     def __init__(self, *cards: ModelCard) -> None:
         standard = standard_tasks()
-        self.catalog = Catalog(standard)
+        self.catalog = ExpertCatalog(standard)
         self.selector = Selector(self.catalog, standard, Mode.HYBRID)
         for number, offered in enumerate(cards):
             self.record(f"e{number}:1", offered)
