@@ -21,9 +21,9 @@ from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.client import ExpertClient
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import ArtifactHolds
-from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.journal.ended_batches import EndedBatches
 from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
@@ -114,7 +114,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
         shared = BatchDependencies(batch_store, runs, pipelines, catalogue, slots, settings.run_seconds)
         batches = await enter(BatchService(shared, BatchRemoval(database), settings.lease_seconds))
 
-        servicer = OrchestratorServicer(runs, ArtifactHolds(database), pipelines, batches, BatchEnds(database))
+        servicer = OrchestratorServicer(runs, ArtifactHolds(database), pipelines, batches, EndedBatches(database))
         server = serving(
             partial(rpc.add_OrchestratorServiceServicer_to_server, servicer),
             pb.DESCRIPTOR.services_by_name["OrchestratorService"],

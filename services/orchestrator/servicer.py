@@ -11,7 +11,7 @@ from services.common.errors import InvalidRequest, ServiceError
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.batches.servicer import BatchServicer
 from services.orchestrator.journal.artifacts import ArtifactHolds
-from services.orchestrator.journal.batch_ends import BatchEnds
+from services.orchestrator.journal.ended_batches import EndedBatches
 from services.orchestrator.journal.runs import EndedRun, RunRow
 from services.orchestrator.paging import moment, page_size, position, states_filter, timestamp, token
 from services.orchestrator.pipelines.service import PipelineService
@@ -28,13 +28,13 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
         holds: ArtifactHolds,
         pipelines: PipelineService,
         batches: BatchService,
-        batch_ends: BatchEnds,
+        ended_batches: EndedBatches,
     ) -> None:
         self._runs = runs
         self._holds = holds
         self._pipelines = pipelines
         self._batches = batches
-        self._batch_ends = batch_ends
+        self._ended_batches = ended_batches
 
     async def CreateRun(self, request: orchestrator_pb2.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.create(request.spec)

@@ -17,7 +17,7 @@ from services.common.errors import Unavailable
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import ArtifactHolds
-from services.orchestrator.journal.batch_ends import BatchEnds
+from services.orchestrator.journal.ended_batches import EndedBatches
 from services.orchestrator.journal.runs import NewRun, StoredRun
 from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import ChangeNotifier
@@ -146,7 +146,7 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[RunService]
 def serving(runs: RunService, database: Database) -> OrchestratorServicer:
     """A servicer without pipelines and batches."""
     return OrchestratorServicer(
-        runs, ArtifactHolds(database), cast("PipelineService", None), cast("BatchService", None), BatchEnds(database)
+        runs, ArtifactHolds(database), cast("PipelineService", None), cast("BatchService", None), EndedBatches(database)
     )
 
 

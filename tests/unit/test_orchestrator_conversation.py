@@ -1,40 +1,16 @@
 """How the earlier turns of a conversation are read."""
 
-from collections.abc import AsyncGenerator
-from typing import Any
-
 import pytest
 
 from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, Run, RunSpec
-from services.common.database import Database, Operation, Rows
+from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.runs.history import EARLIER_RUNS, turns_of
-
-
-class CountingReads:
-    """A database that counts the queries that read."""
-
-    def __init__(self, database: Database) -> None:
-        self.reads = 0
-        self.dialect = database.dialect
-        self._database = database
-
-    def write(self, operation: Operation[Any], topic: str = "") -> Any:
-        return self._database.write(operation, topic)
-
-    async def read(self, sql: str, *values: Any) -> Rows:
-        self.reads += 1
-        return await self._database.read(sql, *values)
-
-    def changes(self) -> AsyncGenerator[frozenset[str] | None]:
-        return self._database.changes()
-
-    async def close(self) -> None:
-        await self._database.close()
+from tests.support.journal import RecordingDatabase
 
 
 async def add_turns(journal: Journal, count: int, tenant: str = "default", prefix: str = "") -> str:
@@ -58,11 +34,11 @@ def request(text: str, parent: str) -> Run:
 
 
 async def test_conversation_is_read_in_one_query(database: Database) -> None:
-    counting = CountingReads(database)
-    journal = Journal(counting, "me", 60)
+    recording = RecordingDatabase(database)
+    journal = Journal(recording, "me", 60)
     last = await add_turns(journal, 5)
     turns = await turns_of(request("and now?", last), "default", journal)
-    assert counting.reads == 1
+    assert recording.reads == 1
     assert [turn.text for turn in turns] == [
         *(f"{kind} {number}" for number in range(1, 6) for kind in ("question", "answer")),
         "and now?",
@@ -89,11 +65,11 @@ async def test_conversation_has_the_answer_so_far_of_an_active_run(database: Dat
 
 async def test_large_conversation_is_read_page_by_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.journal.runs.PAGE_BYTES", 10)
-    counting = CountingReads(database)
-    journal = Journal(counting, "me", 60)
+    recording = RecordingDatabase(database)
+    journal = Journal(recording, "me", 60)
     last = await add_turns(journal, 3)
     turns = await turns_of(request("and now?", last), "default", journal)
-    assert counting.reads > 1
+    assert recording.reads > 1
     assert [turn.text for turn in turns[:-1]] == [
         f"{kind} {number}" for number in range(1, 4) for kind in ("question", "answer")
     ]

@@ -11,7 +11,7 @@ from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch
 from services.common import upload_acks
 from services.orchestrator.batches.service import BatchService
-from services.orchestrator.journal.batch_ends import BatchEnds
+from services.orchestrator.journal.ended_batches import EndedBatches
 from services.orchestrator.paging import index, moment, page_size, position, states_filter, token
 
 
@@ -19,7 +19,7 @@ class BatchServicer(rpc.OrchestratorServiceServicer):
     """Implements the RPCs of batches."""
 
     _batches: BatchService
-    _batch_ends: BatchEnds
+    _ended_batches: EndedBatches
 
     async def CreateBatch(self, request_iterator: AsyncIterator[gateway_pb2.CreateBatchRequest], context: Any) -> Batch:
         return await self._batches.start(request_iterator, partial(upload_acks.send_ack, context))
@@ -70,7 +70,7 @@ class BatchServicer(rpc.OrchestratorServiceServicer):
         self, request: orchestrator_pb2.ListEndedBatchesRequest, context: Any
     ) -> orchestrator_pb2.ListEndedBatchesResponse:
         size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
-        found = await self._batch_ends.since(since, position(request.page_token) or (0.0, ""), size + 1)
+        found = await self._ended_batches.since(since, position(request.page_token) or (0.0, ""), size + 1)
         following = token(found[size - 1][0], found[size - 1][1].batch_id) if len(found) > size else ""
         return orchestrator_pb2.ListEndedBatchesResponse(
             batches=[batch for _, batch in found[:size]], next_page_token=following

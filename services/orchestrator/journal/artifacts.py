@@ -1,4 +1,4 @@
-"""Artifacts that messages refer to, and who refers to them: runs, stored results, and holders such as files.
+"""Artifacts that messages refer to, and references to them: by runs, stored results, and holders such as files.
 
 Retention deletes no artifact that is referred to.
 """

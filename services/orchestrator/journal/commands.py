@@ -52,7 +52,7 @@ class CommandStore(Store):
     def approve(self, run_id: str, request: bytes) -> "asyncio.Future[bool]":
         """Stores the approval of a parked run; returns whether this approval is stored.
 
-        It is not if the run has an owner or has ended, where nobody would apply it, or if it has another command.
+        It is not if the run has an owner or has ended, where it would never be applied, or if it has another command.
 
         Args:
             run_id: ID of the run.

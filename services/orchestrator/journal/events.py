@@ -79,7 +79,7 @@ class EventStore(Store):
             memos: results to store for memo().
             more: rows to insert in the same transaction.
             snapshot: state of the run after the events, if it has ended or is parked; not stored if it is large.
-            parked_until: releases the run; nobody claims it before a command or this time, in seconds since the epoch.
+            parked_until: releases the run, to be claimed upon a command or at this time, in seconds since the epoch.
             deadline: new deadline of the run, in seconds since the epoch.
             caller: new caller of the run.
 

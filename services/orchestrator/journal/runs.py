@@ -209,7 +209,7 @@ class RunStore(Store):
 
 
 def insert_into_runs(dialect: Dialect) -> InsertInto:
-    """Inserts new runs; the last column's value is the length of the lease in seconds."""
+    """The insertion of new runs; the value of the last column is the length of the lease in seconds."""
     return InsertInto("runs", _NEW, computed={"lease_until": f"{dialect.now} + {{}}"})
 
 

@@ -2,6 +2,7 @@
 
 SCHEMA = "runs"
 
+# lease_until is in no index, because every event changes it.
 _RUNS = """
     CREATE TABLE runs (
         id TEXT PRIMARY KEY,
@@ -45,8 +46,8 @@ _RUNS = """
     );
     CREATE INDEX commands_by_run ON commands (run_id)
 """
-# No index has lease_until: every event changes it.
 
+# The reference to the run is checked at the commit: one statement takes a key and then inserts its run.
 _IDEMPOTENCY = """
     CREATE TABLE idempotency_keys (
         tenant TEXT NOT NULL,
@@ -59,7 +60,6 @@ _IDEMPOTENCY = """
     CREATE INDEX idempotency_keys_by_run ON idempotency_keys (run_id);
     CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created)
 """
-# The reference to the run is checked at the commit: one statement takes a key and then inserts its run.
 
 _ARTIFACTS = """
     CREATE TABLE run_artifacts (
@@ -95,6 +95,7 @@ _ARTIFACTS = """
     CREATE INDEX memo_artifacts_by_digest ON memo_artifacts (sha256)
 """
 
+# Deleted pipelines remain as rows without content, so that no version number is used twice.
 _PIPELINES = """
     CREATE TABLE pipelines (
         tenant TEXT NOT NULL,
@@ -105,8 +106,9 @@ _PIPELINES = """
         PRIMARY KEY (tenant, name, version)
     )
 """
-# Deleted pipelines stay as rows without content, so that no version number is used twice.
 
+# The index active_batches has all columns by which unowned batches are found, because a batch may have megabytes.
+# batch_runs has a row for each item that has started or that cannot run.
 _BATCHES = """
     CREATE TABLE batches (
         id TEXT PRIMARY KEY,
@@ -152,8 +154,6 @@ _BATCHES = """
     ) WITHOUT ROWID;
     CREATE INDEX batch_runs_by_state ON batch_runs (batch_id, state, ended)
 """
-# active_batches covers all columns by which unowned batches are found: the row itself may have megabytes.
-# batch_runs has a row for each item that has started or that cannot run.
 
 _RETENTION = """
     CREATE TABLE retention_lease (name TEXT PRIMARY KEY, owner TEXT NOT NULL, lease_until REAL NOT NULL);

@@ -22,7 +22,7 @@ _ENDED = (
 )
 
 
-class BatchEnds:
+class EndedBatches:
     """Ended batches in the order of their ends."""
 
     def __init__(self, database: Database) -> None:
