@@ -169,7 +169,7 @@ class RunFold:
         self.is_planned = True
         decision = event.plan_completed.decision
         self.decisions.append(decision)
-        if self.is_replanning:  # a decision without a controller means that the planner's stream broke off
+        if self.is_replanning:  # a decision without a controller means that the planner's stream ended early
             self.is_replanning, self._is_replanned = False, bool(decision.controller)
 
     def _approval_requested(self, event: RunEvent) -> None:

@@ -34,7 +34,7 @@ def truncated(model: str) -> LLMError:
     """The stream ended before the answer was complete."""
     return LLMError(
         LLMErrorReason.BROKEN,
-        f"the LLM {model} broke off its answer",
+        f"the LLM {model} ended its answer too early",
         remedy="see the log of its server",
         retryable=True,
     )

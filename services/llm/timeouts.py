@@ -81,6 +81,6 @@ class CallTimeouts:
     def _idle_timeout(self) -> LLMError:
         return LLMError(
             LLMErrorReason.SLOW,
-            f"the LLM {self._model} said nothing for {self._idle_seconds:.3g} s",
+            f"the LLM {self._model} sent nothing for {self._idle_seconds:.3g} s",
             remedy="raise LLM_FIRST_TOKEN_SECONDS, or take a faster model",
         )

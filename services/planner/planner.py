@@ -221,5 +221,5 @@ def _no_alternative(goal: Replan) -> Note:
     failed = ", ".join(map(str, goal.failed)) or "that failed"
     return Note(
         NoteKind.UNMAPPED,
-        f"No other way is known to what task {failed} should have given: see the error, or ask differently.",
+        f"No alternative to task {failed} is known: see its error, or change the request.",
     )

@@ -32,22 +32,22 @@ def inline_full(text: str) -> str:
     return escape_markdown(" ".join(text.split()))
 
 
-def quote(text: str, whole: str = "") -> str:
+def quote(text: str, complete_at: str = "") -> str:
     """Quotes a text after a colon: inline if short, else as a block quotation, truncated if too long.
 
     Args:
         text: to quote.
-        whole: where the complete text can be found.
+        complete_at: where the complete text can be found.
     """
     text = text.strip()
     if "\n" not in text and len(text) <= MAX_INLINE_LENGTH:
         return f" “{escape_markdown(text)}”"
-    shown = text if len(text) <= MAX_TEXT_LENGTH else _cut(text, MAX_TEXT_LENGTH) + " …"
-    lines = "\n".join(f"> {escape_markdown(line)}".rstrip() for line in shown.splitlines())
-    if shown == text:
+    excerpt = text if len(text) <= MAX_TEXT_LENGTH else _cut(text, MAX_TEXT_LENGTH) + " …"
+    lines = "\n".join(f"> {escape_markdown(line)}".rstrip() for line in excerpt.splitlines())
+    if excerpt == text:
         return f"\n\n{lines}"
-    where = f"; the whole is {whole}" if whole else ""
-    return f"\n\n{lines}\n\n(The first {len(shown) - 2:,} of {len(text):,} characters{where}.)"
+    where = f"; the complete text is {complete_at}" if complete_at else ""
+    return f"\n\n{lines}\n\n(The first {len(excerpt) - 2:,} of {len(text):,} characters{where}.)"
 
 
 def describe_file(artifact: Artifact) -> str:
@@ -78,13 +78,13 @@ def join_list(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-def shorten(text: str, room: int) -> str:
-    """Shortens a text to about `room` characters: replaces its middle by the number of characters left out."""
-    if len(text) <= room:
+def shorten(text: str, length: int) -> str:
+    """Shortens a text to about `length` characters: replaces its middle by the number of characters left out."""
+    if len(text) <= length:
         return text
-    head = room * 2 // 3
-    tail = room - head
-    return f"{text[:head]} […{len(text) - room:,} characters left out…] {text[len(text) - tail :]}"
+    head = length * 2 // 3
+    tail = length - head
+    return f"{text[:head]} […{len(text) - length:,} characters left out…] {text[len(text) - tail :]}"
 
 
 def _cut(text: str, length: int) -> str:

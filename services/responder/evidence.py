@@ -42,17 +42,17 @@ class _TaskEvidence:
 def results(summary: RunSummary, budget: int, count: TokenCounter) -> Evidence:
     """Describes the tasks and their outputs, in plan order."""
     entries = [_task_evidence(task, summary.tasks) for task in summary.tasks]
-    heads = fit_to_budget([Part(each, each.head, each.value) for each in entries], budget // 2, count)
+    heads = fit_to_budget([Part(entry, entry.head, entry.value) for entry in entries], budget // 2, count)
     included = [part.item for part in heads.included]
     dropped, shorten = _fill(included, budget - heads.tokens, count)
-    notes = [(len(heads.omitted), "tasks more"), (dropped, "outputs more")]
-    omissions = [f"({number} {what}, of which there is no room to tell)" for number, what in notes if number]
+    notes = [(len(heads.omitted), "more tasks"), (dropped, "more outputs")]
+    omissions = [f"({number} {kind}, omitted)" for number, kind in notes if number]
     return Evidence("\n\n".join([*map(_block, included), *omissions]), len(heads.omitted) + dropped + shorten)
 
 
-def files(given: Mapping[str, Artifact], budget: int, count: TokenCounter) -> Evidence:
+def files(uploaded: Mapping[str, Artifact], budget: int, count: TokenCounter) -> Evidence:
     """Lists the uploaded files; the first ones if there are too many."""
-    lines = [f"artifact:{name} is {describe_file(file)}" for name, file in given.items()]
+    lines = [f"artifact:{name} is {describe_file(file)}" for name, file in uploaded.items()]
     included = fit_to_budget([Part(line, line, -index) for index, line in enumerate(lines)], budget, count)
     omissions = [f"and {len(included.omitted)} more files"] if included.omitted else []
     return Evidence("\n".join([*(part.item for part in included.included), *omissions]), len(included.omitted))
@@ -71,13 +71,13 @@ def conversation(history: Sequence[Turn], budget: int, count: TokenCounter) -> E
 
 def _task_evidence(task: Task, tasks: Sequence[Task]) -> _TaskEvidence:
     final = task.state.is_successful and not any(
-        task.id in other.needs and other.state.is_successful for other in tasks
+        task.id in later.needs and later.state.is_successful for later in tasks
     )
     entries = _TaskEvidence(
         task, value=(_FINAL if final or not task.state.is_successful else 1.0) + task.id / 1e9, head=_head(task)
     )
     if task.state.is_successful:
-        entries.outputs = {port: words for port, words in _outputs(task) if words}
+        entries.outputs = {port: output_text for port, output_text in _outputs(task) if output_text}
     return entries
 
 
@@ -95,8 +95,8 @@ def _head(task: Task) -> str:
         lines.append(f"asked for by: {inline(task.source)}")
     if task.question:
         lines.append(f"question: {inline(task.question)}")
-    if worked_on := [*map(inline, task.given), *(f"task {need}" for need in sorted(task.needs))]:
-        lines.append(f"made from: {', '.join(worked_on)}")
+    if sources := [*map(inline, task.given), *(f"task {need}" for need in sorted(task.needs))]:
+        lines.append(f"made from: {', '.join(sources)}")
     if task.state.is_successful:
         lines += [f"made: artifact:task{task.id}.{port} is {describe_file(file)}" for port, file in _files(task)]
     return "\n".join(lines)
@@ -104,8 +104,8 @@ def _head(task: Task) -> str:
 
 def _how(task: Task) -> str:
     by = f" by {inline(task.model)}" if task.model else ""
-    took = f" in {task.seconds:.2g} s" if task.seconds is not None and task.state is State.SUCCEEDED else ""
-    return f"{task.state.value}{by}{took}"
+    duration = f" in {task.seconds:.2g} s" if task.seconds is not None and task.state is State.SUCCEEDED else ""
+    return f"{task.state.value}{by}{duration}"
 
 
 def _files(task: Task) -> Iterator[tuple[str, Artifact]]:
@@ -113,23 +113,25 @@ def _files(task: Task) -> Iterator[tuple[str, Artifact]]:
 
 
 def _block(entries: _TaskEvidence) -> str:
-    return "\n".join([entries.head, *(f"{inline(port)}: {words}" for port, words in entries.outputs.items())])
+    return "\n".join(
+        [entries.head, *(f"{inline(port)}: {output_text}" for port, output_text in entries.outputs.items())]
+    )
 
 
 def _fill(entries: Sequence[_TaskEvidence], budget: int, count: TokenCounter) -> tuple[int, int]:
     """Fits the outputs into the budget; returns the number of omitted and of shortened outputs."""
-    outputs = [(each, port) for each in entries for port in each.outputs]
+    outputs = [(entry, port) for entry in entries for port in entry.outputs]
     outputs.sort(key=lambda item: (item[1] != "text", -item[0].value))
     limit = max(0, budget) // MIN_TOKENS
-    for each, port in outputs[limit:]:
-        del each.outputs[port]
-    truncated = [truncate_to_tokens(each.outputs[port], budget, count) for each, port in outputs[:limit]]
-    weights = [each.value * (_TEXT if port == "text" else 1.0) for each, port in outputs[:limit]]
+    for entry, port in outputs[limit:]:
+        del entry.outputs[port]
+    truncated = [truncate_to_tokens(entry.outputs[port], budget, count) for entry, port in outputs[:limit]]
+    weights = [entry.value * (_TEXT if port == "text" else 1.0) for entry, port in outputs[:limit]]
     budget -= sum(count(f"{port}: ") for _, port in outputs[:limit])
     shorten = 0
-    for (each, port), words, tokens in zip(
+    for (entry, port), output_text, tokens in zip(
         outputs[:limit], truncated, split_budget([*map(count, truncated)], weights, budget), strict=True
     ):
-        before, each.outputs[port] = each.outputs[port], truncate_to_tokens(words, tokens, count)
-        shorten += each.outputs[port] != before
+        before, entry.outputs[port] = entry.outputs[port], truncate_to_tokens(output_text, tokens, count)
+        shorten += entry.outputs[port] != before
     return len(outputs[limit:]), shorten

@@ -4,10 +4,10 @@ from services.responder.run_summary import RunSummary
 from services.responder.template_answer import FAILURES_HEADING, compose, unmentioned_failures, unmentioned_results
 
 INTERRUPTED = "The answer above was interrupted;"
-TRUNCATED = "The model that wrote this broke off here;"
-LENGTH_LIMIT = "The answer was cut here, at the length set for it."
+TRUNCATED = "The model stopped here before its answer was complete;"
+LENGTH_LIMIT = "The answer was truncated here, at its length limit."
 FINISHED = ""
-"""Why an ending follows; its first words."""
+"""Reasons of an ending, which begin it."""
 
 
 def render_answer(summary: RunSummary) -> str:
@@ -45,7 +45,7 @@ def rest_of_own_answer(summary: RunSummary) -> str | None:
 
 def _reason_sentence(summary: RunSummary, reason: str, has_more: bool) -> str:
     if reason == LENGTH_LIMIT:
-        return f"{LENGTH_LIMIT} All results are kept with the run." if summary.tasks else LENGTH_LIMIT
+        return f"{LENGTH_LIMIT} All results are stored with the run." if summary.tasks else LENGTH_LIMIT
     if has_more:
-        return f"{reason} what it had not told yet follows, put together without it."
-    return f"{reason} {'ask again for the rest.' if summary.is_chat_only else 'all results are told above.'}"
+        return f"{reason} the remaining results follow, composed without it."
+    return f"{reason} {'ask again for the rest.' if summary.is_chat_only else 'all results are given above.'}"

@@ -67,8 +67,8 @@ class OutputFilter:
 
     def add(self, text: str) -> str:
         """Adds text and returns what can be emitted now."""
-        kept = self._word_before()
-        self._text, self._position = kept + self._text[self._position :] + CONTROL.sub("", text), len(kept)
+        held_back = self._word_before()
+        self._text, self._position = held_back + self._text[self._position :] + CONTROL.sub("", text), len(held_back)
         return "".join(self._advance())
 
     def end(self) -> str:
@@ -80,9 +80,9 @@ class OutputFilter:
         while self._position < len(self._text):
             found = _TRIGGER.search(self._text, self._position)
             stop = found.start() if found else len(self._text)
-            begun = None if self._is_complete else _PARTIAL_PREFIX.search(self._text, self._position)
-            if begun and begun.start() < stop:
-                yield self._emit(self._text[self._position : begun.start()], begun.start())
+            partial = None if self._is_complete else _PARTIAL_PREFIX.search(self._text, self._position)
+            if partial and partial.start() < stop:
+                yield self._emit(self._text[self._position : partial.start()], partial.start())
                 return
             yield self._emit(self._text[self._position : stop], stop)
             if found is None:
@@ -160,12 +160,12 @@ class OutputFilter:
         nested = _ADDRESS.search(self._text, self._position + 1, end)
         if nested or end - self._position == MAX_WORD_LENGTH:
             return self._emit_unchanged(1)
-        begun = self._position - len(self._word_before())
-        shown, at = "", self._position
-        for file in _FILE.finditer(self._text, begun, end):
+        partial = self._position - len(self._word_before())
+        visible, at = "", self._position
+        for file in _FILE.finditer(self._text, partial, end):
             if file.end() > at and not self._allowed.has_path(file[0]):
-                shown, at = f"{shown}{self._text[at : file.end()]} {UNKNOWN_FILE}", file.end()
-        return self._emit(shown + self._text[at:end], end)
+                visible, at = f"{visible}{self._text[at : file.end()]} {UNKNOWN_FILE}", file.end()
+        return self._emit(visible + self._text[at:end], end)
 
     # ------------------------------------------------------------ helpers
 

@@ -99,7 +99,9 @@ class Responder:
             reason = f"Written by an LLM from the results{limit}"
             return Decision(llm_answer.CONTROLLER, reason, writer.model, usage=answer.usage, version=VERSION)
         log.info("LLM answer incomplete", model=writer.model, partial=bool(answer.text), reason=answer.error_message)
-        reason = "Composed from the results where the LLM broke off." if answer.text else "Composed from the results."
+        reason = (
+            "Completed from the results after the LLM stopped early." if answer.text else "Composed from the results."
+        )
         return Decision(template_answer.CONTROLLER, reason, writer.model, answer.error_message, answer.usage)
 
 

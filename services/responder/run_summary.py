@@ -89,9 +89,9 @@ class Task:
 class NoteKind(StrEnum):
     """Kind of a planner's note."""
 
-    MISSING = "could not be planned, or must be said first"
+    MISSING = "could not be planned, or needs clarification first"
     CHAT = "wants an answer but no task"
-    REMOVED_LINK = "was sent but not used"
+    UNUSED_FILE = "was sent but not used"
     OTHER = "about how the plan was made"
 
 

@@ -26,7 +26,7 @@ _KINDS: Mapping[int, NoteKind] = {
     plan_pb2.NOTE_KIND_UNMAPPED: NoteKind.MISSING,
     plan_pb2.NOTE_KIND_CLARIFY: NoteKind.MISSING,
     plan_pb2.NOTE_KIND_CHAT: NoteKind.CHAT,
-    plan_pb2.NOTE_KIND_TRIMMED: NoteKind.REMOVED_LINK,
+    plan_pb2.NOTE_KIND_TRIMMED: NoteKind.UNUSED_FILE,
 }
 _STATES: Mapping[int, State] = {
     run_pb2.TASK_STATE_SUCCEEDED: State.SUCCEEDED,

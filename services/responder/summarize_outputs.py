@@ -15,7 +15,7 @@ MAX_EXAMPLES = 5
 
 MAX_STRING_LENGTH = 400
 MAX_DEPTH = 6
-_WHOLE = 100  # larger numbers, such as pixel coordinates, are rounded to integers
+_ROUNDED_FROM = 100  # larger numbers, such as pixel coordinates, are rounded to integers
 _LABELS = ("label", "entity")
 
 
@@ -40,9 +40,9 @@ def _label_of(data: Any) -> str:
 
 
 def _group(name: str, findings: Sequence[Mapping[str, Any]]) -> str:
-    told = "; ".join(_json(finding) for finding in findings[:MAX_EXAMPLES] if finding)
+    examples = "; ".join(_json(finding) for finding in findings[:MAX_EXAMPLES] if finding)
     more = f"; {len(findings) - MAX_EXAMPLES} more like these" if len(findings) > MAX_EXAMPLES else ""
-    return f"{shorten(name, MAX_STRING_LENGTH)} × {len(findings)}{': ' if told else ''}{told}{more}"
+    return f"{shorten(name, MAX_STRING_LENGTH)} × {len(findings)}{': ' if examples else ''}{examples}{more}"
 
 
 def _json(data: Any) -> str:
@@ -59,10 +59,10 @@ def _shorten_values(data: Any, depth: int) -> Any:
                 for key, value in list(data.items())[:MAX_ITEMS]
             } | _more(len(data))
         case list():
-            kept = [_shorten_values(item, depth - 1) for item in data[:MAX_ITEMS]]
-            return [*kept, *(f"{key} {value}" for key, value in _more(len(data)).items())]
+            items = [_shorten_values(item, depth - 1) for item in data[:MAX_ITEMS]]
+            return [*items, *(f"{key} {value}" for key, value in _more(len(data)).items())]
         case float() if math.isfinite(data):
-            return round(data) if abs(data) >= _WHOLE else round(data, 3)
+            return round(data) if abs(data) >= _ROUNDED_FROM else round(data, 3)
         case str():
             return shorten(data, MAX_STRING_LENGTH)
         case _:

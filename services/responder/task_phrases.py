@@ -70,11 +70,12 @@ def _describe_transcript(task: Task) -> str:
     details = task.data("details")
     details = details if isinstance(details, dict) else {}
     confidence = details.get("confidence")
-    unsure = isinstance(confidence, int | float) and confidence < CONFIDENT
-    if not unsure and details.get("quality") != "rough":
+    is_uncertain = isinstance(confidence, int | float) and confidence < CONFIDENT
+    if not is_uncertain and details.get("quality") != "rough":
         return f"{_subject(task, 'The recording')} says:{_text(task)}"
-    sure = f", {format_percent(confidence)} sure" if format_percent(confidence) else ""
-    return f"Rough transcript{_of(task)}{sure}:{_text(task)}\n\nMany words of it may be wrong. {_BETTER_TRANSCRIPT}"
+    confidence_text = f", {format_percent(confidence)} sure" if format_percent(confidence) else ""
+    transcript = f"Rough transcript{_of(task)}{confidence_text}:{_text(task)}"
+    return f"{transcript}\n\nMany words of it may be wrong. {_BETTER_TRANSCRIPT}"
 
 
 def _describe_classes(task: Task) -> str:
@@ -82,19 +83,19 @@ def _describe_classes(task: Task) -> str:
     if not labels:
         return ""
     best, others = labels[0], labels[1:3]
-    sure = format_percent(best.get("score"))
-    asked = f"{_question(task.source)}: " if task.source else ""
+    confidence_text = format_percent(best.get("score"))
+    question_text = f"{_question(task.source)}: " if task.source else ""
     rest = [f"{inline(other['label'])} {format_percent(other.get('score'))}".strip() for other in others]
     after = f"; then {join_list(rest)}" if rest else ""
-    return f"{asked}**{inline(best['label'])}**{f' ({sure}{after})' if sure else ''}."
+    return f"{question_text}**{inline(best['label'])}**{f' ({confidence_text}{after})' if confidence_text else ''}."
 
 
 def _describe_entities(task: Task) -> str:
-    found = [entity for entity in _records(task, "entities") if isinstance(entity.get("text"), str)]
-    if not found:
+    entities = [entity for entity in _records(task, "entities") if isinstance(entity.get("text"), str)]
+    if not entities:
         return f"No names, dates, places or amounts were found{_in(task)}."
     kinds: dict[str, list[str]] = {}
-    for entity in found:
+    for entity in entities:
         mentioned = kinds.setdefault(inline(str(entity.get("entity") or "entity")), [])
         if (words := inline(entity["text"])) not in mentioned:
             mentioned.append(words)
@@ -107,14 +108,14 @@ def _describe_answer(task: Task) -> str:
         return ""
     details = task.data("details")
     score = details.get("score") if isinstance(details, dict) else None
-    asked = f"{inline(task.question).rstrip('?.! ')}? " if task.question else ""
+    question_text = f"{inline(task.question).rstrip('?.! ')}? " if task.question else ""
     page = details.get("page") if isinstance(details, dict) else None
     where = f" (page {page})" if isinstance(page, int) and page > 1 else ""
     doubt = isinstance(score, int | float) and 0 < score < UNSURE
     hint = f" This is a guess: it is only {format_percent(score)} sure." if doubt else ""
     if "\n" in task.text or len(task.text) > len(inline(task.text)):
-        return f"{asked.rstrip()}{_text(task)}{where}{hint}"
-    return f"{asked}**{inline(task.text)}**{where}{hint}"
+        return f"{question_text.rstrip()}{_text(task)}{where}{hint}"
+    return f"{question_text}**{inline(task.text)}**{where}{hint}"
 
 
 def _describe_objects(task: Task) -> str:
@@ -142,20 +143,20 @@ def _describe_text(task: Task) -> str:
 
 def _describe_new(what: str) -> Callable[[Task], str]:
     def describe(task: Task) -> str:
-        made = _created_files(task)
-        return f"{what}{_of(task)} is {made}." if made else ""
+        files = _created_files(task)
+        return f"{what}{_of(task)} is {files}." if files else ""
 
     return describe
 
 
 def _describe_speech(task: Task) -> str:
-    made = _created_files(task)
-    return f"Read aloud in {made}." if made else ""
+    files = _created_files(task)
+    return f"Read aloud in {files}." if files else ""
 
 
 def _describe_segments(task: Task) -> str:
-    made = _created_files(task)
-    return f"{inline(task.text).rstrip('.')}: {made}." if task.text and made else ""
+    files = _created_files(task)
+    return f"{inline(task.text).rstrip('.')}: {files}." if task.text and files else ""
 
 
 def _describe_any(task: Task) -> str:
@@ -166,9 +167,9 @@ def _describe_any(task: Task) -> str:
     else:
         data = {port: output.data for port, output in task.outputs.items() if isinstance(output, Json)}
         pieces += [f"{task.name}{_of(task)}, {inline(port)}:{_data(content)}" for port, content in sorted(data.items())]
-    if made := _created_files(task):
-        pieces.append(f"{task.name}{_of(task)} made {made}.")
-    return "\n\n".join(pieces) or f"{task.name}{_of(task)} is done; it gave nothing to show."
+    if files := _created_files(task):
+        pieces.append(f"{task.name}{_of(task)} made {files}.")
+    return "\n\n".join(pieces) or f"{task.name}{_of(task)} completed without output."
 
 
 # ---------------------------------------------------------------- helpers

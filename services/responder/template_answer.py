@@ -45,7 +45,7 @@ class UnfinishedItem:
 def compose(summary: RunSummary) -> list[str]:
     """Composes the answer as paragraphs; equal summaries give equal answers."""
     results, chat = _describe_results(summary.tasks, _reported_tasks(summary.tasks)), list(_chat_unavailable(summary))
-    missing = [each.sentence for each in unfinished_items(summary)]
+    missing = [item.sentence for item in unfinished_items(summary)]
     if not summary.tasks:
         return [*chat, *missing] or [_NO_RESULT]
     if not results:
@@ -57,21 +57,21 @@ def compose(summary: RunSummary) -> list[str]:
 
 def required_statements(summary: RunSummary) -> list[str]:
     """Returns all notices that an answer must contain."""
-    return [*_unused_files(summary), *(each.sentence for each in unfinished_items(summary))]
+    return [*_unused_files(summary), *(item.sentence for item in unfinished_items(summary))]
 
 
 def unmentioned_failures(summary: RunSummary, text: str) -> list[str]:
     """Returns paragraphs on failures and notices that the text does not mention."""
-    text_words = _normalized(text)
-    left_out = [sentence for sentence in _unused_files(summary) if _normalized(sentence) not in text_words]
-    items = [item.sentence for item in unfinished_items(summary) if _normalized(item.evidence) not in text_words]
-    return [*left_out, *_failure_list(items)]
+    normalized = _normalized(text)
+    unmentioned = [sentence for sentence in _unused_files(summary) if _normalized(sentence) not in normalized]
+    items = [item.sentence for item in unfinished_items(summary) if _normalized(item.evidence) not in normalized]
+    return [*unmentioned, *_failure_list(items)]
 
 
 def unmentioned_results(summary: RunSummary, text: str) -> list[str]:
     """Returns paragraphs on results that the text does not mention."""
-    text_words = _normalized(text)
-    reported = [task for task in _reported_tasks(summary.tasks) if not _is_mentioned(task, text_words)]
+    normalized = _normalized(text)
+    reported = [task for task in _reported_tasks(summary.tasks) if not _is_mentioned(task, normalized)]
     return _describe_results(summary.tasks, reported)
 
 
@@ -99,14 +99,14 @@ def _normalized(text: str) -> str:
     return f" {' '.join(_WORD.findall(text)).casefold()} "
 
 
-def _is_mentioned(task: Task, text_words: str) -> bool:
+def _is_mentioned(task: Task, normalized: str) -> bool:
     """Whether a text names all files of a task and contains its text; structured data never counts as mentioned."""
     texts = [_normalized(artifact.name) for artifact in task.artifacts]
-    if task.text and len(task.text) <= 2 * len(text_words):  # longer texts are not compared
+    if task.text and len(task.text) <= 2 * len(normalized):  # longer texts are not compared
         texts.append(_normalized(task.text))
     elif task.text:
         return False
-    return bool(texts) and all(each in text_words for each in texts)
+    return bool(texts) and all(item in normalized for item in texts)
 
 
 # ---------------------------------------------------------------- results
@@ -118,8 +118,8 @@ def _reported_tasks(tasks: Sequence[Task]) -> list[Task]:
 
 def _is_intermediate(task: Task, tasks: Sequence[Task]) -> bool:
     """Whether another task with the same part of the request turned the output of this task into text."""
-    users = [each for each in tasks if task.id in each.needs and each.source == task.source]
-    return any(each.state.is_successful and each.text for each in users)
+    users = [item for item in tasks if task.id in item.needs and item.source == task.source]
+    return any(item.state.is_successful and item.text for item in users)
 
 
 def _describe_results(tasks: Sequence[Task], reported: Sequence[Task]) -> list[str]:
@@ -180,7 +180,7 @@ def _chat_unavailable(summary: RunSummary) -> Iterator[str]:
 
 
 def _unused_files(summary: RunSummary) -> Iterator[str]:
-    return (inline_full(note.text) for note in summary.notes if note.kind is NoteKind.REMOVED_LINK)
+    return (inline_full(note.text) for note in summary.notes if note.kind is NoteKind.UNUSED_FILE)
 
 
 def _is_failure_covered(summary: RunSummary) -> bool:
@@ -202,10 +202,10 @@ def _failure_sentence(task: Task, tasks: Sequence[Task]) -> str:
     state = states.get(task.state, "did not come to an end")
     if task.failure is None:
         return f"{what} {state}."
-    remedy = f" What would help: {_sentence(task.failure.remedy)}" if task.failure.remedy else ""
+    remedy = f" Remedy: {_sentence(task.failure.remedy)}" if task.failure.remedy else ""
     return f"{what} {state}: {_sentence(task.failure.message)}{remedy}"
 
 
-def _sentence(text_words: str) -> str:
-    text_words = inline_full(text_words)
-    return text_words if not text_words or text_words.endswith((".", "!", "?", "…")) else f"{text_words}."
+def _sentence(text: str) -> str:
+    text = inline_full(text)
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."

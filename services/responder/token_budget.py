@@ -14,19 +14,19 @@ _SLACK = 0.95
 
 def truncate_to_tokens(text: str, tokens: int, count: TokenCounter) -> str:
     """Returns the text, without its middle if it exceeds the limit; empty if the limit is not positive."""
-    room = tokens * _LONGEST_TOKEN
-    fit = shorten(text, room) if room > 0 else ""
-    while fit and (taken := count(fit)) > tokens:
-        room = int(min(room, len(text)) * tokens / taken * _SLACK)
-        fit = shorten(text, room) if room > 0 else ""
+    characters = tokens * _LONGEST_TOKEN
+    fit = shorten(text, characters) if characters > 0 else ""
+    while fit and (used := count(fit)) > tokens:
+        characters = int(min(characters, len(text)) * tokens / used * _SLACK)
+        fit = shorten(text, characters) if characters > 0 else ""
     return fit
 
 
 def split_budget(needed: Sequence[int], weights: Sequence[float], budget: int) -> list[int]:
     """Divides a budget by weight; what one item does not need goes to the others."""
-    given, left, weight = [0] * len(needed), budget, sum(weights)
+    shares, remaining, weight = [0] * len(needed), budget, sum(weights)
     for index in sorted(range(len(needed)), key=lambda index: needed[index] / weights[index]):
-        given[index] = min(needed[index], int(left * weights[index] / max(weight, weights[index])))
-        left -= given[index]
+        shares[index] = min(needed[index], int(remaining * weights[index] / max(weight, weights[index])))
+        remaining -= shares[index]
         weight -= weights[index]
-    return given
+    return shares

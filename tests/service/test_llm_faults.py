@@ -148,7 +148,7 @@ async def test_idle_timeout_applies_before_and_between_texts(text: str) -> None:
     async with open_llm([StalledReply(text), OK], first_token_seconds=0.1) as (llm, server):
         error = await failure(llm)
         assert error.reason is LLMErrorReason.SLOW
-        assert "said nothing for 0.1 s" in str(error)
+        assert "sent nothing for 0.1 s" in str(error)
         await asyncio.wait_for(server.disconnects.get(), 5)
     assert len(server.requests) == 1
 

@@ -279,7 +279,7 @@ async def test_plan_truncated_at_token_limit_is_completed_by_second_answer() -> 
         plan_events = await events(stub, plan_request())
     assert written(plan_events) == COMPLETE
     assert notes(plan_events) == []
-    assert "broke off" in llm.requests[1]["messages"][-1]["content"]
+    assert "is truncated" in llm.requests[1]["messages"][-1]["content"]
 
 
 async def test_unmapped_note_of_the_llm_is_not_repeated() -> None:

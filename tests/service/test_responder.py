@@ -89,7 +89,7 @@ async def test_answer_is_streamed_and_ends_with_decision(responder_stub: "Respon
     answer, decision = await respond(responder_stub, request(tasks=[ocr_task(), failed_speech_task()]))
     assert answer.startswith("sign.png says: “Exit”\n\n")
     assert "1. image-to-text: rapidocr (lite), 0.50 s\n" in answer
-    assert answer.endswith("- text-to-speech (“Read it”) failed: no voice. What would help: install one.\n")
+    assert answer.endswith("- text-to-speech (“Read it”) failed: no voice. Remedy: install one.\n")
     assert decision.controller == CONTROLLER_COMPOSED
 
 

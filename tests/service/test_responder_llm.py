@@ -184,7 +184,7 @@ async def test_failure_not_mentioned_by_llm_is_added() -> None:
         answer, decision = await respond(stub, respond_request(READ, UNSPOKEN))
     assert answer == (
         "The sign says “Exit”.\n\n**What could not be done**\n\n"
-        "- text-to-speech (“aloud”) failed: no voice is installed. What would help: install one.\n"
+        "- text-to-speech (“aloud”) failed: no voice is installed. Remedy: install one.\n"
     )
     assert decision.controller == CONTROLLER_LLM
 
@@ -274,7 +274,7 @@ async def test_hundreds_of_tasks_fit_in_prompt() -> None:
     sent = prompt(llm.requests[0])
     assert len(re.findall(r"\w+|[^\w\s]", sent)) < 2 * 3_584
     assert "task 399: object-detection" in sent
-    assert re.search(r"\(\d+ tasks more", sent)
+    assert re.search(r"\(\d+ more tasks, omitted", sent)
     assert "“cat”" not in sent or "dog × 99" in sent
 
 
@@ -380,9 +380,9 @@ async def test_truncated_answer_is_ended_with_unmentioned_results() -> None:
     async with serve_scripted(TruncatedReply("The sign says “Exit” and ")) as (stub, _):
         answer, decision = await respond(stub, respond_request(READ, SPOKEN, UNSPOKEN))
     assert answer == (
-        f"The sign says “Exit” and \n\n{TRUNCATED} what it had not told yet follows, put together without it.\n\n"
+        f"The sign says “Exit” and \n\n{TRUNCATED} the remaining results follow, composed without it.\n\n"
         "Read aloud in speech.wav (recording, 9 bytes).\n\n**What could not be done**\n\n"
-        "- text-to-speech (“aloud”) failed: no voice is installed. What would help: install one.\n"
+        "- text-to-speech (“aloud”) failed: no voice is installed. Remedy: install one.\n"
     )
     assert decision.controller == CONTROLLER_COMPOSED
     assert decision.llm_model == "scripted"
@@ -393,7 +393,7 @@ async def test_truncated_answer_is_ended_with_unmentioned_results() -> None:
 async def test_answer_at_token_limit_gets_ending() -> None:
     async with serve_scripted(TextReply("The sign says [speech.w", finish="length")) as (stub, _):
         answer, decision = await respond(stub, respond_request(READ, UNSPOKEN))
-    assert answer.startswith(f"The sign says \n\n{LENGTH_LIMIT} All results are kept with the run.\n\n**What could")
+    assert answer.startswith(f"The sign says \n\n{LENGTH_LIMIT} All results are stored with the run.\n\n**What could")
     assert decision.controller == CONTROLLER_LLM
     assert "limit" in decision.reason
 
@@ -485,6 +485,6 @@ async def test_partial_ending_is_completed(reply: ScriptedReply) -> None:
 async def test_partial_answer_of_unreachable_llm_gets_ending() -> None:
     async with serve_scripted(ErrorReply(401)) as (stub, _):
         rest, decision = await respond(stub, respond_request(READ, sent="The sign in your"))
-    assert rest.startswith(f"\n\n{INTERRUPTED} what it had not told yet follows")
+    assert rest.startswith(f"\n\n{INTERRUPTED} the remaining results follow")
     assert "“Exit”" in rest
     assert decision.controller == CONTROLLER_COMPOSED

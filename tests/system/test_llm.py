@@ -22,7 +22,7 @@ SIGN = ROOT / "tests" / "data" / "sign.png"
 REQUEST = "Read the text in this image and tell me whether it sounds happy"
 TASKS = ["image-to-text", "text-classification"]
 OUTSIDE = "the data policy of this request does not allow the external LLM scripted"
-BROKE_OFF = "the LLM scripted broke off its answer"
+ENDED_EARLY = "the LLM scripted ended its answer too early"
 UNREACHABLE = "the LLM scripted cannot be reached"
 KINDS = (
     "run_accepted",
@@ -40,18 +40,18 @@ KINDS = (
 
 
 @asynccontextmanager
-async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[LocalStack]:
+async def serve_local_stack(home: Path, base_url: str, **settings: str) -> AsyncIterator[LocalStack]:
     """Starts a local stack that uses the LLM at the address."""
     stack_settings = {"LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_RETRY_SECONDS": "0.01", **settings}
     local_stack = start_local_stack(home, **stack_settings)
-    there = await asyncio.to_thread(local_stack.__enter__)
+    running_stack = await asyncio.to_thread(local_stack.__enter__)
     try:
-        yield there
+        yield running_stack
     finally:
         await asyncio.to_thread(local_stack.__exit__, None, None, None)
 
 
-async def ask(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResult]:
+async def ask_twice(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResult]:
     """Output of `ask --json`, and of `ask` for people."""
     files = ["--file", str(SIGN), "--out", str(local_stack.home / "out")]
     text_output = await asyncio.to_thread(local_stack.run_cli, "ask", REQUEST, *files, *options)
@@ -61,7 +61,7 @@ async def ask(local_stack: LocalStack, *options: str) -> tuple[Any, CommandResul
     return json.loads(json_output.out), text_output
 
 
-async def watched(local_stack: LocalStack, happens: Callable[[str], Any]) -> list[Any]:
+async def run_events(local_stack: LocalStack, on_event: Callable[[str], Any]) -> list[Any]:
     """Reads the events of a run over HTTP, and reports the kind of each."""
     events = []
     async with (
@@ -76,22 +76,22 @@ async def watched(local_stack: LocalStack, happens: Callable[[str], Any]) -> lis
         async for line in reply.aiter_lines():
             if line.startswith("data:"):
                 events.append(json.loads(line.removeprefix("data:")))
-                await happens(next(kind for kind in events[-1] if kind in KINDS))
+                await on_event(next(kind for kind in events[-1] if kind in KINDS))
     return events
 
 
-def of(events: list[Any], kind: str) -> list[Any]:
+def events_of_kind(events: list[Any], kind: str) -> list[Any]:
     return [event[kind] for event in events if kind in event]
 
 
 def answer(events: list[Any]) -> str:
-    return "".join(chunk.get("text", "") for chunk in of(events, "answer_chunk"))
+    return "".join(chunk.get("text", "") for chunk in events_of_kind(events, "answer_chunk"))
 
 
-def decided(events: list[Any]) -> tuple[Any, Any]:
+def decisions_of(events: list[Any]) -> tuple[Any, Any]:
     """Decisions of the planner and the responder."""
-    (plan,) = of(events, "plan_completed")
-    (answer_decision,) = [chunk["decision"] for chunk in of(events, "answer_chunk") if "decision" in chunk]
+    (plan,) = events_of_kind(events, "plan_completed")
+    (answer_decision,) = [chunk["decision"] for chunk in events_of_kind(events, "answer_chunk") if "decision" in chunk]
     return plan["decision"], answer_decision
 
 
@@ -103,9 +103,9 @@ async def test_llm_plans_and_answers(tmp_path: Path) -> None:
     prices = json.dumps({"scripted": {"input": 1, "output": 1}})
     async with (
         ScriptedLLM.serving(PlausibleScript()) as llm,
-        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as local_stack,
+        serve_local_stack(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as local_stack,
     ):
-        result, text_output = await ask(local_stack, "--policy", "local")
+        result, text_output = await ask_twice(local_stack, "--policy", "local")
     assert [task["task"] for task in result["plan"]] == TASKS
     plan, written = result["decisions"]["plan"], result["decisions"]["answer"]
     assert plan["controller"] == "llm"
@@ -123,11 +123,11 @@ async def test_llm_plans_and_answers(tmp_path: Path) -> None:
 
 
 async def test_local_policy_sends_nothing_to_an_external_llm(tmp_path: Path) -> None:
-    async with ScriptedLLM.serving(PlausibleScript()) as llm, lived_in(tmp_path, llm.base_url) as local_stack:
-        result, text_output = await ask(local_stack, "--policy", "local")
+    async with ScriptedLLM.serving(PlausibleScript()) as llm, serve_local_stack(tmp_path, llm.base_url) as local_stack:
+        result, text_output = await ask_twice(local_stack, "--policy", "local")
         assert llm.requests == []
         assert llm.connections == 0
-        allowed, _ = await ask(local_stack, "--policy", "open")
+        allowed, _ = await ask_twice(local_stack, "--policy", "open")
     for controller, decision in zip(("embedded", "composed"), result["decisions"].values(), strict=True):
         assert decision["controller"] == controller
         assert decision["fell_back_because"] == OUTSIDE
@@ -137,8 +137,8 @@ async def test_local_policy_sends_nothing_to_an_external_llm(tmp_path: Path) -> 
 
 
 async def test_unreachable_llm_falls_back_and_is_reported(tmp_path: Path) -> None:
-    async with lived_in(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as local_stack:
-        result, text_output = await ask(local_stack)
+    async with serve_local_stack(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as local_stack:
+        result, text_output = await ask_twice(local_stack)
     assert [task["task"] for task in result["plan"]] == TASKS
     assert result["decisions"]["plan"]["controller"] == "embedded"
     assert result["decisions"]["answer"]["controller"] == "composed"
@@ -148,29 +148,29 @@ async def test_unreachable_llm_falls_back_and_is_reported(tmp_path: Path) -> Non
 
 
 async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
-    def one_task(body: Any) -> ScriptedReply:
-        whole = PlausibleScript()(body)
-        return StalledReply(whole.text[: whole.text.index("}, {") + len("}, {")]) if is_plan(body) else whole
+    def stall_after_first_task(body: Any) -> ScriptedReply:
+        complete = PlausibleScript()(body)
+        return StalledReply(complete.text[: complete.text.index("}, {") + len("}, {")]) if is_plan(body) else complete
 
     async with (
-        ScriptedLLM.serving(one_task) as llm,
-        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
+        ScriptedLLM.serving(stall_after_first_task) as llm,
+        serve_local_stack(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
     ):
 
-        async def dies(kind: str) -> None:
+        async def stop_llm(kind: str) -> None:
             if kind == "task_planned":
                 await llm.stop()
 
-        events = await watched(local_stack, dies)
-    assert [planned["task"]["task"] for planned in of(events, "task_planned")] == TASKS
-    assert of(events, "run_ended")[0]["state"] == "completed"
-    (note,) = of(events, "plan_note")
+        events = await run_events(local_stack, stop_llm)
+    assert [planned["task"]["task"] for planned in events_of_kind(events, "task_planned")] == TASKS
+    assert events_of_kind(events, "run_ended")[0]["state"] == "completed"
+    (note,) = events_of_kind(events, "plan_note")
     assert note["kind"] == "fell_back"
-    assert BROKE_OFF in note["text"]
-    plan, answer_decision = decided(events)
+    assert ENDED_EARLY in note["text"]
+    plan, answer_decision = decisions_of(events)
     assert plan["controller"] == "embedded"
     assert plan["llm_model"] == "scripted"
-    assert plan["fell_back_because"] == BROKE_OFF
+    assert plan["fell_back_because"] == ENDED_EARLY
     assert answer_decision["controller"] == "composed"
     assert answer_decision["fell_back_because"] == UNREACHABLE
     assert "so happy" in answer(events)
@@ -179,16 +179,16 @@ async def test_llm_failure_during_planning_falls_back(tmp_path: Path) -> None:
 async def test_llm_failure_between_plan_and_answer_falls_back(tmp_path: Path) -> None:
     async with (
         ScriptedLLM.serving(PlausibleScript()) as llm,
-        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
+        serve_local_stack(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
     ):
 
-        async def dies(kind: str) -> None:
+        async def stop_llm(kind: str) -> None:
             if kind == "plan_completed":
                 await llm.stop()
 
-        events = await watched(local_stack, dies)
-    assert of(events, "run_ended")[0]["state"] == "completed"
-    plan, answer_decision = decided(events)
+        events = await run_events(local_stack, stop_llm)
+    assert events_of_kind(events, "run_ended")[0]["state"] == "completed"
+    plan, answer_decision = decisions_of(events)
     assert plan["controller"] == "llm"
     assert "fell_back_because" not in plan
     assert answer_decision["controller"] == "composed"
@@ -198,21 +198,24 @@ async def test_llm_failure_between_plan_and_answer_falls_back(tmp_path: Path) ->
 
 
 async def test_llm_failure_during_answer_is_completed_by_template(tmp_path: Path) -> None:
-    def half(body: Any) -> ScriptedReply:
+    def stall_in_answer(body: Any) -> ScriptedReply:
         return PlausibleScript()(body) if is_plan(body) else StalledReply("The sign says")
 
-    async with ScriptedLLM.serving(half) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack:
+    async with (
+        ScriptedLLM.serving(stall_in_answer) as llm,
+        serve_local_stack(tmp_path, llm.base_url, LLM_INTERNAL="true") as local_stack,
+    ):
 
-        async def dies(kind: str) -> None:
+        async def stop_llm(kind: str) -> None:
             if kind == "answer_chunk":
                 await llm.stop()
 
-        events = await watched(local_stack, dies)
-    assert of(events, "run_ended")[0]["state"] == "completed"
-    plan, answer_decision = decided(events)
+        events = await run_events(local_stack, stop_llm)
+    assert events_of_kind(events, "run_ended")[0]["state"] == "completed"
+    plan, answer_decision = decisions_of(events)
     assert plan["controller"] == "llm"
     assert answer_decision["controller"] == "composed"
-    assert answer_decision["fell_back_because"] == BROKE_OFF
+    assert answer_decision["fell_back_because"] == ENDED_EARLY
     assert answer(events).startswith("The sign says")
     assert "so happy" in answer(events)
 
@@ -230,9 +233,9 @@ def test_embedded_controllers_are_used_without_llm(local_stack: LocalStack) -> N
 def test_llm_url_without_model_is_a_configuration_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "services.local", *ANY_PORTS]
     settings = environment(tmp_path, LLM_BASE_URL="http://127.0.0.1:9/v1", LOG_FORMAT="json")
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=30, check=False)
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 1
-    assert done.stdout == ""
+    process = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=30, check=False)
+    (line,) = process.stderr.splitlines()
+    assert process.returncode == 1
+    assert process.stdout == ""
     assert "the settings of the planner's LLM" in json.loads(line)["error"]
     assert "hugginggpt doctor" in json.loads(line)["remedy"]

@@ -115,7 +115,7 @@ def test_approved_plan_replaces_the_tasks() -> None:
         ((REPLANNING, planned(2), PLAN_BROKEN_OFF), set()),
         ((REPLANNING, PLAN_COMPLETED), set()),
     ],
-    ids=["complete", "still planning", "planner broke off", "no new task"],
+    ids=["complete", "still planning", "planner stream ended early", "no new task"],
 )
 def test_failed_tasks_are_replaced_by_a_complete_replanning(events: tuple[RunEvent, ...], replaced: set[int]) -> None:
     folded = fold(PLAN_COMPLETED, task_ended(run_pb2.TASK_STATE_FAILED), *events)

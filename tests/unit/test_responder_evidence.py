@@ -24,7 +24,7 @@ def done(number: int, **fields: Any) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "summary"),
     [
         ([{"label": "cat", "score": 0.98765}], 'cat × 1: {"score": 0.988}'),
         (
@@ -45,8 +45,8 @@ def done(number: int, **fields: Any) -> Task:
         ("text", '"text"'),
     ],
 )  # fmt: skip
-def test_structured_output_is_summarized(data: Any, said: str) -> None:
-    assert summarize(data) == said
+def test_structured_output_is_summarized(data: Any, summary: str) -> None:
+    assert summarize(data) == summary
 
 
 def test_summary_of_structured_output_is_short() -> None:
@@ -66,8 +66,8 @@ def test_truncation_removes_the_middle() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.floats(0.1, 9)), max_size=9), st.integers(0, 900))
-def test_shares_fit_budget_and_use_all_of_it(wanted: list[tuple[int, float]], budget: int) -> None:
-    needed, weights = [need for need, _ in wanted], [weight for _, weight in wanted]
+def test_shares_fit_budget_and_use_all_of_it(requests: list[tuple[int, float]], budget: int) -> None:
+    needed, weights = [need for need, _ in requests], [weight for _, weight in requests]
     given_ = split_budget(needed, weights, budget)
     assert sum(given_) <= budget
     assert all(got <= need for got, need in zip(given_, needed, strict=True))
@@ -103,14 +103,14 @@ def test_results_fit_budget_and_state_omissions(budget: int) -> None:
     assert count(given_.text) <= budget + 40
     assert given_.left_out > 0
     assert "task 99" in given_.text
-    assert "more, of which there is no room to tell" in given_.text
+    assert ", omitted)" in given_.text
 
 
 def test_final_text_gets_largest_share() -> None:
     text = "word " * 2_000
     first, last = done(1, outputs={"text": text}), done(2, outputs={"text": text}, needs=frozenset({1}))
-    told = evidence.results(RunSummary("", (first, last)), 1_000, count).text
-    before, after = told.split("task 2:")
+    text = evidence.results(RunSummary("", (first, last)), 1_000, count).text
+    before, after = text.split("task 2:")
     assert len(after) > 3 * len(before)
 
 
@@ -126,7 +126,7 @@ def test_newest_turns_and_first_files_are_included() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "answer"),
+    ("text", "answer"),
     [
         ("<think>It says Exit.</think>\n\nExit.", "Exit."),
         ("\n<think>\n</think>Exit <think>.", "Exit <think>."),
@@ -137,8 +137,8 @@ def test_newest_turns_and_first_files_are_included() -> None:
         ("", ""),
     ],
 )
-def test_reasoning_is_removed_from_answer(written: str, answer: str) -> None:
-    for split in range(len(written) + 1):
-        thoughts = ReasoningFilter()
-        said = thoughts.add(written[:split]) + thoughts.add(written[split:]) + thoughts.end()
-        assert said.rstrip() == answer
+def test_reasoning_is_removed_from_answer(text: str, answer: str) -> None:
+    for split in range(len(text) + 1):
+        reasoning_filter = ReasoningFilter()
+        filtered = reasoning_filter.add(text[:split]) + reasoning_filter.add(text[split:]) + reasoning_filter.end()
+        assert filtered.rstrip() == answer

@@ -19,7 +19,7 @@ READ = Task(1, "image-to-text", State.SUCCEEDED, outputs={"text": "Exit"})
 FAILED = Task(2, "text-to-speech", State.FAILED, source="aloud", failure=Failure("no voice", "install one"))
 SKIPPED = Task(3, "audio-to-audio", State.SKIPPED, needs=frozenset({2}), failure=Failure("it was skipped"))
 CANCELLED = Task(4, "translation", State.CANCELLED)
-UNUSED = Note(NoteKind.REMOVED_LINK, "Not used: a.png.")
+UNUSED = Note(NoteKind.UNUSED_FILE, "Not used: a.png.")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_ending_lists_all_failures() -> None:
     )
     assert has_more == (
         "\n\nNot used: a.png.\n\n**What could not be done**\n\n"
-        "- text-to-speech (“aloud”) failed: no voice. What would help: install one.\n"
+        "- text-to-speech (“aloud”) failed: no voice. Remedy: install one.\n"
         "- audio-to-audio was not started: it needs the result of text-to-speech (task 2).\n"
         "- translation was cancelled.\n"
         "- too late.\n"
@@ -55,7 +55,8 @@ def test_ending_lists_all_failures() -> None:
 
 def test_ending_after_truncation_does_not_repeat_results() -> None:
     assert (
-        ending(RunSummary("", (READ,)), TRUNCATED, "It says “exit”") == f"\n\n{TRUNCATED} all results are told above.\n"
+        ending(RunSummary("", (READ,)), TRUNCATED, "It says “exit”")
+        == f"\n\n{TRUNCATED} all results are given above.\n"
     )
     assert "“Exit”" in ending(RunSummary("", (READ,)), INTERRUPTED, "It")
     assert "“Exit”" not in ending(RunSummary("", (READ,)), LENGTH_LIMIT, "It")

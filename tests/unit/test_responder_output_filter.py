@@ -77,22 +77,22 @@ CASES = [
 ]  # fmt: skip
 
 
-def checked(*pieces: str, allowed: AllowedLinks = KNOWN) -> str:
+def filtered(*pieces: str, allowed: AllowedLinks = KNOWN) -> str:
     stream = OutputFilter(allowed)
     return "".join([stream.add(piece) for piece in pieces]) + stream.end()
 
 
-@pytest.mark.parametrize(("written", "shown"), [case for case in CASES if case[1] is not None])
-def test_links_and_files_unknown_to_run_become_text(written: str, shown: str) -> None:
-    assert checked(written) == shown
+@pytest.mark.parametrize(("markdown", "shown"), [case for case in CASES if case[1] is not None])
+def test_links_and_files_unknown_to_run_become_text(markdown: str, shown: str) -> None:
+    assert filtered(markdown) == shown
 
 
-@pytest.mark.parametrize("written", [case[0] for case in CASES])
-def test_result_does_not_depend_on_chunks(written: str) -> None:
-    whole = checked(written)
-    for split in range(len(written) + 1):
-        assert checked(written[:split], written[split:]) == whole
-    assert checked(*written) == whole
+@pytest.mark.parametrize("markdown", [case[0] for case in CASES])
+def test_result_does_not_depend_on_chunks(markdown: str) -> None:
+    expected = filtered(markdown)
+    for split in range(len(markdown) + 1):
+        assert filtered(markdown[:split], markdown[split:]) == expected
+    assert filtered(*markdown) == expected
 
 
 PIECES = st.sampled_from(
@@ -106,8 +106,8 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=40))
 @example(["]", "https://known.example/a?b=1"])
 def test_arbitrary_output_contains_no_active_markup(pieces: list[str]) -> None:
-    shown = checked(*pieces)
-    assert shown == checked("".join(pieces))
+    shown = filtered(*pieces)
+    assert shown == filtered("".join(pieces))
     assert not re.search(r"(?<!\\)(?:\\\\)*\][(:\[]", shown)
     assert not re.search(r"(?<!\\)(?:\\\\)*<[A-Za-z/!?]", shown)
     for found in re.findall(r"(?:https?://|www\.)[a-z][^\s<>\"`\\\[\]。]*", shown):
@@ -127,7 +127,7 @@ def tokens(markdown: str) -> Iterator[Token]:
 )
 def test_markdown_parser_finds_no_link_image_or_html(pieces: list[str]) -> None:
     live = {"link_open", "image", "html_inline", "html_block"}
-    for shown in (checked(*pieces), escape_markdown("".join(pieces))):
+    for shown in (filtered(*pieces), escape_markdown("".join(pieces))):
         assert not live & {token.type for token in tokens(shown)}
 
 
@@ -146,10 +146,10 @@ def test_unclosed_bracket_holds_back_limited_text() -> None:
 
 def test_file_names_are_not_marked_in_conversation() -> None:
     talk = AllowedLinks({}, about_files=False)
-    assert checked("Write config.json into /etc/x/y.", allowed=talk) == "Write config.json into /etc/x/y."
-    assert checked("[docs](docs.html)", allowed=talk) == f"docs {REMOVED_LINK}"
+    assert filtered("Write config.json into /etc/x/y.", allowed=talk) == "Write config.json into /etc/x/y."
+    assert filtered("[docs](docs.html)", allowed=talk) == f"docs {REMOVED_LINK}"
 
 
 def test_long_hostile_text_is_filtered_fast() -> None:
     for hostile in ("[" * 20_000, "![" * 10_000, "a." * 10_000, "](" * 10_000, "http" * 5_000, "\\" * 20_000):
-        assert checked(*re.findall(".{1,50}", hostile, re.DOTALL))
+        assert filtered(*re.findall(".{1,50}", hostile, re.DOTALL))

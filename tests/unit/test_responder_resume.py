@@ -13,7 +13,7 @@ def resumed(sent: str, *pieces: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("sent", "written", "whole"),
+    ("sent", "continuation", "complete"),
     [
         (SENT, "rapidocr in 0.5 s.", "… It was read by rapidocr in 0.5 s."),
         (SENT, " rapidocr in 0.5 s.", "… It was read by rapidocr in 0.5 s."),
@@ -33,11 +33,11 @@ def resumed(sent: str, *pieces: str) -> str:
         ("", "Nothing was sent.", "Nothing was sent."),
     ],
 )
-def test_resumed_answer_repeats_nothing_and_keeps_words_whole(sent: str, written: str, whole: str) -> None:
-    expected = whole.replace("… It was read by rapid", SENT)
-    for split in range(len(written) + 1):
-        assert sent + resumed(sent, written[:split], written[split:]) == expected
-    assert sent + resumed(sent, *written) == expected
+def test_resumed_answer_repeats_nothing_and_keeps_words_whole(sent: str, continuation: str, complete: str) -> None:
+    expected = complete.replace("… It was read by rapid", SENT)
+    for split in range(len(continuation) + 1):
+        assert sent + resumed(sent, continuation[:split], continuation[split:]) == expected
+    assert sent + resumed(sent, *continuation) == expected
 
 
 def test_new_text_is_emitted_at_once() -> None:
@@ -59,5 +59,5 @@ TEXT = "The sign says “Exit”.\n\nIt was read, then read aloud: see speech.wa
 @pytest.mark.parametrize("length", range(1, len(TEXT) + 1))
 def test_answer_resumes_at_any_position(length: int) -> None:
     sent = TEXT[:length]
-    for written in (TEXT, TEXT[len(resume_point(sent)) :]):
-        assert sent + resumed(sent, *written) == TEXT
+    for continuation in (TEXT, TEXT[len(resume_point(sent)) :]):
+        assert sent + resumed(sent, *continuation) == TEXT

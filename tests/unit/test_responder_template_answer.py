@@ -82,7 +82,7 @@ def test_result_of_the_only_file_does_not_repeat_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "outputs", "fields", "says"),
+    ("name", "outputs", "fields", "sentence"),
     [
         ("image-to-text", {"text": "Exit"}, {}, "The picture says: “Exit”"),
         (
@@ -151,12 +151,12 @@ def test_result_of_the_only_file_does_not_repeat_its_name() -> None:
             {},
             "made m.geo (application/x-geo, 5 bytes)",
         ),
-        ("silence", {}, {}, "silence is done; it gave nothing to show."),
+        ("silence", {}, {}, "silence completed without output."),
         ("text-classification", {"labels": "broken", "text": "positive"}, {}, "text-classification: “positive”"),
     ],
 )
-def test_result_is_described_by_task(name: str, outputs: dict[str, Any], fields: dict[str, Any], says: str) -> None:
-    assert says in answer(done(1, name, outputs, **fields)).partition("**How it was done**")[0]
+def test_result_is_described_by_task(name: str, outputs: dict[str, Any], fields: dict[str, Any], sentence: str) -> None:
+    assert sentence in answer(done(1, name, outputs, **fields)).partition("**How it was done**")[0]
 
 
 def test_failure_states_reason_remedy_and_skipped_tasks() -> None:
@@ -166,7 +166,7 @@ def test_failure_states_reason_remedy_and_skipped_tasks() -> None:
     assert "Not everything could be done" in text
     assert text.endswith(
         "**What could not be done**\n\n"
-        f"- text-to-speech (“{ALOUD}”) failed: no voice. What would help: install one.\n"
+        f"- text-to-speech (“{ALOUD}”) failed: no voice. Remedy: install one.\n"
         "- audio-to-audio (“clean it”) was not started: it needs the result of text-to-speech (task 2)."
     )
 
@@ -186,7 +186,7 @@ def test_reused_result_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("notes", "failure", "says"),
+    ("notes", "failure", "sentence"),
     [
         ([Note(NoteKind.MISSING, "Send a picture.")], None, "Send a picture."),
         ([Note(NoteKind.CHAT, "")], None, "No chat model is installed"),
@@ -195,13 +195,15 @@ def test_reused_result_is_marked() -> None:
         ([], None, "Nothing came of this request."),
     ],
 )
-def test_answer_without_tasks_states_notes_and_failure(notes: list[Note], failure: Failure | None, says: str) -> None:
+def test_answer_without_tasks_states_notes_and_failure(
+    notes: list[Note], failure: Failure | None, sentence: str
+) -> None:
     text = answer(notes=tuple(notes), failure=failure)
-    assert text.count(says) == 1
+    assert text.count(sentence) == 1
 
 
 def test_unused_file_is_stated_between_results_and_process() -> None:
-    text = answer(READ, notes=(Note(NoteKind.REMOVED_LINK, "Not used: a.png."),))
+    text = answer(READ, notes=(Note(NoteKind.UNUSED_FILE, "Not used: a.png."),))
     assert text.index("sign.png says") < text.index("Not used: a.png.") < text.index("**How it was done**")
     assert "could not be done" not in text
 
@@ -240,14 +242,14 @@ def test_file_name_stays_on_one_line() -> None:
 def test_long_text_is_truncated_with_location_of_complete_text() -> None:
     text = quote("word " * 1_000, "output `text` of task 1")
     assert len(text) < MAX_TEXT_LENGTH + 200
-    assert "of 4,999 characters; the whole is output `text` of task 1" in text
+    assert "of 4,999 characters; the complete text is output `text` of task 1" in text
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1_500, "1.5 KB"), (25_400_000, "25 MB")]
+    ("count", "formatted"), [(0, "0 bytes"), (999, "999 bytes"), (1_500, "1.5 KB"), (25_400_000, "25 MB")]
 )
-def test_size_is_formatted(count: int, said: str) -> None:
-    assert format_size(count) == said
+def test_size_is_formatted(count: int, formatted: str) -> None:
+    assert format_size(count) == formatted
 
 
 # ---------------------------------------------------------------- going on
@@ -261,10 +263,10 @@ def test_partial_answer_is_continued_without_repetition(length: int) -> None:
 
 
 def test_partial_llm_answer_is_ended_with_unmentioned_results() -> None:
-    more = remaining_answer(RunSummary("request", (READ, SPOKEN), sent="The sign in your picture"))
-    assert more.startswith("\n\nThe answer above was interrupted; what it had not told yet follows")
-    assert "sign.png says:" in more
-    assert "How it was done" not in more
+    rest = remaining_answer(RunSummary("request", (READ, SPOKEN), sent="The sign in your picture"))
+    assert rest.startswith("\n\nThe answer above was interrupted; the remaining results follow")
+    assert "sign.png says:" in rest
+    assert "How it was done" not in rest
 
 
 def test_chunks_make_complete_answer() -> None:

@@ -24,7 +24,7 @@ Emit = Callable[[Task | Note], Awaitable[None]]
 MAX_UNMAPPED_NOTES = 8
 """Limit of notes on single tasks that could not be planned."""
 
-TRUNCATED = "the answer broke off: whatever of the request it leaves out is still wanted"
+TRUNCATED = "the answer is truncated: add tasks for every part of the request that it omits"
 
 _NOTHING = re.compile(r"[\s`{]*(?:json\b)?[\s`{]*(?:[\"']?tasks[\"']?\s*:)?\s*\[\s*\][\s`}.]*", re.IGNORECASE)
 """Matches an answer that is an empty plan."""
@@ -69,7 +69,7 @@ class LLMPlanner:
         builder, tokens = self._prompting, self._llm.count_tokens
         first = await asyncio.to_thread(builder.planning_prompt, request, catalogue, budget, tokens)
         if not first.names:
-            raise LLMPlanError("the context of the LLM has no room for a single task", writer.usage)
+            raise LLMPlanError("the context of the LLM is too small for a single task", writer.usage)
         try:
             await writer.write(first)
             problems = writer.problems
@@ -181,4 +181,4 @@ class _PlanWriter:
         if self._dropped:
             yield Note(NoteKind.UNMAPPED, f"Part of the plan could not be read: {'; '.join(self._dropped)}.")
         if self._is_truncated:
-            yield Note(NoteKind.UNMAPPED, "The plan broke off; there may be more to do than it holds.")
+            yield Note(NoteKind.UNMAPPED, "The plan was truncated; it may lack some tasks.")
