@@ -18,7 +18,7 @@ from tests.fakes.collector import Collected, collecting
 from tests.fakes.llm.plausible import ANSWER_START, PlausibleScript
 from tests.support.mcp_clients import opened_client
 from tests.system.conftest import ROOT, LocalStack, eventually
-from tests.system.test_llm import lived_in
+from tests.system.test_llm import serve_local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ async def collected() -> AsyncIterator[Collected]:
 async def test_spans_metrics_and_logs_contain_no_content(collected: Collected, tmp_path: Path) -> None:
     async with asyncio.timeout(180), ScriptedLLM.serving(PlausibleScript()) as llm:
         settings = {"LLM_INTERNAL": "true", **collected.settings}
-        async with lived_in(tmp_path, llm.base_url, **settings) as local_stack:
+        async with serve_local_stack(tmp_path, llm.base_url, **settings) as local_stack:
             await asyncio.to_thread(_run_batch, local_stack)
             await _send_chat_completion(local_stack)
             await _call_over_mcp(local_stack)
