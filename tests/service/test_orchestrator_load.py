@@ -158,20 +158,20 @@ async def test_interactive_calls_are_served_before_batch_calls() -> None:
 
 async def test_long_wait_for_a_permit_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.orchestrator.experts.candidate_waiter.REPORT_WAIT_AFTER_SECONDS", 0.01)
-    told = asyncio.Event()
+    received = asyncio.Event()
     expert, outcome = HeldExpert(), TaskOutcome()
 
     class Events(list[Any]):
         def append(self, event: Any) -> None:
             super().append(event)
-            told.set()
+            received.set()
 
     outcome.events = Events()
     async with open_client(calls_per_expert=1) as client, expert.serving() as address:
         first = asyncio.create_task(SimulatedRun(client).infer(candidate(address)))
         await expert.wait_for_calls(1)
         second = asyncio.create_task(SimulatedRun(client).infer(candidate(address), outcome=outcome))
-        await told.wait()
+        await received.wait()
         expert.may_finish.set()
         await asyncio.wait([first, second])
     assert outcome.event_kinds == ["task_waiting", "task_started"]

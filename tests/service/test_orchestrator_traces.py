@@ -17,19 +17,19 @@ from tests.fakes.tracing import RecordedTraces
 from tests.support.batches import PINNED, OrchestratorClient, notes
 from tests.support.orchestrator import END, OrchestratorUnderTest, candidate, connected, ref, task, text
 
-ASKED = 0x1234
-ABOVE = trace.SpanContext(ASKED, 8, is_remote=True, trace_flags=trace.TraceFlags(1))
-"""Within which tests ask."""
+TRACE_ID = 0x1234
+CALLER_SPAN = trace.SpanContext(TRACE_ID, 8, is_remote=True, trace_flags=trace.TraceFlags(1))
+"""The current span of the tests' calls."""
 
-WORDS = "a secret that nobody but the models may read"
+SECRET = "a secret that only the models may read"
 
 
 pytestmark = pytest.mark.usefixtures("traces")
 
 
 async def run(orchestrator: OrchestratorUnderTest, traces: RecordedTraces, **spec: Any) -> list[event_pb2.RunEvent]:
-    """A run that is asked for within a trace; back once all of it is written down."""
-    with trace.use_span(trace.NonRecordingSpan(ABOVE)):
+    """Executes a run within a trace; returns its events once all spans have ended."""
+    with trace.use_span(trace.NonRecordingSpan(CALLER_SPAN)):
         events = await orchestrator.run(**spec)
     async with asyncio.timeout(5):
         await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
@@ -37,7 +37,7 @@ async def run(orchestrator: OrchestratorUnderTest, traces: RecordedTraces, **spe
 
 
 async def planned(call: Any) -> str:
-    """The ID of a run, once it is planned."""
+    """Waits until a run is planned, and returns its ID."""
     async for event in call:
         if event.HasField("plan_completed"):
             return str(event.run_id)
@@ -79,7 +79,7 @@ async def test_run_is_one_trace_from_the_caller_to_the_experts(
 ) -> None:
     orchestrator.peers.plan(task(1), task(2, text=ref(1)), END)
     events = await run(orchestrator, traces)
-    assert {span.context.trace_id for span in traces.get_finished_spans() if span.context} == {ASKED}
+    assert {span.context.trace_id for span in traces.get_finished_spans() if span.context} == {TRACE_ID}
     run_span = one(traces, "invoke_workflow")
     assert ancestors(traces, run_span) == [RUN_RPC, RUN_RPC]
     assert ancestors(traces, one(traces, "plan")) == ["invoke_workflow", RUN_RPC, RUN_RPC]
@@ -100,8 +100,8 @@ async def test_run_is_one_trace_from_the_caller_to_the_experts(
 async def test_span_of_a_task_has_its_model_and_no_user_data(
     orchestrator: OrchestratorUnderTest, traces: RecordedTraces
 ) -> None:
-    orchestrator.peers.plan(task(1, text=text(WORDS)), END)
-    (first, *_) = await run(orchestrator, traces, request=WORDS)
+    orchestrator.peers.plan(task(1, text=text(SECRET)), END)
+    (first, *_) = await run(orchestrator, traces, request=SECRET)
     tool = one(traces, "execute_tool summarization")
     assert tool.attributes == {
         "gen_ai.operation.name": "execute_tool",
@@ -121,7 +121,7 @@ async def test_span_of_a_task_has_its_model_and_no_user_data(
         "hugginggpt.plan.tasks": 1,
     }
     for span in traces.get_finished_spans():
-        assert WORDS not in span.to_json()
+        assert SECRET not in span.to_json()
 
 
 async def test_retries_fallbacks_and_circuits_are_events_of_the_task(
@@ -132,7 +132,7 @@ async def test_retries_fallbacks_and_circuits_are_events_of_the_task(
     async def failing(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
-        raise Overloaded(WORDS) if calls == 1 else CorruptData(WORDS)
+        raise Overloaded(SECRET) if calls == 1 else CorruptData(SECRET)
 
     async def succeeding(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         return {"text": artifact_pb2.Value(text="succeeding")}
@@ -150,7 +150,7 @@ async def test_retries_fallbacks_and_circuits_are_events_of_the_task(
     ]
     assert (tool.attributes or {})["hugginggpt.model.id"] == "backup"
     assert tool.status.is_ok
-    assert not any(WORDS in span.to_json() for span in named(traces, tool.name))
+    assert not any(SECRET in span.to_json() for span in named(traces, tool.name))
 
     calls, orchestrator.peers.infer["backup"] = 1, failing
     orchestrator.peers.plan(task(1), END)
@@ -167,7 +167,7 @@ async def test_span_of_a_failed_task_has_the_reason_as_error_type(
     orchestrator: OrchestratorUnderTest, traces: RecordedTraces
 ) -> None:
     async def refuse(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
-        raise InvalidRequest(WORDS)
+        raise InvalidRequest(SECRET)
 
     orchestrator.peers.infer["model"] = refuse
     orchestrator.peers.plan(task(1), END)
@@ -176,7 +176,7 @@ async def test_span_of_a_failed_task_has_the_reason_as_error_type(
         span = one(traces, name)
         assert span.status.status_code == trace.StatusCode.ERROR
         assert (span.attributes or {})["error.type"] == "INVALID"
-        assert WORDS not in span.to_json()
+        assert SECRET not in span.to_json()
 
 
 async def test_run_remains_one_trace_after_a_takeover(
@@ -195,7 +195,7 @@ async def test_run_remains_one_trace_after_a_takeover(
     request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with asyncio.timeout(20):
         async with serve_orchestrator(settings) as first, connected(first) as stub:
-            with trace.use_span(trace.NonRecordingSpan(ABOVE)):
+            with trace.use_span(trace.NonRecordingSpan(CALLER_SPAN)):
                 call = stub.CreateRun(request, timeout=20, metadata=call_context.metadata())
                 accepted = await planned(call)
             await started.wait()
@@ -206,7 +206,7 @@ async def test_run_remains_one_trace_after_a_takeover(
     assert any(event.HasField("taken_over") for event in events)
     run_span = one(traces, "invoke_workflow")
     assert run_span.context
-    assert run_span.context.trace_id == ASKED
+    assert run_span.context.trace_id == TRACE_ID
     assert ancestors(traces, one(traces, "take_over"))[0] == "invoke_workflow"
     tools = named(traces, "execute_tool summarization")
     assert [ancestors(traces, tool)[0] for tool in tools] == ["invoke_workflow"] * len(tools)
@@ -215,27 +215,27 @@ async def test_run_remains_one_trace_after_a_takeover(
 
 async def test_batch_item_has_its_own_trace(orchestrator: OrchestratorUnderTest, traces: RecordedTraces) -> None:
     client = OrchestratorClient(orchestrator.stub)
-    with trace.use_span(trace.NonRecordingSpan(ABOVE)):
+    with trace.use_span(trace.NonRecordingSpan(CALLER_SPAN)):
         batch = await client.ended((await client.start(notes(3), 3, plan=PINNED)).batch_id)
     assert batch.counts.completed == 3
     items = await traces.ended("invoke_workflow", 3)
     ids = {item.context.trace_id for item in items if item.context}
     assert len(ids) == 3
-    assert ASKED not in ids
+    assert TRACE_ID not in ids
     assert {item.parent for item in items} == {None}
     for tool in named(traces, "execute_tool summarization"):
         assert ancestors(traces, tool) == ["invoke_workflow"]
 
 
 async def test_fallback_of_the_planner_is_an_event(orchestrator: OrchestratorUnderTest, traces: RecordedTraces) -> None:
-    decision = plan_pb2.Decision(controller=CONTROLLER_EMBEDDED, llm_model="small", fell_back_because=WORDS)
+    decision = plan_pb2.Decision(controller=CONTROLLER_EMBEDDED, llm_model="small", fell_back_because=SECRET)
     orchestrator.peers.plan(task(1), planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=decision)))
     await run(orchestrator, traces)
     assert span_events(one(traces, "plan")) == [("fell_back", {"hugginggpt.controller": "embedded"})]
 
 
 async def test_unsampled_trace_writes_no_spans(orchestrator: OrchestratorUnderTest, traces: RecordedTraces) -> None:
-    unsampled = trace.SpanContext(ASKED, 8, is_remote=True, trace_flags=trace.TraceFlags(0))
+    unsampled = trace.SpanContext(TRACE_ID, 8, is_remote=True, trace_flags=trace.TraceFlags(0))
     orchestrator.peers.plan(task(1), END)
     with trace.use_span(trace.NonRecordingSpan(unsampled)):
         await orchestrator.run()

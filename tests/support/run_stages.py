@@ -113,7 +113,7 @@ class FaultyJournal(Journal):
             raise self.errors[what].pop(0)
 
 
-GONE = Unavailable("the disk is gone")
+JOURNAL_UNAVAILABLE = Unavailable("the disk is gone")
 
 
 async def forever(_: RunLog) -> Failure | None:

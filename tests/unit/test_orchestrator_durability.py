@@ -13,7 +13,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, running, to_the_end, watched
+from tests.support.run_stages import JOURNAL_UNAVAILABLE, SPEC, FaultyJournal, Stages, running, to_the_end, watched
 
 
 class RecordingJournal(FaultyJournal):
@@ -38,7 +38,7 @@ async def test_state_of_each_write_is_that_of_its_last_event_after_failed_writes
     database: Database, stages: Stages
 ) -> None:
     journal = RecordingJournal(database)
-    journal.errors["append"] = [GONE] * 3
+    journal.errors["append"] = [JOURNAL_UNAVAILABLE] * 3
     async with running(journal, stages) as runs:
         events = await watched(runs, await runs.create(SPEC))
     assert len(journal.states) > 3
@@ -58,7 +58,7 @@ async def test_approval_is_requested_once_after_failed_writes(database: Database
 
     stages.work = work
     journal = FaultyJournal(database)
-    journal.errors["append"] = [GONE] * 3
+    journal.errors["append"] = [JOURNAL_UNAVAILABLE] * 3
     async with running(journal, stages) as runs:
         run_id = await runs.create(RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE))
         async for event in runs.watch(run_id, 0):

@@ -22,7 +22,7 @@ from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import ChangeNotifier
 from tests.support.run_stages import (
-    GONE,
+    JOURNAL_UNAVAILABLE,
     LEASE_SECONDS,
     SPEC,
     FaultyJournal,
@@ -37,15 +37,15 @@ GARBAGE = b"\xff\xff\xff"
 CALLER = caller_pb2.Caller(tenant="default")
 
 
-async def changed(database: Database, sql: str, *values: object) -> None:
+async def execute(database: Database, sql: str, *values: object) -> None:
     def operation() -> Steps[None]:
         yield Query(sql, values)
 
     await database.write(operation)
 
 
-async def left(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
-    """The id of an active run whose orchestrator has stopped."""
+async def interrupted_run(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
+    """ID of a run whose orchestrator stopped while it was active."""
     stages.work = forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
         run_id = await runs.create(spec)
@@ -56,29 +56,29 @@ async def left(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
 
 
 async def corrupt(database: Database, run_id: str, sequence: int) -> None:
-    await changed(database, "UPDATE events SET event = ? WHERE run_id = ? AND sequence = ?", GARBAGE, run_id, sequence)
+    await execute(database, "UPDATE events SET event = ? WHERE run_id = ? AND sequence = ?", GARBAGE, run_id, sequence)
 
 
 async def corrupt_snapshot(database: Database, run_id: str) -> None:
-    await changed(database, "UPDATE runs SET snapshot = ? WHERE id = ?", GARBAGE, run_id)
+    await execute(database, "UPDATE runs SET snapshot = ? WHERE id = ?", GARBAGE, run_id)
 
 
-async def unfold(database: Database, run_id: str) -> None:
-    """Has the second event speak of a task that was never planned."""
+async def store_event_of_unknown_task(database: Database, run_id: str) -> None:
+    """Replaces the second event by one of a task that was never planned."""
     event = RunEvent(run_id=run_id, sequence=2, task_id=7, task_started=event_pb2.TaskStarted())
     sql = "UPDATE events SET event = ? WHERE run_id = ? AND sequence = 2"
-    await changed(database, sql, event.SerializeToString(), run_id)
+    await execute(database, sql, event.SerializeToString(), run_id)
 
 
-async def conflict(database: Database, run_id: str) -> None:
-    """Stores an event more than the run's row knows of."""
+async def store_extra_event(database: Database, run_id: str) -> None:
+    """Stores one event more than the run's row counts."""
     event = RunEvent(run_id=run_id, sequence=3, plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT))
     sql = "INSERT INTO events (run_id, sequence, event) VALUES (?, 3, ?)"
-    await changed(database, sql, run_id, event.SerializeToString())
+    await execute(database, sql, run_id, event.SerializeToString())
 
 
-async def ended(database: Database, stages: Stages, run_id: str) -> run_pb2.Run:
-    """The run as the next orchestrator shows it once it has ended."""
+async def run_after_takeover(database: Database, stages: Stages, run_id: str) -> run_pb2.Run:
+    """Waits until another orchestrator has ended the run, and returns the run."""
     async with running(FaultyJournal(database, "second"), stages) as runs:
         await runs.wait_until_ended(run_id)
         return await runs.get(run_id)
@@ -86,9 +86,9 @@ async def ended(database: Database, stages: Stages, run_id: str) -> run_pb2.Run:
 
 @pytest.mark.parametrize("sequence", [1, 2])
 async def test_run_with_undecodable_event_ends_as_failed(database: Database, stages: Stages, sequence: int) -> None:
-    run_id = await left(database, stages)
+    run_id = await interrupted_run(database, stages)
     await corrupt(database, run_id, sequence)
-    run = await ended(database, stages, run_id)
+    run = await run_after_takeover(database, stages, run_id)
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "CORRUPT"
     assert run.failure.code == code_pb2.DATA_LOSS
@@ -121,26 +121,28 @@ async def test_ended_run_is_read_from_its_events_if_its_snapshot_is_corrupt(data
 
 
 async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Database, stages: Stages) -> None:
-    run_id = await left(database, stages)
-    await unfold(database, run_id)
-    run = await ended(database, stages, run_id)
+    run_id = await interrupted_run(database, stages)
+    await store_event_of_unknown_task(database, run_id)
+    run = await run_after_takeover(database, stages, run_id)
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "CORRUPT"
 
 
 async def test_run_that_contradicts_the_journal_ends_as_failed(database: Database, stages: Stages) -> None:
-    run_id = await left(database, stages)
-    await conflict(database, run_id)
-    run = await ended(database, stages, run_id)
+    run_id = await interrupted_run(database, stages)
+    await store_extra_event(database, run_id)
+    run = await run_after_takeover(database, stages, run_id)
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "INTERNAL"
     assert "3 attempts" in run.failure.message
     assert run.failure.remedy
 
 
-async def test_run_with_undecodable_caller_ends_as_failed_and_others_go_on(database: Database, stages: Stages) -> None:
-    broken, sound = await left(database, stages), await left(database, stages)
-    await changed(database, "UPDATE runs SET caller = ? WHERE id = ?", GARBAGE, broken)
+async def test_run_with_undecodable_caller_ends_as_failed_and_others_continue(
+    database: Database, stages: Stages
+) -> None:
+    broken, sound = await interrupted_run(database, stages), await interrupted_run(database, stages)
+    await execute(database, "UPDATE runs SET caller = ? WHERE id = ?", GARBAGE, broken)
     async with running(FaultyJournal(database, "second"), stages) as runs:
         await runs.wait_until_ended(sound)
         await runs.wait_until_ended(broken)
@@ -149,11 +151,11 @@ async def test_run_with_undecodable_caller_ends_as_failed_and_others_go_on(datab
 
 
 async def test_run_with_undecodable_approval_ends_as_failed(database: Database, stages: Stages) -> None:
-    async def plans(run: Any) -> None:
+    async def plan_one_task(run: Any) -> None:
         task = task_pb2.Task(id=1, task="summarization")
         run.emit(RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task)))
 
-    stages.work = plans
+    stages.work = plan_one_task
     spec = RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE)
     journal = FaultyJournal(database, "first")
     async with running(journal, stages) as runs:
@@ -163,19 +165,19 @@ async def test_run_with_undecodable_approval_ends_as_failed(database: Database, 
             if event.HasField("approval_requested"):
                 break
         approved = ApproveRunRequest(run_id=run_id).SerializeToString()
-        while not await journal.approve(run_id, approved + GARBAGE):  # it is being let go of
+        while not await journal.approve(run_id, approved + GARBAGE):  # the run is being parked
             pass
-    run = await ended(database, stages, run_id)
+    run = await run_after_takeover(database, stages, run_id)
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "INTERNAL"
 
 
-@pytest.mark.parametrize("damage", [corrupt, unfold, conflict])
-async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_end(
-    database: Database, stages: Stages, damage: Any
+@pytest.mark.parametrize("corrupt_run", [corrupt, store_event_of_unknown_task, store_extra_event])
+async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_last_event(
+    database: Database, stages: Stages, corrupt_run: Any
 ) -> None:
-    run_id = await left(database, stages)
-    await damage(database, run_id, *([2] if damage is corrupt else []))
+    run_id = await interrupted_run(database, stages)
+    await corrupt_run(database, run_id, *([2] if corrupt_run is corrupt else []))
     async with running(FaultyJournal(database, "second"), stages) as runs:
         events = await to_the_end(runs, run_id)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_FAILED
@@ -193,27 +195,27 @@ async def test_watcher_of_a_run_whose_last_event_is_lost_gets_an_error(database:
 
 
 async def test_run_that_cannot_be_continued_is_not_claimed_again(database: Database, stages: Stages) -> None:
-    run_id = await left(database, stages)
+    run_id = await interrupted_run(database, stages)
     await corrupt(database, run_id, 1)
-    await ended(database, stages, run_id)
+    await run_after_takeover(database, stages, run_id)
     other = Journal(database, "other", 60)
     assert not await other.overdue()
     assert await other.claim(10) == []
 
 
-async def test_run_that_cannot_be_continued_is_in_the_list_of_ends(database: Database, stages: Stages) -> None:
-    run_id = await left(database, stages)
+async def test_run_that_cannot_be_continued_is_listed_as_ended(database: Database, stages: Stages) -> None:
+    run_id = await interrupted_run(database, stages)
     await corrupt(database, run_id, 1)
-    await ended(database, stages, run_id)
+    await run_after_takeover(database, stages, run_id)
     (end,) = await Journal(database, "other", 60).ended(0, (0.0, ""), 10)
     assert end.id == run_id
     assert end.last.run_ended.failure.reason == "CORRUPT"
 
 
-async def test_run_is_not_failed_while_the_journal_is_away(database: Database, stages: Stages) -> None:
-    run_id = await left(database, stages)
+async def test_run_is_not_failed_while_the_journal_is_unavailable(database: Database, stages: Stages) -> None:
+    run_id = await interrupted_run(database, stages)
     journal = FaultyJournal(database, "second")
-    journal.errors["events"] = [GONE] * (TAKEOVER_ATTEMPTS + 2)
+    journal.errors["events"] = [JOURNAL_UNAVAILABLE] * (TAKEOVER_ATTEMPTS + 2)
     async with running(journal, stages) as runs:
         events = await to_the_end(runs, run_id)
     assert journal.errors["events"] == []
@@ -221,14 +223,14 @@ async def test_run_is_not_failed_while_the_journal_is_away(database: Database, s
 
 
 async def test_run_that_was_taken_over_meanwhile_is_not_failed(database: Database, stages: Stages) -> None:
-    run_id = await left(database, stages)
-    (row,) = await Journal(database, "thief", 60).claim(10)
+    run_id = await interrupted_run(database, stages)
+    (row,) = await Journal(database, "other", 60).claim(10)
     with pytest.raises(Unavailable):
         await Journal(database, "me", 60).fail(run_id, row.fence - 1, Failure(reason="CORRUPT"))
     assert not (await Journal(database, "me", 60).row(run_id, "default")).has_ended
 
 
-async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Database, stages: Stages) -> None:
+async def test_conversation_continues_after_a_run_that_cannot_be_read(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         turns: list[str] = []
         for request in ("one", "two"):
@@ -246,7 +248,13 @@ async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Da
 def test_transient_errors_are_not_counted_as_failed_takeovers() -> None:
     failed = FailedTakeovers()
     refused = FailedPrecondition("wrong password", reason="DATABASE")
-    for error in (GONE, refused, TimeoutError(), ConnectionError(), ExceptionGroup("", [ValueError(), GONE])):
+    for error in (
+        JOURNAL_UNAVAILABLE,
+        refused,
+        TimeoutError(),
+        ConnectionError(),
+        ExceptionGroup("", [ValueError(), JOURNAL_UNAVAILABLE]),
+    ):
         assert not any(failed.add("run", error) for _ in range(TAKEOVER_ATTEMPTS)), error
 
 
@@ -268,47 +276,47 @@ def test_failed_takeovers_are_counted_anew_once_forgotten() -> None:
 
 
 @asynccontextmanager
-async def driving(database: Database, drive: Any) -> AsyncIterator[BatchStore]:
-    """Batches driven by a function of the test's."""
-    kept = BatchStore(database, Journal(database, "me", LEASE_SECONDS), "me", LEASE_SECONDS)
+async def executing_batches(database: Database, execute_batch: Any) -> AsyncIterator[BatchStore]:
+    """Batches that a function of the test executes."""
+    store = BatchStore(database, Journal(database, "me", LEASE_SECONDS), "me", LEASE_SECONDS)
 
     class Executor:
         async def execute(self, claimed: Claimed) -> None:
-            await drive(kept, claimed)
+            await execute_batch(store, claimed)
 
     leases: LeaseManager[Claimed, Claimed] = LeaseManager(
-        BatchLeases(kept, ChangeNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
+        BatchLeases(store, ChangeNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
     )
     async with leases:
-        yield kept
+        yield store
 
 
-async def stored(database: Database, batch_id: str) -> None:
-    kept = BatchStore(database, Journal(database, "first", 60), "first", 60)
+async def create_batch(database: Database, batch_id: str) -> None:
+    store = BatchStore(database, Journal(database, "first", 60), "first", 60)
     plan = pipeline_pb2.Pipeline(plan=plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="image-to-text")]))
-    await kept.create(NewBatch(batch_id, CALLER, batch_pb2.BatchSpec(), plan))
-    await kept.add(batch_id, "default", 1, [batch_pb2.NewItem(name="item")], {})
-    await kept.start(batch_id, "default", "", "d", 1)
+    await store.create(NewBatch(batch_id, CALLER, batch_pb2.BatchSpec(), plan))
+    await store.add(batch_id, "default", 1, [batch_pb2.NewItem(name="item")], {})
+    await store.start(batch_id, "default", "", "d", 1)
 
 
-async def over(kept: BatchStore, batch_id: str) -> BatchRow:
-    while not (row := await kept.row(batch_id, "default")).has_ended:
+async def ended_batch(store: BatchStore, batch_id: str) -> BatchRow:
+    while not (row := await store.row(batch_id, "default")).has_ended:
         pass
     return row
 
 
-async def complete(kept: BatchStore, claimed: Claimed) -> None:
-    await kept.end(claimed, run_pb2.RUN_STATE_COMPLETED, None)
+async def complete(store: BatchStore, claimed: Claimed) -> None:
+    await store.end(claimed, run_pb2.RUN_STATE_COMPLETED, None)
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("column", ["caller", "spec", "pipeline"])
-async def test_batch_that_cannot_be_decoded_ends_as_failed_and_others_go_on(database: Database, column: str) -> None:
-    await stored(database, "broken")
-    await stored(database, "sound")
-    await changed(database, f"UPDATE batches SET {column} = ? WHERE id = 'broken'", GARBAGE)
-    async with driving(database, complete) as kept:
-        sound, broken = await over(kept, "sound"), await over(kept, "broken")
+async def test_batch_that_cannot_be_decoded_ends_as_failed_and_others_continue(database: Database, column: str) -> None:
+    await create_batch(database, "broken")
+    await create_batch(database, "sound")
+    await execute(database, f"UPDATE batches SET {column} = ? WHERE id = 'broken'", GARBAGE)
+    async with executing_batches(database, complete) as store:
+        sound, broken = await ended_batch(store, "sound"), await ended_batch(store, "broken")
     assert sound.state == run_pb2.RUN_STATE_COMPLETED
     assert broken.state == run_pb2.RUN_STATE_FAILED
     assert broken.failure.reason == "CORRUPT"
@@ -316,55 +324,60 @@ async def test_batch_that_cannot_be_decoded_ends_as_failed_and_others_go_on(data
 
 
 @pytest.mark.timeout(60)
-async def test_batch_that_breaks_at_every_takeover_ends_as_failed(database: Database) -> None:
+async def test_batch_whose_execution_fails_repeatedly_ends_as_failed(database: Database) -> None:
     attempts = 0
 
-    async def drive(kept: BatchStore, claimed: Claimed) -> None:
+    async def execute_batch(store: BatchStore, claimed: Claimed) -> None:
         nonlocal attempts
         attempts += 1
-        raise ExceptionGroup("of its tasks", [ConstraintViolation("it is there already")])
+        raise ExceptionGroup("items", [ConstraintViolation("duplicate item")])
 
-    await stored(database, "broken")
-    async with driving(database, drive) as kept:
-        row = await over(kept, "broken")
+    await create_batch(database, "broken")
+    async with executing_batches(database, execute_batch) as store:
+        row = await ended_batch(store, "broken")
     assert row.failure.reason == "INTERNAL"
     assert attempts == TAKEOVER_ATTEMPTS
 
 
 @pytest.mark.timeout(60)
-async def test_batch_is_not_failed_while_the_journal_is_away(database: Database) -> None:
-    errors: list[Exception] = [GONE, CorruptData("once"), GONE, ExceptionGroup("of its tasks", [GONE])]
+async def test_batch_is_not_failed_while_the_journal_is_unavailable(database: Database) -> None:
+    errors: list[Exception] = [
+        JOURNAL_UNAVAILABLE,
+        CorruptData("once"),
+        JOURNAL_UNAVAILABLE,
+        ExceptionGroup("items", [JOURNAL_UNAVAILABLE]),
+    ]
 
-    async def drive(kept: BatchStore, claimed: Claimed) -> None:
+    async def execute_batch(store: BatchStore, claimed: Claimed) -> None:
         if errors:
             raise errors.pop()
-        await complete(kept, claimed)
+        await complete(store, claimed)
 
-    await stored(database, "batch")
-    async with driving(database, drive) as kept:
-        row = await over(kept, "batch")
+    await create_batch(database, "batch")
+    async with executing_batches(database, execute_batch) as store:
+        row = await ended_batch(store, "batch")
     assert row.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_item_that_cannot_be_decoded_fails_alone(database: Database) -> None:
-    await stored(database, "batch")
-    await changed(database, "UPDATE batch_items SET inputs = ?", GARBAGE)
-    kept = BatchStore(database, Journal(database, "me", 60), "me", 60)
-    (item,) = await kept.next_items(await kept.row("batch", "default"), 0, 10, 1000)
+    await create_batch(database, "batch")
+    await execute(database, "UPDATE batch_items SET inputs = ?", GARBAGE)
+    store = BatchStore(database, Journal(database, "me", 60), "me", 60)
+    (item,) = await store.next_items(await store.row("batch", "default"), 0, 10, 1000)
     assert item.failure
     assert item.failure.reason == "CORRUPT"
 
 
 async def test_item_fails_with_its_run(database: Database, stages: Stages) -> None:
-    await stored(database, "batch")
+    await create_batch(database, "batch")
     spec = RunSpec(request="do it")
     stages.work = forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
         run_id = await runs.create(spec, run_pb2.BatchPosition(batch_id="batch", index=1))
         await stages.running.wait()
     await corrupt(database, run_id, 1)
-    await ended(database, stages, run_id)
-    kept = BatchStore(database, Journal(database, "me", 60), "me", 60)
-    (item,) = (await kept.items("batch", 0, 10)).rows
+    await run_after_takeover(database, stages, run_id)
+    store = BatchStore(database, Journal(database, "me", 60), "me", 60)
+    (item,) = (await store.items("batch", 0, 10)).rows
     assert item.state == run_pb2.RUN_STATE_FAILED
     assert item.failure.reason == "CORRUPT"

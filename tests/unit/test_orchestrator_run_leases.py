@@ -16,7 +16,17 @@ from services.common.database import Database, Query, Steps
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever, running, serving, to_the_end, watched
+from tests.support.run_stages import (
+    JOURNAL_UNAVAILABLE,
+    SPEC,
+    FaultyJournal,
+    Stages,
+    forever,
+    running,
+    serving,
+    to_the_end,
+    watched,
+)
 
 
 async def take_away(database: Database, run_id: str) -> None:
@@ -112,7 +122,7 @@ async def test_run_is_not_cancelled_when_its_orchestrator_stops(database: Databa
         assert await Journal(database, "other", 60).overdue()
 
 
-@pytest.mark.parametrize("error", [GONE, KeyError("an unexpected error")])
+@pytest.mark.parametrize("error", [JOURNAL_UNAVAILABLE, KeyError("an unexpected error")])
 async def test_run_whose_lease_cannot_be_renewed_is_released_and_resumed(
     database: Database, stages: Stages, error: Exception
 ) -> None:

@@ -17,7 +17,17 @@ from services.common.database import Database, open_database
 from services.common.errors import Unavailable
 from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import GONE, SPEC, FaultyJournal, Stages, forever, running, serving, to_the_end, watched
+from tests.support.run_stages import (
+    JOURNAL_UNAVAILABLE,
+    SPEC,
+    FaultyJournal,
+    Stages,
+    forever,
+    running,
+    serving,
+    to_the_end,
+    watched,
+)
 
 
 async def test_run_whose_caller_disconnects_during_its_write_is_executed(database: Database, stages: Stages) -> None:
@@ -38,7 +48,7 @@ async def test_run_is_resumed_after_the_journal_failed_at_its_start(database: Da
     async with running(journal, stages) as runs:
         parent = await runs.create(SPEC)
         await watched(runs, parent)
-        journal.errors["conversation"] = [GONE]
+        journal.errors["conversation"] = [JOURNAL_UNAVAILABLE]
         run_id = await runs.create(RunSpec(request="and then", parent_run_id=parent))
         events = await to_the_end(runs, run_id)
     assert any(event.HasField("taken_over") for event in events)
@@ -103,7 +113,7 @@ async def test_stop_does_not_wait_for_an_unavailable_journal(database: Database,
     async with running(journal, stages) as runs:
         run_id = await runs.create(SPEC)
         await stages.running.wait()
-        journal.errors = {"append": [GONE] * 1000, "release": [GONE]}
+        journal.errors = {"append": [JOURNAL_UNAVAILABLE] * 1000, "release": [JOURNAL_UNAVAILABLE]}
         await runs.cancel(run_id)
 
 
@@ -131,7 +141,7 @@ async def test_events_are_written_once_the_journal_is_available_again(
 ) -> None:
     monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
     journal = FaultyJournal(database)
-    journal.errors["append"] = [GONE] * 3
+    journal.errors["append"] = [JOURNAL_UNAVAILABLE] * 3
     async with running(journal, stages) as runs:
         events = await watched(runs, await runs.create(SPEC))
     assert journal.errors["append"] == []
@@ -174,7 +184,7 @@ async def test_run_is_cancelled_with_its_call_while_the_journal_is_unavailable(
     database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unavailable(*_: object) -> NoReturn:
-        raise GONE
+        raise JOURNAL_UNAVAILABLE
 
     stages.work = forever
     journal = FaultyJournal(database)
