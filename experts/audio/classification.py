@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experts.audio.waveforms import decode_samples, split_windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
@@ -111,7 +111,7 @@ class ZeroShotClassifier(TorchHandler):
         if not all(labels) or not labels:
             raise InvalidRequest(
                 "zero-shot-audio-classification needs the parameter candidate_labels: the labels to choose from",
-                port=port_of("candidate_labels"),
+                port=parameter_port("candidate_labels"),
                 remedy='send it, such as ["dog barking", "car horn"]',
             )
         samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from services.common.errors import InvalidRequest
 
 _TAGS = {"mandarin": "zh", "castilian": "es", "hebrew": "he", "filipino": "tl", "norwegian": "no"}
@@ -42,7 +42,7 @@ def resolve_language(language: str, supported: Sequence[str], model_id: str) -> 
     ]
     raise InvalidRequest(
         f"{model_id} does not support the language {language[:40]!r}",
-        port=port_of("language"),
+        port=parameter_port("language"),
         remedy=f"omit it, or choose among: {', '.join(listed or ['English'])}",
     )
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from experts.audio.random_seed import use_seed
 from experts.audio.waveforms import encode_recording
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
@@ -68,7 +68,7 @@ class MusicGenerator(TorchHandler):
             raise InvalidRequest(
                 f"the duration is {seconds:g} s; the limit of {self.model_id} is {MAX_SECONDS:g} s",
                 remedy="request a shorter duration",
-                port=port_of("duration"),
+                port=parameter_port("duration"),
             )
         seed = parameters.get("seed")
         tokens = self._tokenizer(inputs["text"], truncation=True, max_length=_MAX_TEXT_TOKENS, return_tensors="pt")

@@ -10,7 +10,7 @@ from experts.audio.random_seed import use_seed
 from experts.audio.voice_conversion import Voices, fetch_vocoder
 from experts.audio.waveforms import encode_recording
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
@@ -167,7 +167,7 @@ class VitsSynthesizer(SpeechSynthesizer):
         if requested and spoken and requested != spoken:
             raise InvalidRequest(
                 f"{self.model_id} does not speak {language[:40]!r}, only {spoken}",
-                port=port_of("language"),
+                port=parameter_port("language"),
                 remedy="omit the parameter language, or choose a model that speaks it",
             )
 

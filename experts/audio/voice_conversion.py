@@ -9,7 +9,7 @@ from experts.audio.waveforms import decode_samples, encode_recording, is_silent,
 from experts.host import load_context
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.media import renamed
+from experts.host.media import derive_name
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
@@ -104,7 +104,7 @@ class VoiceConverter(TorchHandler):
             raise InvalidRequest(
                 f"{inputs['audio'].name} is silent: it contains no voice", port="audio", remedy="record it again"
             )
-        name = renamed(inputs["audio"], "voice", "wav")
+        name = derive_name(inputs["audio"], "voice", "wav")
         return ConversionItem(split_at_pauses(samples, self._rate, _MAX_PART_SECONDS), len(samples) / self._rate, name)
 
     def cost(self, item: ConversionItem) -> float:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from experts.host.audio import read_audio, too_long, wav
+from experts.host.audio import read_audio, too_long_error, wav
 from experts.host.handler import Media
-from experts.host.isolation import isolated
+from experts.host.isolation import run_isolated
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def decode_samples(media: Media, rate: int, *, max_seconds: float = DEFAULT_MAX_
     import numpy as np
 
     if media.media_type.partition(";")[0] in _FFMPEG_TYPES:
-        samples = isolated(_decode_with_ffmpeg, media, rate, max_seconds, file=media.name, port="audio")
+        samples = run_isolated(_decode_with_ffmpeg, media, rate, max_seconds, file=media.name, port="audio")
     else:
         samples, _ = read_audio(media, rate=rate, longest=max_seconds)
     return np.pad(samples, (0, max(0, int(_MIN_SECONDS * rate) - len(samples))))
@@ -91,13 +91,13 @@ def _decode_with_ffmpeg(media: Media, rate: int, max_seconds: float) -> "Samples
         if not container.streams.audio:
             raise InvalidRequest(f"{media.name} has no audio track.", remedy="Send a file with audio.", port="audio")
         if (container.duration or 0) > max_seconds * _TICKS_PER_SECOND:
-            raise too_long(media, max_seconds)
+            raise too_long_error(media, max_seconds)
         blocks, total = [], 0
         for block in _blocks(container, rate):
             blocks.append(block)
             total += len(block)
             if total > max_seconds * rate:
-                raise too_long(media, max_seconds)
+                raise too_long_error(media, max_seconds)
     if not total:
         raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port="audio")
     samples = np.nan_to_num(np.concatenate(blocks), copy=False, posinf=1.0, neginf=-1.0)

@@ -11,7 +11,7 @@ from experts.diffusion.image_size import Size, read_size
 from experts.diffusion.text_to_image import crop_centre
 from experts.host import load_context
 from experts.host.handler import Handler, Inputs, Parameters
-from experts.host.media import open_image, renamed
+from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import FailedPrecondition
 
@@ -64,7 +64,7 @@ class ControlNetTextToImage(DiffusionHandler):
         return GenerationItem(
             arguments,
             choose_seed(parameters),
-            renamed(media, "picture", "png"),
+            derive_name(media, "picture", "png"),
             lambda picture: crop_centre(picture, size),
         )
 

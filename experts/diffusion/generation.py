@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experts.diffusion.image_size import ModelResolution
 from experts.host.handler import UNBATCHED, Call, Inputs, Outputs, Parameters
 from experts.host.media import png
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
@@ -95,7 +95,7 @@ class DiffusionHandler(TorchHandler):
             raise InvalidRequest(
                 f"{self.model_id} has no parameter {missing}",
                 remedy=f"omit {missing}, or choose another model",
-                port=port_of(missing),
+                port=parameter_port(missing),
             )
         steps = parameters.get("num_inference_steps") or min(
             self.default_value("num_inference_steps"), MAX_DEFAULT_STEPS

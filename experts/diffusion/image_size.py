@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from services.common.errors import InvalidRequest
 
 MAX_PIXELS = 2048 * 2048
@@ -68,6 +68,6 @@ def read_size(parameters: Mapping[str, Any], default: Size) -> Size | None:
         raise InvalidRequest(
             f"{size.width} x {size.height} pixels are too many",
             remedy=f"request at most {MAX_PIXELS} pixels, such as 2048 x 2048, and enlarge the result",
-            port=port_of("width"),
+            port=parameter_port("width"),
         )
     return size

@@ -6,8 +6,8 @@ from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size
 from experts.host.handler import Handler, Inputs, Parameters
-from experts.host.media import open_image, renamed
-from experts.host.parameters import port_of
+from experts.host.media import derive_name, open_image
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import InvalidRequest
 
@@ -41,9 +41,9 @@ class ImageToImage(DiffusionHandler):
             raise InvalidRequest(
                 f"with strength {strength} and {arguments['num_inference_steps']} steps there is nothing to do",
                 remedy="raise strength or num_inference_steps, so that their product is at least 1",
-                port=port_of("strength"),
+                port=parameter_port("strength"),
             )
-        return GenerationItem(arguments, choose_seed(parameters), renamed(media, "repainted", "png"))
+        return GenerationItem(arguments, choose_seed(parameters), derive_name(media, "repainted", "png"))
 
 
 class InstructionEditor(DiffusionHandler):
@@ -59,7 +59,7 @@ class InstructionEditor(DiffusionHandler):
             arguments["image_guidance_scale"] = _MIN_IMAGE_GUIDANCE + _IMAGE_GUIDANCE_RANGE * (
                 1 - parameters["strength"]
             )
-        return GenerationItem(arguments, choose_seed(parameters), renamed(media, "edited", "png"))
+        return GenerationItem(arguments, choose_seed(parameters), derive_name(media, "edited", "png"))
 
 
 def _pipeline_name(checkpoint: Checkpoint) -> str:

@@ -7,7 +7,7 @@ from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size, read_size
 from experts.host.handler import Handler, Inputs, Parameters
-from experts.host.media import open_image, renamed
+from experts.host.media import derive_name, open_image
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class InpaintingHandler(DiffusionHandler):
         return GenerationItem(
             self.build_arguments(parameters, prompt, **extra),
             choose_seed(parameters),
-            renamed(media, "filled", "png"),
+            derive_name(media, "filled", "png"),
             postprocess,
         )
 

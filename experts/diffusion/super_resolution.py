@@ -10,8 +10,8 @@ from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem
 from experts.diffusion.image_size import MAX_PIXELS
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.media import open_image, png, renamed
-from experts.host.parameters import port_of
+from experts.host.media import derive_name, open_image, png
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
@@ -53,7 +53,7 @@ class DiffusionUpscaler(DiffusionHandler):
         model_size = [math.ceil(side / _SIDE_MULTIPLE) * _SIDE_MULTIPLE for side in picture.size]
         arguments = self.build_arguments({}, "", image=picture.resize(model_size), guidance_scale=1.0)
         size = _scale_size(picture, _read_scale(parameters, _DIFFUSION_FACTOR, self.model_id))
-        return GenerationItem(arguments, _SEED, renamed(media, "enlarged", "png"), partial(_resize, size=size))
+        return GenerationItem(arguments, _SEED, derive_name(media, "enlarged", "png"), partial(_resize, size=size))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TiledUpscaler(TorchHandler):
         picture = open_image(media)
         scale = _read_scale(parameters, self._factor, self.model_id)
         _check_size(picture, max_pixels=MAX_PIXELS)
-        return UpscaleItem(picture, _scale_size(picture, scale), renamed(media, "enlarged", "png"))
+        return UpscaleItem(picture, _scale_size(picture, scale), derive_name(media, "enlarged", "png"))
 
     def cost(self, item: UpscaleItem) -> float:
         return float(item.picture.width * item.picture.height)
@@ -162,7 +162,7 @@ def _read_scale(parameters: Parameters, factor: int, model_id: str) -> float:
     if scale > factor:
         raise InvalidRequest(
             f"parameter scale: {model_id} enlarges {factor} times at most, not {scale:g}",
-            port=port_of("scale"),
+            port=parameter_port("scale"),
             remedy="request a smaller scale, or enlarge the result again",
         )
     return scale

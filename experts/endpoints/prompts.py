@@ -11,7 +11,7 @@ from typing import Any
 from experts.endpoints import results
 from experts.endpoints.media import prepare_image, to_data_url
 from experts.host.handler import Inputs, Media, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from services.common.errors import CorruptData, InvalidRequest
 
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
@@ -151,7 +151,7 @@ def read_candidate_labels(parameters: Parameters) -> list[str]:
     if not labels or not all(labels):
         raise InvalidRequest(
             "the parameter candidate_labels is missing or has an empty label",
-            port=port_of("candidate_labels"),
+            port=parameter_port("candidate_labels"),
             remedy='give the labels to choose from, such as ["sports", "politics"]',
         )
     return labels

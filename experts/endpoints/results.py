@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Media, Outputs
-from experts.host.media import box, open_image, png, renamed
+from experts.host.media import box_to_json, derive_name, open_image, png
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,9 +67,10 @@ def build_objects(scored: Sequence[tuple[str, float, Sequence[float]]], media: M
     ordered = sorted(scored, key=lambda scored_box: -scored_box[1])
     return {
         "objects": [
-            {"label": label, "score": round(score, DIGITS), "box": box(corners)} for label, score, corners in ordered
+            {"label": label, "score": round(score, DIGITS), "box": box_to_json(corners)}
+            for label, score, corners in ordered
         ],
-        "image": png(_draw_boxes(open_image(media), ordered), renamed(media, "objects", "png")),
+        "image": png(_draw_boxes(open_image(media), ordered), derive_name(media, "objects", "png")),
         "text": _count_names([label for label, _, _ in ordered]),
     }
 
@@ -86,8 +87,8 @@ def build_segments(scored: "Sequence[tuple[str, float, Image]]", media: Media) -
     ]
     return {
         "segments": outputs,
-        "image": png(_overlay_masks(picture, masks), renamed(media, "segments", "png")),
-        "mask": png(_draw_mask_levels(picture, masks), renamed(media, "mask", "png")),
+        "image": png(_overlay_masks(picture, masks), derive_name(media, "segments", "png")),
+        "mask": png(_draw_mask_levels(picture, masks), derive_name(media, "mask", "png")),
         "text": _count_names([label for label, _, _ in scored]),
     }
 

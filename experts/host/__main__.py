@@ -15,17 +15,17 @@ def package_in(folder: Path) -> str:
     Raises:
         FailedPrecondition: it has no tasks.py, or its name is not a valid or unique module name.
     """
-    whole, name = folder.resolve(), folder.resolve().name
-    if not (whole / "tasks.py").is_file():
+    path, name = folder.resolve(), folder.resolve().name
+    if not (path / "tasks.py").is_file():
         remedy = "give the folder of an expert, with tasks.py, models.json and optionally tasks.json"
         raise FailedPrecondition(f"there is no tasks.py in {folder}", remedy=remedy)
     if not name.isidentifier():
         raise FailedPrecondition(
             f"cannot import a folder named {name!r}", remedy="use only letters, digits and underscores in its name"
         )
-    sys.path.insert(0, str(whole.parent))
+    sys.path.insert(0, str(path.parent))
     found = find_spec(name)
-    if found is None or str(whole) not in (found.submodule_search_locations or ()):
+    if found is None or str(path) not in (found.submodule_search_locations or ()):
         raise FailedPrecondition(f"another module is named {name}", remedy="rename the folder")
     return name
 

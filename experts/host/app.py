@@ -58,13 +58,13 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
         with (
             service_process(name, Settings) as settings,
             redirect_stdout(sys.stderr),  # logs must not mix with the description
-            _missing_packages_reported(package),
+            _report_missing_packages(package),
         ):
             description = describe(read_expert(package), settings)
         sys.stdout.write(description)
         return
     if options.prefetch:
-        with service_process(name, Settings) as settings, _missing_packages_reported(package):
+        with service_process(name, Settings) as settings, _report_missing_packages(package):
             fetched = prefetch(read_expert(package).only(settings.allowed_ids), Placements(settings.devices))
         sys.exit(0 if fetched else 1)
     run(name, partial(_serve_package, package), Settings)
@@ -74,7 +74,7 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
 
 
 @contextmanager
-def _missing_packages_reported(package: str) -> Iterator[None]:
+def _report_missing_packages(package: str) -> Iterator[None]:
     """Ends the process with one log line if a package that the expert needs is not installed.
 
     Raises:
@@ -99,7 +99,7 @@ def _missing_packages_reported(package: str) -> Iterator[None]:
 async def _serve_package(package: str, settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves the expert of a package."""
     async with AsyncExitStack() as stack:
-        with _missing_packages_reported(package):  # some are imported only when the expert opens its connections
+        with _report_missing_packages(package):  # some are imported only when the expert opens its connections
             running = await stack.enter_async_context(serve(read_expert(package), settings))
         yield running
 
@@ -120,8 +120,8 @@ async def serve(expert: Expert, settings: Settings) -> AsyncIterator[RunningServ
         FailedPrecondition: it has none of the allowed models, or a configured device does not exist.
         Unavailable: the artifact store does not answer, or the address is in use.
     """
-    began = time.monotonic() - time.process_time()  # the process was busy with imports until now
-    expert = _configured(expert, settings)
+    started_at = time.monotonic() - time.process_time()  # the process was busy with imports until now
+    expert = _configure(expert, settings)
     store = await ArtifactStore.open_when_available(settings.artifacts_url)
     isolation = replace(settings.isolation, modules=expert.isolated_modules)
     with (
@@ -147,12 +147,12 @@ async def serve(expert: Expert, settings: Settings) -> AsyncIterator[RunningServ
             _background_task(
                 watch(models, server, batch_seconds=settings.device_seconds, load_seconds=_load_timeout(settings))
             ),
-            _background_task(_become_ready(expert, models, description, server, began)),
+            _background_task(_become_ready(expert, models, description, server, started_at)),
         ):
             yield server
 
 
-def _configured(expert: Expert, settings: Settings) -> Expert:
+def _configure(expert: Expert, settings: Settings) -> Expert:
     """Returns the expert with its allowed models, loaded into worker processes if so configured."""
     allowed = expert.only(settings.allowed_ids)
     if settings.workers == "thread":
@@ -175,12 +175,12 @@ def _models(expert: Expert, settings: Settings) -> Models:
 
 
 async def _become_ready(
-    expert: Expert, models: Models, description: Description, server: RunningServer, began: float
+    expert: Expert, models: Models, description: Description, server: RunningServer, started_at: float
 ) -> None:
     if not await models.load(expert.preload):
         log.error("not ready: no model could be loaded")
         return
-    description.start_duration = timedelta(seconds=time.monotonic() - began)
+    description.start_duration = timedelta(seconds=time.monotonic() - started_at)
     await server.set_ready("", "startup", EXPERT.full_name)
     await server.set_ready("readiness", ready=models.is_any_available)
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_duration.total_seconds(), 2))

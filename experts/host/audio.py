@@ -6,7 +6,7 @@ import wave
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Media
-from experts.host.isolation import isolated
+from experts.host.isolation import run_isolated
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def read_audio(
     Raises:
         InvalidRequest: it cannot be decoded, is empty or too long, or DECODE_LIMIT.
     """
-    return isolated(_decode, media, rate, port, longest, file=media.name, port=port)
+    return run_isolated(_decode, media, rate, port, longest, file=media.name, port=port)
 
 
 def _decode(media: Media, rate: int | None, port: str, longest: float) -> "tuple[Samples, int]":
@@ -55,10 +55,10 @@ def _decode(media: Media, rate: int | None, port: str, longest: float) -> "tuple
     if not len(samples):
         raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port=port)
     samples /= max(1.0, float(abs(samples).max()))
-    return (samples, own) if rate in {None, own} else (resampled(samples, own, rate or own), rate or own)
+    return (samples, own) if rate in {None, own} else (resample(samples, own, rate or own), rate or own)
 
 
-def too_long(media: Media, longest: float, port: str = "audio") -> InvalidRequest:
+def too_long_error(media: Media, longest: float, port: str = "audio") -> InvalidRequest:
     """Returns the error for audio that is longer than so many seconds."""
     return InvalidRequest(
         f"{media.name} is longer than {longest / 60:g} minutes.",
@@ -79,7 +79,7 @@ def wav(samples: "Samples", rate: int, name: str) -> Media:
     return Media(buffer.getvalue(), "audio/wav", name)
 
 
-def resampled(samples: "Samples", rate: int, target: int) -> "Samples":
+def resample(samples: "Samples", rate: int, target: int) -> "Samples":
     """Resamples by band-limited interpolation with a windowed sinc: one short filter per phase between two samples."""
     import numpy as np
 
@@ -112,11 +112,11 @@ def _mono(file: Any, media: Media, port: str, longest: float) -> "Samples":
         )
     limit = int(longest * file.samplerate)
     if limit < file.frames < _UNKNOWN and file.format not in _ESTIMATED:
-        raise too_long(media, longest, port)
+        raise too_long_error(media, longest, port)
     blocks, total = [], 0
     while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
         blocks.append(np.nan_to_num(block.mean(axis=1), posinf=1.0, neginf=-1.0))
         total += len(block)
         if total > limit:
-            raise too_long(media, longest, port)
+            raise too_long_error(media, longest, port)
     return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.float32)

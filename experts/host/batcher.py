@@ -19,10 +19,10 @@ from opentelemetry.trace import SpanContext
 from experts.host import telemetry
 from experts.host.active_calls import ActiveCall, BatchCall
 from experts.host.batch_composer import BatchComposer, QueuedCall
-from experts.host.isolation import in_call
+from experts.host.isolation import use_call
 from experts.host.loaded_model import LoadedModel
 from experts.host.model_errors import is_out_of_memory
-from experts.host.threads import ThreadPool, sendable
+from experts.host.threads import ThreadPool, to_sendable_error
 from services.common.errors import DeadlineExceeded, ModelFailed, Overloaded
 
 log = structlog.get_logger(__name__)
@@ -147,10 +147,10 @@ class Batcher:
             ModelFailed: the model returned no result.
             Exception: as raised by the model.
         """
-        began = time.monotonic()
-        with telemetry.batch_span(self.model_id, 1, ()), model.metered(call), in_call(call):
+        started_at = time.monotonic()
+        with telemetry.batch_span(self.model_id, 1, ()), model.charge(call), use_call(call):
             raws = model.handler.run([item], call)  # type: ignore[union-attr]  # a Handler, since it is concurrent
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started_at
         self._check_count(raws, 1)
         telemetry.record_batch(self.model_id, 1, seconds)
         with self._lock:
@@ -170,7 +170,7 @@ class Batcher:
             batch = self._next_batch()
         except Exception as error:  # noqa: BLE001  # a handler with invalid batch limits
             batch = self._take_all()
-            _deliver(batch, [sendable(error) for _ in batch])
+            _deliver(batch, [to_sendable_error(error) for _ in batch])
             return
         if not batch:
             return
@@ -183,7 +183,7 @@ class Batcher:
                 self._run, model, items, cost, call, links
             )
         except BaseException as error:  # noqa: BLE001  # reported to the callers
-            self._retry_or_fail(batch, cost, sendable(error))
+            self._retry_or_fail(batch, cost, to_sendable_error(error))
         else:
             _deliver(batch, outcomes)
 
@@ -214,11 +214,11 @@ class Batcher:
         links: Sequence[SpanContext] = (),
     ) -> list[BatchedResult]:
         self._running += len(items)
-        self._active_model, self.busy_since = model, (began := time.monotonic())
+        self._active_model, self.busy_since = model, (started_at := time.monotonic())
         try:
-            with telemetry.batch_span(self.model_id, len(items), links), model.metered(call):
+            with telemetry.batch_span(self.model_id, len(items), links), model.charge(call):
                 raws = model.handler.run(items, call)  # type: ignore[union-attr]  # a RemoteHandler has no batches
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - started_at
         finally:
             self._running -= len(items)
             self._active_model = self.busy_since = None

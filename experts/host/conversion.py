@@ -61,16 +61,16 @@ async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) 
 def _plain_inputs(contents: Iterable[tuple[Port, Sequence[tuple[Value, bytes]]]]) -> Inputs:
     inputs: dict[str, Any] = {}
     for port, received in contents:
-        plain = [_plain(port, value, content) for value, content in received]
+        plain = [_to_plain_value(port, value, content) for value, content in received]
         inputs[port.name] = plain if port.many else plain[0]
     return inputs
 
 
-def _plain(port: Port, value: Value, content: bytes) -> Any:
+def _to_plain_value(port: Port, value: Value, content: bytes) -> Any:
     if port.modality == MODALITY_TEXT:
-        return _text(port, value.text or _decoded(port, content))
+        return _text(port, value.text or _decode_text(port, content))
     if port.modality == MODALITY_JSON:
-        return _json(port, value.json or _decoded(port, content))
+        return _json(port, value.json or _decode_text(port, content))
     if value.WhichOneof("kind") == "json":
         return Media(value.json.encode(), "application/json", f"{port.name}.json")
     return Media(content, value.artifact.media_type, value.artifact.name)
@@ -82,7 +82,7 @@ def _text(port: Port, text: str) -> str:
     return text
 
 
-def _decoded(port: Port, content: bytes) -> str:
+def _decode_text(port: Port, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _check_names(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> 
     problems = [f"there is no output {name}" for name in outputs if name not in ports]
     problems += [f"output {name} is missing" for name, port in ports.items() if port.required and name not in outputs]
     if problems:
-        raise _spec_violation(model_id, problems[0])
+        raise _spec_error(model_id, problems[0])
 
 
 async def store_outputs(outputs: ConvertedOutputs, store: ArtifactStore, tenant: str) -> dict[str, Value]:
@@ -152,7 +152,7 @@ def _convert_output(port: Port, model_id: str, output: Any) -> Value | Media:
         what = type(output).__name__
         if isinstance(output, Media):
             what = output.media_type if output.content else "empty"
-        raise _spec_violation(model_id, f"output {port.name} is {what}, not {describe_port(port)}")
+        raise _spec_error(model_id, f"output {port.name} is {what}, not {describe_port(port)}")
     return output  # type: ignore[no-any-return]  # it is Media
 
 
@@ -166,15 +166,17 @@ def _canonical_json(port: Port, model_id: str, output: Any) -> str:
     try:
         return strict_json.write(output)
     except TypeError as error:
-        raise _spec_violation(model_id, f"output {port.name} is not JSON: {error}") from None
+        raise _spec_error(model_id, f"output {port.name} is not JSON: {error}") from None
     except (ValueError, RecursionError):
-        found = next(_not_finite(output, port.name, _MAX_DEPTH), f"output {port.name} is not JSON with finite numbers")
+        found = next(
+            _find_non_finite(output, port.name, _MAX_DEPTH), f"output {port.name} is not JSON with finite numbers"
+        )
         raise ModelFailed(
             f"{model_id} failed on this input: {found}", remedy="try another input or another model"
         ) from None
 
 
-def _not_finite(value: Any, path: str, depth: int) -> Iterator[str]:
+def _find_non_finite(value: Any, path: str, depth: int) -> Iterator[str]:
     """Yields a message for each NaN or infinity in an output, with its path."""
     if isinstance(value, float) and not isfinite(value):
         yield f"output {path} is {value}"
@@ -182,10 +184,10 @@ def _not_finite(value: Any, path: str, depth: int) -> Iterator[str]:
         return
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _not_finite(item, f"{path}.{key}", depth - 1)
+            yield from _find_non_finite(item, f"{path}.{key}", depth - 1)
     elif isinstance(value, Sequence):
         for index, item in enumerate(value):
-            yield from _not_finite(item, f"{path}[{index}]", depth - 1)
+            yield from _find_non_finite(item, f"{path}[{index}]", depth - 1)
 
 
 def _as_media_if_long(port: Port, model_id: str, text: str, media_type: str, suffix: str) -> Media | None:
@@ -193,11 +195,11 @@ def _as_media_if_long(port: Port, model_id: str, text: str, media_type: str, suf
     try:
         content = text.encode()
     except UnicodeEncodeError:
-        raise _spec_violation(model_id, f"output {port.name} contains invalid Unicode") from None
+        raise _spec_error(model_id, f"output {port.name} contains invalid Unicode") from None
     return Media(content, media_type, port.name + suffix) if len(content) > INLINE_BYTES else None
 
 
-def _spec_violation(model_id: str, problem: str) -> CorruptData:
+def _spec_error(model_id: str, problem: str) -> CorruptData:
     return CorruptData(
         f"{model_id} violates the spec of its task: {problem}", remedy="report it to the maintainer of the expert"
     )

@@ -122,10 +122,12 @@ def read_expert(package: str) -> Expert:
     devices, folder = tasks.get("DEVICES"), files(package)
     cards = _read(folder / "models.json", ModelCard)
     if isinstance(devices, Repositories):
-        installed = [_at_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
+        installed = [_with_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
     else:
         modules = {card.id: requires.get(card.id, "") for card in cards}
-        installed = [_completed(card, modules[card.id]) for card in cards if _is_installed(card, modules[card.id])]
+        installed = [
+            _with_engine_version(card, modules[card.id]) for card in cards if _is_installed(card, modules[card.id])
+        ]
     if not installed:
         remedy = install_command(package.rpartition(".")[2], next(filter(None, requires.values()), ""))
         raise EngineNotInstalled(f"{package} has no model whose engine is installed", remedy=remedy)
@@ -148,13 +150,13 @@ def build_offers(
     offers: dict[tuple[str, str], Offer] = {}
     for card in cards:
         if not _MODEL_ID.fullmatch(card.id):
-            raise _contradiction(f"{card.id!r} is not a valid model id: use only letters, digits and . _ / -")
+            raise _inconsistency_error(f"{card.id!r} is not a valid model id: use only letters, digits and . _ / -")
         if card.task not in specs:
-            raise _contradiction(f"task {card.task} of model {card.id} is neither standard nor in tasks.json")
+            raise _inconsistency_error(f"task {card.task} of model {card.id} is neither standard nor in tasks.json")
         if card.task not in loaders:
-            raise _contradiction(f"task {card.task} of model {card.id} has no loader in TASKS")
+            raise _inconsistency_error(f"task {card.task} of model {card.id} has no loader in TASKS")
         if (card.task, card.id) in offers:
-            raise _contradiction(f"model {card.id} has two cards for {card.task}")
+            raise _inconsistency_error(f"model {card.id} has two cards for {card.task}")
         offers[card.task, card.id] = Offer(specs[card.task], card, loaders[card.task])
     return tuple(offers.values())
 
@@ -163,7 +165,7 @@ def _specs(own: Iterable[TaskSpec]) -> dict[str, TaskSpec]:
     specs = dict(standard_tasks())
     for spec in own:
         if specs.setdefault(spec.name, spec) != spec:
-            raise _contradiction(f"task {spec.name} in tasks.json is a standard task or a duplicate")
+            raise _inconsistency_error(f"task {spec.name} in tasks.json is a standard task or a duplicate")
     return specs
 
 
@@ -173,21 +175,21 @@ def _read(file: Traversable, kind: type[Any]) -> list[Any]:
         return []
     try:
         entries = json.loads(file.read_text(encoding="utf-8"))
-        return [_parsed(entry, kind()) for entry in entries]
+        return [_parse_message(entry, kind()) for entry in entries]
     except (ValueError, json_format.ParseError) as error:
-        raise _contradiction(f"cannot read {file.name}: {error}") from error
+        raise _inconsistency_error(f"cannot read {file.name}: {error}") from error
 
 
-def _parsed(entry: dict[str, Any], message: Message) -> Message:
+def _parse_message(entry: dict[str, Any], message: Message) -> Message:
     return json_format.ParseDict(entry, message)
 
 
-def _completed(card: ModelCard, module: str) -> ModelCard:
+def _with_engine_version(card: ModelCard, module: str) -> ModelCard:
     """Returns the card with the version of its engine as the revision, unless it names a commit."""
     return _with_revision(card, card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION))
 
 
-def _at_commit(card: ModelCard, repositories: Repositories) -> ModelCard:
+def _with_commit(card: ModelCard, repositories: Repositories) -> ModelCard:
     """Returns the card with the commit of its repository that will be loaded as the revision."""
     return _with_revision(card, card.revision or repositories.commit(card.id))
 
@@ -225,5 +227,5 @@ def _distributions() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 
-def _contradiction(message: str) -> FailedPrecondition:
+def _inconsistency_error(message: str) -> FailedPrecondition:
     return FailedPrecondition(message, remedy="correct the expert's tasks.py, models.json or tasks.json")

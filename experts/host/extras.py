@@ -21,12 +21,12 @@ class EngineNotInstalled(FailedPrecondition):
 
 def is_missing_dependency(error: ModuleNotFoundError) -> bool:
     """Whether the absent module belongs to another project, so that installing that helps."""
-    return bool(error.name) and _top(error.name or "") not in _OWN
+    return bool(error.name) and _root_package(error.name or "") not in _OWN
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
     """Returns a message that names the missing package."""
-    return f"the Python package {_top(error.name or '')} is not installed"
+    return f"the Python package {_root_package(error.name or '')} is not installed"
 
 
 def install_command(expert: str, module: str = "") -> str:
@@ -37,7 +37,9 @@ def install_command(expert: str, module: str = "") -> str:
         module: absent module, for experts without an extra.
     """
     if expert not in _extras():
-        return f"install the package that provides {_top(module)}: {shlex.quote(sys.executable)} -m pip install …"
+        return (
+            f"install the package that provides {_root_package(module)}: {shlex.quote(sys.executable)} -m pip install …"
+        )
     if (_ROOT / "pyproject.toml").is_file():  # a checkout, as README installs it
         target = shlex.quote(f"{_ROOT}[{expert}]")
         return f"{shlex.quote(sys.executable)} -m pip install --editable {target}"
@@ -55,5 +57,5 @@ def _extras() -> frozenset[str]:
         return frozenset()
 
 
-def _top(module: str) -> str:
+def _root_package(module: str) -> str:
     return module.partition(".")[0]

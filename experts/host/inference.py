@@ -67,7 +67,7 @@ class Inference:
         """Runs all steps on the device's thread: without other calls, each change of threads only costs 0.1 ms."""
 
         def run_all() -> tuple[BatchedResult, T | None, bool]:
-            with cpus().metered(steps.call):
+            with cpus().charge(steps.call):
                 item, cost = steps.prepare(loaded)
                 ran = batcher.run_alone(loaded, item, cost, steps.call)
                 if batcher.has_multiple_calls:  # others arrived meanwhile and need the device
@@ -98,12 +98,12 @@ class Inference:
         """Runs the call by a RemoteHandler on the event loop; calls do not wait for each other."""
         item, _ = await self._cpu.run(steps.prepare, loaded)
         with batcher.count_running():
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 with telemetry.batch_span(batcher.model_id, 1, ()):
                     raw = await loaded.handler.infer(item, steps.call)  # type: ignore[union-attr]  # a RemoteHandler
             finally:
-                seconds = time.monotonic() - began
+                seconds = time.monotonic() - started_at
                 if loaded.pool:
                     steps.call.add_usage(loaded.pool.name, seconds)
             telemetry.record_batch(batcher.model_id, 1, seconds)

@@ -78,7 +78,7 @@ class InputValidator:
             for name, port in self._ports.items()
             if (values := self._values(name, port, request))
         ]
-        check_size([(argument.port.name, _checked(argument)) for argument in given], max_bytes)
+        check_size([(argument.port.name, _validate_values(argument)) for argument in given], max_bytes)
         return given
 
     def _values(self, name: str, port: Port, request: InferRequest) -> Sequence[Value]:
@@ -106,7 +106,7 @@ def has_files(given: Iterable[Argument]) -> bool:
     return any(argument.port.modality in FILES for argument in given)
 
 
-def _checked(argument: Argument) -> int:
+def _validate_values(argument: Argument) -> int:
     """Validates the values of one port and returns their bytes."""
     _check_count(argument)
     size, port = 0, argument.port

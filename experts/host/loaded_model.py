@@ -45,9 +45,9 @@ class LoadedModel:
         """Why it cannot answer at present, if the handler reports a reason."""
         return getattr(self.handler, "unavailable_reason", None)
 
-    def metered(self, call: MeteredCall) -> AbstractContextManager[object]:
+    def charge(self, call: MeteredCall) -> AbstractContextManager[object]:
         """Charges the computing time within the block to a call."""
-        return _both(cpus(), self.pool, call) if self.pool else cpus().metered(call)
+        return _charge_both(cpus(), self.pool, call) if self.pool else cpus().charge(call)
 
     def record_batch(self, cost: float, seconds: float) -> None:
         """Records a batch that succeeded; the first one is ignored because engines warm up on it."""
@@ -72,6 +72,6 @@ class LoadedModel:
 
 
 @contextmanager
-def _both(one: Pool, other: Pool, call: MeteredCall) -> Iterator[None]:
-    with one.metered(call), other.metered(call):
+def _charge_both(one: Pool, other: Pool, call: MeteredCall) -> Iterator[None]:
+    with one.charge(call), other.charge(call):
         yield

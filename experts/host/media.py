@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host import pdf
 from experts.host.handler import Media
-from experts.host.isolation import Budget, isolated
+from experts.host.isolation import Budget, run_isolated
 from experts.host.pdf import Line
 from services.common.errors import InvalidRequest
 
@@ -52,7 +52,7 @@ def open_image(media: Media, *, port: str = "image", alpha: bool = False) -> "Im
     Raises:
         InvalidRequest: it cannot be decoded, is too large, or DECODE_LIMIT.
     """
-    return isolated(decode_here, media, port, alpha, file=media.name, port=port)
+    return run_isolated(decode_in_process, media, port, alpha, file=media.name, port=port)
 
 
 def pages(media: Media, *, port: str = "image") -> list[Page]:
@@ -62,7 +62,7 @@ def pages(media: Media, *, port: str = "image") -> list[Page]:
         InvalidRequest: it cannot be decoded, is too large, or DECODE_LIMIT.
     """
     budget = Budget()
-    found = isolated(_read_pages, media, port, file=media.name, port=port, budget=budget)
+    found = run_isolated(_read_pages, media, port, file=media.name, port=port, budget=budget)
     return [
         Page(page.number, page.width, page.height, page.lines, partial(_picture_of, media, page.number, port, budget))
         for page in found
@@ -70,7 +70,7 @@ def pages(media: Media, *, port: str = "image") -> list[Page]:
 
 
 def _picture_of(media: Media, number: int, port: str, budget: Budget) -> "Image":
-    return isolated(_render, media, number, port, file=media.name, port=port, budget=budget)
+    return run_isolated(_render, media, number, port, file=media.name, port=port, budget=budget)
 
 
 def png(image: "Image", name: str) -> Media:
@@ -80,12 +80,12 @@ def png(image: "Image", name: str) -> Media:
     return Media(buffer.getvalue(), "image/png", name)
 
 
-def box(corners: "Sequence[float]") -> dict[str, float]:
+def box_to_json(corners: "Sequence[float]") -> dict[str, float]:
     """Returns a bounding box as results state it: left, upper, right and lower edge, to a tenth of a pixel."""
     return {side: round(edge, 1) for side, edge in zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)}
 
 
-def renamed(media: Media, suffix: str, extension: str) -> str:
+def derive_name(media: Media, suffix: str, extension: str) -> str:
     """Returns the name of a file derived from another: photo.jpg becomes photo-faces.png."""
     stem = PurePosixPath(media.name.replace("\\", "/")).stem or "file"
     return f"{stem}-{suffix}.{extension}"
@@ -94,7 +94,9 @@ def renamed(media: Media, suffix: str, extension: str) -> str:
 # ------------------------------------------------------- in a worker process
 
 
-def decode_here(media: Media, port: str = "image", alpha: bool = False) -> "Image":  # arguments travel by position
+def decode_in_process(
+    media: Media, port: str = "image", alpha: bool = False
+) -> "Image":  # arguments travel by position
     """As open_image, in this process and without limits."""
     if media.media_type == pdf.MEDIA_TYPE:
         return _render(media, _only_page(media, port).number, port)
@@ -211,8 +213,8 @@ def _upright(image: "Image", *, alpha: bool) -> "Image":
         return image
     convert = _converter(image, mode, on_white=is_transparent and not alpha)
     upright: Image = _pillow().new(mode, image.size)
-    for box in _strips(image.size):
-        upright.paste(convert(image.crop(box)), box)
+    for strip in _strips(image.size):
+        upright.paste(convert(image.crop(strip)), strip)
     if profile := image.info.get("icc_profile"):
         upright.info["icc_profile"] = profile
     upright.getexif()[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)
@@ -251,7 +253,7 @@ def _extremes(image: "Image") -> tuple[float, float]:
     if image.mode != "F":
         whitest: Any = image.getextrema()[1]
         return 0.0, 65535.0 if whitest > 255 else 255.0  # noqa: PLR2004  # 16 or 8 bits
-    found = [np.asarray(image.crop(box)) for box in _strips(image.size)]
+    found = [np.asarray(image.crop(strip)) for strip in _strips(image.size)]
     finite = [np.where(np.isfinite(strip), strip, 0) for strip in found]
     low = min(float(strip.min()) for strip in finite)
     return low, max(low + 1e-9, *(float(strip.max()) for strip in finite))

@@ -43,12 +43,12 @@ class Meter:
             self._users += 1
             return self._seconds_per_user
 
-    def end(self, begun: float) -> float:
+    def end(self, start: float) -> float:
         """Ends one use; returns its share of the seconds."""
         with self._lock:
             self._divide()
             self._users -= 1
-            return self._seconds_per_user - begun
+            return self._seconds_per_user - start
 
     def _divide(self) -> None:
         now = self._clock()
@@ -71,7 +71,7 @@ class Pool:
     meter: Meter = field(default_factory=Meter)
     _thread: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
-    def metered(self, call: MeteredCall) -> AbstractContextManager[None]:
+    def charge(self, call: MeteredCall) -> AbstractContextManager[None]:
         """Charges the seconds of the block to the call; a nested block on the same thread is not charged again."""
         return _NOT_AGAIN if hasattr(self._thread, "use") else _Use(self, call)
 
@@ -79,18 +79,18 @@ class Pool:
 class _Use:
     """The metered block of one thread."""
 
-    __slots__ = ("_begun", "_call", "_pool")
+    __slots__ = ("_call", "_pool", "_start")
 
     def __init__(self, pool: Pool, call: MeteredCall) -> None:
         self._pool, self._call = pool, call
 
     def __enter__(self) -> None:
         self._pool._thread.use = self  # noqa: SLF001  # a part of it
-        self._begun = self._pool.meter.begin()
+        self._start = self._pool.meter.begin()
 
     def __exit__(self, *_: object) -> None:
         del self._pool._thread.use  # noqa: SLF001  # likewise
-        self._call.add_usage(self._pool.name, self._pool.meter.end(self._begun))
+        self._call.add_usage(self._pool.name, self._pool.meter.end(self._start))
 
 
 _NOT_AGAIN = nullcontext()

@@ -88,13 +88,13 @@ class ModelManager:
             placement = self._placements.of(model.id)
             memory = await self._select_memory(placement)
             await memory.evict_for(_expected_bytes(model, memory.device))
-            self.loading_since = began = time.monotonic()
+            self.loading_since = started_at = time.monotonic()
             try:
                 with telemetry.load_span(model.id, model.task, memory.device):
-                    loaded, taken = await self._load_with_retry(memory, model, placement)
+                    loaded, used_bytes = await self._load_with_retry(memory, model, placement)
             finally:
                 self.loading_since = None
-            model.set_loaded(loaded, taken, seconds=time.monotonic() - began)
+            model.set_loaded(loaded, used_bytes, seconds=time.monotonic() - started_at)
             memory.add(model)
             await memory.evict_for(0, keep=model)
 

@@ -120,10 +120,10 @@ class ModelSlot:
         else:
             self._accepting.clear()
 
-    def set_loaded(self, loaded: LoadedModel, taken: int, *, seconds: float) -> None:
+    def set_loaded(self, loaded: LoadedModel, used_bytes: int, *, seconds: float) -> None:
         """Records a successful load, the bytes it took in memory, and its duration."""
-        if not self.loaded_bytes / TOLERANCE <= taken <= self.loaded_bytes * TOLERANCE:
-            self.loaded_bytes = taken
+        if not self.loaded_bytes / TOLERANCE <= used_bytes <= self.loaded_bytes * TOLERANCE:
+            self.loaded_bytes = used_bytes
         self.revision = self.offer.card.revision or loaded.revision
         self._outcome, self.load_seconds = loaded, seconds
         self.loaded_at = self.used_at = time.monotonic()
@@ -188,7 +188,7 @@ class ModelSlot:
             self._load_observers.discard(call)
 
     async def _run_load(self) -> LoadedModel | LoadFailure | None:
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             await self._manager.load(self)
         except ServiceError as error:
@@ -204,7 +204,9 @@ class ModelSlot:
             facts = {"seconds": round(self.load_seconds, 3), "bytes": self.loaded_bytes}
             log.info("model loaded", model=self.id, task=self.task, **facts)
         finally:
-            telemetry.record_load(self.id, time.monotonic() - began, succeeded=isinstance(self._outcome, LoadedModel))
+            telemetry.record_load(
+                self.id, time.monotonic() - started_at, succeeded=isinstance(self._outcome, LoadedModel)
+            )
             self._load = self.load_progress = None
             self._manager.notify_change()
         return self._outcome

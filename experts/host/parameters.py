@@ -17,7 +17,7 @@ _MAX_BYTES = 256 * 1024
 _MAX_MESSAGE_LENGTH = 300
 
 
-def port_of(parameter: str) -> str:
+def parameter_port(parameter: str) -> str:
     """Returns the port that an error about a parameter names."""
     return f"{PORT}.{parameter}"
 
@@ -45,15 +45,15 @@ class ParameterReader:
         """
         if not parameters_json:
             return dict(self._defaults)
-        given = self._parsed(parameters_json)
+        given = self._parse(parameters_json)
         if unknown := sorted(given.keys() - self._schemas.keys()):
-            raise self._error(f"{self._task} has no parameter {unknown[0]}", port_of(unknown[0]))
+            raise self._error(f"{self._task} has no parameter {unknown[0]}", parameter_port(unknown[0]))
         if error := best_match(self._validator.iter_errors(given)):
             at = [str(step) for step in error.absolute_path]
-            raise self._error(f"parameter {'.'.join(at)}: {error.message[:_MAX_MESSAGE_LENGTH]}", port_of(at[0]))
+            raise self._error(f"parameter {'.'.join(at)}: {error.message[:_MAX_MESSAGE_LENGTH]}", parameter_port(at[0]))
         return self._defaults | {name: self._to_python(name, value) for name, value in given.items()}
 
-    def _parsed(self, parameters_json: str) -> dict[str, Any]:
+    def _parse(self, parameters_json: str) -> dict[str, Any]:
         if len(parameters_json) > _MAX_BYTES:
             raise self._error(f"the parameters have more than {_MAX_BYTES} bytes")
         try:

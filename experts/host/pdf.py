@@ -57,7 +57,7 @@ def read(content: bytes, *, name: str, port: str) -> list[PdfPage]:
     Raises:
         InvalidRequest: the file is corrupted, encrypted or has too many pages.
     """
-    with _opened(content, name, port) as document:
+    with _open_document(content, name, port) as document:
         if not 0 < len(document) <= MAX_PAGES:
             raise InvalidRequest(
                 f"{name} has {len(document)} pages; the limit is {MAX_PAGES}.",
@@ -70,19 +70,19 @@ def read(content: bytes, *, name: str, port: str) -> list[PdfPage]:
 def render(content: bytes, number: int, *, name: str, port: str) -> "Image":
     """Renders a page in RGB; pages are numbered from 1."""
     with (
-        _opened(content, name, port) as document,
-        _closing(document[number - 1]) as page,
-        _closing(page.render(scale=_scale(page))) as bitmap,
+        _open_document(content, name, port) as document,
+        _close_after(document[number - 1]) as page,
+        _close_after(page.render(scale=_scale(page))) as bitmap,
     ):
         return bitmap.to_pil().convert("RGB")  # type: ignore[no-any-return]  # pypdfium2 is untyped
 
 
 @contextmanager
-def _opened(content: bytes, name: str, port: str) -> Iterator[Any]:
+def _open_document(content: bytes, name: str, port: str) -> Iterator[Any]:
     import pypdfium2
 
     try:
-        with _closing(pypdfium2.PdfDocument(content)) as document:
+        with _close_after(pypdfium2.PdfDocument(content)) as document:
             yield document
     except pypdfium2.PdfiumError as error:
         locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
@@ -92,7 +92,7 @@ def _opened(content: bytes, name: str, port: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _closing(thing: Any) -> Iterator[Any]:
+def _close_after(thing: Any) -> Iterator[Any]:
     try:
         yield thing
     finally:
@@ -100,10 +100,10 @@ def _closing(thing: Any) -> Iterator[Any]:
 
 
 def _page(document: Any, index: int) -> PdfPage:
-    with _closing(document[index]) as page, _closing(page.get_textpage()) as textpage:
+    with _close_after(document[index]) as page, _close_after(page.get_textpage()) as textpage:
         width, height = page.get_size()
         scale = _scale(page)
-        lines = tuple(_lines(_letters(textpage, _to_pixels(page, scale))))
+        lines = tuple(_lines(_characters(textpage, _to_pixels(page, scale))))
         text = "".join(line.text for line in lines)
         if not _is_readable(text) or (len(text) < _STAMP_CHARACTERS and _is_scan(page, width * height)):
             lines = ()
@@ -146,12 +146,12 @@ def _lines(letters: Iterable[tuple[str, Box | None]]) -> Iterator[Line]:
             continue
         words.append(letter)
         if corners:
-            box = _around(box, corners) if box else corners
+            box = _union(box, corners) if box else corners
     if box:
         yield from _line(words, box)
 
 
-def _letters(textpage: Any, to_pixels: Callable[[Box], Box]) -> Iterator[tuple[str, Box | None]]:
+def _characters(textpage: Any, to_pixels: Callable[[Box], Box]) -> Iterator[tuple[str, Box | None]]:
     """Yields every character with its box; spaces and line ends have none."""
     from pypdfium2 import raw
 
@@ -180,7 +180,7 @@ def _to_pixels(page: Any, scale: float) -> Callable[[Box], Box]:
     return convert
 
 
-def _around(one: Box, other: Box) -> Box:
+def _union(one: Box, other: Box) -> Box:
     return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
 
 

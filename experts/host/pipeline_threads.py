@@ -12,7 +12,7 @@ from experts.host.active_calls import ActiveCall
 from experts.host.batch_composer import QueuedCall
 from experts.host.batcher import BatchedResult, Batcher
 from experts.host.handler import Inputs, Outputs, Parameters
-from experts.host.isolation import in_call
+from experts.host.isolation import use_call
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
 from experts.host.threads import ThreadPool, ThreadSafeFuture
@@ -36,12 +36,12 @@ class CallSteps(Generic[T]):
 
     def prepare(self, model: LoadedModel) -> tuple[Any, float]:
         """Returns the item and its cost."""
-        with cpus().metered(self.call), in_call(self.call):
+        with cpus().charge(self.call), use_call(self.call):
             return self.stopwatch.time(self._prepare, model)
 
     def finish(self, model: LoadedModel, raw: Any) -> T:
         """Converts the model's result to the call's output."""
-        with cpus().metered(self.call), in_call(self.call):
+        with cpus().charge(self.call), use_call(self.call):
             return self.stopwatch.time(self._finish, model, raw)
 
     def _prepare(self, model: LoadedModel) -> tuple[Any, float]:

@@ -88,7 +88,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         return reply
 
     async def _infer(self, request: pb.InferRequest, context: Context, used: dict[str, float]) -> pb.InferResponse:
-        began, caller = time.perf_counter(), call_context.current()
+        started_at, caller = time.perf_counter(), call_context.current()
         tenant, background = caller.tenant, caller.priority == PRIORITY_BATCH
         served, limit = self._find(request), self._settings.max_input_bytes
         model, parameters = served.model, served.parameters.read(request.parameters_json)
@@ -109,7 +109,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
                     outputs = await conversion.store_outputs(done.result, self._store, tenant)
             except TimeoutError:
                 raise _call_timed_out(self._settings.call_seconds) from None
-        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began, used=used)
+        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - started_at, used=used)
         return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
 
     def _timeout(self, deadline: float) -> float | None:

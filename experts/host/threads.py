@@ -27,7 +27,7 @@ class ThreadSafeFuture(Generic[T]):
         self._schedule(self.future.set_result, result)
 
     def set_exception(self, error: BaseException) -> None:
-        self._schedule(self.future.set_exception, sendable(error))
+        self._schedule(self.future.set_exception, to_sendable_error(error))
 
     def _schedule(self, complete: Callable[[V], None], outcome: V) -> None:
         with suppress(RuntimeError):  # the loop has closed, so there are no waiters
@@ -46,7 +46,7 @@ class ThreadPool:
     Args:
         name: prefix of the threads' names.
         count: number of threads.
-        elastic: whether a thread that waits for another process (`blocked`) is replaced by another thread meanwhile.
+        elastic: whether a thread that waits for another process (`mark_blocked`) is replaced meanwhile.
     """
 
     def __init__(self, name: str, count: int = 1, *, elastic: bool = False) -> None:
@@ -83,7 +83,7 @@ class ThreadPool:
         self._jobs.put(None)
 
     @contextmanager
-    def blocked(self) -> Iterator[None]:
+    def mark_blocked(self) -> Iterator[None]:
         """Marks the current thread, one of this pool, as waiting within the block."""
         if not self._elastic:
             yield
@@ -128,10 +128,10 @@ class _WorkerThread(threading.Thread):
         self._jobs.put(None)  # for the other threads
 
 
-def blocked() -> AbstractContextManager[None]:
+def mark_blocked() -> AbstractContextManager[None]:
     """Marks the current thread as waiting within the block: an elastic ThreadPool runs another in its place."""
     thread = threading.current_thread()
-    return thread.threads.blocked() if isinstance(thread, _WorkerThread) else nullcontext()
+    return thread.threads.mark_blocked() if isinstance(thread, _WorkerThread) else nullcontext()
 
 
 def any_busy() -> bool:
@@ -139,7 +139,7 @@ def any_busy() -> bool:
     return any(thread.busy for thread in threading.enumerate() if isinstance(thread, _WorkerThread))
 
 
-def sendable(error: BaseException) -> Exception:
+def to_sendable_error(error: BaseException) -> Exception:
     """Returns the error, or a RuntimeError in place of one that would end a generator, a task or the process."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error

@@ -33,11 +33,11 @@ class LatencyStats:
         insort(ordered, seconds)
         if len(ordered) > WINDOW:
             del ordered[bisect_left(ordered, self._latest.popleft())]
-        self.p50 = _smoothed(self.p50, ordered[ceil(0.50 * len(ordered)) - 1])
-        self.p95 = _smoothed(self.p95, ordered[ceil(0.95 * len(ordered)) - 1])
+        self.p50 = _smooth(self.p50, ordered[ceil(0.50 * len(ordered)) - 1])
+        self.p95 = _smooth(self.p95, ordered[ceil(0.95 * len(ordered)) - 1])
 
 
-def _smoothed(old: float, new: float) -> float:
+def _smooth(old: float, new: float) -> float:
     return old if old / TOLERANCE <= new <= old * TOLERANCE else new
 
 

@@ -18,7 +18,7 @@ from experts.host.devices import resident_bytes
 from experts.host.handler import Handler, is_concurrent
 from experts.host.isolation import running
 from experts.host.model_errors import translate_model_errors
-from experts.host.threads import ThreadPool, sendable
+from experts.host.threads import ThreadPool, to_sendable_error
 from experts.host.worker_protocol import LOAD, Cancel, LoadedInfo, Progress, Reply, Request, Start
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context, logging
@@ -127,14 +127,14 @@ class Worker:
             try:
                 self._connection.send(message)
             except (pickle.PicklingError, TypeError, AttributeError) as error:
-                self._connection.send(Reply(message.number, error=sendable(error)))
+                self._connection.send(Reply(message.number, error=to_sendable_error(error)))
 
 
 def _call_with_sendable_errors(function: Callable[[], Any]) -> Any:
     try:
         return function()
     except BaseException as error:  # noqa: BLE001  # reported to the parent
-        raise sendable(error) from None
+        raise to_sendable_error(error) from None
 
 
 def main(descriptor: int) -> None:

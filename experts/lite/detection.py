@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import isolated_single
-from experts.host.media import box, open_image, png, renamed
+from experts.host.media import box_to_json, derive_name, open_image, png
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,7 @@ def _detect(model_id: str, inputs: Inputs, parameters: Parameters) -> Outputs:
     found = [detection for detection in _load_detector(model_id)(picture) if detection.score >= threshold]
     return {
         "objects": [_render_object(detection) for detection in found],
-        "image": png(_draw_boxes(picture, found), renamed(inputs["image"], labels[1], "png")),
+        "image": png(_draw_boxes(picture, found), derive_name(inputs["image"], labels[1], "png")),
         "text": _format_count(len(found), *labels),
     }
 
@@ -191,7 +191,7 @@ def _measure_overlap(first: tuple[float, ...], second: tuple[float, ...]) -> flo
 
 
 def _render_object(found: DetectedObject) -> dict[str, Any]:
-    return {"label": found.label, "score": round(found.score, 4), "box": box(found.box)}
+    return {"label": found.label, "score": round(found.score, 4), "box": box_to_json(found.box)}
 
 
 def _draw_boxes(picture: "Image", found: Sequence[DetectedObject]) -> "Image":

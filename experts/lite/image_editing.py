@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import isolated_single
-from experts.host.media import open_image, png, renamed
+from experts.host.media import derive_name, open_image, png
 from experts.lite.edit_instructions import ABILITIES, parse_steps
 from services.common.errors import InvalidRequest
 
@@ -37,7 +37,7 @@ def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
     picture = open_image(inputs["image"], alpha=True)
     for step in steps:
         picture = _EDITS[step.name](picture, step.numbers)
-    return {"image": png(picture, renamed(inputs["image"], "-".join(step.name for step in steps[:3]), "png"))}
+    return {"image": png(picture, derive_name(inputs["image"], "-".join(step.name for step in steps[:3]), "png"))}
 
 
 def _on_colours(change: "Callable[[Image, Numbers], Image]") -> "Callable[[Image, Numbers], Image]":

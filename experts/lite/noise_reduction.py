@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from experts.host.audio import read_audio, wav
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import isolated_single
-from experts.host.media import renamed
+from experts.host.media import derive_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ def _reduce(inputs: Inputs, _parameters: Parameters) -> Outputs:
     """Runs in a worker process."""
     recording = inputs["audio"]
     samples, rate = read_audio(recording)
-    return {"audio": wav(reduce_noise(samples, rate), rate, renamed(recording, "denoised", "wav"))}
+    return {"audio": wav(reduce_noise(samples, rate), rate, derive_name(recording, "denoised", "wav"))}
 
 
 def reduce_noise(samples: "Samples", rate: int) -> "Samples":

@@ -12,10 +12,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.isolation import engine_pool, run_in
-from experts.host.media import Page, box, pages
+from experts.host.isolation import engine_pool, run_in_pool
+from experts.host.media import Page, box_to_json, pages
 from experts.host.pdf import Line
-from experts.host.threads import blocked
+from experts.host.threads import mark_blocked
 from experts.lite.reading_order import join_in_reading_order
 from experts.lite.shared_engine import SharedEngine
 from services.common.errors import FailedPrecondition
@@ -70,15 +70,17 @@ class TextRecognizer:
                 del self._recent[oldest]
         if cached is None:
             return self._recognize(picture, file, digest, pending)
-        with blocked():
+        with mark_blocked():
             has_result = cached.exception() is None
-        return cached.result() if has_result else run_in(self._pool, recognize_lines, picture, file=file, port=_PORT)
+        return (
+            cached.result() if has_result else run_in_pool(self._pool, recognize_lines, picture, file=file, port=_PORT)
+        )
 
     def _recognize(
         self, picture: "Image", file: str, digest: bytes, pending: "Future[tuple[Line, ...]]"
     ) -> tuple[Line, ...]:
         try:
-            lines = run_in(self._pool, recognize_lines, picture, file=file, port=_PORT)
+            lines = run_in_pool(self._pool, recognize_lines, picture, file=file, port=_PORT)
         except BaseException as error:
             with self._lock:
                 self._recent.pop(digest, None)
@@ -271,7 +273,7 @@ def _render_page(text: PageText) -> dict[str, Any]:
 
 
 def render_line(line: Line) -> dict[str, Any]:
-    return {"text": line.text, "score": line.score, "box": box(line.box)}
+    return {"text": line.text, "score": line.score, "box": box_to_json(line.box)}
 
 
 def image_to_text(_model_id: str, _device: str) -> Handler:

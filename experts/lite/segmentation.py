@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import isolated_single
-from experts.host.media import open_image, png, renamed
+from experts.host.media import derive_name, open_image, png
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,9 +46,9 @@ def _segment(inputs: Inputs, parameters: Parameters) -> Outputs:
     return {
         "segments": segments,
         "image": png(
-            _dim_background(picture, mask) if is_distinct else picture, renamed(inputs["image"], "segments", "png")
+            _dim_background(picture, mask) if is_distinct else picture, derive_name(inputs["image"], "segments", "png")
         ),
-        "mask": png(_to_image(mask), renamed(inputs["image"], "mask", "png")),
+        "mask": png(_to_image(mask), derive_name(inputs["image"], "mask", "png")),
         "text": f"One subject, {share:.0%} of the picture." if is_distinct else _NO_SUBJECT,
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experts.host.handler import Handler, Inputs, Media, Outputs, Parameters, single
 from experts.host.isolation import current_limits
-from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, limit_exceeded
+from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, limit_error
 from experts.lite.language_detection import LanguageDetector, language_detector, load_language_names
 from experts.lite.sentences import require_text
 from services.common.errors import InvalidRequest, ModelFailed
@@ -73,11 +73,11 @@ def _synthesize(request: dict[str, object], text: str) -> bytes:
     try:
         child = subprocess.run(command, input=message, capture_output=True, timeout=seconds, check=False)  # noqa: S603  # a program of this package; no argument comes from the caller
     except subprocess.TimeoutExpired:
-        raise limit_exceeded(WALL, limits, file=_FILE, port="text") from None
+        raise limit_error(WALL, limits, file=_FILE, port="text") from None
     if child.returncode == -signal.SIGXCPU:
-        raise limit_exceeded(PROCESSOR, limits, file=_FILE, port="text")
+        raise limit_error(PROCESSOR, limits, file=_FILE, port="text")
     if child.returncode == _OUT_OF_MEMORY:
-        raise limit_exceeded(MEMORY, limits, file=_FILE, port="text")
+        raise limit_error(MEMORY, limits, file=_FILE, port="text")
     if child.returncode == _INVALID_REQUEST:
         error = json.loads(child.stderr.decode().splitlines()[-1])
         raise InvalidRequest(error["message"], remedy=error["remedy"], port=error["port"])

@@ -8,8 +8,8 @@ from typing import Any
 
 from experts.host.audio import read_audio
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.isolation import engine_pool, run_in
-from experts.host.parameters import port_of
+from experts.host.isolation import engine_pool, run_in_pool
+from experts.host.parameters import parameter_port
 from services.common.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."
@@ -69,7 +69,7 @@ class Transcription:
         if not language.startswith("en"):
             raise InvalidRequest(
                 f"This model supports only English, not “{language}”.",
-                port=port_of("language"),
+                port=parameter_port("language"),
                 remedy="Omit the parameter language, or choose a model that supports the language.",
             )
         samples, _ = read_audio(inputs["audio"], rate=_RATE, longest=LONGEST_SECONDS)
@@ -100,10 +100,10 @@ class Transcription:
 
     def _utterances(self, recording: Recording, call: Call) -> Iterator[Utterance]:
         """Runs one isolated call per utterance, so that other calls can run in between."""
-        for start, end, speech in run_in(self._pool, find_speech, recording.pcm, file=recording.file, port=_PORT):
+        for start, end, speech in run_in_pool(self._pool, find_speech, recording.pcm, file=recording.file, port=_PORT):
             if call.cancelled:
                 return
-            text, confidence = run_in(self._pool, recognise, speech, file=recording.file, port=_PORT)
+            text, confidence = run_in_pool(self._pool, recognise, speech, file=recording.file, port=_PORT)
             call.progress(min(1.0, end / recording.seconds))
             if text:
                 yield Utterance(text, start, end, confidence)

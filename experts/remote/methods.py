@@ -8,7 +8,7 @@ from experts.endpoints import results
 from experts.endpoints.media import check_audio, check_video
 from experts.endpoints.prompts import read_candidate_labels
 from experts.host.handler import Inputs, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.remote import answers, client_calls, languages
 from experts.remote.answers import RemoteCall
 from services.common.errors import InvalidRequest
@@ -41,7 +41,9 @@ class Method:
 def _several_labels(parameters: Parameters) -> None:
     if len(read_candidate_labels(parameters)) < _FEWEST_LABELS:
         raise InvalidRequest(
-            "candidate_labels has only one label", port=port_of("candidate_labels"), remedy="give two or more labels"
+            "candidate_labels has only one label",
+            port=parameter_port("candidate_labels"),
+            remedy="give two or more labels",
         )
 
 
@@ -49,7 +51,7 @@ def _target_language(parameters: Parameters) -> None:
     if "source_language" in parameters and "target_language" not in parameters:
         raise InvalidRequest(
             "the target language is missing",
-            port=port_of("target_language"),
+            port=parameter_port("target_language"),
             remedy="give target_language, or leave both languages to the model",
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.text.token_windows import Window, WindowTokenizer, too_large_error, weighted_mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
@@ -98,7 +98,7 @@ class ZeroShotClassifier(TorchHandler):
         if not all(labels) or not labels:
             raise InvalidRequest(
                 "zero-shot-classification needs the parameter candidate_labels: the labels to choose from",
-                port=port_of("candidate_labels"),
+                port=parameter_port("candidate_labels"),
                 remedy='send it, such as ["sports", "politics"]',
             )
         pairs = [self._pair(inputs["text"], label) for label in labels]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.text.language_schemes import LanguageScheme, find_scheme
 from experts.text.languages import Language, detect_language, find_language, languages
 from experts.text.text_chunks import split_long, split_sentences
@@ -143,7 +143,7 @@ class Translator(TorchHandler):
             rest = f" and {len(supported) - _MAX_LISTED} more" if len(supported) > _MAX_LISTED else ""
             remedy = f"choose among {listed}{rest}" if supported else "send its English name or BCP 47 tag"
             message = f"parameter {parameter}: {name[:40]!r} {reason}"
-            raise InvalidRequest(message, port=port_of(parameter), remedy=remedy)
+            raise InvalidRequest(message, port=parameter_port(parameter), remedy=remedy)
         return tag
 
     def _unsupported_pair_error(self, source: str | None, target: str) -> InvalidRequest:
@@ -152,7 +152,7 @@ class Translator(TorchHandler):
         ]
         return InvalidRequest(
             f"{self.model_id} does not translate from {names[0]} into {names[1]}",
-            port=port_of("target_language"),
+            port=parameter_port("target_language"),
             remedy="send source_language and target_language, or use another model",
         )
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Media
-from experts.host.isolation import isolated
+from experts.host.isolation import run_isolated
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def sample_frames(media: Media, count: int, *, port: str = "video") -> "list[Ima
     Raises:
         InvalidRequest: the video cannot be decoded, has no frames, is too large or too long, or DECODE_LIMIT.
     """
-    return isolated(_sample_frames, media, count, port, file=media.name, port=port)
+    return run_isolated(_sample_frames, media, count, port, file=media.name, port=port)
 
 
 def _sample_frames(media: Media, count: int, port: str) -> "list[Image]":

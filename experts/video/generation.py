@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.media import open_image, renamed
-from experts.host.parameters import port_of
+from experts.host.media import derive_name, open_image
+from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
@@ -63,7 +63,7 @@ class VideoGenerator(TorchHandler):
         unknown = options.keys() - self._pipeline_parameters.keys()
         if unknown:
             raise InvalidRequest(
-                f"{self.model_id} has no parameter {min(unknown)}", port=port_of(min(unknown)), remedy="omit it"
+                f"{self.model_id} has no parameter {min(unknown)}", port=parameter_port(min(unknown)), remedy="omit it"
             )
         name = "video"
         if "image" in inputs:
@@ -71,14 +71,14 @@ class VideoGenerator(TorchHandler):
             if options.get("num_frames", 2) < 2:  # noqa: PLR2004
                 raise InvalidRequest(
                     "a video of one frame does not move",
-                    port=port_of("num_frames"),
+                    port=parameter_port("num_frames"),
                     remedy="set num_frames to 2 or more",
                 )
             image = image.resize(
                 (max(image.width, _SIZE_MULTIPLE), max(image.height, _SIZE_MULTIPLE))
             )  # the pipeline's blur fails on a few pixels
             options |= {"image": image, **self._choose_size(image.width / image.height)}
-            name = renamed(inputs["image"], "video", "mp4").removesuffix(".mp4")
+            name = derive_name(inputs["image"], "video", "mp4").removesuffix(".mp4")
         if "prompt" in self._pipeline_parameters:
             options["prompt"] = self._prompt(inputs)
         seed = parameters.get("seed")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Parameters
-from experts.host.parameters import port_of
+from experts.host.parameters import parameter_port
 from experts.torch_host.padding import pad_rows
 from experts.torch_host.token_limits import max_input_tokens
 from services.common.errors import InvalidRequest
@@ -23,7 +23,7 @@ def read_labels(parameters: Parameters, task: str) -> list[str]:
     if not labels or not all(labels):
         raise InvalidRequest(
             f"{task} needs the parameter candidate_labels: the labels to choose from",
-            port=port_of("candidate_labels"),
+            port=parameter_port("candidate_labels"),
             remedy='send it, such as ["cat", "dog"]',
         )
     return labels

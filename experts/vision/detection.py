@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
-from experts.host.media import box, png
+from experts.host.media import box_to_json, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.vision.candidate_labels import PhraseTokenizer, read_labels
@@ -131,7 +131,7 @@ def build_outputs(detections: list[Detection], image: InputImage) -> Outputs:
     """Returns the outputs of both tasks."""
     return {
         "objects": [
-            {"label": detection.label, "score": round(detection.score, DIGITS), "box": box(detection.box)}
+            {"label": detection.label, "score": round(detection.score, DIGITS), "box": box_to_json(detection.box)}
             for detection in detections
         ],
         "image": png(draw_boxes(image.load(), detections), image.output_name("objects")),

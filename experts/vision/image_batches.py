@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from experts.host.handler import Batching, Call, Inputs, Media, Parameters
-from experts.host.media import open_image, renamed
+from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
@@ -66,7 +66,7 @@ class InputImage:
 
     def output_name(self, suffix: str) -> str:
         """Returns the file name for an image derived from this one."""
-        return renamed(self.media, suffix, "png")
+        return derive_name(self.media, suffix, "png")
 
 
 @dataclass(frozen=True)

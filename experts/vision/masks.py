@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Outputs
-from experts.host.media import box, png
+from experts.host.media import box_to_json, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import inference_context
@@ -66,7 +66,9 @@ class MaskGenerator(ImageHandler):
             resized = np.asarray(Image.fromarray(mask).resize(raw.image.size, Image.Resampling.NEAREST))
             levels[resized & (levels == 0)] = number
             area = int(resized.sum())
-            descriptions.append({"score": round(score, DIGITS), "area": area, "box": box(_bounding_box(resized))})
+            descriptions.append(
+                {"score": round(score, DIGITS), "area": area, "box": box_to_json(_bounding_box(resized))}
+            )
         overlay = draw_segments(raw.image.load(), levels)
         count = len(descriptions)
         return {

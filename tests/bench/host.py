@@ -19,7 +19,7 @@ from PIL import Image
 
 from experts.host.handler import Call, Media
 from experts.host.isolation import Configuration, running
-from experts.host.media import decode_here, open_image
+from experts.host.media import decode_in_process, open_image
 from tests.bench.dense.tasks import EVICTABLE_MODELS, ITEMS, MODEL_BYTES, TASK, Dense, noop
 from tests.bench.expert_callers import ExpertCaller, open_channel
 from tests.bench.floor import floor
@@ -134,7 +134,7 @@ def _isolated_decode() -> Row:
     isolated, here = list[float](), list[float]()
     with running(Configuration(), ahead=True):
         for _ in range(DECODES):
-            for seconds, decode in ((isolated, open_image), (here, decode_here)):
+            for seconds, decode in ((isolated, open_image), (here, decode_in_process)):
                 started = time.perf_counter()
                 decode(picture)
                 seconds.append(time.perf_counter() - started)

@@ -18,7 +18,7 @@ from PIL import Image
 from experts.host.isolation import Budget, Limits, Pool
 from experts.host.isolation.messages import Prepare
 from experts.host.isolation.processes import ForkServer
-from experts.host.threads import ThreadPool, blocked
+from experts.host.threads import ThreadPool, mark_blocked
 from services.common.errors import InvalidRequest, ModelFailed, RecoveryAction, recovery_action
 from tests.support import isolated_functions as functions
 from tests.support.process_tree import is_running
@@ -390,7 +390,7 @@ def test_thread_that_only_waits_is_replaced() -> None:
     threads, release, ran = ThreadPool("test", 1, elastic=True), threading.Event(), threading.Event()
 
     def wait() -> None:
-        with blocked():
+        with mark_blocked():
             release.wait()
 
     threads.post(wait)
@@ -405,7 +405,7 @@ def test_threads_are_no_more_than_their_number_after_waiting() -> None:
     waiting = threading.Semaphore(0)
 
     def wait() -> None:
-        with blocked():
+        with mark_blocked():
             waiting.release()
             release.wait()
 

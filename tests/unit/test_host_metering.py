@@ -81,7 +81,7 @@ async def test_calls_of_a_batch_share_its_usage_and_sum_it_by_pool() -> None:
 
 def test_failed_block_is_charged() -> None:
     clock, call = Clock(), RecordedUsage()
-    with pytest.raises(RuntimeError), Pool("gpu-l4", Meter(clock)).metered(call):
+    with pytest.raises(RuntimeError), Pool("gpu-l4", Meter(clock)).charge(call):
         clock.now += 2
         raise RuntimeError
     assert call.used == {"gpu-l4": 2}
@@ -89,7 +89,7 @@ def test_failed_block_is_charged() -> None:
 
 def test_threads_and_child_processes_count_as_cpu_seconds() -> None:
     call = RecordedUsage()
-    with cpus().metered(call):
+    with cpus().charge(call):
         thread = threading.Thread(target=lambda: sum(range(3_000_000)))
         thread.start()
         thread.join()
@@ -103,7 +103,7 @@ def test_watched_process_counts_while_it_runs() -> None:
         [sys.executable, "-c", f"{BUSY}print(flush=True)\ninput()"], stdin=PIPE, stdout=PIPE
     ) as child:
         metering.watch(child.pid)
-        with cpus().metered(call):
+        with cpus().charge(call):
             assert child.stdout
             child.stdout.readline()
         child.communicate(b"\n")

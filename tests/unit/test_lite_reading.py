@@ -60,7 +60,7 @@ def test_sign_is_read_with_boxes_and_scores() -> None:
 
 def test_repeated_picture_is_served_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     read(sample("sign.png"))
-    monkeypatch.setattr("experts.lite.ocr.run_in", None)
+    monkeypatch.setattr("experts.lite.ocr.run_in_pool", None)
     assert read(sample("sign.png"))[0].startswith("We are so happy")
     with pytest.raises(TypeError):
         read(to_media(draw_lines("something new")))

@@ -11,9 +11,9 @@ import soundfile
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from experts.host.audio import read_audio, resampled, wav
+from experts.host.audio import read_audio, resample, wav
 from experts.host.handler import Media
-from experts.host.media import MAX_PIXELS, open_image, pages, png, renamed
+from experts.host.media import MAX_PIXELS, derive_name, open_image, pages, png
 from experts.host.pdf import MAX_PAGE_PIXELS
 from services.common.errors import InvalidRequest
 from tests.data.make import pdf
@@ -130,8 +130,8 @@ def test_a_png_comes_back_as_it_was() -> None:
 
 
 def test_what_is_made_of_a_file_is_named_after_it() -> None:
-    assert renamed(Media(b"", "image/jpeg", "a/holiday photo.jpg"), "faces", "png") == "holiday photo-faces.png"
-    assert renamed(Media(b"", "image/jpeg", ""), "faces", "png") == "file-faces.png"
+    assert derive_name(Media(b"", "image/jpeg", "a/holiday photo.jpg"), "faces", "png") == "holiday photo-faces.png"
+    assert derive_name(Media(b"", "image/jpeg", ""), "faces", "png") == "file-faces.png"
 
 
 # ---------------------------------------------------------------- PDF
@@ -250,7 +250,7 @@ def test_what_is_no_picture_is_refused_by_name_and_with_a_remedy(media: Media, m
 
 
 def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experts.host.media.isolated", run_in_this_process)
+    monkeypatch.setattr("experts.host.media.run_isolated", run_in_this_process)
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _self: pytest.fail("it was decoded"))
     with pytest.raises(InvalidRequest, match=str(MAX_PIXELS // 1_000_000)):
         open_image(bomb(20_000, 20_000))
@@ -293,13 +293,13 @@ def test_channels_become_one() -> None:
 
 @pytest.mark.parametrize(("rate", "wanted"), [(44_100, 16_000), (8000, 16_000), (16_000, 22_050), (44_101, 16_000)])
 def test_a_tone_stays_the_same_tone_at_another_rate(rate: int, wanted: int) -> None:
-    heard = resampled(tone(rate, 0.5, 440), rate, wanted)
+    heard = resample(tone(rate, 0.5, 440), rate, wanted)
     assert len(heard) == pytest.approx(wanted / 2, abs=1)
     assert abs(heard - tone(wanted, 1, 440)[: len(heard)])[200:-200].max() < 1e-3
 
 
 def test_what_the_new_rate_cannot_hold_is_gone_and_not_folded_back() -> None:
-    assert abs(resampled(tone(44_100, 0.5, 12_000), 44_100, 16_000))[200:-200].max() < 0.01
+    assert abs(resample(tone(44_100, 0.5, 12_000), 44_100, 16_000))[200:-200].max() < 0.01
 
 
 def test_a_wav_comes_back_as_it_was_and_is_cut_off_at_full_scale() -> None:

@@ -73,14 +73,14 @@ def test_encoding_no_frames_is_a_model_failure() -> None:
 
 
 def test_too_large_video_is_rejected_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experts.video.frames.isolated", run_in_this_process)
+    monkeypatch.setattr("experts.video.frames.run_isolated", run_in_this_process)
     monkeypatch.setattr("experts.video.frames.MAX_PIXELS", 100)
     with pytest.raises(InvalidRequest, match="64 x 48 pixels"):
         sample_frames(encode_frames(_numbered_frames(2)), 1)
 
 
 def test_too_long_video_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experts.video.frames.isolated", run_in_this_process)
+    monkeypatch.setattr("experts.video.frames.run_isolated", run_in_this_process)
     monkeypatch.setattr("experts.video.frames.MAX_SECONDS", 1.0)
     with pytest.raises(InvalidRequest, match="longer than"):
         sample_frames(encode_frames(_numbered_frames(40)), 1)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.maps.map_handler import open_picture
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.host.media import png, renamed
+from experts.host.media import derive_name, png
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,7 +44,9 @@ def make_handler(draw: "Callable[[Pixels], Pixels]", suffix: str) -> Handler:
     import cv2  # noqa: F401  # imported here so that the first call does not wait
 
     def draw_map(inputs: Inputs, _parameters: Parameters) -> Outputs:
-        return {"image": png(render_map(draw, open_picture(inputs["image"])), renamed(inputs["image"], suffix, "png"))}
+        return {
+            "image": png(render_map(draw, open_picture(inputs["image"])), derive_name(inputs["image"], suffix, "png"))
+        }
 
     return single(draw_map)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.image_size import MAX_PIXELS
 from experts.host.handler import UNBATCHED, Call, Inputs, Media, Outputs, Parameters
-from experts.host.media import open_image, png, renamed
+from experts.host.media import derive_name, open_image, png
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import ModelFailed
@@ -30,7 +30,7 @@ class MapHandler(TorchHandler):
     suffix = "map"
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> MapItem:  # noqa: ARG002  # maps have no parameters
-        return MapItem(open_picture(inputs["image"]), renamed(inputs["image"], self.suffix, "png"))
+        return MapItem(open_picture(inputs["image"]), derive_name(inputs["image"], self.suffix, "png"))
 
     def cost(self, item: MapItem) -> float:
         return float(item.picture.width * item.picture.height)

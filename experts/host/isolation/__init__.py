@@ -1,7 +1,7 @@
 """Runs native code, which cannot be interrupted, in processes that can be killed.
 
-`isolated(function, …)` runs a function in one of a few worker processes, within limits on memory, processor time and
-wall time. A `Pool` of an engine's own holds processes that load the engine once.
+`run_isolated(function, …)` runs a function in one of a few worker processes, within limits on memory, processor time
+and wall time. A `Pool` of an engine's own holds processes that load the engine once.
 """
 
 from experts.host.isolation.limits import Budget, Limits
@@ -10,10 +10,10 @@ from experts.host.isolation.runtime import (
     Configuration,
     current_limits,
     engine_pool,
-    in_call,
-    isolated,
-    run_in,
+    run_in_pool,
+    run_isolated,
     running,
+    use_call,
 )
 from experts.host.isolation.single import isolated_single
 from experts.host.isolation.worker import is_worker, report_progress
@@ -25,11 +25,11 @@ __all__ = [
     "Pool",
     "current_limits",
     "engine_pool",
-    "in_call",
     "is_worker",
-    "isolated",
     "isolated_single",
     "report_progress",
-    "run_in",
+    "run_in_pool",
+    "run_isolated",
     "running",
+    "use_call",
 ]

@@ -62,12 +62,12 @@ class Channel:
             OSError: the other process has ended.
             MessageTooLong: the message without its shared memory is too long.
         """
-        body, parts = _pickled(message)
+        body, parts = _pickle(message)
         if len(body) > MESSAGE_BYTES:
             raise MessageTooLong
         size = sum(part.size for part in parts)
         if size:
-            with memoryview(self._mapped(size)) as view:
+            with memoryview(self._map_memory(size)) as view:
                 start = 0
                 for part in parts:
                     part.write(view[start : start + part.size])
@@ -90,7 +90,7 @@ class Channel:
         body = self._read(length)
         if not size:
             return _Unpickler(body, memoryview(b"")).load()
-        with memoryview(self._mapped(size)) as view:
+        with memoryview(self._map_memory(size)) as view:
             return _Unpickler(body, view).load()
 
     def release(self) -> None:
@@ -111,7 +111,7 @@ class Channel:
             self._map.close()
         os.close(self._memory)
 
-    def _mapped(self, size: int) -> mmap.mmap:
+    def _map_memory(self, size: int) -> mmap.mmap:
         """Maps the shared memory with at least so many bytes; the other end may have resized it."""
         actual = os.fstat(self._memory).st_size
         if actual < size:
@@ -170,7 +170,7 @@ class _Layout:
         """Start and size of each array, in the order in which they are unpickled."""
         self._end = 0
 
-    def place(self, part: _Part | _Picture) -> tuple[int, int]:
+    def reserve(self, part: _Part | _Picture) -> tuple[int, int]:
         start, self._end = self._end, self._end + part.size
         self.parts.append(part)
         return start, part.size
@@ -180,7 +180,7 @@ class _Layout:
         raw = buffer.raw()
         if raw.nbytes < LARGE_BYTES:
             return True
-        self.arrays += self.place(_Part(raw))
+        self.arrays += self.reserve(_Part(raw))
         return False
 
 
@@ -197,9 +197,9 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, obj: Any) -> Any:
         """Returns the object's position in shared memory; None for an object that is pickled."""
         if type(obj) is bytes:
-            return ("bytes", *self._layout.place(_Part(obj))) if len(obj) >= LARGE_BYTES else None
+            return ("bytes", *self._layout.reserve(_Part(obj))) if len(obj) >= LARGE_BYTES else None
         if _is_large_picture(obj):
-            return "picture", *self._layout.place(_Picture(obj)), obj.mode, obj.size, obj.info.get("icc_profile")
+            return "picture", *self._layout.reserve(_Picture(obj)), obj.mode, obj.size, obj.info.get("icc_profile")
         return None
 
 
@@ -208,8 +208,8 @@ class _Unpickler(pickle.Unpickler):
 
     def __init__(self, body: bytes, memory: memoryview) -> None:
         (count,) = _COUNT.unpack_from(body)
-        places = struct.unpack_from(f"!{count}Q", body, _COUNT.size)
-        pairs = zip(places[::2], places[1::2], strict=True)
+        offsets = struct.unpack_from(f"!{count}Q", body, _COUNT.size)
+        pairs = zip(offsets[::2], offsets[1::2], strict=True)
         arrays = [bytearray(memory[start : start + size]) for start, size in pairs]
         super().__init__(io.BytesIO(body[_COUNT.size + 8 * count :]), buffers=arrays)
         self._memory = memory
@@ -242,7 +242,7 @@ def _picture(pixels: memoryview, mode: str, size: tuple[int, int], profile: byte
     return image
 
 
-def _pickled(message: Any) -> tuple[bytes, Sequence[_Part | _Picture]]:
+def _pickle(message: Any) -> tuple[bytes, Sequence[_Part | _Picture]]:
     """Returns the pickled message and its parts for shared memory, in their order there."""
     file = io.BytesIO()
     layout = _Layout()

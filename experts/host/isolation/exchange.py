@@ -13,7 +13,7 @@ import structlog
 from experts.host import metering
 from experts.host.handler import Call
 from experts.host.isolation import messages
-from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, Budget, Limits, crashed, limit_exceeded
+from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, Budget, Limits, crash_error, limit_error
 from experts.host.isolation.processes import Exit, Worker
 from services.common.errors import ServiceError, Unavailable
 
@@ -117,7 +117,7 @@ class Exchange:
             InvalidRequest: DECODE_LIMIT or DECODE_CRASH.
         """
         job, worker = self._job, self._worker
-        limits, begun = job.budget.rest(self._limits), time.monotonic()
+        limits, started_at = job.budget.remaining(self._limits), time.monotonic()
         message = messages.Run(job.function, job.arguments, limits.memory_bytes, limits.cpu_seconds)
         killed: BaseException | None = None
         job.cpu_at_start = metering.cpu_seconds_of(worker.pid)
@@ -127,24 +127,24 @@ class Exchange:
                 if worker.channel.poll(POLL_SECONDS):
                     reply = worker.channel.receive()
                     if not isinstance(reply, messages.Progress):
-                        return self._result(job, reply, time.monotonic() - begun)
+                        return self._result(job, reply, time.monotonic() - started_at)
                     if job.call:
                         job.call.progress(reply.fraction, reply.message)
                 elif killed is None:
-                    killed = self._overdue(job, time.monotonic() - begun, limits)
+                    killed = self._check_time(job, time.monotonic() - started_at, limits)
                     if killed:
                         worker.kill()
         except (EOFError, OSError):
-            raise self._died(job, worker.wait(), killed, time.monotonic() - begun) from None
+            raise self._exit_error(job, worker.wait(), killed, time.monotonic() - started_at) from None
 
-    def _overdue(self, job: Job, seconds: float, limits: Limits) -> BaseException | None:
+    def _check_time(self, job: Job, seconds: float, limits: Limits) -> BaseException | None:
         """Marks the call if it has become slow; returns the error with which it must end, if any."""
         if not job.is_slow and self._is_slow(job, seconds):
             self._on_slow()
         if job.is_cancelled:
             return asyncio.CancelledError()
         if seconds > limits.wall_seconds:
-            return limit_exceeded(WALL, self._limits, file=job.file, port=job.port)
+            return limit_error(WALL, self._limits, file=job.file, port=job.port)
         return None
 
     def _is_slow(self, job: Job, seconds: float) -> bool:
@@ -158,13 +158,13 @@ class Exchange:
         if isinstance(reply, messages.Done):
             return reply.result
         if isinstance(reply, messages.OutOfMemory):
-            error: Exception = limit_exceeded(MEMORY, self._limits, file=job.file, port=job.port)
+            error: Exception = limit_error(MEMORY, self._limits, file=job.file, port=job.port)
             raise WorkerError(error, is_alive=False)
         if not isinstance(reply.error, ServiceError):
             log.error("isolated call failed", function=job.name, where=reply.where)
         raise WorkerError(reply.error, is_alive=True)
 
-    def _died(self, job: Job, exited: Exit, killed: BaseException | None, seconds: float) -> BaseException:
+    def _exit_error(self, job: Job, exited: Exit, killed: BaseException | None, seconds: float) -> BaseException:
         """Returns the error for the call of a worker that has died."""
         if killed is None and not self._is_closed():
             if job.is_preempted:
@@ -177,13 +177,13 @@ class Exchange:
         job.budget.add(0.0, seconds)
         if killed:
             return killed
-        error = self._cause(job, exited)
+        error = self._failure_cause(job, exited)
         log.warning("worker died", function=job.name, status=exited.status, error=error.message)
         return error
 
-    def _cause(self, job: Job, exited: Exit) -> ServiceError:
+    def _failure_cause(self, job: Job, exited: Exit) -> ServiceError:
         if exited.status == -signal.SIGXCPU:
-            return limit_exceeded(PROCESSOR, self._limits, file=job.file, port=job.port)
+            return limit_error(PROCESSOR, self._limits, file=job.file, port=job.port)
         if exited.status == -signal.SIGKILL or exited.peak_bytes > _OUT_OF_MEMORY_SHARE * self._limits.memory_bytes:
-            return limit_exceeded(MEMORY, self._limits, file=job.file, port=job.port)
-        return crashed(exited.status, file=job.file, port=job.port)
+            return limit_error(MEMORY, self._limits, file=job.file, port=job.port)
+        return crash_error(exited.status, file=job.file, port=job.port)

@@ -64,7 +64,7 @@ class ForkServer:
                 os.waitpid(worker, 0)
 
     def _execute_command(self) -> bool:
-        message, descriptors = _received(self._control)
+        message, descriptors = _receive_command(self._control)
         if not message:
             return False
         command, number = COMMAND.unpack(message)
@@ -107,7 +107,7 @@ class ForkServer:
                 self._control.sendall(EVENT.pack(EXITED, process_id, code, seconds, peak))
 
 
-def _received(control: socket.socket) -> tuple[bytes, list[int]]:
+def _receive_command(control: socket.socket) -> tuple[bytes, list[int]]:
     """Receives a command with its descriptors; empty at the end of the connection."""
     descriptors = array.array("i")
     size = socket.CMSG_SPACE(2 * descriptors.itemsize)

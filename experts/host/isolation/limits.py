@@ -39,7 +39,7 @@ class Budget:
         self.cpu_seconds += cpu_seconds
         self.wall_seconds += wall_seconds
 
-    def rest(self, limits: Limits) -> Limits:
+    def remaining(self, limits: Limits) -> Limits:
         """Returns the limits minus the time used."""
         return replace(
             limits,
@@ -48,7 +48,7 @@ class Budget:
         )
 
 
-def limit_exceeded(exceeded: str, limits: Limits, *, file: str, port: str) -> InvalidRequest:
+def limit_error(exceeded: str, limits: Limits, *, file: str, port: str) -> InvalidRequest:
     """Returns the error of a call that exceeded MEMORY, PROCESSOR or WALL.
 
     Args:
@@ -70,7 +70,7 @@ def limit_exceeded(exceeded: str, limits: Limits, *, file: str, port: str) -> In
     )
 
 
-def crashed(status: int, *, file: str, port: str) -> InvalidRequest:
+def crash_error(status: int, *, file: str, port: str) -> InvalidRequest:
     """Returns the error of a call whose worker process crashed; the exit status is as in subprocess."""
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     return InvalidRequest(

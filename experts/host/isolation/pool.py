@@ -20,7 +20,7 @@ from experts.host.isolation import messages
 from experts.host.isolation.exchange import POLL_SECONDS, Exchange, Job, RunAgain, WorkerError, closed_error
 from experts.host.isolation.limits import Budget, Limits
 from experts.host.isolation.processes import ForkServer, Worker
-from experts.host.threads import blocked
+from experts.host.threads import mark_blocked
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +128,7 @@ class Pool:
         """
         budget = budget or Budget()
         job = Job(function, arguments, file, port, budget, tenant, background, call, next(self._numbers))
-        with blocked():
+        with mark_blocked():
             while True:
                 worker = self._acquire(job)
                 is_alive = False
@@ -275,11 +275,11 @@ class Pool:
             worker,
             self._limits,
             slow_seconds=self._slow_seconds,
-            on_slow=lambda: self._became_slow(job),
+            on_slow=lambda: self._on_slow(job),
             is_closed=lambda: self._closed,
         )
 
-    def _became_slow(self, job: Job) -> None:
+    def _on_slow(self, job: Job) -> None:
         with self._lock:
             job.budget.is_slow = True
             self._dispatch()

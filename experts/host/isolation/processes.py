@@ -130,7 +130,7 @@ class ForkServer:
                 if kind == fork_server.FORKED:
                     self._forked.put(value)
                 else:
-                    self._exited(number, Exit(value, seconds, peak))
+                    self._dispatch_exit(number, Exit(value, seconds, peak))
         with self._lock:
             self.is_alive = False
             left, self._exits = self._exits, {}
@@ -140,7 +140,7 @@ class ForkServer:
         self._control.close()
         self._process.wait()
 
-    def _exited(self, process_id: int, exited: Exit) -> None:
+    def _dispatch_exit(self, process_id: int, exited: Exit) -> None:
         with self._lock:
             callback = self._exits.pop(process_id, None)
             if callback is None:
@@ -177,7 +177,7 @@ class Worker:
             self.channel.close()
             raise
         metering.watch(self.pid)
-        server.on_exit(self.pid, self._exited)
+        server.on_exit(self.pid, self._record_exit)
         self._prepare(prepare)
 
     def kill(self) -> None:
@@ -211,8 +211,8 @@ class Worker:
         cause = type(error).__name__ if error else f"it ended with status {self.wait().status}"
         raise ModelFailed(f"cannot start a worker process: {cause}", remedy="see the log of the expert")
 
-    def _exited(self, exited: Exit) -> None:
-        metering.forget(self.pid, exited.cpu_seconds)
-        self.exit = exited
+    def _record_exit(self, exit_: Exit) -> None:
+        metering.forget(self.pid, exit_.cpu_seconds)
+        self.exit = exit_
         self.ended.set()
         self._on_exit(self)

@@ -129,7 +129,7 @@ def running(configuration: Configuration, *, ahead: bool) -> Iterator[None]:
 
 
 @contextmanager
-def in_call(call: Call) -> Iterator[None]:
+def use_call(call: Call) -> Iterator[None]:
     """Ends isolated calls made within the block when the given call of the expert is cancelled."""
     token = _call.set(call)
     try:
@@ -138,7 +138,9 @@ def in_call(call: Call) -> Iterator[None]:
         _call.reset(token)
 
 
-def isolated(function: Callable[..., T], *arguments: Any, file: str, port: str = "", budget: Budget | None = None) -> T:
+def run_isolated(
+    function: Callable[..., T], *arguments: Any, file: str, port: str = "", budget: Budget | None = None
+) -> T:
     """Runs a function in a worker process within the limits; inside a worker process, runs it in place.
 
     Args:
@@ -154,10 +156,10 @@ def isolated(function: Callable[..., T], *arguments: Any, file: str, port: str =
     """
     if is_worker():
         return function(*arguments)
-    return run_in(_runtime.decoder_pool(), function, *arguments, file=file, port=port, budget=budget)
+    return run_in_pool(_runtime.decoder_pool(), function, *arguments, file=file, port=port, budget=budget)
 
 
-def run_in(
+def run_in_pool(
     pool: Pool,
     function: Callable[..., T],
     *arguments: Any,
@@ -165,7 +167,7 @@ def run_in(
     port: str = "",
     budget: Budget | None = None,
 ) -> T:
-    """As `isolated`, in the given pool."""
+    """As `run_isolated`, in the given pool."""
     current = call_context.current()
     result: T = pool.run(
         function,

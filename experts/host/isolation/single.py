@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Media, Outputs, Parameters
-from experts.host.isolation.runtime import isolated
+from experts.host.isolation.runtime import run_isolated
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class IsolatedFunctionHandler:
     def cost(self, item: Any) -> float:  # noqa: ARG002  # every call costs the same
         return 1.0
 
-    def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:  # noqa: ARG002  # in_call has it
+    def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:  # noqa: ARG002  # use_call has it
         return [
-            isolated(self.function, inputs, parameters, file=_file(inputs, self.port), port=self.port)
+            run_isolated(self.function, inputs, parameters, file=_file(inputs, self.port), port=self.port)
             for inputs, parameters in items
         ]
 

@@ -15,7 +15,7 @@ from experts.host.devices import resident_bytes, trim
 from experts.host.isolation import messages
 from experts.host.isolation.channel import Channel, MessageTooLong
 from experts.host.model_errors import is_out_of_memory
-from experts.host.threads import sendable
+from experts.host.threads import to_sendable_error
 from services.common.errors import ServiceError
 
 GROWTH_BYTES = 192 * 1024 * 1024
@@ -23,7 +23,7 @@ GROWTH_BYTES = 192 * 1024 * 1024
 
 _STATM, _STATUS, _OOM_SCORE = (Path("/proc/self") / name for name in ("statm", "status", "oom_score_adj"))
 _UNLIMITED = resource.RLIM_INFINITY
-_NEARLY = 0.95
+_NEAR_LIMIT_SHARE = 0.95
 
 _channel: Channel | None = None
 
@@ -83,13 +83,13 @@ class _Memory:
     def __exit__(self, *_: object) -> None:
         self._set(_UNLIMITED)
 
-    def explains(self, error: BaseException) -> bool:
+    def is_cause_of(self, error: BaseException) -> bool:
         """Whether the limit caused an error; decoders may report it as a corrupted file."""
         if isinstance(error, MessageTooLong) or is_out_of_memory(error):
             return True
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             return True
-        return self._limit != _UNLIMITED and _peak_bytes() > max(self._peak, int(_NEARLY * self._limit))
+        return self._limit != _UNLIMITED and _peak_bytes() > max(self._peak, int(_NEAR_LIMIT_SHARE * self._limit))
 
     def _set(self, limit: int) -> None:
         if self._limit != _UNLIMITED:
@@ -98,15 +98,17 @@ class _Memory:
 
 def _answer(channel: Channel, function: Callable[..., Any], arguments: tuple[Any, ...], memory: _Memory) -> bool:
     """Runs a function and sends its result or error; returns whether the worker must be replaced."""
-    begun = time.process_time()
+    started_at = time.process_time()
     try:
-        channel.send(messages.Done(function(*arguments), time.process_time() - begun))
+        channel.send(messages.Done(function(*arguments), time.process_time() - started_at))
     except BaseException as error:  # noqa: BLE001  # reported to the caller
-        if memory.explains(error):
-            reply: Any = messages.OutOfMemory(time.process_time() - begun)
+        if memory.is_cause_of(error):
+            reply: Any = messages.OutOfMemory(time.process_time() - started_at)
         else:
             where = () if isinstance(error, ServiceError) else tuple(traceback.format_tb(error.__traceback__))
-            reply = messages.Failed(sendable(error).with_traceback(None), time.process_time() - begun, where)
+            reply = messages.Failed(
+                to_sendable_error(error).with_traceback(None), time.process_time() - started_at, where
+            )
     else:
         return False
     _send_error(channel, reply)
