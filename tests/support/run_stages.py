@@ -88,9 +88,9 @@ class FaultyJournal(Journal):
         self._raise_error("events")
         return await super().events(run_id, after, limit)
 
-    async def conversation(self, run_id: str, tenant: str, most: int) -> list[StoredRun]:
+    async def conversation(self, run_id: str, tenant: str, max_runs: int) -> list[StoredRun]:
         self._raise_error("conversation")
-        return await super().conversation(run_id, tenant, most)
+        return await super().conversation(run_id, tenant, max_runs)
 
     def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
         self._raise_error("append")
