@@ -65,7 +65,7 @@ class LeaseStore(Protocol[ClaimT, HeldT]):
     def released(self, held: HeldT) -> None:
         """Called when this process no longer executes a run or batch."""
 
-    def in_trace(self, held: HeldT) -> AbstractContextManager[None]:
+    def use_trace(self, held: HeldT) -> AbstractContextManager[None]:
         """Makes the trace of a run or batch the current one within the block."""
 
 
@@ -178,7 +178,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         except Exception as error:
             if not self._failed_takeovers.add(held.id, error):
                 raise
-            with self._store.in_trace(held):
+            with self._store.use_trace(held):
                 await self._fail(held, error)
         else:
             self._failed_takeovers.forget(held.id)
@@ -193,7 +193,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         if on_release:
             on_release(held)
         if not executing.cancelled() and (error := executing.exception()):
-            with self._store.in_trace(held):
+            with self._store.use_trace(held):
                 log.error("released after an internal error", **self._ids(held), exc_info=error)
 
     async def _renew_periodically(self) -> None:
@@ -222,7 +222,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         fences = await asyncio.shield(self._store.renew(active))
         for id_, held in active.items():
             if fences.get(id_) != held.fence and held in self._executing:
-                with self._store.in_trace(held):
+                with self._store.use_trace(held):
                     log.warning("lease lost", **self._ids(held))
                 self._executing[held].cancel()
 

@@ -9,7 +9,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING,
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.runs import NewRun
-from services.orchestrator.runs.history import EARLIER_RUNS, turns_of
+from services.orchestrator.runs.history import EARLIER_RUNS, read_turns
 from tests.support.journal import RecordingDatabase
 
 
@@ -37,7 +37,7 @@ async def test_conversation_is_read_in_one_query(database: Database) -> None:
     recording = RecordingDatabase(database)
     journal = Journal(recording, "me", 60)
     last = await add_turns(journal, 5)
-    turns = await turns_of(request("and now?", last), "default", journal)
+    turns = await read_turns(request("and now?", last), "default", journal)
     assert recording.reads == 1
     assert [turn.text for turn in turns] == [
         *(f"{kind} {number}" for number in range(1, 6) for kind in ("question", "answer")),
@@ -48,7 +48,7 @@ async def test_conversation_is_read_in_one_query(database: Database) -> None:
 async def test_conversation_is_read_as_far_back_as_it_may_be(database: Database) -> None:
     journal = Journal(database, "me", 60)
     last = await add_turns(journal, EARLIER_RUNS + 2)
-    turns = await turns_of(request("and now?", last), "default", journal)
+    turns = await read_turns(request("and now?", last), "default", journal)
     assert turns[0].text == "question 3"
     assert len(turns) == 2 * EARLIER_RUNS + 1
 
@@ -59,7 +59,7 @@ async def test_conversation_has_the_answer_so_far_of_an_active_run(database: Dat
     await journal.accept(NewRun("active", "c", "", "", 9e9, Caller(tenant="default"), "", "d", first))
     answer = RunEvent(run_id="active", sequence=2, answer_chunk=AnswerChunk(text="so far"))
     await journal.append("active", 1, [answer], RUN_STATE_RUNNING)
-    turns = await turns_of(request("and now?", "active"), "default", journal)
+    turns = await read_turns(request("and now?", "active"), "default", journal)
     assert [turn.text for turn in turns] == ["question", "so far", "and now?"]
 
 
@@ -68,7 +68,7 @@ async def test_large_conversation_is_read_page_by_page(database: Database, monke
     recording = RecordingDatabase(database)
     journal = Journal(recording, "me", 60)
     last = await add_turns(journal, 3)
-    turns = await turns_of(request("and now?", last), "default", journal)
+    turns = await read_turns(request("and now?", last), "default", journal)
     assert recording.reads > 1
     assert [turn.text for turn in turns[:-1]] == [
         f"{kind} {number}" for number in range(1, 4) for kind in ("question", "answer")
@@ -78,4 +78,4 @@ async def test_large_conversation_is_read_page_by_page(database: Database, monke
 async def test_conversation_of_another_tenant_is_not_read(database: Database) -> None:
     journal = Journal(database, "me", 60)
     last = await add_turns(journal, 2, tenant="other")
-    assert [turn.text for turn in await turns_of(request("and now?", last), "default", journal)] == ["and now?"]
+    assert [turn.text for turn in await read_turns(request("and now?", last), "default", journal)] == ["and now?"]

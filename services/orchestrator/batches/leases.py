@@ -86,7 +86,7 @@ class BatchLeases:
         """Has another batch claimed in its place."""
         self._notifier.notify((CHANGED,))
 
-    def in_trace(self, held: Claimed) -> AbstractContextManager[None]:  # noqa: ARG002  # LeaseStore's
+    def use_trace(self, held: Claimed) -> AbstractContextManager[None]:  # noqa: ARG002  # LeaseStore's
         """Does nothing: a batch has no trace of its own."""
         return nullcontext()
 

@@ -32,10 +32,10 @@ from services.orchestrator import metrics
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.runs import spans
-from services.orchestrator.runs.history import turns_of
+from services.orchestrator.runs.history import read_turns
 from services.orchestrator.runs.planning import PlannerClient
 from services.orchestrator.runs.response import ResponderClient
-from services.orchestrator.runs.result import outcome, total_usage
+from services.orchestrator.runs.result import final_state, total_usage
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.task_executor import TaskDependencies, TaskExecutor, end_task
 
@@ -84,7 +84,7 @@ class RunExecutor:
 
     async def execute(self, run: RunLog) -> None:
         """Executes a run to its end; if cancelled, or if the journal is unavailable, releases it for another owner."""
-        with call_context.use_caller(run.caller), spans.in_run(run.trace):
+        with call_context.use_caller(run.caller), spans.use_run_span(run.trace):
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(run.write_events(), name=f"write-{run.id}")
@@ -99,7 +99,7 @@ class RunExecutor:
     async def _execute(self, run: RunLog) -> None:
         """Executes a run until it ends or waits for approval."""
         needs_turns = _needs_conversation(run)
-        turns = await turns_of(run.fold.run, run.caller.tenant, self._journal) if needs_turns else []
+        turns = await read_turns(run.fold.run, run.caller.tenant, self._journal) if needs_turns else []
         if run.is_awaiting_approval and not run.cancel_reason:
             _apply_approval(run)
         try:
@@ -145,7 +145,7 @@ class RunExecutor:
         if not run.cancel_reason:
             failure = _with_last_error(run, failure)
             _end_tasks(run, TASK_STATE_FAILED, failure)
-            state, final_failure = outcome(run.fold.run, failure, run.fold.replaced)
+            state, final_failure = final_state(run.fold.run, failure, run.fold.replaced)
             response_failure = None
             if run.fold.run.spec.mode not in {RUN_MODE_PLAN, RUN_MODE_RESULTS}:
                 response_failure = await _run_stage(run, self._responder.respond(run, turns, failure), None)

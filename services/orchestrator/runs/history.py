@@ -19,7 +19,7 @@ EARLIER_RUNS = 20
 """Number of earlier runs that a conversation includes."""
 
 
-async def turns_of(run: Run, tenant: str, journal: Journal) -> list[Turn]:
+async def read_turns(run: Run, tenant: str, journal: Journal) -> list[Turn]:
     """All turns up to the run's request, oldest first; runs that are deleted or cannot be read are left out.
 
     Raises:
@@ -67,7 +67,7 @@ async def _current_state(stored: StoredRun, journal: Journal) -> Run:
     return fold.snapshot()
 
 
-async def events_of(run_id: str, journal: Journal) -> list[RunEvent]:
+async def read_events(run_id: str, journal: Journal) -> list[RunEvent]:
     """All stored events of a run.
 
     Raises:
@@ -79,7 +79,7 @@ async def events_of(run_id: str, journal: Journal) -> list[RunEvent]:
     return events
 
 
-async def events_after(run_id: str, after: int, tenant: str, journal: Journal) -> AsyncGenerator[RunEvent]:
+async def read_events_after(run_id: str, after: int, tenant: str, journal: Journal) -> AsyncGenerator[RunEvent]:
     """Stored events numbered above `after`; if one cannot be decoded, only the last event of an ended run follows.
 
     Raises:
@@ -109,7 +109,7 @@ async def read_fold(run_id: str, journal: Journal) -> RunFold:
         Unavailable: the journal is unavailable.
     """
     fold = RunFold()
-    _apply(await events_of(run_id, journal), fold, run_id)
+    _apply(await read_events(run_id, journal), fold, run_id)
     return fold
 
 

@@ -24,7 +24,7 @@ from services.orchestrator.journal.leases import Lease
 from services.orchestrator.journal.runs import RunRow
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import spans
-from services.orchestrator.runs.history import events_of
+from services.orchestrator.runs.history import read_events
 from services.orchestrator.runs.limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
 
@@ -89,7 +89,7 @@ class RunLeases:
         row = claimed.row
         if not row.is_readable:
             raise unreadable(row.id)
-        events = await events_of(row.id, self._journal)
+        events = await read_events(row.id, self._journal)
         try:
             run = RunLog(self._journal, row.id, row.fence, row.caller, events)
         except Exception as error:
@@ -97,7 +97,7 @@ class RunLeases:
         if not run.is_awaiting_approval:
             run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="the lease of its orchestrator expired")))
             metrics.runs_taken_over.add(1)
-            with spans.taking_over(run):
+            with spans.takeover_span(run):
                 log.info("run taken over", run_id=row.id, events=row.last_sequence)
         for command in claimed.commands:
             if command.kind == CANCEL:
@@ -137,9 +137,9 @@ class RunLeases:
         """Notifies the run's watchers, who continue with the journal."""
         self._notifier.notify((held.id,))
 
-    def in_trace(self, held: RunLog) -> AbstractContextManager[None]:
+    def use_trace(self, held: RunLog) -> AbstractContextManager[None]:
         """Makes the run's span the current one within the block."""
-        return spans.in_run(held.trace)
+        return spans.use_run_span(held.trace)
 
 
 class CommandForwarder:

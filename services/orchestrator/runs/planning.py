@@ -42,7 +42,7 @@ CHECK_SECONDS = 30.0
 SUMMARY_CHARACTERS = 500
 """Characters of an earlier task's text or error that the planner receives."""
 
-Add = Callable[[Task], None]
+AddTask = Callable[[Task], None]
 
 
 class _TooManyTasks(Overloaded):
@@ -77,9 +77,9 @@ class PlannerClient:
             raise from_rpc(error) from error
         finally:
             call.cancel()  # otherwise the planner would continue after the reader stops
-        raise _truncated()
+        raise _truncated_error()
 
-    async def fetch(self, run: RunLog, turns: Sequence[Turn], add: Add, deadline: Deadline) -> Failure | None:
+    async def fetch(self, run: RunLog, turns: Sequence[Turn], add: AddTask, deadline: Deadline) -> Failure | None:
         """Fetches a run's plan, or the rest of it; returns the failure of the plan as a whole.
 
         Args:
@@ -91,93 +91,92 @@ class PlannerClient:
         if run.fold.is_planned:
             return None
         if run.fold.run.spec.HasField("plan"):
-            return _supplied(run, add)
-        error: ServiceError = _truncated()
+            return _add_supplied_plan(run, add)
+        error: ServiceError = _truncated_error()
         for _ in range(CALLS):
             try:
-                decision = await self._streamed(run, _request(run, turns, _goal(run)), add, deadline)
+                decision = await self._read_plan(run, _plan_request(run, turns, _plan_goal(run)), add, deadline)
             except _TooManyTasks as too_many:
-                return _incomplete(run, too_many)
+                return _emit_incomplete(run, too_many)
             except ServiceError as raised:
                 error = raised
                 if recovery_action(error) is RecoveryAction.GIVE_UP:
                     break
             else:
-                _completed(run, decision)
+                _emit_completed(run, decision)
                 return None
-        return _incomplete(run, error)
+        return _emit_incomplete(run, error)
 
     async def replan(
-        self, run: RunLog, turns: Sequence[Turn], failed: Sequence[int], add: Add, deadline: Deadline
+        self, run: RunLog, turns: Sequence[Turn], failed: Sequence[int], add: AddTask, deadline: Deadline
     ) -> None:
         """Requests other tasks in place of failed ones; if the new plan is incomplete, the failures remain."""
-        request = _request(run, turns, planner_pb2.PlanGoal(replan=planner_pb2.Replan(failed=failed)))
+        request = _plan_request(run, turns, planner_pb2.PlanGoal(replan=planner_pb2.Replan(failed=failed)))
         try:
-            decision = await self._streamed(run, request, add, deadline)
+            decision = await self._read_plan(run, request, add, deadline)
         except ServiceError as error:
             decision = Decision(reason=f"no alternative was planned: {error.message}")
-        _completed(run, decision)
+        _emit_completed(run, decision)
 
-    async def _streamed(self, run: RunLog, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
+    async def _read_plan(
+        self, run: RunLog, request: planner_pb2.PlanRequest, add: AddTask, deadline: Deadline
+    ) -> Decision:
         """Reads one plan stream to its end.
 
         Raises:
             ServiceError: the stream breaks off, or contains an invalid task.
         """
-        with spans.planning(run, request.goal.WhichOneof("kind") or "") as span:
-            decision = await self._read(run, request, add, deadline)
-            spans.planned(span, decision, len(run.fold.run.tasks))
-            return decision
-
-    async def _read(self, run: RunLog, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
-        seconds = max(SHARE * deadline.left, 1.0)
-        records_notes = request.goal.WhichOneof("kind") != "replan"  # the failures already describe those tasks
-        call = self._planner.Plan(request, timeout=seconds, metadata=call_context.metadata())
-        try:
-            async for event in call:
-                if event.HasField("task"):
-                    _record_task(run, event.task, add)
-                elif event.HasField("note") and records_notes and event.note not in run.fold.run.notes:
-                    run.emit(RunEvent(plan_note=event.note))
-                elif event.HasField("end"):
-                    return event.end.decision
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
-        finally:
-            call.cancel()
-        raise _truncated()
+        goal = request.goal.WhichOneof("kind") or ""
+        records_notes = goal != "replan"  # the failures already describe those tasks
+        with spans.plan_span(run, goal) as span:
+            seconds = max(SHARE * deadline.left, 1.0)
+            call = self._planner.Plan(request, timeout=seconds, metadata=call_context.metadata())
+            try:
+                async for event in call:
+                    if event.HasField("task"):
+                        _record_task(run, event.task, add)
+                    elif event.HasField("note") and records_notes and event.note not in run.fold.run.notes:
+                        run.emit(RunEvent(plan_note=event.note))
+                    elif event.HasField("end"):
+                        spans.add_decision(span, event.end.decision, len(run.fold.run.tasks))
+                        return event.end.decision
+            except grpc.aio.AioRpcError as error:
+                raise from_rpc(error) from error
+            finally:
+                call.cancel()  # otherwise the planner would continue after the reader stops
+            raise _truncated_error()
 
 
-def _goal(run: RunLog) -> planner_pb2.PlanGoal:
+def _plan_goal(run: RunLog) -> planner_pb2.PlanGoal:
     if run.fold.run.tasks:
         return planner_pb2.PlanGoal(continuation=planner_pb2.ContinuePlan())
     return planner_pb2.PlanGoal(new_plan=planner_pb2.NewPlan())
 
 
-def _request(run: RunLog, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) -> planner_pb2.PlanRequest:
+def _plan_request(run: RunLog, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) -> planner_pb2.PlanRequest:
     spec = run.fold.run.spec
-    prior = [_prior(status) for status in run.fold.run.tasks]
+    prior = [_prior_task(status) for status in run.fold.run.tasks]
     return planner_pb2.PlanRequest(conversation=turns, inputs=spec.inputs, prior=prior, goal=goal, budget=spec.budget)
 
 
-def _prior(status: TaskStatus) -> planner_pb2.PriorTask:
+def _prior_task(status: TaskStatus) -> planner_pb2.PriorTask:
     result = status.result
     text = result.outputs["text"].text if "text" in result.outputs else result.failure.message
     return planner_pb2.PriorTask(task=status.task, state=status.state, summary=text[:SUMMARY_CHARACTERS])
 
 
-def _supplied(run: RunLog, add: Add) -> Failure | None:
+def _add_supplied_plan(run: RunLog, add: AddTask) -> Failure | None:
     try:
         for task in run.fold.run.spec.plan.tasks:
             if task.id > run.fold.last_task:  # earlier ones were recorded by the previous owner
                 _record_task(run, task, add)
     except ServiceError as error:
-        return _incomplete(run, error)
-    _completed(run, Decision(controller=CONTROLLER_SUPPLIED, confidence=1.0))
+        return _emit_incomplete(run, error)
+    _emit_completed(run, Decision(controller=CONTROLLER_SUPPLIED, confidence=1.0))
     return None
 
 
-def _record_task(run: RunLog, task: Task, add: Add) -> None:
+def _record_task(run: RunLog, task: Task, add: AddTask) -> None:
     """Emits a planned task, if it is valid after the earlier ones.
 
     Raises:
@@ -200,14 +199,14 @@ def _record_task(run: RunLog, task: Task, add: Add) -> None:
     add(task)
 
 
-def _completed(run: RunLog, decision: Decision) -> None:
+def _emit_completed(run: RunLog, decision: Decision) -> None:
     run.emit(RunEvent(plan_completed=PlanCompleted(decision=decision, tasks=len(run.fold.run.tasks))))
 
 
-def _incomplete(run: RunLog, error: ServiceError) -> Failure:
-    _completed(run, Decision(reason=f"the plan may lack tasks: {error.message}"))
+def _emit_incomplete(run: RunLog, error: ServiceError) -> Failure:
+    _emit_completed(run, Decision(reason=f"the plan may lack tasks: {error.message}"))
     return to_failure(error)
 
 
-def _truncated() -> Unavailable:
+def _truncated_error() -> Unavailable:
     return Unavailable("the planner's stream ended before the plan was complete", remedy="send the request again")

@@ -28,7 +28,7 @@ _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 _MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})
 
 
-def outcome(
+def final_state(
     run: Run, failure: Failure | None = None, replaced: Collection[int] = ()
 ) -> "tuple[RunState.ValueType, Failure | None]":
     """The final state of a run and its failure.

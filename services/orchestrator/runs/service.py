@@ -25,7 +25,7 @@ from services.orchestrator.journal.runs import EndedRun, NewRun, RunRow
 from services.orchestrator.leases import LeaseManager, stopping_error
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import acceptance
-from services.orchestrator.runs.history import events_after, read_state
+from services.orchestrator.runs.history import read_events_after, read_state
 from services.orchestrator.runs.limiter import RunLimiter
 from services.orchestrator.runs.ownership import ClaimedRun, CommandForwarder
 from services.orchestrator.runs.planning import PlannerClient
@@ -181,7 +181,7 @@ class RunService:
         with self.notifier.subscribed(run_id) as changed:
             while not ended:
                 changed.clear()
-                stream = self._active_events(run_id, after) or events_after(run_id, after, tenant, self._journal)
+                stream = self._active_events(run_id, after) or read_events_after(run_id, after, tenant, self._journal)
                 async with aclosing(stream) as events:
                     async for event in events:
                         yield event

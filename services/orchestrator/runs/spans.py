@@ -36,15 +36,15 @@ def new_trace(*, in_batch: bool) -> event_pb2.Trace | None:
     )
 
 
-def in_run(stored: event_pb2.Trace) -> AbstractContextManager[None]:
+def use_run_span(stored: event_pb2.Trace) -> AbstractContextManager[None]:
     """Makes the run's span the current one within the block."""
     return tracing.use_parent(_own(stored))
 
 
 @contextmanager
-def taking_over(run: RunLog) -> Iterator[None]:
+def takeover_span(run: RunLog) -> Iterator[None]:
     """Span of a takeover by this orchestrator."""
-    with in_run(run.trace), tracing.start_span(names.TAKE_OVER, {names.RUN: run.id}):
+    with use_run_span(run.trace), tracing.start_span(names.TAKE_OVER, {names.RUN: run.id}):
         yield
 
 
@@ -80,14 +80,14 @@ def write_run_span(run: RunLog, state: "RunState.ValueType", failure: Failure | 
 
 
 @contextmanager
-def planning(run: RunLog, goal: str) -> Iterator[Span]:
+def plan_span(run: RunLog, goal: str) -> Iterator[Span]:
     """Span of one call of the planner."""
     attributes = {names.OPERATION: names.PLAN, names.RUN: run.id, names.GOAL: goal}
     with tracing.start_span(names.PLAN, attributes) as span:
         yield span
 
 
-def planned(span: Span, decision: Decision, tasks: int) -> None:
+def add_decision(span: Span, decision: Decision, tasks: int) -> None:
     """Adds the planner's decision to its span."""
     controller = Controller.Name(decision.controller).removeprefix("CONTROLLER_").lower()
     span.set_attributes({names.CONTROLLER: controller, names.TASKS: tasks})
@@ -96,7 +96,7 @@ def planned(span: Span, decision: Decision, tasks: int) -> None:
 
 
 @contextmanager
-def executing(run: RunLog, task: Task) -> Iterator[Span]:
+def task_span(run: RunLog, task: Task) -> Iterator[Span]:
     """Span of one task, from when its inputs are available."""
     attributes: tracing.Attributes = {
         names.OPERATION: names.EXECUTE_TOOL,
@@ -105,11 +105,14 @@ def executing(run: RunLog, task: Task) -> Iterator[Span]:
         names.RUN: run.id,
         names.TASK_ID: task.id,
     }
-    with in_run(run.trace), tracing.start_span(names.span_name(names.EXECUTE_TOOL, task.task), attributes) as span:
+    with (
+        use_run_span(run.trace),
+        tracing.start_span(names.span_name(names.EXECUTE_TOOL, task.task), attributes) as span,
+    ):
         yield span
 
 
-def executed(span: Span, result: TaskResult) -> None:
+def add_result(span: Span, result: TaskResult) -> None:
     """Adds the result to the task's span."""
     if not span.is_recording():
         return

@@ -177,7 +177,7 @@ class TaskExecutor:
 
     async def _select(self, task: Task) -> SelectResponse | ServiceError:
         """Selects the candidates; for a batch item, whose plan was checked before, waits out temporary errors."""
-        with spans.in_run(self._run.trace):
+        with spans.use_run_span(self._run.trace):
             while True:
                 try:
                     return await self._shared.selector.select(self._run, task, self._deadline)
@@ -191,10 +191,12 @@ class TaskExecutor:
         task = self._tasks[task_id]
         if failed := [each for each, result in results.items() if result.HasField("failure")]:
             self._candidates[task_id].cancel()
-            return end_task(self._run, TASK_STATE_SKIPPED, TaskResult(task_id=task_id, failure=_skipped(task, failed)))
-        with spans.executing(self._run, task) as span:
+            return end_task(
+                self._run, TASK_STATE_SKIPPED, TaskResult(task_id=task_id, failure=_skip_failure(task, failed))
+            )
+        with spans.task_span(self._run, task) as span:
             result = await self._execute_or_fail(task, results)
-            spans.executed(span, result)
+            spans.add_result(span, result)
             return result
 
     async def _execute_or_fail(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
@@ -202,7 +204,7 @@ class TaskExecutor:
             return await self._execute(task, results)
         except ServiceError as error:
             self._candidates[task.id].cancel()
-            return self._failed(TaskResult(task_id=task.id, failure=to_failure(error)))
+            return self._end_failed(TaskResult(task_id=task.id, failure=to_failure(error)))
 
     async def _execute(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         run, shared = self._run, self._shared
@@ -217,7 +219,7 @@ class TaskExecutor:
         if known := await shared.results.lookup(run, selected.spec, selected.candidates[0].candidate, digest):
             known.task_id, known.attempt = task.id, 0
             known.ClearField("usage")
-            _measure(selected.spec, known, "reused", started)
+            _record_duration(selected.spec, known, "reused", started)
             return end_task(run, TASK_STATE_REUSED, known)
         await run.wait_until_writable()
         task_request = TaskRequest(
@@ -233,13 +235,13 @@ class TaskExecutor:
         )
         result = await shared.experts.infer(task_request)
         result.seed, result.input_digest = seed, digest
-        _measure(selected.spec, result, "failed" if result.HasField("failure") else "succeeded", started)
+        _record_duration(selected.spec, result, "failed" if result.HasField("failure") else "succeeded", started)
         if result.HasField("failure"):
-            return self._failed(result)
+            return self._end_failed(result)
         shared.experts.run_shadows(task_request, result)
         return end_task(run, TASK_STATE_SUCCEEDED, result, _memo(run, selected.spec, result))
 
-    def _failed(self, result: TaskResult) -> TaskResult:
+    def _end_failed(self, result: TaskResult) -> TaskResult:
         end_task(self._run, TASK_STATE_FAILED, result)
         self._task_failed.set()
         return result
@@ -252,12 +254,12 @@ def end_task(run: RunLog, state: "TaskState.ValueType", result: TaskResult, reus
     return result
 
 
-def _measure(spec: TaskSpec, result: TaskResult, outcome: str, started: float) -> None:
+def _record_duration(spec: TaskSpec, result: TaskResult, outcome: str, started: float) -> None:
     labels = {"task": spec.name, "model": result.by.model_id, "outcome": outcome}
     metrics.task_seconds.record(time.monotonic() - started, labels)
 
 
-def _skipped(task: Task, failed: Sequence[int]) -> Failure:
+def _skip_failure(task: Task, failed: Sequence[int]) -> Failure:
     failed_tasks = ", ".join(map(str, failed))
     return Failure(
         reason="SKIPPED",
