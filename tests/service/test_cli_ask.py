@@ -79,11 +79,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ask(*arguments: str) -> Result:
+def run_ask(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["ask", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
-def told_to(out: Any, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def run_with_output(out: Any, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """The command as a process of its own, writing to out."""
     known = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
     command = [sys.executable, "-m", "gateway.cli", "ask", *arguments]
@@ -91,11 +91,11 @@ def told_to(out: Any, *arguments: str, **environment: str) -> "subprocess.Comple
 
 
 def test_json_output_has_plan_results_answer_and_files(scripted_gateway: ScriptedGateway, folder: Path) -> None:
-    result = ask("read it", "--file", "sign.png", "--url", scripted_gateway.url, "--json")
+    result = run_ask("read it", "--file", "sign.png", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == 0
     assert result.stderr == ""
-    told = json.loads(result.stdout)
-    assert told == {
+    document = json.loads(result.stdout)
+    assert document == {
         "run_id": "run-1",
         "status": "completed",
         "plan": [
@@ -134,7 +134,7 @@ def test_json_output_has_plan_results_answer_and_files(scripted_gateway: Scripte
                 "task": "text-to-speech",
                 "model": "espeak-ng",
                 "expert": "lite",
-                "outputs": told["results"][1]["outputs"],
+                "outputs": document["results"][1]["outputs"],
                 "error": None,
                 "seconds": 1.0,
                 "decision": {},
@@ -150,7 +150,7 @@ def test_json_output_has_plan_results_answer_and_files(scripted_gateway: Scripte
 
 def test_ask_sends_request_and_files(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     also = ("--policy", "local", "--mode", "hybrid", "--timeout", "9", "--fresh")
-    ask("read it", "-f", "sign.png", "--url", scripted_gateway.url, *also)
+    run_ask("read it", "-f", "sign.png", "--url", scripted_gateway.url, *also)
     assert scripted_gateway.spec() == {
         "request": "read it",
         "policy": "local",
@@ -166,7 +166,7 @@ def test_ask_sends_request_and_files(scripted_gateway: ScriptedGateway, folder: 
 def test_without_terminal_steps_go_to_stderr_and_answer_to_stdout(
     scripted_gateway: ScriptedGateway, folder: Path
 ) -> None:
-    result = ask("read it", "--file", "sign.png", "--url", scripted_gateway.url)
+    result = run_ask("read it", "--file", "sign.png", "--url", scripted_gateway.url)
     assert result.exit_code == 0
     assert result.stdout == "It says **OPEN**.\n"
     assert result.stderr.splitlines() == [
@@ -193,22 +193,22 @@ def test_only_completed_run_exits_with_zero(
 ) -> None:
     failure = {} if state == "completed" else {"failure": FAILURE}
     scripted_gateway.events[-1] = {"run_ended": {"state": state, **failure}}
-    result = ask("read it", "--url", scripted_gateway.url, "--json")
+    result = run_ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == status
     assert json.loads(result.stdout)["status"] == state
     assert ("send another picture" in result.stderr) is bool(failure)
 
 
 def test_printed_plan_can_be_sent_again(scripted_gateway: ScriptedGateway, folder: Path) -> None:
-    first = ask("read it", "--file", "sign.png", "--url", scripted_gateway.url, "--json")
+    first = run_ask("read it", "--file", "sign.png", "--url", scripted_gateway.url, "--json")
     (folder / "run.json").write_text(first.stdout)
-    assert ask("--plan", "run.json", "--file", "sign.png", "--url", scripted_gateway.url).exit_code == 0
+    assert run_ask("--plan", "run.json", "--file", "sign.png", "--url", scripted_gateway.url).exit_code == 0
     assert scripted_gateway.spec() == {"request": "", "plan": json.loads(first.stdout)["plan"]}
 
 
 def test_broken_stream_resumes_after_last_event(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     scripted_gateway.break_after = 6
-    result = ask("read it", "--url", scripted_gateway.url, "--json")
+    result = run_ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["answer"] == "It says **OPEN**."
     assert [path for _, path, _ in scripted_gateway.requests if path.startswith("/v1/runs")] == [
@@ -222,14 +222,14 @@ def test_permanent_stream_error_is_reported(scripted_gateway: ScriptedGateway, f
         6,
         b'event: problem\ndata: {"detail": "all is lost", "status": 500}\n\n',
     )
-    result = ask("read it", "--url", scripted_gateway.url)
+    result = run_ask("read it", "--url", scripted_gateway.url)
     assert result.exit_code == 1
     assert "error: all is lost" in result.stderr
 
 
 def test_stopping_gateway_is_retried(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     scripted_gateway.break_after, scripted_gateway.final_bytes = 6, b": going away\n\n"
-    result = ask("read it", "--url", scripted_gateway.url, "--json")
+    result = run_ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["answer"] == "It says **OPEN**."
 
@@ -238,7 +238,7 @@ def test_saved_file_never_overwrites_existing_file(scripted_gateway: ScriptedGat
     (folder / "out").mkdir()
     (folder / "out" / "speech.wav").write_bytes(b"mine")
     paths = [
-        json.loads(ask("read it", "--url", scripted_gateway.url, "--json").stdout)["artifacts"][0]["path"]
+        json.loads(run_ask("read it", "--url", scripted_gateway.url, "--json").stdout)["artifacts"][0]["path"]
         for _ in range(2)
     ]
     assert paths == ["out/speech-2.wav"] * 2
@@ -248,37 +248,37 @@ def test_saved_file_never_overwrites_existing_file(scripted_gateway: ScriptedGat
 
 def test_corrupted_artifact_is_not_saved(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     scripted_gateway.artifacts = dict.fromkeys(scripted_gateway.artifacts, b"RIFX")
-    result = ask("read it", "--url", scripted_gateway.url)
+    result = run_ask("read it", "--url", scripted_gateway.url)
     assert result.exit_code == 1
     assert "was corrupted in transfer" in result.stderr
     assert "It says **OPEN**." in result.stdout
     assert list((folder / "out").iterdir()) == []
-    told = json.loads(ask("read it", "--url", scripted_gateway.url, "--json").stdout)
-    assert told["answer"] == "It says **OPEN**."
-    assert told["artifacts"] == []
+    document = json.loads(run_ask("read it", "--url", scripted_gateway.url, "--json").stdout)
+    assert document["answer"] == "It says **OPEN**."
+    assert document["artifacts"] == []
 
 
 def test_unencodable_characters_are_replaced_in_output(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     scripted_gateway.events[-2] = {"answer_chunk": {"text": "größer 😀"}}
     command = ("read it", "--url", scripted_gateway.url)
-    told = told_to(subprocess.PIPE, *command, PYTHONIOENCODING="ascii")
-    assert told.returncode == 0
-    assert told.stdout == "It says gr??er ?\n"
-    told = told_to(subprocess.PIPE, *command, "--json", PYTHONIOENCODING="ascii")
-    assert json.loads(told.stdout)["answer"] == "It says größer 😀"
+    completed = run_with_output(subprocess.PIPE, *command, PYTHONIOENCODING="ascii")
+    assert completed.returncode == 0
+    assert completed.stdout == "It says gr??er ?\n"
+    completed = run_with_output(subprocess.PIPE, *command, "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(completed.stdout)["answer"] == "It says größer 😀"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 def test_full_disk_is_reported_without_traceback(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        result = told_to(full, "read it", "--url", scripted_gateway.url)
+        result = run_with_output(full, "read it", "--url", scripted_gateway.url)
     assert result.returncode != 0
     assert "No space left" in result.stderr
     assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([""], "the request is empty"),
         (["  \n"], "the request is empty"),
@@ -306,26 +306,26 @@ def test_full_disk_is_reported_without_traceback(scripted_gateway: ScriptedGatew
     ],
 )
 def test_invalid_arguments_are_reported_before_sending(
-    scripted_gateway: ScriptedGateway, folder: Path, arguments: list[str], said: str
+    scripted_gateway: ScriptedGateway, folder: Path, arguments: list[str], message: str
 ) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "nothing.txt").touch()
     (folder / "empty.json").write_text("{}")
     (folder / "latin.json").write_bytes(b'["\xff"]')
     where = [] if "--url" in arguments else ["--url", scripted_gateway.url]
-    result = ask(*arguments, *where)
+    result = run_ask(*arguments, *where)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert said in result.stderr
+    assert message in result.stderr
     assert not scripted_gateway.requests
 
 
 @pytest.mark.parametrize(("status", "exit_status"), [(400, 2), (413, 2), (415, 2), (403, 1), (429, 1), (503, 1)])
-def test_refusal_is_reported_with_remedy(
+def test_rejection_is_reported_with_remedy(
     scripted_gateway: ScriptedGateway, folder: Path, status: int, exit_status: int
 ) -> None:
     scripted_gateway.error = (status, {"detail": "no such task", "code": "TASK", "remedy": "use another"})
-    result = ask("read it", "--url", scripted_gateway.url, "--json")
+    result = run_ask("read it", "--url", scripted_gateway.url, "--json")
     assert result.exit_code == exit_status
     assert result.stdout == ""
     assert result.stderr == "error: no such task\n  use another\n"
@@ -334,7 +334,7 @@ def test_refusal_is_reported_with_remedy(
 @pytest.mark.parametrize("health", [{"status": "ok"}, ["hugginggpt"], {"service": "something"}])
 def test_other_server_at_address_is_an_error(scripted_gateway: ScriptedGateway, folder: Path, health: Any) -> None:
     scripted_gateway.health = health
-    result = ask("read it", "--url", scripted_gateway.url)
+    result = run_ask("read it", "--url", scripted_gateway.url)
     assert result.exit_code == 1
     assert result.stdout == ""
     assert "is not a HuggingGPT gateway" in result.stderr
@@ -343,7 +343,7 @@ def test_other_server_at_address_is_an_error(scripted_gateway: ScriptedGateway, 
 
 
 def test_unreachable_explicit_gateway_is_an_error(folder: Path) -> None:
-    result = ask("read it", "--url", "http://127.0.0.1:9")
+    result = run_ask("read it", "--url", "http://127.0.0.1:9")
     assert result.exit_code == 1
     assert result.stdout == ""
     assert "cannot connect to a gateway at http://127.0.0.1:9" in result.stderr
@@ -352,7 +352,7 @@ def test_unreachable_explicit_gateway_is_an_error(folder: Path) -> None:
 def test_control_characters_do_not_reach_the_terminal(scripted_gateway: ScriptedGateway, folder: Path) -> None:
     scripted_gateway.events[-2] = {"answer_chunk": {"text": "\x1b]0;owned\x07"}}
     scripted_gateway.events[3] = {"plan_note": {"text": "\x1b[2J"}}
-    result = ask("read it", "--url", scripted_gateway.url)
+    result = run_ask("read it", "--url", scripted_gateway.url)
     assert "\x1b" not in result.stdout + result.stderr
 
 

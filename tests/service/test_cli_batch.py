@@ -42,10 +42,10 @@ async def test_each_invalid_file_fails_only_its_item(read_aloud: ReadAloud) -> N
     (folder / "d.png").write_bytes(b"")
     (folder / "e.png").symlink_to("nowhere")
     (folder / "f.txt").write_text("no picture")
-    said = await read_aloud.shell.type("batch", "aloud", "--folder", "in", "--out", "out")
-    assert said.status == 1, said
-    assert "7 items: 3 completed, 4 failed" in said.out, said
-    assert "1 × b.png is damaged  (b.png)" in said.out
+    output = await read_aloud.shell.type("batch", "aloud", "--folder", "in", "--out", "out")
+    assert output.status == 1, output
+    assert "7 items: 3 completed, 4 failed" in output.out, output
+    assert "1 × b.png is damaged  (b.png)" in output.out
     found = lines(out)
     assert [(line["index"], line["name"], line["state"]) for line in found] == [
         (1, "a.png", "completed"),
@@ -80,11 +80,11 @@ async def test_each_invalid_file_fails_only_its_item(read_aloud: ReadAloud) -> N
 async def test_table_columns_are_parameters(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one", b="two")
     (read_aloud.folder / "in/items.csv").write_text("picture,question,name\na.png,Which?,first\nb.png,=1+1,\na.png,,\n")
-    said = await read_aloud.shell.type("batch", "asking@1", "--items", "in/items.csv", "--json")
-    told = json.loads(said.out)
-    assert said.status == 1, said
-    assert told["state"] == "incomplete", said
-    assert told["saved"][0] == "out/results.jsonl", said
+    output = await read_aloud.shell.type("batch", "asking@1", "--items", "in/items.csv", "--json")
+    result = json.loads(output.out)
+    assert output.status == 1, output
+    assert result["state"] == "incomplete", output
+    assert result["saved"][0] == "out/results.jsonl", output
     found = lines(read_aloud.folder / "out")
     assert [(line["name"], line["outputs"].get("text")) for line in found] == [
         ("first", "Which? one"),
@@ -97,12 +97,12 @@ async def test_table_columns_are_parameters(read_aloud: ReadAloud) -> None:
 
 async def test_json_lines_combine_with_common_settings(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one")
-    kept = await read_aloud.gateway.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
-    items = [{"picture": "in/a.png"}, {"picture": kept.json()["id"], "name": "kept"}]
+    stored = await read_aloud.gateway.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
+    items = [{"picture": "in/a.png"}, {"picture": stored.json()["id"], "name": "kept"}]
     (read_aloud.folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
-    said = await read_aloud.shell.type("batch", "asking", "--items", "items.jsonl", "--set", "question=Who?")
-    assert said.status == 0, said
-    assert said.err.count("of 2") == said.err.count("\n") - 1, said
+    output = await read_aloud.shell.type("batch", "asking", "--items", "items.jsonl", "--set", "question=Who?")
+    assert output.status == 0, output
+    assert output.err.count("of 2") == output.err.count("\n") - 1, output
     assert [line["outputs"]["text"] for line in lines(read_aloud.folder / "out")] == ["Who? one", "Who? two"]
 
 
@@ -112,14 +112,14 @@ async def test_request_is_planned_on_first_readable_item(read_aloud: ReadAloud) 
     read_aloud.gateway.peers.plan(task(1, "image-to-text", image=named("file1")), END)
     read_aloud.gateway.gateway.selector.tasks = [CatalogTask(spec=standard_tasks()["image-to-text"])]
     command = ("batch", "--request", "read it", "--folder", "in", "--policy", "local")
-    refused = await read_aloud.shell.type(*command)
-    assert refused.status == 2
-    assert "the plan cannot be confirmed" in refused.err
+    unconfirmed = await read_aloud.shell.type(*command)
+    assert unconfirmed.status == 2
+    assert "the plan cannot be confirmed" in unconfirmed.err
     assert not (read_aloud.folder / "out").exists()
-    said = await read_aloud.shell.type(*command, "--yes")
-    assert said.status == 1, said
-    assert "image-to-text  image ← file1" in said.err, said
-    assert "file1  image  The picture.\n" in said.err
+    output = await read_aloud.shell.type(*command, "--yes")
+    assert output.status == 1, output
+    assert "image-to-text  image ← file1" in output.err, output
+    assert "file1  image  The picture.\n" in output.err
     assert [line["outputs"].get("text") for line in lines(read_aloud.folder / "out")] == [None, "one", "two"]
     (planned,) = [request for request in read_aloud.gateway.peers.planned if not request.goal.HasField("check")]
     assert planned.inputs[0].value.artifact.name == "b.png"
@@ -129,12 +129,12 @@ async def test_printed_plan_runs_on_files_of_a_pattern(read_aloud: ReadAloud) ->
     read_aloud.pictures(a="one", b="two")
     plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"input": "it"}}, "model": None, "depends_on": []}]
     (read_aloud.folder / "run.json").write_text(json.dumps({"plan": plan}))
-    said = await read_aloud.shell.type("batch", "--plan", "run.json", "--files", "in/*.png", "--out", "deep/out")
-    assert said.status == 0, said
+    output = await read_aloud.shell.type("batch", "--plan", "run.json", "--files", "in/*.png", "--out", "deep/out")
+    assert output.status == 0, output
     assert [line["outputs"]["text"] for line in lines(read_aloud.folder / "deep/out")] == ["one", "two"]
 
 
-KNOWN_BEFORE = (
+ERRORS_BEFORE_START = (
     ("batch aloud --folder empty", 2, "empty has no files"),
     ("batch aloud --files none-*.png", 2, "no file matches"),
     ("batch aloud --items gone.csv", 2, "cannot read gone.csv"),
@@ -164,10 +164,10 @@ async def test_batch_errors_are_reported_before_start(read_aloud: ReadAloud, mon
     (folder / "right.csv").write_text("picture\nin/a.png\n")
     (folder / "newer.yaml").write_text("format: hugginggpt/pipeline/9\nname: aloud\n")
     monkeypatch.chdir(folder)
-    for arguments, status, said in KNOWN_BEFORE:
-        told = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=read_aloud.shell.environment())
-        assert told.exit_code == status, (arguments, told.stderr)
-        assert said in told.stderr, (arguments, told.stderr)
+    for arguments, status, output in ERRORS_BEFORE_START:
+        result = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=read_aloud.shell.environment())
+        assert result.exit_code == status, (arguments, result.stderr)
+        assert output in result.stderr, (arguments, result.stderr)
     assert (await read_aloud.gateway.http.get("/v1/batches")).json()["data"] == []
     assert not list(folder.glob("out/*"))
 

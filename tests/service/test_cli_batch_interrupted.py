@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.service.test_cli_runs import Said
+from tests.service.test_cli_runs import Output
 from tests.support.batches import given as named
 from tests.support.orchestrator import END, ScriptedPeers, task
 from tests.support.shell import ReadAloud, start_read_aloud
@@ -31,7 +31,9 @@ async def read_aloud(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -
         yield read_aloud
 
 
-async def begun(read_aloud: ReadAloud, *command: str, stdin: int = subprocess.DEVNULL) -> asyncio.subprocess.Process:
+async def start_command(
+    read_aloud: ReadAloud, *command: str, stdin: int = subprocess.DEVNULL
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *command,
         cwd=read_aloud.folder,
@@ -42,17 +44,17 @@ async def begun(read_aloud: ReadAloud, *command: str, stdin: int = subprocess.DE
     )
 
 
-async def ended(process: asyncio.subprocess.Process) -> Said:
+async def ended(process: asyncio.subprocess.Process) -> Output:
     async with asyncio.timeout(60):
         out, err = await process.communicate()
-    return Said(process.returncode or 0, out.decode(), err.decode())
+    return Output(process.returncode or 0, out.decode(), err.decode())
 
 
 def states(folder: Path) -> list[str]:
     return [json.loads(line)["state"] for line in (folder / "out/results.jsonl").read_text().splitlines()]
 
 
-def kept(folder: Path) -> dict[str, bytes]:
+def saved_files(folder: Path) -> dict[str, bytes]:
     """What is there of results, as far as it tells nothing of time."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in (folder / "out/files").iterdir()}
 
@@ -65,58 +67,62 @@ async def the_batch(read_aloud: ReadAloud) -> dict[str, Any]:
 
 async def test_ctrl_c_cancels_batch_and_writes_results(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one", b="slow", c="two")
-    process = await begun(read_aloud, *COMMAND, *ALOUD)
+    process = await start_command(read_aloud, *COMMAND, *ALOUD)
     await read_aloud.reader.blocked.wait()
     process.send_signal(signal.SIGINT)
-    said = await ended(process)
-    assert said.status == 130, said
-    assert states(read_aloud.folder) == ["completed", "cancelled", "queued"], said
+    output = await ended(process)
+    assert output.status == 130, output
+    assert states(read_aloud.folder) == ["completed", "cancelled", "queued"], output
     batch_id = (await the_batch(read_aloud))["batch_id"]
-    assert said.err.startswith(f"{batch_id}: 3 items; resume if interrupted: hugginggpt resume {batch_id} --out out\n")
-    assert f"\nresume with: hugginggpt resume {batch_id} --out out" in said.err
-    assert "3 items: 1 completed, 1 cancelled, 1 queued" in said.out
+    assert output.err.startswith(
+        f"{batch_id}: 3 items; resume if interrupted: hugginggpt resume {batch_id} --out out\n"
+    )
+    assert f"\nresume with: hugginggpt resume {batch_id} --out out" in output.err
+    assert "3 items: 1 completed, 1 cancelled, 1 queued" in output.out
     read_aloud.reader.release.set()
-    said = await read_aloud.shell.type("resume", batch_id)
-    assert said.status == 0, said
-    assert states(read_aloud.folder) == ["completed"] * 3, said
+    output = await read_aloud.shell.type("resume", batch_id)
+    assert output.status == 0, output
+    assert states(read_aloud.folder) == ["completed"] * 3, output
     assert read_aloud.reader.texts_read == ["one", "slow", "slow", "two"]
-    assert sorted(kept(read_aloud.folder)) == [f"out/files/000{at}.audio.wav" for at in ("1-a", "2-b", "3-c")]
+    assert sorted(saved_files(read_aloud.folder)) == [f"out/files/000{at}.audio.wav" for at in ("1-a", "2-b", "3-c")]
 
 
 async def test_batch_continues_after_command_is_killed(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one", b="slow", c="two")
-    process = await begun(read_aloud, *COMMAND, *ALOUD)
+    process = await start_command(read_aloud, *COMMAND, *ALOUD)
     await read_aloud.reader.blocked.wait()
     process.kill()
     await process.wait()
     read_aloud.reader.release.set()
-    said = await read_aloud.shell.type("resume", (await the_batch(read_aloud))["batch_id"])
-    assert said.status == 0, said
-    assert states(read_aloud.folder) == ["completed"] * 3, said
+    output = await read_aloud.shell.type("resume", (await the_batch(read_aloud))["batch_id"])
+    assert output.status == 0, output
+    assert states(read_aloud.folder) == ["completed"] * 3, output
     assert read_aloud.reader.texts_read == ["one", "slow", "two"]
 
 
 async def test_full_disk_stops_command_but_not_batch(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one", b="two")
     limited = "ulimit -f 100; exec " + shlex.join((*COMMAND, *ALOUD))
-    said = await ended(await begun(read_aloud, "bash", "-c", limited))
+    output = await ended(await start_command(read_aloud, "bash", "-c", limited))
     batch_id = (await the_batch(read_aloud))["batch_id"]
-    assert said.status == 1, said
-    assert "cannot write to out: File too large" in said.err, said
-    assert f"free disk space, then: hugginggpt resume {batch_id} --out out" in said.err
-    assert kept(read_aloud.folder) == {}
-    said = await read_aloud.shell.type("resume", batch_id)
-    assert said.status == 0, said
-    assert states(read_aloud.folder) == ["completed"] * 2, said
-    assert len(kept(read_aloud.folder)) == 2, said
+    assert output.status == 1, output
+    assert "cannot write to out: File too large" in output.err, output
+    assert f"free disk space, then: hugginggpt resume {batch_id} --out out" in output.err
+    assert saved_files(read_aloud.folder) == {}
+    output = await read_aloud.shell.type("resume", batch_id)
+    assert output.status == 0, output
+    assert states(read_aloud.folder) == ["completed"] * 2, output
+    assert len(saved_files(read_aloud.folder)) == 2, output
     assert read_aloud.reader.texts_read == ["one", "two"]
 
 
 async def test_full_disk_is_detected_before_start(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(a="one")
-    said = await ended(await begun(read_aloud, "bash", "-c", "ulimit -f 10; exec " + shlex.join((*COMMAND, *ALOUD))))
-    assert said.status == 2, said
-    assert "cannot write to out" in said.err, said
+    output = await ended(
+        await start_command(read_aloud, "bash", "-c", "ulimit -f 10; exec " + shlex.join((*COMMAND, *ALOUD)))
+    )
+    assert output.status == 2, output
+    assert "cannot write to out" in output.err, output
     assert list((read_aloud.folder / "out").iterdir()) == []
     assert (await read_aloud.gateway.http.get("/v1/batches")).json()["data"] == []
 
@@ -125,18 +131,18 @@ async def test_resume_failed_runs_only_failed_items(read_aloud: ReadAloud) -> No
     read_aloud.pictures(a="one", b="broken", c="two")
     (read_aloud.folder / "in/d.png").write_bytes(b"")
     assert "retry the failed items" in (await read_aloud.shell.type(*ALOUD)).err
-    before = kept(read_aloud.folder)
+    before = saved_files(read_aloud.folder)
     batch_id = (await the_batch(read_aloud))["batch_id"]
     other = await read_aloud.shell.type("resume", batch_id, "--failed", "--out", "in")
     assert other.status == 1  # it goes anywhere that has no results
     read_aloud.reader.unreadable = ""
-    said = await read_aloud.shell.type("resume", batch_id, "--failed")
-    assert said.status == 1, said
-    assert states(read_aloud.folder) == ["completed"] * 3 + ["failed"], said
-    assert "1 × d.png is empty" in said.out
-    assert "the failed items cannot succeed as sent" in said.err
+    output = await read_aloud.shell.type("resume", batch_id, "--failed")
+    assert output.status == 1, output
+    assert states(read_aloud.folder) == ["completed"] * 3 + ["failed"], output
+    assert "1 × d.png is empty" in output.out
+    assert "the failed items cannot succeed as sent" in output.err
     assert read_aloud.reader.texts_read == ["one", "broken", "two", "broken", "broken"]
-    assert kept(read_aloud.folder).items() > before.items()
+    assert saved_files(read_aloud.folder).items() > before.items()
 
 
 async def test_plan_of_request_needs_confirmation(read_aloud: ReadAloud) -> None:
@@ -145,11 +151,11 @@ async def test_plan_of_request_needs_confirmation(read_aloud: ReadAloud) -> None
     command = (*COMMAND, "batch", "--request", "read it", "--folder", "in")
     for answer, status, batches in ((b"n\n", 1, 0), (b"y\n", 0, 1)):
         terminal, keyboard = os.openpty()
-        process = await begun(read_aloud, *command, stdin=keyboard)
+        process = await start_command(read_aloud, *command, stdin=keyboard)
         os.close(keyboard)
         os.write(terminal, answer)
-        said = await ended(process)
+        output = await ended(process)
         os.close(terminal)
-        assert said.status == status, said
-        assert "Run this on 1 item? [y/N]" in said.err, said
+        assert output.status == status, output
+        assert "Run this on 1 item? [y/N]" in output.err, output
         assert len((await read_aloud.gateway.http.get("/v1/batches")).json()["data"]) == batches

@@ -32,9 +32,9 @@ class Model:
     def __call__(self, body: Any) -> ScriptedReply:
         if self._loose:
             body.pop("response_format", None)
-        said = doctor_answer(body)
-        assert said
-        return TextReply("I see no word." if self._deaf and "secret" in str(body) else said)
+        answered = doctor_answer(body)
+        assert answered
+        return TextReply("I see no word." if self._deaf and "secret" in str(body) else answered)
 
 
 @pytest.fixture(autouse=True)
@@ -125,14 +125,14 @@ async def test_prompt_rejected_for_length_fails_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "level", "said"),
+    ("setting", "level", "message"),
     [("auto", "ok", "not supported"), ("on", "wrong", "not supported"), ("off", "ok", "not requested")],
 )
-async def test_missing_schema_support_fails_only_if_required(setting: str, level: str, said: str) -> None:
+async def test_missing_schema_support_fails_only_if_required(setting: str, level: str, message: str) -> None:
     async with ScriptedLLM.serving(Model(), schema=False) as server:
         found = await doctor(server, LLM_JSON_SCHEMA=setting)
     assert found["LLM schema"]["level"] == level
-    assert said in found["LLM schema"]["found"]
+    assert message in found["LLM schema"]["found"]
     assert found["LLM context"]["level"] == "ok"
 
 
@@ -206,17 +206,17 @@ async def test_invalid_reply_fails_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("http://127.0.0.1:9/v1", "nothing listens at http://127.0.0.1:9/v1"),
         ("http://nowhere.invalid/v1", "the host nowhere.invalid of LLM_BASE_URL is unknown"),
         ("127.0.0.1:9/v1", "LLM_BASE_URL: is not a URL"),
     ],
 )
-async def test_unreachable_address_reports_cause(url: str, said: str) -> None:
+async def test_unreachable_address_reports_cause(url: str, message: str) -> None:
     found = await doctor(LLM_BASE_URL=url, LLM_MODEL="m")
     assert all(finding["level"] == "wrong" and finding["remedy"] for finding in found.values())
-    assert all(finding["found"].startswith(said) for finding in found.values())
+    assert all(finding["found"].startswith(message) for finding in found.values())
 
 
 async def test_server_without_tls_is_reported() -> None:
@@ -227,14 +227,14 @@ async def test_server_without_tls_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said"),
+    ("setting", "value", "message"),
     [("LLM_MODEL", "", "set LLM_MODEL"), ("LLM_PRICES", "x", "LLM_PRICES is not JSON"), ("LLM_CONCURRENCY", "0", "1")],
 )
-async def test_invalid_settings_are_reported(setting: str, value: str, said: str) -> None:
+async def test_invalid_settings_are_reported(setting: str, value: str, message: str) -> None:
     settings = {"LLM_BASE_URL": "http://127.0.0.1:9/v1", "LLM_MODEL": "m", setting: value}
     found = await doctor(None, **settings)
     assert list(found) == ["LLM of the planner", "LLM of the selector", "LLM of the responder"]
-    assert all(finding["level"] == "wrong" and said in finding["found"] for finding in found.values())
+    assert all(finding["level"] == "wrong" and message in finding["found"] for finding in found.values())
 
 
 async def test_server_on_default_port_is_suggested_but_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def keys(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["keys", *arguments])
 
 
-def told(*arguments: str) -> Any:
+def run_json(*arguments: str) -> Any:
     result = keys(*arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -39,25 +39,25 @@ def test_create_prints_only_the_key_to_stdout(gateway_database_path: str) -> Non
 
 
 def test_keys_are_listed_changed_and_revoked(gateway_database_path: str) -> None:
-    made = told("create", "--tenant", "shop", "--policy", "local", "--expires", "30d", "--json")
+    made = run_json("create", "--tenant", "shop", "--policy", "local", "--expires", "30d", "--json")
     assert made["key"].startswith(f"hgpt_{made['id']}_")
     assert made["policy"] == "local"
     assert made["state"] == "active"
-    changed = told("change", made["id"], "--concurrent-runs", "2", "--expires", "never", "--json")
+    changed = run_json("change", made["id"], "--concurrent-runs", "2", "--expires", "never", "--json")
     assert changed["limits"] == {"concurrent_runs": 2}
     assert changed["expires"] is None
     assert changed["policy"] == "local"
     assert keys("revoke", made["id"]).exit_code == 0
-    (listed,) = told("list", "--json")["keys"]
+    (listed,) = run_json("list", "--json")["keys"]
     assert listed["state"] == "revoked"
     assert "key" not in listed
-    assert told("list", "--tenant", "other", "--json") == {"keys": []}
-    for word in (made["id"], "revoked", "shop"):
-        assert word in keys("list").stdout
+    assert run_json("list", "--tenant", "other", "--json") == {"keys": []}
+    for text in (made["id"], "revoked", "shop"):
+        assert text in keys("list").stdout
 
 
 def test_audit_log_is_exported(gateway_database_path: str) -> None:
-    made = told("create", "--json")
+    made = run_json("create", "--json")
     keys("revoke", made["id"])
     entries = [json.loads(line) for line in keys("audit", "--export").stdout.splitlines()]
     assert [(entry["action"], entry["subject"]) for entry in entries] == [
@@ -70,7 +70,7 @@ def test_audit_log_is_exported(gateway_database_path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("create", "--tenant", "A B"), 2, "lower-case letters"),
         (("create", "--expires", "soon"), 2, "30d"),
@@ -83,11 +83,11 @@ def test_audit_log_is_exported(gateway_database_path: str) -> None:
     ids=str,
 )
 def test_errors_are_reported_with_remedy(
-    gateway_database_path: str, arguments: tuple[str, ...], status: int, said: str
+    gateway_database_path: str, arguments: tuple[str, ...], status: int, message: str
 ) -> None:
     result = keys(*arguments)
     assert result.exit_code == status
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 
@@ -101,5 +101,5 @@ async def test_running_gateway_accepts_new_key(tmp_path: Path, gateway_database_
     async with start_gateway(
         tmp_path, settings={"authentication": "keys", "database": gateway_database_path}
     ) as gateway:
-        made = await asyncio.to_thread(told, "create", "--json")
+        made = await asyncio.to_thread(run_json, "create", "--json")
         assert (await gateway.http.get("/v1/tasks", headers=bearer(made["key"]))).status_code == 200

@@ -94,8 +94,10 @@ def test_entries_wrap_indented_at_80_columns(
     specs = [{**encode(spec), "experts": ["lite", "vision", "remote"]} for spec in standard_tasks().values()]
     scripted_gateway.pages["/v1/tasks"] = {"data": specs}
     addresses = [f"127.0.0.1:{port}" for port in range(40001, 40008)]
-    told = [{"name": name, "addresses": addresses, "tasks": list(standard_tasks())} for name in ("lite", "vision")]
-    scripted_gateway.pages["/v1/experts"] = {"data": told}
+    listed_experts = [
+        {"name": name, "addresses": addresses, "tasks": list(standard_tasks())} for name in ("lite", "vision")
+    ]
+    scripted_gateway.pages["/v1/experts"] = {"data": listed_experts}
     shown = CliRunner().invoke(app, [command], env={"COLUMNS": "80", "NO_COLOR": "1"}).stdout.splitlines()
     assert max(map(len, shown)) <= 80
     assert [line.split()[0] for line in shown if not line.startswith(" ")] == list(names)
@@ -144,7 +146,7 @@ def test_forget_calls_the_gateway(scripted_gateway: ScriptedGateway, name: str) 
         ["experts", "remove", "text"],
     ],
 )
-def test_invalid_expert_addresses_are_refused(
+def test_invalid_expert_addresses_are_rejected(
     scripted_gateway: ScriptedGateway, tmp_path: Path, arguments: list[str]
 ) -> None:
     assert run(*arguments).exit_code == 2

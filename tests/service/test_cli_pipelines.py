@@ -18,7 +18,7 @@ from protos.hugginggpt.internal.v1.planner_pb2 import PlanEvent
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.orchestrator.settings import Settings
-from tests.service.test_cli_runs import Said, Shell
+from tests.service.test_cli_runs import Output, Shell
 from tests.support.batches import given, step
 from tests.support.orchestrator import END, ScriptedPeers
 from tests.support.pipeline_gateway import PLAN, PipelineGateway, start_pipeline_gateway
@@ -49,20 +49,20 @@ class CommandLine:
     """Where commands are typed, and who answers them."""
 
     shell: Shell
-    keeping: PipelineGateway
+    pipeline_gateway: PipelineGateway
 
     @property
     def folder(self) -> Path:
         return self.shell.folder
 
-    async def type(self, *arguments: str, stdin: bytes | None = None) -> Said:
+    async def type(self, *arguments: str, stdin: bytes | None = None) -> Output:
         return await self.shell.type(*arguments, stdin=stdin)
 
-    async def told(self, *arguments: str, stdin: bytes | None = None) -> Any:
-        """What a command prints as JSON."""
-        said = await self.type(*arguments, "--json", stdin=stdin)
-        assert said.status == 0, said.err
-        return json.loads(said.out)
+    async def type_json(self, *arguments: str, stdin: bytes | None = None) -> Any:
+        """Runs a command with --json and returns the document that it prints."""
+        output = await self.type(*arguments, "--json", stdin=stdin)
+        assert output.status == 0, output.err
+        return json.loads(output.out)
 
     def write(self, name: str, text: str) -> Path:
         (self.folder / name).write_text(text, "utf-8")
@@ -80,9 +80,9 @@ async def reads(request: InferRequest) -> dict[str, Value]:
 @pytest.fixture
 async def command_line(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[CommandLine]:
     peers.infer["model"] = reads
-    async with start_pipeline_gateway(peers, settings, tmp_path) as keeping:
+    async with start_pipeline_gateway(peers, settings, tmp_path) as pipeline_gateway:
         (tmp_path / "sign.png").write_bytes(PIXEL)
-        yield CommandLine(Shell(keeping.gateway, tmp_path), keeping)
+        yield CommandLine(Shell(pipeline_gateway.gateway, tmp_path), pipeline_gateway)
 
 
 @pytest.fixture
@@ -93,16 +93,16 @@ def plan_reading(peers: ScriptedPeers) -> None:
 
 @pytest.mark.usefixtures("plan_reading")
 async def test_ask_saves_plan_that_runs_on_other_files(command_line: CommandLine) -> None:
-    said = await command_line.type("ask", "Read this", "--file", "sign.png", "--save", "read")
-    assert said.status == 0, said.err
-    assert "saved as read, version 1: hugginggpt run read --file FILE" in said.err, said.err
-    command_line.keeping.peers.planned.clear()
+    output = await command_line.type("ask", "Read this", "--file", "sign.png", "--save", "read")
+    assert output.status == 0, output.err
+    assert "saved as read, version 1: hugginggpt run read --file FILE" in output.err, output.err
+    command_line.pipeline_gateway.peers.planned.clear()
     (command_line.folder / "other.png").write_bytes(PIXEL + b"!")
     assert "plan of pipeline read@1" in (await command_line.type("run", "read", "--file", "other.png")).err
-    ran = await command_line.told("run", "read", "--file", "other.png")
+    ran = await command_line.type_json("run", "read", "--file", "other.png")
     assert ran["status"] == "completed"
     assert ran["results"][0]["outputs"]["text"] == "other.png"
-    assert command_line.keeping.peers.planned == []
+    assert command_line.pipeline_gateway.peers.planned == []
     listed = await command_line.type("pipelines")
     assert listed.out.split()[0] == "read@1"
     assert listed.out.rstrip().endswith("Read this")
@@ -110,29 +110,31 @@ async def test_ask_saves_plan_that_runs_on_other_files(command_line: CommandLine
 
 @pytest.mark.usefixtures("plan_reading")
 async def test_saved_run_can_be_pinned_and_is_shown_as_graph(command_line: CommandLine) -> None:
-    run = await command_line.told(
+    run = await command_line.type_json(
         "ask", "Read this", "--file", "sign.png", "--save", "read", "--pin", "--policy", "local"
     )
     assert run["pipeline"] == {"name": "read", "version": 1}
     shown = (await command_line.type("show", "read@1")).out
-    head, said, _, root, leaf, *rest = shown.splitlines()
+    head, summary, _, root, leaf, *rest = shown.splitlines()
     assert head.startswith("read  version 1, saved 20")
     assert head.endswith(f" from {run['run_id']}, policy local")
-    assert said == "Read this"
+    assert summary == "Read this"
     assert root.split()[:2] == ["file1", "image"]
     assert leaf.split()[1:] == ["1", "image-to-text", "image", "←", "file1", "model@1"]
     assert any(line.startswith("output text  text") for line in rest)
-    assert (await command_line.told("show", "read"))["plan"][0]["pinned_model"] == "model"
+    assert (await command_line.type_json("show", "read"))["plan"][0]["pinned_model"] == "model"
 
 
 async def test_plan_of_failed_run_is_not_saved(command_line: CommandLine) -> None:
-    command_line.keeping.peers.plan(PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END)
+    command_line.pipeline_gateway.peers.plan(
+        PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END
+    )
     command_line.write("note.txt", "words")
-    said = await command_line.type("ask", "Say this", "--file", "note.txt", "--save", "say")
-    assert said.status == 1
-    assert "the plan is not saved as say: the run is" in said.err
-    assert "hugginggpt save run_" in said.err
-    assert (await command_line.keeping.http.get("/v1/pipelines")).json()["data"] == []
+    output = await command_line.type("ask", "Say this", "--file", "note.txt", "--save", "say")
+    assert output.status == 1
+    assert "the plan is not saved as say: the run is" in output.err
+    assert "hugginggpt save run_" in output.err
+    assert (await command_line.pipeline_gateway.http.get("/v1/pipelines")).json()["data"] == []
 
 
 @pytest.mark.usefixtures("plan_reading")
@@ -142,52 +144,54 @@ async def test_plan_printed_by_ask_can_be_imported(command_line: CommandLine) ->
     unnamed = await command_line.type("import", "run.json")
     assert unnamed.status == 2
     assert "add --name" in unnamed.err
-    imported = await command_line.told("import", "run.json", "--name", "read")
+    imported = await command_line.type_json("import", "run.json", "--name", "read")
     assert imported["version"] == 1
     assert imported["inputs"][0]["name"] == "file1"
-    kept = await command_line.told("save", json.loads(printed.out)["run_id"], "read", "--pin")
-    assert kept["source_run_id"] == json.loads(printed.out)["run_id"]
-    assert (await command_line.told("ask", "--plan", "run.json", "--file", "sign.png"))["status"] == "completed"
+    pipeline = await command_line.type_json("save", json.loads(printed.out)["run_id"], "read", "--pin")
+    assert pipeline["source_run_id"] == json.loads(printed.out)["run_id"]
+    assert (await command_line.type_json("ask", "--plan", "run.json", "--file", "sign.png"))["status"] == "completed"
 
 
 async def test_exported_pipeline_is_valid_and_imports_unchanged(command_line: CommandLine) -> None:
     (command_line.folder / "answer.yaml").write_text(ANSWER)
-    first = await command_line.told("import", "answer.yaml")
+    first = await command_line.type_json("import", "answer.yaml")
     exported = await command_line.type("export", "answer")
     assert (await command_line.type("export", "answer", "--out", "answer.yaml")).status == 0
     assert (command_line.folder / "answer.yaml").read_text("utf-8") == exported.out
     schema, origin, *lines = exported.out.splitlines()
-    house = command_line.shell.environment()["HUGGINGGPT_URL"]
-    assert schema == f"# yaml-language-server: $schema={house}/v1/pipeline.schema.json"
+    url = command_line.shell.environment()["HUGGINGGPT_URL"]
+    assert schema == f"# yaml-language-server: $schema={url}/v1/pipeline.schema.json"
     assert origin.startswith("# answer, version 1, saved 20")
     assert set(ANSWER.splitlines()) - set(lines) == {"  - {name: what, modality: text, description: The question.}"}
     assert "  - {name: what, modality: text, required: true, description: The question.}" in lines
     Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
         yaml.safe_load(exported.out)
     )
-    again = await command_line.told("import", "-", stdin=exported.out.encode())
+    again = await command_line.type_json("import", "-", stdin=exported.out.encode())
     assert again == first
-    assert (await command_line.told("import", "-", "--name", "other", stdin=exported.out.encode()))["name"] == "other"
+    assert (await command_line.type_json("import", "-", "--name", "other", stdin=exported.out.encode()))[
+        "name"
+    ] == "other"
 
 
 async def test_settings_and_files_fill_parameters(command_line: CommandLine) -> None:
     await command_line.type("import", str(command_line.write("answer.yaml", ANSWER)))
     for sent in (("--file", "sign.png"), ("--set", "page=sign.png")):
-        ran = await command_line.told("run", "answer", *sent, "--set", "what=Due = when?")
+        ran = await command_line.type_json("run", "answer", *sent, "--set", "what=Due = when?")
         assert ran["results"][0]["outputs"]["text"] == "Due = when? sign.png"
-    for arguments, words in (
+    for arguments, texts in (
         (["--file", "sign.png"], "what is missing"),
         (["--set", "what"], "has no value"),
         (["--set", "who=me"], "which is not a parameter of answer@1"),
         (["--set", "page=gone.png", "--set", "what=x"], "No such file"),
     ):
-        said = await command_line.type("run", "answer", *arguments)
-        assert said.status == 2, said.err
-        assert words in said.err, said.err
+        output = await command_line.type("run", "answer", *arguments)
+        assert output.status == 2, output.err
+        assert texts in output.err, output.err
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (("pipeline/1", "pipeline/2"), "line 1: hugginggpt/pipeline/2 is newer than the formats"),
         (("document-question-answering", "dancing"), "nobody offers dancing"),
@@ -196,21 +200,21 @@ async def test_settings_and_files_fill_parameters(command_line: CommandLine) -> 
     ],
 )
 async def test_invalid_pipeline_file_is_not_imported(
-    command_line: CommandLine, change: tuple[str, str], words: str
+    command_line: CommandLine, change: tuple[str, str], message: str
 ) -> None:
     command_line.write("wrong.yaml", ANSWER.replace(*change))
-    said = await command_line.type("import", "wrong.yaml")
-    assert said.status in (1, 2), said.err
-    assert words in said.err, said.err
-    assert "Traceback" not in said.err, said.err
-    assert len(said.err.splitlines()) == 2, "what is wrong, and what helps"
-    assert (await command_line.keeping.http.get("/v1/pipelines")).json()["data"] == []
+    output = await command_line.type("import", "wrong.yaml")
+    assert output.status in (1, 2), output.err
+    assert message in output.err, output.err
+    assert "Traceback" not in output.err, output.err
+    assert len(output.err.splitlines()) == 2, "what is wrong, and what helps"
+    assert (await command_line.pipeline_gateway.http.get("/v1/pipelines")).json()["data"] == []
 
 
 async def test_pipeline_versions_are_listed_and_deleted(command_line: CommandLine) -> None:
-    await command_line.keeping.save("short", plan=PLAN)
-    await command_line.keeping.save("short")
-    await command_line.keeping.save("other")
+    await command_line.pipeline_gateway.save("short", plan=PLAN)
+    await command_line.pipeline_gateway.save("short")
+    await command_line.pipeline_gateway.save("other")
     assert [line.split()[0] for line in (await command_line.type("pipelines")).out.splitlines()] == [
         "other@1",
         "short@2",
@@ -220,15 +224,15 @@ async def test_pipeline_versions_are_listed_and_deleted(command_line: CommandLin
     rest = page.err.strip().removeprefix("more: hugginggpt ").split()
     assert (await command_line.type(*rest)).out.split()[0] == "short@1"
     assert (await command_line.type("delete", "short@2")).out == "deleted short@2\n"
-    assert (await command_line.told("delete", "short")) == {"pipeline": "short", "deleted": True}
+    assert (await command_line.type_json("delete", "short")) == {"pipeline": "short", "deleted": True}
     for command in ("show", "export", "run", "delete", "pipelines"):
-        said = await command_line.type(command, "short")
-        assert said.status == 1, said.err
-        assert "there is no pipeline short" in said.err, said.err
+        output = await command_line.type(command, "short")
+        assert output.status == 1, output.err
+        assert "there is no pipeline short" in output.err, output.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["ask", "x", "--save", "Not a name"], "is not a valid pipeline name"),
         (["ask", "x", "--save", "a", "--review"], "--review only plans"),
@@ -239,21 +243,21 @@ async def test_pipeline_versions_are_listed_and_deleted(command_line: CommandLin
     ],
 )
 async def test_invalid_arguments_are_reported_before_any_call(
-    command_line: CommandLine, arguments: list[str], words: str
+    command_line: CommandLine, arguments: list[str], message: str
 ) -> None:
-    said = await command_line.type(*arguments)
-    assert said.status == 2, said.err
-    assert words in said.err, said.err
+    output = await command_line.type(*arguments)
+    assert output.status == 2, output.err
+    assert message in output.err, output.err
 
 
 async def test_shell_completes_pipeline_names(command_line: CommandLine) -> None:
-    await command_line.keeping.save("read-aloud", plan=PLAN, description="Reads\naloud")
+    await command_line.pipeline_gateway.save("read-aloud", plan=PLAN, description="Reads\naloud")
     program = "from gateway.cli import app; app(prog_name='hugginggpt')"
-    asked = {"_HUGGINGGPT_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
+    environment = {"_HUGGINGGPT_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     for command in ("run", "show", "export", "delete"):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program),
-            env=command_line.shell.environment(COMP_WORDS=f"hugginggpt {command} re", **asked),
+            env=command_line.shell.environment(COMP_WORDS=f"hugginggpt {command} re", **environment),
             stdout=subprocess.PIPE,
         )
         async with asyncio.timeout(60):

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Said:
+class Output:
     """What a command left."""
 
     status: int
@@ -43,7 +43,7 @@ class Shell:
     folder: Path
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("HUGGINGGPT_", "LLM_"))}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HUGGINGGPT_", "LLM_"))}
         ours = {
             "PYTHONPATH": str(ROOT),
             "HUGGINGGPT_URL": f"http://127.0.0.1:{self.gateway.http_port}",
@@ -51,9 +51,9 @@ class Shell:
             "NO_COLOR": "1",
             "COLUMNS": "200",
         }
-        return {**kept, **ours, **more}
+        return {**inherited, **ours, **more}
 
-    async def type(self, *arguments: str, stdin: bytes | None = None, **environment: str) -> Said:
+    async def type(self, *arguments: str, stdin: bytes | None = None, **environment: str) -> Output:
         """Runs hugginggpt with something piped in, or nothing."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway.cli", *arguments),
@@ -65,7 +65,7 @@ class Shell:
         )
         async with asyncio.timeout(60):
             out, err = await process.communicate(stdin)
-        return Said(process.returncode or 0, out.decode(), err.decode())
+        return Output(process.returncode or 0, out.decode(), err.decode())
 
 
 def made(artifact: Artifact) -> tuple[RunEvent, ...]:
@@ -89,9 +89,9 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
 
 
 async def test_piped_input_is_sent_as_file(shell: Shell) -> None:
-    said = await shell.type("ask", "Summarise this", stdin=b"a long story")
-    assert said.status == 0
-    assert said.out == "Read.\n"
+    output = await shell.type("ask", "Summarise this", stdin=b"a long story")
+    assert output.status == 0
+    assert output.out == "Read.\n"
     (named,) = shell.gateway.orchestrator.runs["run_1"].spec.inputs
     assert named.value.artifact.name == "stdin"
     assert named.value.artifact.media_type == "text/plain"
@@ -100,13 +100,13 @@ async def test_piped_input_is_sent_as_file(shell: Shell) -> None:
 async def test_dash_reads_request_or_file_from_stdin(shell: Shell) -> None:
     assert (await shell.type("ask", "-", stdin="Größe?".encode())).status == 0
     assert (await shell.type("ask", "look", "--file", "-", stdin=b"\x89PNG\r\n\x1a\n....")).status == 0
-    words, file = (shell.gateway.orchestrator.runs[name].spec for name in ("run_1", "run_2"))
-    assert words.request == "Größe?"
-    assert len(words.inputs) == 0
+    text_spec, file = (shell.gateway.orchestrator.runs[name].spec for name in ("run_1", "run_2"))
+    assert text_spec.request == "Größe?"
+    assert len(text_spec.inputs) == 0
     assert file.inputs[0].value.artifact.media_type == "image/png"
-    said = await shell.type("ask", "-", stdin=b"\xff")
-    assert said.status == 2
-    assert "not UTF-8" in said.err
+    output = await shell.type("ask", "-", stdin=b"\xff")
+    assert output.status == 2
+    assert "not UTF-8" in output.err
 
 
 async def test_silent_pipe_is_not_waited_for(shell: Shell) -> None:
@@ -133,8 +133,8 @@ async def test_pattern_expands_to_sorted_files(shell: Shell) -> None:
     for name in ("b.txt", "a.txt", "c.md"):
         (shell.folder / "in" / name).write_text(name)
     (shell.folder / "in" / "d[1].txt").write_text("brackets")
-    said = await shell.type("ask", "look", "--file", "in/*.txt", "--file", "in/d[1].txt")
-    assert said.status == 0, said.err
+    output = await shell.type("ask", "look", "--file", "in/*.txt", "--file", "in/d[1].txt")
+    assert output.status == 0, output.err
     inputs = shell.gateway.orchestrator.runs["run_1"].spec.inputs
     assert [named.value.artifact.name for named in inputs] == ["a.txt", "b.txt", "d[1].txt", "d[1].txt"]
 
@@ -147,9 +147,9 @@ async def test_continue_uses_last_or_given_run(shell: Shell) -> None:
 
 
 async def test_model_constraints_and_review_are_sent(shell: Shell) -> None:
-    said = await shell.type("ask", "x", "--license", "mit", "--license", "apache-2.0", "--review", "--json")
+    output = await shell.type("ask", "x", "--license", "mit", "--license", "apache-2.0", "--review", "--json")
     spec = shell.gateway.orchestrator.runs["run_1"].spec
-    assert said.status == 0
+    assert output.status == 0
     assert list(spec.constraints.licenses) == ["mit", "apache-2.0"]
     assert spec.mode == 2
 
@@ -163,11 +163,11 @@ async def test_runs_are_listed_watched_and_saved(shell: Shell) -> None:
     assert "more: hugginggpt runs --page more" in listed.err
     assert [run["run_id"] for run in json.loads((await shell.type("runs", "--json")).out)["runs"]] == ["run_2", "run_1"]
     watched = await shell.type("watch", "run_1", "--json")
-    told = json.loads(watched.out)
+    document = json.loads(watched.out)
     assert watched.status == 0
-    assert told["answer"] == "Read."
-    assert told["artifacts"] == []
-    speech = told["results"][0]["outputs"]["audio"]["artifact"]
+    assert document["answer"] == "Read."
+    assert document["artifacts"] == []
+    speech = document["results"][0]["outputs"]["audio"]["artifact"]
     got = await shell.type("get", speech["sha256"], "--json")
     assert json.loads(got.out) == {"saved": ["out/speech.wav"]}
     assert (shell.folder / "out" / "speech.wav").read_bytes() == b"RIFF"
@@ -175,10 +175,10 @@ async def test_runs_are_listed_watched_and_saved(shell: Shell) -> None:
 
 async def test_trace_shows_durations_of_active_run(shell: Shell) -> None:
     await shell.type("ask", "first")
-    told = json.loads((await shell.type("trace", "run_1", "--json")).out)
-    kinds = [span["kind"] for span in told["spans"]]
-    assert told["run_id"] == "run_1"
-    assert told["state"] == "completed"
+    document = json.loads((await shell.type("trace", "run_1", "--json")).out)
+    kinds = [span["kind"] for span in document["spans"]]
+    assert document["run_id"] == "run_1"
+    assert document["state"] == "completed"
     assert kinds == ["plan", "task", "select", "answer"]
     shell.gateway.orchestrator.script = shell.gateway.orchestrator.script[:1]
     await shell.gateway.ask()
@@ -200,27 +200,27 @@ async def test_runs_are_approved_cancelled_and_deleted(shell: Shell) -> None:
     assert shell.gateway.orchestrator.approved[0][1].tasks[0].task == "text-to-speech"
     assert (await shell.type("delete", "run_1")).out == "deleted run_1\n"
     for command in ("delete", "watch", "get", "cancel", "approve"):
-        said = await shell.type(command, "run_1")
-        assert said.status == 1
-        assert "there is no run run_1" in said.err
-        assert "Traceback" not in said.err
+        output = await shell.type(command, "run_1")
+        assert output.status == 1
+        assert "there is no run run_1" in output.err
+        assert "Traceback" not in output.err
 
 
 async def test_cancel_asks_an_active_run_to_stop(shell: Shell) -> None:
     shell.gateway.orchestrator.script = shell.gateway.orchestrator.script[:1]
     await shell.gateway.ask()
-    said = await shell.type("cancel", "run_1", "--json")
-    assert said.status == 0
-    assert json.loads(said.out) == {"run_id": "run_1", "cancelled": True}
+    output = await shell.type("cancel", "run_1", "--json")
+    assert output.status == 0
+    assert json.loads(output.out) == {"run_id": "run_1", "cancelled": True}
     assert shell.gateway.orchestrator.cancelled == ["run_1"]
 
 
 async def test_cancel_of_a_completed_run_reports_that_nothing_was_cancelled(shell: Shell) -> None:
     await shell.type("ask", "first")
-    said = await shell.type("cancel", "run_1")
-    assert said.status == 1
-    assert said.out == ""
-    assert said.err == "error: run_1 is already completed: nothing was cancelled\n"
+    output = await shell.type("cancel", "run_1")
+    assert output.status == 1
+    assert output.out == ""
+    assert output.err == "error: run_1 is already completed: nothing was cancelled\n"
     as_json = await shell.type("cancel", "run_1", "--json")
     assert json.loads(as_json.out) == {"run_id": "run_1", "cancelled": False, "state": "completed"}
 
@@ -231,10 +231,10 @@ async def test_trace_of_run_awaiting_approval_shows_command(shell: Shell) -> Non
         RunEvent(approval_requested=ApprovalRequested()),
     ]
     await shell.gateway.ask()
-    said = await shell.type("trace", "run_1")
-    assert said.out.splitlines()[0].startswith("run_1  awaiting approval")
-    assert "running" not in said.out
-    assert "hugginggpt approve run_1" in said.out
+    output = await shell.type("trace", "run_1")
+    assert output.out.splitlines()[0].startswith("run_1  awaiting approval")
+    assert "running" not in output.out
+    assert "hugginggpt approve run_1" in output.out
     assert json.loads((await shell.type("trace", "run_1", "--json")).out)["state"] == "awaiting_approval"
     assert (await shell.type("runs")).out.split()[:2] == ["run_1", "awaiting_approval"]
 
@@ -260,12 +260,12 @@ async def test_ctrl_c_in_watch_does_not_cancel_run(shell: Shell) -> None:
 async def test_api_key_comes_from_option_or_environment(tmp_path: Path) -> None:
     async with start_keyed_gateway(tmp_path) as holders:
         shell, token = Shell(holders.gateway, tmp_path), await holders.token("a")
-        refused = await shell.type("runs")
-        assert refused.status == 1
-        assert "error: " in refused.err
+        rejected = await shell.type("runs")
+        assert rejected.status == 1
+        assert "error: " in rejected.err
         assert (await shell.type("ask", "hello", HUGGINGGPT_API_KEY=token)).status == 0
         assert "run_1" in (await shell.type("runs", "--api-key", token)).out
-        assert token not in refused.err
+        assert token not in rejected.err
 
 
 async def test_shell_completes_commands_options_and_runs(shell: Shell) -> None:

@@ -21,7 +21,7 @@ def webhooks(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["webhooks", *arguments])
 
 
-def told(*arguments: str) -> Any:
+def run_json(*arguments: str) -> Any:
     result = webhooks(*arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -36,21 +36,21 @@ def test_create_prints_only_the_secret_to_stdout(gateway_database_path: str) -> 
 
 
 def test_webhooks_are_listed_and_deleted(gateway_database_path: str) -> None:
-    made = told("create", "https://example.org/hooks", "--tenant", "shop", "--name", "orders", "--json")
-    (listed,) = told("list", "--json")["webhooks"]
+    made = run_json("create", "https://example.org/hooks", "--tenant", "shop", "--name", "orders", "--json")
+    (listed,) = run_json("list", "--json")["webhooks"]
     assert listed["tenant"] == "shop"
     assert listed["name"] == "orders"
     assert listed["url"] == "https://example.org/hooks"
     assert "secret" not in listed
-    for word in (made["id"], "shop", "orders"):
-        assert word in webhooks("list").stdout
-    assert told("list", "--tenant", "other", "--json") == {"webhooks": []}
+    for text in (made["id"], "shop", "orders"):
+        assert text in webhooks("list").stdout
+    assert run_json("list", "--tenant", "other", "--json") == {"webhooks": []}
     assert webhooks("delete", made["id"]).exit_code == 0
     assert "there are no webhooks" in webhooks("list").stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("create", "http://example.org/"), 2, "https"),
         (("create", "nonsense"), 2, "https"),
@@ -62,11 +62,11 @@ def test_webhooks_are_listed_and_deleted(gateway_database_path: str) -> None:
     ids=str,
 )
 def test_errors_are_reported_with_remedy(
-    gateway_database_path: str, arguments: tuple[str, ...], status: int, said: str
+    gateway_database_path: str, arguments: tuple[str, ...], status: int, message: str
 ) -> None:
     result = webhooks(*arguments)
     assert result.exit_code == status
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 

@@ -53,9 +53,9 @@ async def test_all_kinds_of_files_become_inputs_in_order(gateway: GatewayUnderTe
     note = tmp_path / 'a "note".txt'
     note.write_text("from a path")
     async with AsyncHuggingGPT(url(gateway)) as client:
-        kept = await client.upload(b"kept", purpose="test", expires_after=3600)
+        stored = await client.upload(b"kept", purpose="test", expires_after=3600)
         made = await client.upload(Attachment("made.txt", b"made"))
-        sources: list[Source] = [note, kept.id, b"bytes", made, made.artifact, str(note)]
+        sources: list[Source] = [note, stored.id, b"bytes", made, made.artifact, str(note)]
         run = await client.ask("look", sources)
         plain = await client.ask("look", [note, b"bytes"])
     inputs = gateway.orchestrator.runs[run.run_id].spec.inputs
@@ -83,13 +83,13 @@ async def test_stored_files_are_listed_shown_and_deleted(gateway: GatewayUnderTe
 async def test_invalid_files_are_reported_before_sending(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
     async with AsyncHuggingGPT("http://127.0.0.1:9") as client:
-        for source, said in (
+        for source, message in (
             (tmp_path / "missing.png", "No such file"),
             (tmp_path, "is a folder"),
             (tmp_path / "empty.txt", "is empty"),
             (b"", "is empty"),
         ):
-            with pytest.raises(InvalidRequest, match=said):
+            with pytest.raises(InvalidRequest, match=message):
                 await client.ask("look", [source])
         with pytest.raises(InvalidRequest, match="is not a local file"):
             await client.upload("https://example.org/a.png")
@@ -99,25 +99,25 @@ async def test_invalid_files_are_reported_before_sending(tmp_path: Path) -> None
 async def test_large_file_is_transferred_with_constant_memory(
     gateway: GatewayUnderTest, tmp_path: Path, waiting: bool
 ) -> None:
-    file, told = tmp_path / "large.bin", list[tuple[int, int]]()
+    file, progress = tmp_path / "large.bin", list[tuple[int, int]]()
     with file.open("wb") as large:
         large.write(b"\0begin")
         large.truncate(LARGE)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def send_and_save(folder: Path) -> list[Path]:
-        with HuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as client:
+        with HuggingGPT(url(gateway), on_sent=lambda *sent: progress.append(sent)) as client:
             client.start("look", [file])
             return client.save(client.upload(file), folder)
 
     if waiting:
         (saved,) = await asyncio.to_thread(send_and_save, tmp_path / "out")
     else:
-        async with AsyncHuggingGPT(url(gateway), on_sent=lambda *sent: told.append(sent)) as client:
+        async with AsyncHuggingGPT(url(gateway), on_sent=lambda *sent: progress.append(sent)) as client:
             await client.start("look", [file])
             (saved,) = await client.save(await client.upload(file), tmp_path / "out")
     assert _digest(saved) == _digest(file)
-    assert told[-1][0] == told[-1][1] > LARGE
+    assert progress[-1][0] == progress[-1][1] > LARGE
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown < LARGE, "of gateway and client together"
     assert LARGE > attachments.FORM_BYTES
@@ -195,7 +195,7 @@ async def test_api_key_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_run_is_returned_as_model() -> None:
-    told = {
+    document = {
         "run_id": "run_1",
         "state": "completed",
         "tasks": [
@@ -210,7 +210,7 @@ def test_run_is_returned_as_model() -> None:
         ],
         "new": 1,
     }
-    run = Run.model_validate(told)
+    run = Run.model_validate(document)
     assert run.artifacts == [Artifact(sha256="00", name="a.wav")]
     assert run.tasks[0].outputs == {"audio": run.artifacts[0], "x": "y", "z": [1]}
     assert run.plan == [

@@ -86,9 +86,9 @@ async def test_pipelines_are_saved_listed_and_deleted(
     await client.delete_pipeline("short", 2)
     assert await client.pipeline("short") == first
     await client.delete_pipeline("short")
-    with pytest.raises(NotFound) as refused:
+    with pytest.raises(NotFound) as raised:
         await client.pipeline("short")
-    assert refused.value.code == "PIPELINE"
+    assert raised.value.code == "PIPELINE"
 
 
 async def test_saved_plan_of_run_runs_without_planning(
@@ -99,10 +99,10 @@ async def test_saved_plan_of_run_runs_without_planning(
     by_run, by_id = await client.save_pipeline("a", run), await client.save_pipeline("b", run.run_id, pin_models=True)
     assert by_run.source_run_id == run.run_id
     assert by_id.plan[0]["pinned_model"] == "model"
-    kept = await client.save_pipeline("short", PLAN)
+    stored = await client.save_pipeline("short", PLAN)
     await client.save_pipeline("short", PINNED)
     pipeline_gateway.peers.planned.clear()
-    for pipeline, version in ((kept, 1), ("short", 2), ("short@1", 1)):
+    for pipeline, version in ((stored, 1), ("short", 2), ("short@1", 1)):
         again = await client.ask(pipeline=pipeline, inputs={"note": "a long note"})
         assert again.is_completed
         assert again.spec["pipeline"]["version"] == version
@@ -117,19 +117,19 @@ async def test_named_inputs_are_files_text_or_json(
 ) -> None:
     (tmp_path / "here.png").write_bytes(PIXEL)
     await client.save_pipeline("look", LOOK)
-    kept = await client.upload(tmp_path / "here.png")
-    for given, name in ((tmp_path / "here.png", "here.png"), (PIXEL, "photo"), (kept, "here.png")):
+    stored = await client.upload(tmp_path / "here.png")
+    for given, name in ((tmp_path / "here.png", "here.png"), (PIXEL, "photo"), (stored, "here.png")):
         run = await client.ask(pipeline="look", inputs={"photo": given})
         assert run.tasks[0].outputs["text"] == name
-    assert (await client.ask(pipeline="look", inputs={"photo": FileId(kept.id)})).is_completed
+    assert (await client.ask(pipeline="look", inputs={"photo": FileId(stored.id)})).is_completed
     wrong: list[tuple[Given, str]] = [
         ("words", "is a text"),
         ({"a": 1}, "is JSON"),
         (Url("https://a.org"), "fetching URLs is disabled"),
     ]
-    for refused, words in wrong:
-        with pytest.raises(Refused, match=words):
-            await client.ask(pipeline="look", inputs={"photo": refused})
+    for raised, parts in wrong:
+        with pytest.raises(Refused, match=parts):
+            await client.ask(pipeline="look", inputs={"photo": raised})
 
 
 def _by_waiting(address: str, folder: Path) -> tuple[Batch, list[BatchItem], list[BatchResult], int]:
@@ -200,52 +200,52 @@ async def test_unsendable_file_fails_only_its_item(
 async def test_batches_are_listed_cancelled_resumed_and_deleted(
     client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
 ) -> None:
-    go_on = asyncio.Event()
+    release = asyncio.Event()
 
     async def waits(request: InferRequest) -> dict[str, Value]:
-        await go_on.wait()
+        await release.wait()
         return await said(request)
 
     pipeline_gateway.peers.infer["model"] = waits
     notes = [Item({"note": f"note {number}"}) for number in range(8)]
-    begun = await client.start_batch(notes, plan=PINNED, max_at_once=2, metadata={"of": "me"})
-    await client.cancel_batch(begun.batch_id)
-    batch = await client.wait_batch(begun.batch_id)
+    started = await client.start_batch(notes, plan=PINNED, max_at_once=2, metadata={"of": "me"})
+    await client.cancel_batch(started.batch_id)
+    batch = await client.wait_batch(started.batch_id)
     assert batch.state == "cancelled"
     assert batch.spec["metadata"] == {"of": "me"}
     assert batch.pipeline
     assert batch.pipeline.plan[0]["task"] == "summarization"
-    go_on.set()
-    assert (await client.resume_batch(begun.batch_id)).batch_id == begun.batch_id
-    assert (await client.wait_batch(begun.batch_id)).state == "completed"
-    assert [each.batch_id for each in await client.batches(states=["completed"])] == [begun.batch_id]
+    release.set()
+    assert (await client.resume_batch(started.batch_id)).batch_id == started.batch_id
+    assert (await client.wait_batch(started.batch_id)).state == "completed"
+    assert [each.batch_id for each in await client.batches(states=["completed"])] == [started.batch_id]
     assert list(await client.batches(states=["failed"])) == []
-    await client.delete_batch(begun.batch_id)
-    with pytest.raises(NotFound) as refused:
-        await client.batch(begun.batch_id)
-    assert refused.value.code == "BATCH"
+    await client.delete_batch(started.batch_id)
+    with pytest.raises(NotFound) as raised:
+        await client.batch(started.batch_id)
+    assert raised.value.code == "BATCH"
 
 
 async def test_resume_failed_only_and_summary_lists_errors(
     client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway
 ) -> None:
-    words = ["a", "bad one", "c", "bad two"]
-    items = [Item({"note": each.replace("bad one", "bad\u2028one")}, each) for each in words]
-    begun = await client.start_batch(items, plan=PINNED)
-    await client.wait_batch(begun.batch_id)
-    summary = await client.batch_summary(begun.batch_id)
+    parts = ["a", "bad one", "c", "bad two"]
+    items = [Item({"note": each.replace("bad one", "bad\u2028one")}, each) for each in parts]
+    started = await client.start_batch(items, plan=PINNED)
+    await client.wait_batch(started.batch_id)
+    summary = await client.batch_summary(started.batch_id)
     assert summary.state == "incomplete"
     assert summary.counts.failed == 2
     assert summary.errors[0]["count"] == 2
-    assert {each["name"] for each in summary.slowest} == set(words)
-    failed = [item.name async for item in client.batch_items(begun.batch_id, states=["failed"])]
+    assert {each["name"] for each in summary.slowest} == set(parts)
+    failed = [item.name async for item in client.batch_items(started.batch_id, states=["failed"])]
     assert (
-        failed == [item.name async for item in client.batch_results(begun.batch_id, states=["failed"])] == words[1::2]
+        failed == [item.name async for item in client.batch_results(started.batch_id, states=["failed"])] == parts[1::2]
     )
     pipeline_gateway.peers.infer["model"] = _all_good
-    await client.resume_batch(begun.batch_id, failed_only=True)
-    assert (await client.wait_batch(begun.batch_id)).state == "completed"
-    after = [item.index async for item in client.batch_items(begun.batch_id, after=2)]
+    await client.resume_batch(started.batch_id, failed_only=True)
+    assert (await client.wait_batch(started.batch_id)).state == "completed"
+    after = [item.index async for item in client.batch_items(started.batch_id, after=2)]
     assert after == [3, 4]
 
 
@@ -261,13 +261,13 @@ async def test_broken_connections_start_one_batch_and_repeat_no_result(
         cutting_proxy(pipeline_gateway.gateway.http_port, lambda seen: 0, times=2) as proxy,
         AsyncHuggingGPT(proxy.url) as client,
     ):
-        begun = await client.start_batch(items, plan=PINNED)
+        started = await client.start_batch(items, plan=PINNED)
     assert proxy.cuts == 2
     async with (
         cutting_proxy(pipeline_gateway.gateway.http_port, after_bytes(900), times=2) as proxy,
         AsyncHuggingGPT(proxy.url) as client,
     ):
-        shown = [batch.counts.ended async for batch in client.watch_batch(begun.batch_id)]
+        shown = [batch.counts.ended async for batch in client.watch_batch(started.batch_id)]
     assert proxy.cuts == 2
     assert shown == sorted(shown)
     assert shown[-1] == 200
@@ -276,7 +276,7 @@ async def test_broken_connections_start_one_batch_and_repeat_no_result(
         cutting_proxy(pipeline_gateway.gateway.http_port, due, times=2) as proxy,
         AsyncHuggingGPT(proxy.url) as client,
     ):
-        results = [result.name async for result in client.batch_results(begun.batch_id)]
+        results = [result.name async for result in client.batch_results(started.batch_id)]
     assert proxy.cuts == 2
     assert results == [item.name for item in items]
     assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
@@ -289,32 +289,32 @@ async def test_same_idempotency_key_starts_one_batch(
     for options in ({}, {"plan": PLAN, "request": "shorten"}):
         with pytest.raises(InvalidRequest, match="needs exactly one plan"):
             await client.start_batch(items, **options)  # type: ignore[arg-type]  # as mistaken as callers may be
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as raised:
         await client.start_batch([], plan=PLAN)
-    assert refused.value.code == "EMPTY"
+    assert raised.value.code == "EMPTY"
     pipeline_gateway.peers.plan(task(1), END)
     run = await client.ask("shorten")
-    kept = await client.save_pipeline("short", PLAN)
-    first = await client.start_batch(items, pipeline=kept, idempotency_key="key")
-    assert (await client.start_batch(items, pipeline=kept, idempotency_key="key")).batch_id == first.batch_id
+    stored = await client.save_pipeline("short", PLAN)
+    first = await client.start_batch(items, pipeline=stored, idempotency_key="key")
+    assert (await client.start_batch(items, pipeline=stored, idempotency_key="key")).batch_id == first.batch_id
     by_run = await client.start_batch([Item({}, "none")], run=run)
     assert by_run.spec["run_id"] == run.run_id
 
 
 async def test_cancelled_start_creates_no_batch(client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    upload_started, resume_upload = threading.Event(), threading.Event()
 
     def items() -> Iterator[Item]:
-        begun.set()
-        go_on.wait(30)
+        upload_started.set()
+        resume_upload.wait(30)
         yield Item({"note": "a"})
 
     starting = asyncio.create_task(client.start_batch(items(), plan=PLAN))
-    assert await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(upload_started.wait, 30)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    go_on.set()
+    resume_upload.set()
     assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 

@@ -92,9 +92,9 @@ async def test_ask_returns_run_with_answer(gateway: GatewayUnderTest) -> None:
         assert (await client.wait(run.run_id)) == run
         assert [event.sequence async for event in client.watch(run.run_id, CHUNKS)] == [CHUNKS + 1, CHUNKS + 2]
         assert [event async for event in client.watch(run.run_id, CHUNKS + 2)] == []
-    asked = gateway.orchestrator.runs[run.run_id].spec
-    assert asked.budget.wall_time.ToMilliseconds() == 5500
-    assert asked.metadata["by"] == "me"
+    requests = gateway.orchestrator.runs[run.run_id].spec
+    assert requests.budget.wall_time.ToMilliseconds() == 5500
+    assert requests.metadata["by"] == "me"
 
 
 async def test_runs_are_listed_in_pages_continued_cancelled_and_deleted(gateway: GatewayUnderTest) -> None:
@@ -114,21 +114,21 @@ async def test_runs_are_listed_in_pages_continued_cancelled_and_deleted(gateway:
         await client.approve(first.run_id, [{"id": 1, "task": "summarization", "arguments": {"text": "a"}}])
         assert gateway.orchestrator.approved[0][1].tasks[0].task == "summarization"
         await client.delete(third.run_id)
-        with pytest.raises(NotFound) as refused:
+        with pytest.raises(NotFound) as raised:
             await client.get(third.run_id)
-    assert refused.value.status == 404
-    assert refused.value.code == "RUN"
+    assert raised.value.status == 404
+    assert raised.value.code == "RUN"
     assert gateway.orchestrator.cancelled == [first.run_id]
 
 
 async def test_invalid_requests_name_cause_and_remedy(gateway: GatewayUnderTest) -> None:
     async with AsyncHuggingGPT(url(gateway)) as client:
-        with pytest.raises(InvalidRequest) as refused:
+        with pytest.raises(InvalidRequest) as raised:
             await client.ask("  ")
-    assert refused.value.code == "EMPTY"
-    assert refused.value.status == 400
-    assert refused.value.remedy in str(refused.value)
-    assert refused.value.request_id
+    assert raised.value.code == "EMPTY"
+    assert raised.value.status == 400
+    assert raised.value.remedy in str(raised.value)
+    assert raised.value.request_id
 
 
 class Moody(ScriptedOrchestrator):
@@ -137,10 +137,10 @@ class Moody(ScriptedOrchestrator):
     def __init__(self, moods: Sequence[Exception]) -> None:
         super().__init__(ANSWERED)
         self.moods = list(moods)
-        self.asked = 0
+        self.requests = 0
 
     async def CreateRun(self, request: Any, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        self.asked += 1
+        self.requests += 1
         if self.moods:
             raise self.moods.pop(0)
         await super().CreateRun(request, context)
@@ -150,7 +150,7 @@ async def test_temporary_errors_are_retried(tmp_path: Path) -> None:
     orchestrator = Moody([Overloaded("too many", reason="RATE_LIMIT", remedy="wait")] * 2)
     async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as client:
         assert (await client.start("hello")).run_id
-    assert orchestrator.asked == 3
+    assert orchestrator.requests == 3
 
 
 async def test_permanent_errors_are_raised(tmp_path: Path) -> None:
@@ -161,13 +161,13 @@ async def test_permanent_errors_are_raised(tmp_path: Path) -> None:
 
 
 async def test_long_retry_after_is_not_waited_for(tmp_path: Path) -> None:
-    refusal = Overloaded("the day's tokens are used", reason="QUOTA", remedy="wait", retry_after=timedelta(hours=1))
-    orchestrator = Moody([refusal])
+    error = Overloaded("the day's tokens are used", reason="QUOTA", remedy="wait", retry_after=timedelta(hours=1))
+    orchestrator = Moody([error])
     async with start_gateway(tmp_path, orchestrator) as gateway, AsyncHuggingGPT(url(gateway)) as client:
-        with pytest.raises(RateLimited) as refused:
+        with pytest.raises(RateLimited) as raised:
             await client.start("hello")
-    assert refused.value.retry_after == 3600
-    assert orchestrator.asked == 1
+    assert raised.value.retry_after == 3600
+    assert orchestrator.requests == 1
 
 
 def test_unreachable_and_other_server_are_distinct_errors() -> None:

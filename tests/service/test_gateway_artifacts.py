@@ -22,7 +22,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
         yield opened
 
 
-async def kept(
+async def store_artifact(
     gateway: GatewayUnderTest, content: bytes = CONTENT, media_type: str = "image/png", name: str = "a.png"
 ) -> str:
     artifact = await gateway.store.put("default", content, media_type=media_type, name=name)
@@ -30,7 +30,7 @@ async def kept(
 
 
 async def test_artifact_is_served_with_type_and_etag(gateway: GatewayUnderTest) -> None:
-    path = await kept(gateway)
+    path = await store_artifact(gateway)
     response = await gateway.http.get(path)
     assert response.status_code == 200
     assert response.content == CONTENT
@@ -40,7 +40,7 @@ async def test_artifact_is_served_with_type_and_etag(gateway: GatewayUnderTest) 
 
 
 async def test_head_has_the_same_headers_without_body(gateway: GatewayUnderTest) -> None:
-    path = await kept(gateway)
+    path = await store_artifact(gateway)
     whole, head = await gateway.http.get(path), await gateway.http.head(path)
     assert head.status_code == 200
     assert head.content == b""
@@ -62,11 +62,11 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize(("wished", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
+@pytest.mark.parametrize(("byte_range", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
 async def test_range_request_gets_a_part_or_the_whole(
-    gateway: GatewayUnderTest, wished: str, status: int, expected: bytes
+    gateway: GatewayUnderTest, byte_range: str, status: int, expected: bytes
 ) -> None:
-    response = await gateway.http.get(await kept(gateway), headers={"range": wished})
+    response = await gateway.http.get(await store_artifact(gateway), headers={"range": byte_range})
     assert response.status_code == status
     assert response.content == expected
     if status == 206:
@@ -76,9 +76,9 @@ async def test_range_request_gets_a_part_or_the_whole(
         assert response.headers["content-range"] == f"bytes {start}-{start + len(expected) - 1}/{SIZE}"
 
 
-@pytest.mark.parametrize("wished", [f"bytes={SIZE}-", f"bytes={SIZE + 5}-{SIZE + 9}", "bytes=-0"])
-async def test_range_outside_is_rejected(gateway: GatewayUnderTest, wished: str) -> None:
-    response = await gateway.http.get(await kept(gateway), headers={"range": wished})
+@pytest.mark.parametrize("byte_range", [f"bytes={SIZE}-", f"bytes={SIZE + 5}-{SIZE + 9}", "bytes=-0"])
+async def test_range_outside_is_rejected(gateway: GatewayUnderTest, byte_range: str) -> None:
+    response = await gateway.http.get(await store_artifact(gateway), headers={"range": byte_range})
     assert response.status_code == 416
     assert response.json()["code"] == "RANGE"
 
@@ -87,14 +87,14 @@ async def test_range_outside_is_rejected(gateway: GatewayUnderTest, wished: str)
     ("form", "status"), [('"{}"', 304), ('W/"{}"', 304), ('"x", "{}"', 304), ("*", 304), ('"x"', 200)]
 )
 async def test_if_none_match_returns_304(gateway: GatewayUnderTest, form: str, status: int) -> None:
-    path = await kept(gateway)
+    path = await store_artifact(gateway)
     response = await gateway.http.get(path, headers={"if-none-match": form.format(path.rpartition("/")[2])})
     assert response.status_code == status
     assert bool(response.content) is (status == 200)
 
 
 async def test_if_range_mismatch_returns_everything(gateway: GatewayUnderTest) -> None:
-    path = await kept(gateway)
+    path = await store_artifact(gateway)
     for tag, status in (('"other"', 200), (f'"{path.rpartition("/")[2]}"', 206)):
         headers = {"range": "bytes=0-9", "if-range": tag}
         assert (await gateway.http.get(path, headers=headers)).status_code == status
@@ -121,7 +121,7 @@ TYPES = [
 async def test_executable_content_is_an_attachment(
     gateway: GatewayUnderTest, media_type: str, sent: str, disposition: str
 ) -> None:
-    response = await gateway.http.get(await kept(gateway, media_type=media_type))
+    response = await gateway.http.get(await store_artifact(gateway, media_type=media_type))
     assert response.headers["content-type"] == sent
     assert response.headers["content-disposition"].startswith(disposition)
     assert response.headers["x-content-type-options"] == "nosniff"
@@ -151,7 +151,7 @@ async def test_artifacts_of_other_tenants_are_not_found(gateway: GatewayUnderTes
 
 
 async def test_artifact_without_content_is_not_found(gateway: GatewayUnderTest) -> None:
-    path = await kept(gateway)
+    path = await store_artifact(gateway)
     local = gateway.store.path("default", path.rpartition("/")[2])
     assert local
     local.unlink()

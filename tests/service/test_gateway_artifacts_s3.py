@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from services.common.artifacts.store import READ_BYTES
-from tests.service.test_gateway_artifacts import CONTENT, RANGES, SIZE, TYPES, kept
+from tests.service.test_gateway_artifacts import CONTENT, RANGES, SIZE, TYPES, store_artifact
 from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.s3 import Bucket
 
@@ -33,12 +33,12 @@ async def gateway_without_presigning(bucket: Bucket, tmp_path: Path) -> AsyncIte
 
 async def test_client_is_redirected_to_presigned_attachment(gateway: GatewayUnderTest) -> None:
     for media_type, stored, _ in TYPES:
-        redirect = await gateway.http.get(await kept(gateway, media_type=media_type))
+        redirect = await gateway.http.get(await store_artifact(gateway, media_type=media_type))
         assert redirect.status_code == 307
         assert redirect.content == b""
         assert redirect.headers["cache-control"] == "no-store"
-        async with httpx.AsyncClient(trust_env=False) as anybody:
-            response = await anybody.get(redirect.headers["location"])
+        async with httpx.AsyncClient(trust_env=False) as anonymous:
+            response = await anonymous.get(redirect.headers["location"])
         assert response.status_code == 200
         assert response.content == CONTENT
         assert response.headers["content-type"] == stored
@@ -46,7 +46,7 @@ async def test_client_is_redirected_to_presigned_attachment(gateway: GatewayUnde
 
 
 async def test_head_and_conditional_requests_are_not_redirected(gateway: GatewayUnderTest) -> None:
-    path = await kept(gateway)
+    path = await store_artifact(gateway)
     head = await gateway.http.head(path)
     assert head.status_code == 200
     assert head.content == b""
@@ -58,19 +58,19 @@ async def test_head_and_conditional_requests_are_not_redirected(gateway: Gateway
 
 @pytest.mark.parametrize(("mode", "status"), [("no-cors", 200), ("cors", 200), ("same-origin", 200), ("navigate", 307)])
 async def test_page_requests_are_not_redirected(gateway: GatewayUnderTest, mode: str, status: int) -> None:
-    response = await gateway.http.get(await kept(gateway), headers={"sec-fetch-mode": mode})
+    response = await gateway.http.get(await store_artifact(gateway), headers={"sec-fetch-mode": mode})
     assert response.status_code == status
     if status == 200:
         assert response.content == CONTENT
         assert response.headers["content-disposition"] == 'inline; filename="a.png"'
 
 
-@pytest.mark.parametrize(("wished", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
+@pytest.mark.parametrize(("byte_range", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
 async def test_ranges_are_proxied(
-    gateway_without_presigning: GatewayUnderTest, wished: str, status: int, expected: bytes
+    gateway_without_presigning: GatewayUnderTest, byte_range: str, status: int, expected: bytes
 ) -> None:
     response = await gateway_without_presigning.http.get(
-        await kept(gateway_without_presigning), headers={"range": wished}
+        await store_artifact(gateway_without_presigning), headers={"range": byte_range}
     )
     assert response.status_code == status
     assert response.content == expected
@@ -90,14 +90,14 @@ async def test_invalid_ranges_are_rejected_or_ignored(
     gateway_without_presigning: GatewayUnderTest, headers: Mapping[str, str], status: int
 ) -> None:
     assert (
-        await gateway_without_presigning.http.get(await kept(gateway_without_presigning), headers=headers)
+        await gateway_without_presigning.http.get(await store_artifact(gateway_without_presigning), headers=headers)
     ).status_code == status
 
 
 async def test_artifact_without_content_is_not_found(
     gateway_without_presigning: GatewayUnderTest, bucket: Bucket
 ) -> None:
-    path = await kept(gateway_without_presigning)
+    path = await store_artifact(gateway_without_presigning)
     bucket.remove(f"default/{path.rpartition('/')[2]}")
     response = await gateway_without_presigning.http.get(path)
     assert response.status_code == 404
@@ -108,7 +108,7 @@ async def test_store_failure_interrupts_the_response(
     gateway_without_presigning: GatewayUnderTest, bucket: Bucket
 ) -> None:
     content = bytes(3 * READ_BYTES)
-    path = await kept(gateway_without_presigning, content)
+    path = await store_artifact(gateway_without_presigning, content)
     with pytest.raises(httpx.RemoteProtocolError):
         async with gateway_without_presigning.http.stream("GET", path) as response:
             pieces = response.aiter_bytes()

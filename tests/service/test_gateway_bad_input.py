@@ -159,10 +159,10 @@ async def test_invalid_spec_gets_the_same_error_over_http_and_grpc(
     gateway: GatewayUnderTest, sent: Any, spec: RunSpec, kind: type[errors.ServiceError], reason: str
 ) -> None:
     check(await gateway.http.post("/v1/runs", json=sent), http_status(kind("", reason=reason)), reason)
-    told = errors.from_rpc(await rpc_error(gateway.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=5)))
-    assert told.code == kind.code
-    assert told.reason == reason
-    assert told.remedy
+    error = errors.from_rpc(await rpc_error(gateway.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=5)))
+    assert error.code == kind.code
+    assert error.reason == reason
+    assert error.remedy
     assert not gateway.orchestrator.runs
     await still_well(gateway)
 
@@ -183,17 +183,17 @@ async def test_invalid_file_gets_the_same_error_everywhere(
     response = await gateway.http.post("/v1/runs", data={"request": "x"}, files=[("file", (name, content))])
     body = check(response, expected, reason)
     assert name in body["detail"] or reason == "TOO_LARGE"
-    asked = gateway_pb2.CreateRunRequest(
+    call_request = gateway_pb2.CreateRunRequest(
         spec=RunSpec(request="x"), files=[gateway_pb2.InlineFile(name=name, content=content)]
     )
     pieces = [gateway_pb2.UploadArtifactRequest(name=name)]
     pieces += [
         gateway_pb2.UploadArtifactRequest(chunk=content[at : at + 50_000]) for at in range(0, len(content), 50_000)
     ]
-    for call in (gateway.grpc.CreateRun(asked, timeout=5), gateway.grpc.UploadArtifact(iter(pieces), timeout=5)):
-        told = errors.from_rpc(await rpc_error(call))
-        assert told.code == grpc.StatusCode.INVALID_ARGUMENT
-        assert told.reason == reason
+    for call in (gateway.grpc.CreateRun(call_request, timeout=5), gateway.grpc.UploadArtifact(iter(pieces), timeout=5)):
+        error = errors.from_rpc(await rpc_error(call))
+        assert error.code == grpc.StatusCode.INVALID_ARGUMENT
+        assert error.reason == reason
     assert not gateway.orchestrator.runs
     await still_well(gateway)
 
@@ -344,10 +344,10 @@ GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
 async def test_grpc_errors_have_the_same_reasons(
     gateway: GatewayUnderTest, method: str, request_: Any, code: grpc.StatusCode, reason: str
 ) -> None:
-    told = errors.from_rpc(await rpc_error(getattr(gateway.grpc, method)(request_, timeout=5)))
-    assert told.code == code
-    assert told.reason == reason
-    assert told.remedy
+    error = errors.from_rpc(await rpc_error(getattr(gateway.grpc, method)(request_, timeout=5)))
+    assert error.code == code
+    assert error.reason == reason
+    assert error.remedy
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,8 @@ async def test_grpc_errors_have_the_same_reasons(
 async def test_out_of_order_upload_is_rejected(
     gateway: GatewayUnderTest, pieces: list[gateway_pb2.UploadArtifactRequest]
 ) -> None:
-    told = await rpc_error(gateway.grpc.UploadArtifact(iter(pieces), timeout=5))
-    assert told.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = await rpc_error(gateway.grpc.UploadArtifact(iter(pieces), timeout=5))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_orchestrator_error_before_acceptance_is_returned(tmp_path: Path) -> None:
@@ -380,10 +380,10 @@ async def test_orchestrator_error_before_acceptance_is_returned(tmp_path: Path) 
             response = await gateway.ask(headers=headers)
             check(response, 429, "OVERLOADED")
             assert response.headers["retry-after"] == "2"
-        asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
-        told = errors.from_rpc(await rpc_error(gateway.grpc.CreateRun(asked, timeout=5)))
-        assert told.code == busy.code
-        assert told.retry_after == busy.retry_after
+        call_request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
+        error = errors.from_rpc(await rpc_error(gateway.grpc.CreateRun(call_request, timeout=5)))
+        assert error.code == busy.code
+        assert error.retry_after == busy.retry_after
 
 
 async def test_reused_idempotency_key_is_422(tmp_path: Path) -> None:

@@ -29,35 +29,35 @@ async def keyed_gateway(
     monkeypatch.setattr("gateway.auth.session_revocation.CHECK_SECONDS", 0.05)
     monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
     async with serve_orchestrator(settings) as running:
-        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with start_keyed_gateway(tmp_path, kept) as keyed_gateway:
+        overrides = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with start_keyed_gateway(tmp_path, overrides) as keyed_gateway:
             yield keyed_gateway
 
 
-async def begun(keyed_gateway: KeyedGateway, token: str, count: int = 3, **spec: object) -> httpx.Response:
+async def start_batch(keyed_gateway: KeyedGateway, token: str, count: int = 3, **spec: object) -> httpx.Response:
     sent = {"plan": PINNED, "items": notes(count), **spec}
     return await keyed_gateway.gateway.http.post("/v1/batches", json=sent, headers=bearer(token))
 
 
 async def test_key_limits_concurrent_batch_items(keyed_gateway: KeyedGateway) -> None:
     token = await keyed_gateway.token(limits={"concurrent_runs": 2})
-    for wanted, given in ((0, 2), (1, 1), (50, 2)):
-        batch = (await begun(keyed_gateway, token, max_at_once=wanted)).json()
-        assert batch["spec"]["max_at_once"] == given
+    for requested_limit, applied_limit in ((0, 2), (1, 1), (50, 2)):
+        batch = (await start_batch(keyed_gateway, token, max_at_once=requested_limit)).json()
+        assert batch["spec"]["max_at_once"] == applied_limit
 
 
 async def test_exhausted_token_quota_rejects_batches(keyed_gateway: KeyedGateway, peers: ScriptedPeers) -> None:
     peers.usage = Usage(input_tokens=20)
     token = await keyed_gateway.token(limits={"tokens_per_day": 10})
     peers.plan(task(1), END)
-    first = await begun(keyed_gateway, token)
+    first = await start_batch(keyed_gateway, token)
     assert first.status_code == 202
     assert (await keyed_gateway.gateway.ask("x", headers={**bearer(token), "prefer": "wait=20"})).status_code == 200
     async with asyncio.timeout(SECONDS):
-        while (refused := await begun(keyed_gateway, token)).status_code == 202:  # noqa: ASYNC110  # it is counted in a second
+        while (rejected := await start_batch(keyed_gateway, token)).status_code == 202:  # noqa: ASYNC110  # it is counted in a second
             await asyncio.sleep(0.1)
-    assert refused.status_code == 429
-    assert refused.json()["code"] == "TOKENS_QUOTA"
+    assert rejected.status_code == 429
+    assert rejected.json()["code"] == "TOKENS_QUOTA"
     again = await keyed_gateway.gateway.http.post(f"{first.headers['location']}/resume", headers=bearer(token))
     assert again.status_code == 429
     assert again.json()["code"] == "TOKENS_QUOTA"
@@ -65,10 +65,10 @@ async def test_exhausted_token_quota_rejects_batches(keyed_gateway: KeyedGateway
 
 async def test_local_key_rejects_open_batch(keyed_gateway: KeyedGateway) -> None:
     token = await keyed_gateway.token(policy=DATA_POLICY_LOCAL)
-    refused = await begun(keyed_gateway, token, policy="open")
-    assert refused.status_code == 403
-    assert refused.json()["code"] == "POLICY"
-    assert (await begun(keyed_gateway, token)).status_code == 202
+    rejected = await start_batch(keyed_gateway, token, policy="open")
+    assert rejected.status_code == 403
+    assert rejected.json()["code"] == "POLICY"
+    assert (await start_batch(keyed_gateway, token)).status_code == 202
 
 
 async def test_interrupted_results_are_not_complete(keyed_gateway: KeyedGateway, peers: ScriptedPeers) -> None:
@@ -77,7 +77,7 @@ async def test_interrupted_results_are_not_complete(keyed_gateway: KeyedGateway,
 
     peers.infer["model"] = long
     key, token = await keyed_gateway.key()
-    path = (await begun(keyed_gateway, token, 100)).headers["location"]
+    path = (await start_batch(keyed_gateway, token, 100)).headers["location"]
     await keyed_gateway.gateway.http.get(f"{path}/events", headers=bearer(token))
     with pytest.raises(httpx.RemoteProtocolError):
         async with keyed_gateway.gateway.http.stream("GET", f"{path}/results", headers=bearer(token)) as response:
@@ -93,10 +93,10 @@ async def test_shutdown_ends_batch_streams(peers: ScriptedPeers, settings: Setti
     inferring = asyncio.Event()
     peers.infer["model"] = lambda _: wait_until_cancelled(inferring, asyncio.Event())
     async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False) as client:
-        async with start_pipeline_gateway(peers, settings, tmp_path, DRAIN_SECONDS=60) as keeping:
-            batch_id = await keeping.started(notes(1))
+        async with start_pipeline_gateway(peers, settings, tmp_path, DRAIN_SECONDS=60) as pipeline_gateway:
+            batch_id = await pipeline_gateway.started(notes(1))
             await inferring.wait()
-            url = f"http://127.0.0.1:{keeping.gateway.http_port}/v1/batches/{batch_id}/events"
+            url = f"http://127.0.0.1:{pipeline_gateway.gateway.http_port}/v1/batches/{batch_id}/events"
             response = await client.send(client.build_request("GET", url), stream=True)
             lines = response.aiter_lines()
             while "running" not in await anext(lines):
@@ -115,10 +115,10 @@ async def test_batch_stream_survives_orchestrator_restart(
     fixed = settings.model_copy(update={"listen": listen})
     own = {"orchestrator": listen, "ARTIFACTS_URL": settings.artifacts_url}
     async with asyncio.timeout(60), start_gateway(tmp_path, settings=own) as gateway:
-        keeping = PipelineGateway(gateway, peers)
+        pipeline_gateway = PipelineGateway(gateway, peers)
         async with serve_orchestrator(fixed):
-            batch_id = await keeping.started(notes(3))
-            following = asyncio.create_task(keeping.ended(batch_id))
+            batch_id = await pipeline_gateway.started(notes(3))
+            following = asyncio.create_task(pipeline_gateway.ended(batch_id))
             await inferring.wait()
         peers.infer["model"] = echo
         async with serve_orchestrator(fixed):
@@ -129,11 +129,11 @@ async def test_batch_request_fails_fast_without_orchestrator(tmp_path: Path, mon
     for module in ("service_calls", "pipelines.batches"):
         monkeypatch.setattr(f"gateway.{module}.CALL_TIMEOUT_SECONDS", 0.5)
     async with start_gateway(tmp_path, settings={"orchestrator": "127.0.0.1:1"}) as gateway:
-        keeping = PipelineGateway(gateway, ScriptedPeers())
+        pipeline_gateway = PipelineGateway(gateway, ScriptedPeers())
         for response in (
-            await keeping.send([{"plan": PINNED}, *notes(2)]),
-            await keeping.save(),
-            await keeping.http.get("/v1/batches"),
+            await pipeline_gateway.send([{"plan": PINNED}, *notes(2)]),
+            await pipeline_gateway.save(),
+            await pipeline_gateway.http.get("/v1/batches"),
         ):
             assert response.status_code == 503
             assert response.json()["code"] == "UNAVAILABLE"

@@ -60,10 +60,10 @@ async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: P
 
 async def test_invalid_batch_document_is_rejected(pipeline_gateway: PipelineGateway) -> None:
     for document, status, code in DOCUMENTS:
-        refused = await pipeline_gateway.http.post("/v1/batches", json=document)
-        assert refused.status_code == status, (document, refused.text)
-        assert refused.json()["code"] == code, (document, refused.text)
-        assert refused.json()["remedy"], document
+        rejected = await pipeline_gateway.http.post("/v1/batches", json=document)
+        assert rejected.status_code == status, (document, rejected.text)
+        assert rejected.json()["code"] == code, (document, rejected.text)
+        assert rejected.json()["remedy"], document
     assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
@@ -71,19 +71,19 @@ async def test_invalid_batch_document_is_rejected(pipeline_gateway: PipelineGate
 async def test_invalid_batch_body_is_rejected(
     pipeline_gateway: PipelineGateway, content: bytes, kind: str, status: int, code: str
 ) -> None:
-    refused = await pipeline_gateway.http.post("/v1/batches", content=content, headers={"content-type": kind})
-    assert refused.status_code == status, refused.text
-    assert refused.json()["code"] == code, refused.text
-    assert refused.json()["remedy"]
+    rejected = await pipeline_gateway.http.post("/v1/batches", content=content, headers={"content-type": kind})
+    assert rejected.status_code == status, rejected.text
+    assert rejected.json()["code"] == code, rejected.text
+    assert rejected.json()["remedy"]
     assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"failed_only": 1}', b'{"all": true}'])
 async def test_invalid_resume_body_is_rejected(pipeline_gateway: PipelineGateway, body: bytes) -> None:
     path = f"/v1/batches/{await pipeline_gateway.started(NOTE)}/resume"
-    refused = await pipeline_gateway.http.post(path, content=body)
-    assert refused.status_code == 400
-    assert refused.json()["remedy"] != ""
+    rejected = await pipeline_gateway.http.post(path, content=body)
+    assert rejected.status_code == 400
+    assert rejected.json()["remedy"] != ""
 
 
 async def test_invalid_list_parameters_are_rejected(pipeline_gateway: PipelineGateway) -> None:
@@ -102,6 +102,6 @@ async def test_invalid_list_parameters_are_rejected(pipeline_gateway: PipelineGa
         f"{path}/results?format=xml",
         f"{path}/results?state=done",
     ):
-        refused = await pipeline_gateway.http.get(there)
-        assert refused.status_code == 400, (there, refused.text)
-        assert refused.json()["remedy"] != "", (there, refused.text)
+        rejected = await pipeline_gateway.http.get(there)
+        assert rejected.status_code == 400, (there, rejected.text)
+        assert rejected.json()["remedy"] != "", (there, rejected.text)

@@ -29,9 +29,11 @@ async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: P
 
 
 async def file(pipeline_gateway: PipelineGateway, content: bytes, name: str = "note.txt") -> dict[str, Any]:
-    kept = await pipeline_gateway.http.post("/v1/files", files={"file": (name, content)}, data={"purpose": "user_data"})
-    told: dict[str, Any] = kept.json()
-    return told
+    stored = await pipeline_gateway.http.post(
+        "/v1/files", files={"file": (name, content)}, data={"purpose": "user_data"}
+    )
+    document: dict[str, Any] = stored.json()
+    return document
 
 
 def given(name: str = "", **value: Any) -> dict[str, Any]:
@@ -45,11 +47,11 @@ async def items(pipeline_gateway: PipelineGateway, batch_id: str) -> list[dict[s
 
 
 async def test_item_values_may_be_artifacts_files_urls_or_inline(pipeline_gateway: PipelineGateway) -> None:
-    kept = await file(pipeline_gateway, b"a kept note")
+    stored = await file(pipeline_gateway, b"a kept note")
     async with web_server({"/note.txt": reply(b"from afar", content_type="text/plain")}) as web:
         sent = [
-            given(artifact={"sha256": kept["artifact"]["sha256"]}),
-            given(file_id=kept["id"]),
+            given(artifact={"sha256": stored["artifact"]["sha256"]}),
+            given(file_id=stored["id"]),
             given(url=f"http://127.0.0.1:{web.port}/note.txt"),
             given("a long one", text=LONG),
             note("short"),
@@ -112,8 +114,8 @@ async def test_local_pipeline_fetches_no_external_url(pipeline_gateway: Pipeline
     await pipeline_gateway.save(plan=PINNED, policy="local")
     outside = given(url="http://192.0.2.1/note.txt")
     batch_id = await pipeline_gateway.started([outside, note("good")], pipeline={"name": "short"}, policy="open")
-    refused, good = await items(pipeline_gateway, batch_id)
-    assert refused["failure"]["reason"] == "POLICY"
+    rejected, good = await items(pipeline_gateway, batch_id)
+    assert rejected["failure"]["reason"] == "POLICY"
     assert good["state"] == "completed"
     run = {"pipeline": {"name": "short"}, "inputs": outside["inputs"], "policy": "open"}
     response = await pipeline_gateway.http.post("/v1/runs", json=run)
@@ -123,15 +125,15 @@ async def test_local_pipeline_fetches_no_external_url(pipeline_gateway: Pipeline
 
 async def test_run_input_may_be_a_file_id(pipeline_gateway: PipelineGateway) -> None:
     await pipeline_gateway.save()
-    kept = await file(pipeline_gateway, b"a kept note")
-    run = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "file_id": kept["id"]}]}
+    stored = await file(pipeline_gateway, b"a kept note")
+    run = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "file_id": stored["id"]}]}
     response = await pipeline_gateway.http.post("/v1/runs", json=run, headers={"prefer": "wait=20"})
     assert response.json()["state"] == "completed", response.text
     run["inputs"] = [{"name": "note", "file_id": "file_of_nobody"}]
-    refused = (await pipeline_gateway.http.post("/v1/runs", json=run)).json()
-    assert refused["status"] == 404
-    assert refused["code"] == "FILE"
-    assert refused["error"]["param"] == "inputs[0]"
+    rejected = (await pipeline_gateway.http.post("/v1/runs", json=run)).json()
+    assert rejected["status"] == 404
+    assert rejected["code"] == "FILE"
+    assert rejected["error"]["param"] == "inputs[0]"
 
 
 async def test_grpc_starts_batches_like_http(pipeline_gateway: PipelineGateway) -> None:
@@ -139,8 +141,8 @@ async def test_grpc_starts_batches_like_http(pipeline_gateway: PipelineGateway) 
     long = batch_pb2.NewItem(inputs=[artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(text=LONG))])
     artifact = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="b" * 64))
     absent = batch_pb2.NewItem(name="absent", inputs=[artifact_pb2.NamedValue(name="note", value=artifact)])
-    begun = await stub.CreateBatch(parts([long, absent], 1, plan=PINNED_PLAN), timeout=20)
-    *_, batch = [each async for each in stub.WatchBatch(pb.WatchBatchRequest(batch_id=begun.batch_id), timeout=20)]
+    started = await stub.CreateBatch(parts([long, absent], 1, plan=PINNED_PLAN), timeout=20)
+    *_, batch = [each async for each in stub.WatchBatch(pb.WatchBatchRequest(batch_id=started.batch_id), timeout=20)]
     assert batch.counts.completed == 1
     assert batch.counts.failed == 1
     page = await stub.ListBatchItems(pb.ListBatchItemsRequest(batch_id=batch.batch_id), timeout=10)
@@ -162,9 +164,9 @@ async def test_grpc_starts_batches_like_http(pipeline_gateway: PipelineGateway) 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Kb", "a\u202eb", "a\u2028b"])
 async def test_item_name_with_control_characters_is_rejected(pipeline_gateway: PipelineGateway, name: str) -> None:
-    refused = await pipeline_gateway.start([note("good"), note("x", name)])
-    assert refused.status_code == 400
-    assert refused.json()["error"]["param"] == "items[1].name"
+    rejected = await pipeline_gateway.start([note("good"), note("x", name)])
+    assert rejected.status_code == 400
+    assert rejected.json()["error"]["param"] == "items[1].name"
     unnamed, _ = await items(
         pipeline_gateway, await pipeline_gateway.started([given(url=f"ftp://127.0.0.1/{name}"), note("good")])
     )

@@ -14,7 +14,7 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
-from tests.service.test_gateway_slow_readers import asking, most_until_let_go
+from tests.service.test_gateway_slow_readers import peak_until_released, send_request
 from tests.support.orchestrator import ScriptedPeers, wait_until_cancelled
 from tests.support.pipeline_gateway import NDJSON, PINNED, PipelineGateway, lines, note, notes, start_pipeline_gateway
 from tests.support.watched_gateway import watched_gateway
@@ -37,7 +37,7 @@ async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: P
         yield pipeline_gateway
 
 
-def kept(settings: Settings) -> int:
+def stored_items(settings: Settings) -> int:
     """Rows of batches and items in the journal."""
     count = "SELECT (SELECT COUNT(*) FROM batches) + (SELECT COUNT(*) FROM batch_items)"
     with closing(sqlite3.connect(settings.journal)) as journal:
@@ -45,9 +45,9 @@ def kept(settings: Settings) -> int:
     return rows
 
 
-async def until(settled: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
-        while not settled():  # noqa: ASYNC110  # another process's file tells nobody of its changes
+        while not condition():  # noqa: ASYNC110  # another process's file tells nobody of its changes
             await asyncio.sleep(0.05)
 
 
@@ -68,10 +68,10 @@ async def test_batch_of_100_000_items_is_accepted(peers: ScriptedPeers, settings
         sending = asyncio.create_task(client.post("/v1/batches", content=body(), headers=NDJSON))
         while not (await asyncio.wait([sending], timeout=0.5))[0]:
             most = max(most, (await gateway.resources()).bytes)
-        begun = sending.result()
-        assert begun.status_code == 202, begun.text
-        path = f"/v1/batches/{begun.json()['batch_id']}"
-        assert begun.json()["counts"]["total"] == ITEMS
+        accepted = sending.result()
+        assert accepted.status_code == 202, accepted.text
+        path = f"/v1/batches/{accepted.json()['batch_id']}"
+        assert accepted.json()["counts"]["total"] == ITEMS
         read = 0
         async with client.stream("GET", f"{path}/results") as response:
             async for line in response.aiter_lines():
@@ -93,15 +93,15 @@ async def test_disconnected_upload_stores_no_batch(pipeline_gateway: PipelineGat
     content = lines({"plan": PINNED}, *notes(2_000))
     writer.write(b"%x\r\n%s\r\n" % (len(content), content))
     await writer.drain()
-    await until(lambda: kept(settings) > 1_000)
+    await until(lambda: stored_items(settings) > 1_000)
     writer.transport.abort()
-    await until(lambda: kept(settings) == 0)
+    await until(lambda: stored_items(settings) == 0)
     assert reader.at_eof() or not await reader.read()
     assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{", "line 1002 is not JSON"),
         (b'{"name": 1}', "line 1002.name is not a string"),
@@ -113,14 +113,14 @@ async def test_disconnected_upload_stores_no_batch(pipeline_gateway: PipelineGat
     ],
 )
 async def test_malformed_line_stores_no_batch(
-    pipeline_gateway: PipelineGateway, settings: Settings, line: bytes, said: str
+    pipeline_gateway: PipelineGateway, settings: Settings, line: bytes, message: str
 ) -> None:
     content = lines({"plan": PINNED}, *notes(1_000)) + line + b"\n" + lines(*notes(1_000))
-    refused = await pipeline_gateway.http.post("/v1/batches", content=content, headers=NDJSON)
-    assert refused.status_code == 400
-    assert refused.json()["remedy"] != ""
-    assert refused.json()["detail"].startswith(said), refused.text
-    await until(lambda: kept(settings) == 0)
+    rejected = await pipeline_gateway.http.post("/v1/batches", content=content, headers=NDJSON)
+    assert rejected.status_code == 400
+    assert rejected.json()["remedy"] != ""
+    assert rejected.json()["detail"].startswith(message), rejected.text
+    await until(lambda: stored_items(settings) == 0)
 
 
 async def test_stalled_result_readers_use_little_memory(
@@ -135,16 +135,16 @@ async def test_stalled_result_readers_use_little_memory(
         watched_gateway(tmp_path, f"127.0.0.1:{running.port}", 2.0) as gateway,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
     ):
-        begun = await client.post("/v1/batches", content=lines({"plan": PINNED}, *notes(ANSWERS)), headers=NDJSON)
-        path = f"/v1/batches/{begun.json()['batch_id']}"
+        accepted = await client.post("/v1/batches", content=lines({"plan": PINNED}, *notes(ANSWERS)), headers=NDJSON)
+        path = f"/v1/batches/{accepted.json()['batch_id']}"
         ending = json.loads((await client.get(f"{path}/events")).text.split("data: ")[-1])
         assert ending["counts"]["completed"] == ANSWERS
         before = await gateway.resources()
         with ExitStack() as readers:
             for _ in range(READERS):
-                readers.enter_context(asking(gateway.http_port, f"{path}/results"))
+                readers.enter_context(send_request(gateway.http_port, f"{path}/results"))
             await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
-            most = await most_until_let_go(gateway, before.files + 2)
+            most = await peak_until_released(gateway, before.files + 2)
         whole = (await client.get(f"{path}/results")).text.splitlines()
     assert [json.loads(line)["outputs"]["text"] == ANSWER for line in whole] == [True] * ANSWERS
     assert most - before.bytes <= READERS * 4 * MB

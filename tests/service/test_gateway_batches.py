@@ -34,14 +34,14 @@ async def bad_third(request: InferRequest) -> dict[str, Value]:
 async def test_invalid_item_fails_alone(pipeline_gateway: PipelineGateway) -> None:
     pipeline_gateway.peers.infer["model"] = bad_third
     response = await pipeline_gateway.start(notes(5))
-    begun = response.json()
+    started = response.json()
     assert response.status_code == 202
-    assert response.headers["location"] == f"/v1/batches/{begun['batch_id']}"
-    batch = await pipeline_gateway.ended(begun["batch_id"])
+    assert response.headers["location"] == f"/v1/batches/{started['batch_id']}"
+    batch = await pipeline_gateway.ended(started["batch_id"])
     assert batch["state"] == "incomplete"
     assert batch["counts"]["completed"] == 4
     assert batch["counts"]["failed"] == 1
-    first, _, third, *_ = results = await pipeline_gateway.results(begun["batch_id"])
+    first, _, third, *_ = results = await pipeline_gateway.results(started["batch_id"])
     assert [each["index"] for each in results] == [1, 2, 3, 4, 5]
     assert first["name"] == "note 1"
     assert first["state"] == "completed"
@@ -116,13 +116,13 @@ async def test_summary_has_counts_durations_and_errors(pipeline_gateway: Pipelin
         [*notes(6), {"name": "in/7.png", "inputs": [{"name": "picture", "text": "x"}]}]
     )
     await pipeline_gateway.ended(batch_id)
-    told = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/summary")).json()
-    assert told["state"] == "incomplete"
-    assert told["counts"]["completed"] == 5
-    assert told["counts"]["failed"] == 2
-    assert 0 <= told["seconds"]["median"] <= told["seconds"]["p95"] <= told["seconds"]["total"]
-    assert len(told["slowest"]) == 5
-    assert [(error["count"], error["names"]) for error in told["errors"]] == [(1, ["note 3"]), (1, ["in/7.png"])]
+    summary = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/summary")).json()
+    assert summary["state"] == "incomplete"
+    assert summary["counts"]["completed"] == 5
+    assert summary["counts"]["failed"] == 2
+    assert 0 <= summary["seconds"]["median"] <= summary["seconds"]["p95"] <= summary["seconds"]["total"]
+    assert len(summary["slowest"]) == 5
+    assert [(error["count"], error["names"]) for error in summary["errors"]] == [(1, ["note 3"]), (1, ["in/7.png"])]
 
 
 async def test_equal_errors_of_several_files_are_grouped(pipeline_gateway: PipelineGateway) -> None:
@@ -132,8 +132,8 @@ async def test_equal_errors_of_several_files_are_grouped(pipeline_gateway: Pipel
     ]
     batch_id = await pipeline_gateway.started([*notes(1), *broken])
     await pipeline_gateway.ended(batch_id)
-    told = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/summary")).json()
-    assert [(error["count"], error["message"], error["names"]) for error in told["errors"]] == [
+    summary = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/summary")).json()
+    assert [(error["count"], error["message"], error["names"]) for error in summary["errors"]] == [
         (2, "cannot read in/…: it is empty", ["in/a.png", "in/b.png"]),
         (1, "cannot read in/a: it is a folder", ["in/a"]),
     ]
@@ -145,12 +145,12 @@ async def test_batch_is_cancelled_resumed_and_deleted(pipeline_gateway: Pipeline
     batch_id = await pipeline_gateway.started(notes(3), plan=PINNED, max_at_once=1)
     path = f"/v1/batches/{batch_id}"
     await inferring.wait()
-    refused = await pipeline_gateway.http.delete(path)
-    assert refused.status_code == 409
-    assert refused.json()["code"] == "RUNNING"
-    refused = await pipeline_gateway.http.post(f"{path}/resume", json={"failed_only": True})
-    assert refused.status_code == 409
-    assert refused.json()["code"] == "RUNNING"
+    rejected = await pipeline_gateway.http.delete(path)
+    assert rejected.status_code == 409
+    assert rejected.json()["code"] == "RUNNING"
+    rejected = await pipeline_gateway.http.post(f"{path}/resume", json={"failed_only": True})
+    assert rejected.status_code == 409
+    assert rejected.json()["code"] == "RUNNING"
     assert (await pipeline_gateway.http.post(f"{path}/cancel")).status_code == 204
     batch = await pipeline_gateway.ended(batch_id)
     assert batch["state"] == "cancelled"
@@ -163,9 +163,9 @@ async def test_batch_is_cancelled_resumed_and_deleted(pipeline_gateway: Pipeline
     assert (await pipeline_gateway.ended(batch_id))["state"] == "completed"
     assert (await pipeline_gateway.http.delete(path)).status_code == 204
     for there in (path, f"{path}/items", f"{path}/results", f"{path}/summary", f"{path}/events"):
-        gone = await pipeline_gateway.http.get(there)
-        assert gone.status_code == 404
-        assert gone.json()["code"] == "BATCH"
+        missing = await pipeline_gateway.http.get(there)
+        assert missing.status_code == 404
+        assert missing.json()["code"] == "BATCH"
 
 
 async def test_batch_stream_returns_204_after_its_end(pipeline_gateway: PipelineGateway) -> None:
@@ -180,8 +180,10 @@ async def test_batch_stream_returns_204_after_its_end(pipeline_gateway: Pipeline
 
 async def test_csv_has_one_row_per_item_without_formulas(pipeline_gateway: PipelineGateway) -> None:
     hostile = ["=1+1", "a,b", 'say "x"', "ünï😀", "+2", "@x", "-x", " =x"]
-    told = ["two\nlines", "\tx"]
-    batch_id = await pipeline_gateway.started([note(text) for text in hostile] + [note(text, "text") for text in told])
+    summary = ["two\nlines", "\tx"]
+    batch_id = await pipeline_gateway.started(
+        [note(text) for text in hostile] + [note(text, "text") for text in summary]
+    )
     await pipeline_gateway.ended(batch_id)
     path = f"/v1/batches/{batch_id}/results"
     response = await pipeline_gateway.http.get(path, headers={"accept": "text/csv"})

@@ -102,8 +102,8 @@ async def test_openapi_document_is_valid_and_complete(gateway: GatewayUnderTest)
     for operation in operations:
         assert operation["description"]
         assert {"4XX", "5XX"} <= operation["responses"].keys()
-        refused = {status: told for status, told in operation["responses"].items() if status[0] in "45"}
-        assert all("/Problem" in told["$ref"] for told in refused.values())
+        errors = {status: error for status, error in operation["responses"].items() if status[0] in "45"}
+        assert all("/Problem" in error["$ref"] for error in errors.values())
 
 
 async def test_openapi_examples_match_their_schemas(gateway: GatewayUnderTest) -> None:

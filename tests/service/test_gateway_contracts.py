@@ -70,18 +70,18 @@ async def test_catalogue_supports_conditional_requests(gateway: GatewayUnderTest
 
 
 def test_error_codes_are_stable() -> None:
-    found = told()
+    found = documented_codes()
     assert {code: sorted(found[code]) for code in CODES} == CODES
 
 
-def told() -> Mapping[str, set[int]]:
+def documented_codes() -> Mapping[str, set[int]]:
     """Every code that the gateway and what stands behind it name, with the statuses it comes with."""
     kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
     found = defaultdict[str, set[int]](set)
     for kind in kinds.values():
         if issubclass(kind, errors.ServiceError):
             found[kind.reason].add(http_status(kind("", remedy="")))
-    for module in (module for room in ("gateway", "services") for module in (ROOT / room).rglob("*.py")):
+    for module in (module for package in ("gateway", "services") for module in (ROOT / package).rglob("*.py")):
         for call in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in kinds:
                 for reason in (each.value for each in call.keywords if each.arg == "reason"):

@@ -26,7 +26,7 @@ async def run(pipeline_gateway: PipelineGateway, policy: str) -> str:
     return str(response.json()["run_id"])
 
 
-async def told(pipeline_gateway: PipelineGateway, url: str, run_id: str) -> list[str]:
+async def fetched_urls(pipeline_gateway: PipelineGateway, url: str, run_id: str) -> list[str]:
     """What an item, a run and a response that follow on the run say of a URL; empty where it was fetched."""
     inputs = [{"name": "note", "url": url}]
     batch_id = await pipeline_gateway.started([{"inputs": inputs}, note("good")], run_id=run_id, policy="open")
@@ -50,18 +50,18 @@ async def told(pipeline_gateway: PipelineGateway, url: str, run_id: str) -> list
 
 async def test_continuation_of_local_run_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
     run_id = await run(pipeline_gateway, "local")
-    assert await told(pipeline_gateway, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
+    assert await fetched_urls(pipeline_gateway, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
 
 
 async def test_mcp_continuation_of_local_run_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
-    asked = {"request": "and this?", "previous_run_id": await run(pipeline_gateway, "local"), "policy": "open"}
+    continuation = {"request": "and this?", "previous_run_id": await run(pipeline_gateway, "local"), "policy": "open"}
     async with opened_client(pipeline_gateway.gateway.http_port) as agent:
-        result = await agent.call_tool("ask", {**asked, "files": ["http://192.0.2.1/note.txt"]})
+        result = await agent.call_tool("ask", {**continuation, "files": ["http://192.0.2.1/note.txt"]})
     assert "data policy of this request is local, and 192.0.2.1 is an external host" in text_of(result)
 
 
 async def test_continuation_of_open_run_fetches_urls(pipeline_gateway: PipelineGateway) -> None:
     async with web_server({"*": reply(b"from afar", content_type="text/plain")}) as web:
         url = f"http://127.0.0.1:{web.port}/note.txt"
-        assert await told(pipeline_gateway, url, await run(pipeline_gateway, "open")) == [""] * 3
+        assert await fetched_urls(pipeline_gateway, url, await run(pipeline_gateway, "open")) == [""] * 3
         assert len(web.requests) == 3

@@ -23,8 +23,8 @@ async def gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> A
     peers.candidates[0].candidate.revision = "1"
     peers.plan(task(1), END)
     async with serve_orchestrator(settings) as running:
-        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with start_gateway(tmp_path, settings=kept) as opened:
+        stored = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with start_gateway(tmp_path, settings=stored) as opened:
             yield opened
 
 
@@ -63,12 +63,12 @@ async def keyed_gateway(tmp_path: Path) -> AsyncIterator[KeyedGateway]:
 
 async def test_deleted_file_releases_its_artifact(keyed_gateway: KeyedGateway) -> None:
     headers = bearer(await keyed_gateway.token("a"))
-    kept = (await sent(keyed_gateway.gateway, headers, b"of a")).json()
-    path = f"/v1/files/{kept['id']}"
+    stored = (await sent(keyed_gateway.gateway, headers, b"of a")).json()
+    path = f"/v1/files/{stored['id']}"
     assert (await keyed_gateway.gateway.http.delete(path, headers=headers)).status_code == 200
     for below in ("", "/content"):
         assert (await keyed_gateway.gateway.http.get(path + below, headers=headers)).status_code == 404
-    assert keyed_gateway.gateway.orchestrator.holds[kept["id"]] == []
+    assert keyed_gateway.gateway.orchestrator.holds[stored["id"]] == []
 
 
 async def test_existence_of_other_tenants_artifacts_is_hidden(
@@ -76,27 +76,31 @@ async def test_existence_of_other_tenants_artifacts_is_hidden(
 ) -> None:
     """Told is the same, and the store is asked the same, so that it takes as long."""
     await sent(keyed_gateway.gateway, bearer(await keyed_gateway.token("a")), b"known")
-    headers, told, looked = bearer(await keyed_gateway.token("b")), dict[bytes, list[Any]](), list[tuple[str, str]]()
+    headers, responses, looked = (
+        bearer(await keyed_gateway.token("b")),
+        dict[bytes, list[Any]](),
+        list[tuple[str, str]](),
+    )
     for name in READS:
         monkeypatch.setattr(obstore, name, _noting(getattr(obstore, name), name, looked))
     for content in (b"known", b"other"):
         digest = sha256(content).hexdigest()
         looked.clear()
-        asked = {"request": "x", "inputs": [{"artifact": {"sha256": digest}}]}
+        run_spec = {"request": "x", "inputs": [{"artifact": {"sha256": digest}}]}
         replies = [
             await keyed_gateway.gateway.http.head(f"/v1/artifacts/{digest}", headers=headers),
             await keyed_gateway.gateway.http.get(f"/v1/artifacts/{digest}", headers=headers),
-            await keyed_gateway.gateway.http.post("/v1/runs", json=asked, headers=headers),
+            await keyed_gateway.gateway.http.post("/v1/runs", json=run_spec, headers=headers),
             await sent(keyed_gateway.gateway, headers, content),
         ]
         assert [reply.status_code for reply in replies] == [404, 404, 404, 200]
         assert all(path.startswith("b/") for _, path in looked)
-        told[content] = [
+        responses[content] = [
             [reply.text.replace(digest, "D") for reply in replies[:3]],
             [(name, path.replace(digest, "D")) for name, path in looked],
         ]
-    assert told[b"known"][1]
-    assert told[b"known"] == told[b"other"]
+    assert responses[b"known"][1]
+    assert responses[b"known"] == responses[b"other"]
 
 
 async def sent(gateway: GatewayUnderTest, headers: dict[str, str], content: bytes) -> httpx.Response:

@@ -26,7 +26,7 @@ OTHERS = re.compile(r"/|/openapi\.json|/(docs|web)(/.*)?|/mcp(/.*)?")
 
 async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
     """How it ends, and what it says."""
-    tried = await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "--config-file", CONFIGURATION, "run", url),
         *("--checks", "all", "--no-color", "--request-timeout", "15"),
         cwd=folder,
@@ -37,21 +37,23 @@ async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
     )
     try:
         async with asyncio.timeout(SECONDS):
-            said, _ = await tried.communicate()
+            output, _ = await process.communicate()
     finally:
-        if tried.returncode is None:
-            tried.kill()
-            await tried.wait()
-    return tried.returncode, said.decode()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, output.decode()
 
 
 async def test_routes_conform_to_the_openapi_document(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> None:
     peers.plan(task(1), END)
-    async with start_pipeline_gateway(peers, settings, tmp_path) as keeping:
-        status, said = await schemathesis(f"http://127.0.0.1:{keeping.gateway.http_port}/openapi.json", tmp_path)
-    assert status == 0, said
-    cases = re.search(r"(\d+) generated", said)
-    assert cases, said
+    async with start_pipeline_gateway(peers, settings, tmp_path) as pipeline_gateway:
+        status, output = await schemathesis(
+            f"http://127.0.0.1:{pipeline_gateway.gateway.http_port}/openapi.json", tmp_path
+        )
+    assert status == 0, output
+    cases = re.search(r"(\d+) generated", output)
+    assert cases, output
     assert int(cases[1]) > 1000
 
 

@@ -18,21 +18,21 @@ async def test_fetched_bytes_count_against_the_quota(peers: ScriptedPeers, setti
     given = {"authentication": "keys", "fetch_allow": ("127.0.0.1",)}
     async with (
         web_server({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
-        start_pipeline_gateway(peers, settings, tmp_path, **given) as keeping,
+        start_pipeline_gateway(peers, settings, tmp_path, **given) as pipeline_gateway,
         gateway_store(str(tmp_path / "gateway.sqlite")) as database,
     ):
-        token = await KeyedGateway(keeping.gateway, database).token("a", limits={"bytes_per_day": 5 * SIZE})
-        keeping.http.headers.update(bearer(token))
+        token = await KeyedGateway(pipeline_gateway.gateway, database).token("a", limits={"bytes_per_day": 5 * SIZE})
+        pipeline_gateway.http.headers.update(bearer(token))
         inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
-        few = await keeping.start([{"inputs": inputs}] * 2)
-        many = await keeping.start([{"inputs": inputs}] * 30)
-        run = await keeping.http.post("/v1/runs", json={"plan": PINNED, "inputs": inputs})
+        few = await pipeline_gateway.start([{"inputs": inputs}] * 2)
+        many = await pipeline_gateway.start([{"inputs": inputs}] * 30)
+        run = await pipeline_gateway.http.post("/v1/runs", json={"plan": PINNED, "inputs": inputs})
         assert few.status_code == 202
         assert many.status_code == 429
         assert run.status_code == 429
         assert {answer.json()["code"] for answer in (many, run)} == {"BYTES_QUOTA"}
         assert len(web.requests) < 20
-        assert len((await keeping.http.get("/v1/batches")).json()["data"]) == 1
+        assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
 
 
 async def test_batch_items_share_a_fetch_limit(
@@ -43,9 +43,9 @@ async def test_batch_items_share_a_fetch_limit(
     given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
     async with (
         web_server({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
-        start_pipeline_gateway(peers, settings, tmp_path, **given) as keeping,
+        start_pipeline_gateway(peers, settings, tmp_path, **given) as pipeline_gateway,
     ):
         inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
-        batch = await keeping.ended(await keeping.started([{"inputs": inputs}] * 12))
+        batch = await pipeline_gateway.ended(await pipeline_gateway.started([{"inputs": inputs}] * 12))
     assert batch["counts"]["completed"] == 2
     assert batch["counts"]["failed"] == 10

@@ -51,10 +51,10 @@ def problem(answer: bytes) -> tuple[int, dict[str, Any]]:
 async def test_malformed_request_gets_a_problem_response(gateway: GatewayUnderTest, sent: bytes) -> None:
     async with connected(gateway) as (reader, writer):
         writer.write(sent)
-        status, told = problem(await reader.read())
+        status, body = problem(await reader.read())
     assert status == 400
-    assert told["code"] == "INVALID"
-    assert "carriage return" in told["remedy"]
+    assert body["code"] == "INVALID"
+    assert "carriage return" in body["remedy"]
     assert (await gateway.http.get("/healthz")).status_code == 200
 
 
@@ -65,9 +65,9 @@ async def test_endless_head_is_rejected(gateway: GatewayUnderTest) -> None:
         while not answering.done():
             writer.write(b"x-long: " + b"a" * 8192 + b"\r\n")
             await asyncio.wait((answering,), timeout=0.001)
-        status, told = problem(answering.result())
+        status, body = problem(answering.result())
     assert status == 431
-    assert told["code"] == "HEAD_TOO_LARGE"
+    assert body["code"] == "HEAD_TOO_LARGE"
 
 
 async def test_incomplete_head_times_out(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:

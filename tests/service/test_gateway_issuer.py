@@ -49,9 +49,9 @@ async def test_jwts_and_api_keys_are_accepted(keyed_gateway: KeyedGateway, issue
     response = await keyed_gateway.gateway.ask(headers=bearer(token()))
     assert response.status_code == 202
     assert response.headers["x-ratelimit-limit-requests"] == "1000"
-    (told,) = keyed_gateway.gateway.orchestrator.callers
-    assert told.tenant == "shop"
-    assert told.key_id == "jwt:anna"
+    (caller,) = keyed_gateway.gateway.orchestrator.callers
+    assert caller.tenant == "shop"
+    assert caller.key_id == "jwt:anna"
     await keyed_gateway.gateway.grpc.ListTasks(ListTasksRequest(), metadata=metadata(token()), timeout=10)
     assert (
         await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(await keyed_gateway.token()))
@@ -68,8 +68,8 @@ async def test_invalid_jwt_is_rejected(keyed_gateway: KeyedGateway) -> None:
 
 
 async def test_configured_origins_may_call_and_read_errors(keyed_gateway: KeyedGateway) -> None:
-    asking = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-    before = await keyed_gateway.gateway.http.options("/v1/runs", headers={"origin": PAGE, **asking})
+    preflight = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    before = await keyed_gateway.gateway.http.options("/v1/runs", headers={"origin": PAGE, **preflight})
     assert before.status_code == 200
     assert before.headers["access-control-allow-origin"] == PAGE
     assert "authorization" in before.headers["access-control-allow-headers"]
@@ -82,8 +82,8 @@ async def test_configured_origins_may_call_and_read_errors(keyed_gateway: KeyedG
 
 async def test_other_origins_are_rejected(keyed_gateway: KeyedGateway) -> None:
     for origin in ("https://evil.example", "null", f"{PAGE}.evil.example"):
-        asking = {"origin": origin, "access-control-request-method": "POST"}
-        assert (await keyed_gateway.gateway.http.options("/v1/runs", headers=asking)).status_code == 400
+        preflight = {"origin": origin, "access-control-request-method": "POST"}
+        assert (await keyed_gateway.gateway.http.options("/v1/runs", headers=preflight)).status_code == 400
         response = await keyed_gateway.gateway.http.get("/v1/tasks", headers={"origin": origin, **bearer(token())})
         assert "access-control-allow-origin" not in response.headers
 
@@ -94,5 +94,5 @@ async def test_cors_without_authentication(tmp_path: Path) -> None:
         assert allowed.status_code == 200
         assert allowed.headers["access-control-allow-origin"] == PAGE
         assert (await gateway.http.get("/v1/tasks", headers={"origin": "https://evil.example"})).status_code == 403
-        elsewhere = {"origin": PAGE, "host": "evil.example"}
-        assert (await gateway.http.get("/v1/tasks", headers=elsewhere)).status_code == 421
+        foreign_host = {"origin": PAGE, "host": "evil.example"}
+        assert (await gateway.http.get("/v1/tasks", headers=foreign_host)).status_code == 421

@@ -30,10 +30,10 @@ async def test_key_determines_the_tenant_over_http(keyed_gateway: KeyedGateway) 
     key, token = await keyed_gateway.key("shop")
     response = await keyed_gateway.gateway.ask(headers=bearer(token))
     assert response.status_code == 202
-    (told,) = keyed_gateway.gateway.orchestrator.callers
-    assert told.tenant == "shop"
-    assert told.key_id == key.id
-    assert told.request_id == response.headers["x-request-id"]
+    (caller,) = keyed_gateway.gateway.orchestrator.callers
+    assert caller.tenant == "shop"
+    assert caller.key_id == key.id
+    assert caller.request_id == response.headers["x-request-id"]
 
 
 async def test_key_determines_the_tenant_over_grpc(keyed_gateway: KeyedGateway) -> None:
@@ -42,9 +42,9 @@ async def test_key_determines_the_tenant_over_grpc(keyed_gateway: KeyedGateway) 
         CreateRunRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10
     ):
         pass
-    (told,) = keyed_gateway.gateway.orchestrator.callers
-    assert told.tenant == "shop"
-    assert told.key_id == key.id
+    (caller,) = keyed_gateway.gateway.orchestrator.callers
+    assert caller.tenant == "shop"
+    assert caller.key_id == key.id
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ async def test_repeated_failures_are_429_but_valid_keys_pass(keyed_gateway: Keye
         for _ in range(auth_backoff.MAX_FAILURES + 2)
     ]
     assert statuses == [401] * auth_backoff.MAX_FAILURES + [429] * 2
-    refused = await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(WRONG))
-    assert 0 < int(refused.headers["retry-after"]) <= auth_backoff.WINDOW_SECONDS
+    rejected = await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(WRONG))
+    assert 0 < int(rejected.headers["retry-after"]) <= auth_backoff.WINDOW_SECONDS
     assert (await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(token))).status_code == 200
 
 
@@ -141,19 +141,19 @@ async def test_local_key_rejects_open_requests(keyed_gateway: KeyedGateway) -> N
     token = await keyed_gateway.token(policy=DATA_POLICY_LOCAL)
     assert (await keyed_gateway.gateway.ask(headers=bearer(token))).status_code == 202
     assert (await keyed_gateway.gateway.ask(policy="local", headers=bearer(token))).status_code == 202
-    refused = await keyed_gateway.gateway.ask(policy="open", headers=bearer(token))
-    assert refused.status_code == 403
-    assert refused.json()["code"] == "POLICY"
-    assert {told.policy for told in keyed_gateway.gateway.orchestrator.callers} == {DATA_POLICY_LOCAL}
+    rejected = await keyed_gateway.gateway.ask(policy="open", headers=bearer(token))
+    assert rejected.status_code == 403
+    assert rejected.json()["code"] == "POLICY"
+    assert {caller.policy for caller in keyed_gateway.gateway.orchestrator.callers} == {DATA_POLICY_LOCAL}
     assert (await keyed_gateway.gateway.ask(headers=bearer(await keyed_gateway.token()))).status_code == 202
     assert keyed_gateway.gateway.orchestrator.callers[-1].policy == DATA_POLICY_OPEN
 
 
 async def test_shared_settings_require_an_admin_key(keyed_gateway: KeyedGateway) -> None:
     plain, admin = await keyed_gateway.token(), await keyed_gateway.token(admin=True)
-    refused = await keyed_gateway.gateway.http.delete("/v1/experts/lite", headers=bearer(plain))
-    assert refused.status_code == 403
-    assert refused.json()["code"] == "ADMIN"
+    rejected = await keyed_gateway.gateway.http.delete("/v1/experts/lite", headers=bearer(plain))
+    assert rejected.status_code == 403
+    assert rejected.json()["code"] == "ADMIN"
     assert not keyed_gateway.gateway.selector.forgotten
     assert (await keyed_gateway.gateway.http.delete("/v1/experts/lite", headers=bearer(admin))).status_code == 204
 
@@ -162,5 +162,5 @@ async def test_keys_are_not_logged(keyed_gateway: KeyedGateway, capsys: pytest.C
     _, token = await keyed_gateway.key()
     await keyed_gateway.gateway.ask(headers=bearer(token))
     await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(token[:-1]))
-    told = capsys.readouterr()
-    assert token[18:-1] not in told.out + told.err
+    caller = capsys.readouterr()
+    assert token[18:-1] not in caller.out + caller.err

@@ -72,7 +72,7 @@ async def channel(gateway: WatchedGateway) -> None:
         await watching.read()
 
 
-async def dropped(gateway: WatchedGateway, ways: Sequence[tuple[Drop, int]]) -> None:
+async def drop_connections(gateway: WatchedGateway, drops: Sequence[tuple[Drop, int]]) -> None:
     slots = asyncio.Semaphore(TOGETHER)
 
     async def one(drop: Drop) -> None:
@@ -80,7 +80,7 @@ async def dropped(gateway: WatchedGateway, ways: Sequence[tuple[Drop, int]]) -> 
             await drop(gateway)
 
     async with asyncio.TaskGroup() as group:
-        for drop, times in ways:
+        for drop, times in drops:
             for _ in range(times):
                 group.create_task(one(drop))
 
@@ -102,9 +102,9 @@ async def test_connections_leak_no_resources(tmp_path: Path) -> None:
         assert (await client.post("/v1/runs", json={"request": "wait"})).status_code == 202
         untouched = await gateway.resources()
         async with asyncio.timeout(SECONDS):
-            await dropped(gateway, [(drop, 50) for drop in (*over_http, channel)])
+            await drop_connections(gateway, [(drop, 50) for drop in (*over_http, channel)])
             before = await gateway.until(no_more(untouched), 10)
-            await dropped(gateway, [(channel, CHANNELS), *((drop, ROUNDS) for drop in over_http)])
+            await drop_connections(gateway, [(channel, CHANNELS), *((drop, ROUNDS) for drop in over_http)])
         after = await gateway.until(no_more(before), 10)
         assert (await client.get("/healthz")).status_code == 200
     assert no_more(before)(after), (before, after)

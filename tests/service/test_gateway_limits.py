@@ -40,7 +40,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return await emptied_database(request.getfixturevalue("postgres"))
 
 
-async def until_asked(keyed_gateway: KeyedGateway, token: str, status: int, **fields: Any) -> Any:
+async def post_until(keyed_gateway: KeyedGateway, token: str, status: int, **fields: Any) -> Any:
     """Asks until it is answered so: a run's end is known a moment later."""
     async with asyncio.timeout(10):
         while (response := await keyed_gateway.gateway.ask(headers=bearer(token), **fields)).status_code != status:
@@ -61,12 +61,12 @@ async def test_request_limit_per_minute(keyed_gateway: KeyedGateway) -> None:
     answers = await within_a_minute(keyed_gateway, 3, 4)
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert [answer.headers["x-ratelimit-remaining-requests"] for answer in answers] == ["2", "1", "0", "0"]
-    refused = answers[-1]
-    assert refused.headers["x-ratelimit-limit-requests"] == "3"
-    assert refused.headers["x-ratelimit-reset-requests"].endswith("s")
-    assert 0 < int(refused.headers["retry-after"]) <= MINUTE
-    assert refused.json()["code"] == "RATE_LIMIT"
-    assert refused.json()["error"]["type"] == "rate_limit_error"
+    rejected = answers[-1]
+    assert rejected.headers["x-ratelimit-limit-requests"] == "3"
+    assert rejected.headers["x-ratelimit-reset-requests"].endswith("s")
+    assert 0 < int(rejected.headers["retry-after"]) <= MINUTE
+    assert rejected.json()["code"] == "RATE_LIMIT"
+    assert rejected.json()["error"]["type"] == "rate_limit_error"
     assert (
         await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(await keyed_gateway.token()))
     ).status_code == 200
@@ -88,10 +88,10 @@ async def test_concurrent_run_limit(keyed_gateway: KeyedGateway) -> None:
     token = await keyed_gateway.token(limits={"concurrent_runs": 2})
     for number in range(2):
         assert (await keyed_gateway.gateway.ask(f"{number}", headers=bearer(token))).status_code == 202
-    refused = await keyed_gateway.gateway.ask(headers=bearer(token))
-    assert refused.status_code == 429
-    assert refused.json()["code"] == "RUNS_LIMIT"
-    assert int(refused.headers["retry-after"]) > 0
+    rejected = await keyed_gateway.gateway.ask(headers=bearer(token))
+    assert rejected.status_code == 429
+    assert rejected.json()["code"] == "RUNS_LIMIT"
+    assert int(rejected.headers["retry-after"]) > 0
     call = keyed_gateway.gateway.grpc.CreateRun(
         CreateRunRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10
     )
@@ -99,7 +99,7 @@ async def test_concurrent_run_limit(keyed_gateway: KeyedGateway) -> None:
     assert (await keyed_gateway.gateway.http.get("/v1/runs", headers=bearer(token))).status_code == 200
     assert len(keyed_gateway.gateway.orchestrator.runs) == 2
     (await keyed_gateway.gateway.orchestrator.arrivals.get()).tell(ENDED)
-    await until_asked(keyed_gateway, token, 202)
+    await post_until(keyed_gateway, token, 202)
     assert (await keyed_gateway.gateway.ask(headers=bearer(token))).status_code == 429
 
 
@@ -126,11 +126,11 @@ async def test_token_quota_per_day(keyed_gateway: KeyedGateway) -> None:
     assert first.status_code == 202
     assert first.headers["x-ratelimit-remaining-tokens"] == "100"
     (await keyed_gateway.gateway.orchestrator.arrivals.get()).tell(ENDED)
-    await until_asked(keyed_gateway, token, 429)
-    refused = await keyed_gateway.gateway.ask(headers=bearer(token))
-    assert refused.json()["code"] == "TOKENS_QUOTA"
-    assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
-    assert 0 < int(refused.headers["retry-after"]) <= DAY
+    await post_until(keyed_gateway, token, 429)
+    rejected = await keyed_gateway.gateway.ask(headers=bearer(token))
+    assert rejected.json()["code"] == "TOKENS_QUOTA"
+    assert rejected.headers["x-ratelimit-remaining-tokens"] == "0"
+    assert 0 < int(rejected.headers["retry-after"]) <= DAY
     listed = await keyed_gateway.gateway.http.get("/v1/runs", headers=bearer(token))
     assert listed.status_code == 200
 
@@ -139,9 +139,9 @@ async def test_byte_quota_per_day(keyed_gateway: KeyedGateway) -> None:
     token = await keyed_gateway.token(limits={"bytes_per_day": 100_000})
     small, large = "x" * 20_000, "x" * 90_000
     assert (await keyed_gateway.gateway.ask(small, headers=bearer(token))).status_code == 202
-    refused = await keyed_gateway.gateway.ask(large, headers=bearer(token))
-    assert refused.status_code == 429
-    assert refused.json()["code"] == "BYTES_QUOTA"
+    rejected = await keyed_gateway.gateway.ask(large, headers=bearer(token))
+    assert rejected.status_code == 429
+    assert rejected.json()["code"] == "BYTES_QUOTA"
     parts = iter([UploadArtifactRequest(name="a.txt"), UploadArtifactRequest(chunk=b"x" * 90_000)])
     error = await rpc_error(keyed_gateway.gateway.grpc.UploadArtifact(parts, metadata=metadata(token), timeout=10))
     assert from_rpc(error).reason == "BYTES_QUOTA"

@@ -55,9 +55,9 @@ async def test_signed_link_opens_without_key(keyed_gateway: KeyedGateway, tmp_pa
 async def test_tampered_link_is_rejected(keyed_gateway: KeyedGateway, tmp_path: Path, name: str, value: str) -> None:
     path = await address(keyed_gateway, tmp_path)
     changed = {**dict(parse_qsl(urlsplit(path).query)), name: value}
-    refused = await keyed_gateway.gateway.http.get(f"{urlsplit(path).path}?{urlencode(changed)}")
-    assert refused.status_code == 401
-    assert refused.json()["code"] == "UNAUTHENTICATED"
+    rejected = await keyed_gateway.gateway.http.get(f"{urlsplit(path).path}?{urlencode(changed)}")
+    assert rejected.status_code == 401
+    assert rejected.json()["code"] == "UNAUTHENTICATED"
 
 
 async def test_signed_link_opens_only_its_artifact(keyed_gateway: KeyedGateway, tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ async def test_signed_link_opens_only_its_artifact(keyed_gateway: KeyedGateway, 
 
 
 async def test_expired_link_is_rejected(keyed_gateway: KeyedGateway, tmp_path: Path) -> None:
-    refused = await keyed_gateway.gateway.http.get(await address(keyed_gateway, tmp_path, seconds=-WEEK))
-    assert refused.status_code == 401
-    assert "expired" in refused.json()["detail"]
+    rejected = await keyed_gateway.gateway.http.get(await address(keyed_gateway, tmp_path, seconds=-WEEK))
+    assert rejected.status_code == 401
+    assert "expired" in rejected.json()["detail"]
 
 
 async def test_key_needs_no_signature(keyed_gateway: KeyedGateway, tmp_path: Path) -> None:

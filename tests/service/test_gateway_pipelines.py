@@ -60,17 +60,17 @@ async def test_deleted_version_number_is_not_reused(pipeline_gateway: PipelineGa
     assert (await pipeline_gateway.http.get("/v1/pipelines/short")).json()["version"] == 1
     assert (await pipeline_gateway.http.delete("/v1/pipelines/short")).status_code == 204
     for path in ("/v1/pipelines/short", "/v1/pipelines/short/versions"):
-        gone = await pipeline_gateway.http.get(path)
-        assert gone.status_code == 404
-        assert gone.json()["code"] == "PIPELINE"
+        missing = await pipeline_gateway.http.get(path)
+        assert missing.status_code == 404
+        assert missing.json()["code"] == "PIPELINE"
     assert (await pipeline_gateway.save()).json()["version"] == 3
 
 
 async def test_pipeline_run_needs_no_planning(pipeline_gateway: PipelineGateway) -> None:
     await pipeline_gateway.save()
     pipeline_gateway.peers.planned.clear()
-    asked = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "text": "a long note"}]}
-    run = (await pipeline_gateway.http.post("/v1/runs", json=asked, headers={"prefer": "wait=20"})).json()
+    spec = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "text": "a long note"}]}
+    run = (await pipeline_gateway.http.post("/v1/runs", json=spec, headers={"prefer": "wait=20"})).json()
     assert run["state"] == "completed"
     assert run["spec"]["pipeline"]["version"] == 1
     assert run["tasks"][0]["result"]["outputs"]["text"] == "a long note!"
@@ -113,10 +113,10 @@ async def test_plan_of_a_run_can_be_saved_unchanged(pipeline_gateway: PipelineGa
 async def test_invalid_pipeline_is_rejected(
     pipeline_gateway: PipelineGateway, name: str, body: dict[str, object], status: int, code: str
 ) -> None:
-    refused = await pipeline_gateway.http.put(f"/v1/pipelines/{name}", json=body)
-    assert refused.status_code == status, refused.text
-    assert refused.json()["code"] == code, refused.text
-    assert refused.json()["remedy"]
+    rejected = await pipeline_gateway.http.put(f"/v1/pipelines/{name}", json=body)
+    assert rejected.status_code == status, rejected.text
+    assert rejected.json()["code"] == code, rejected.text
+    assert rejected.json()["remedy"]
 
 
 async def test_pipeline_file_schema_is_served(pipeline_gateway: PipelineGateway) -> None:
@@ -135,8 +135,8 @@ async def test_grpc_pipeline_methods(pipeline_gateway: PipelineGateway) -> None:
     stub = pipeline_gateway.gateway.grpc
     plan = RunSpec()
     await pipeline_gateway.save("other")
-    kept = await stub.GetPipeline(pb.GetPipelineRequest(name="other"), timeout=10)
-    plan.plan.CopyFrom(kept.plan)
+    pipeline = await stub.GetPipeline(pb.GetPipelineRequest(name="other"), timeout=10)
+    plan.plan.CopyFrom(pipeline.plan)
     saved = await stub.SavePipeline(pb.SavePipelineRequest(name="short", plan=plan.plan), timeout=10)
     assert saved.version == 1
     listed = await stub.ListPipelines(pb.ListPipelinesRequest(), timeout=10)

@@ -36,7 +36,7 @@ asyncio.run(main())
 
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     own = {
         "GATEWAY_LISTEN": "127.0.0.1:0",
         "GATEWAY_HTTP_LISTEN": "127.0.0.1:0",
@@ -46,7 +46,7 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
         "GATEWAY_DATABASE": str(folder / "gateway.sqlite"),
         "LOG_FORMAT": "json",
     }
-    return {**kept, **own, **settings}
+    return {**inherited, **own, **settings}
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ def free_port() -> int:
     return port
 
 
-async def refused(folder: Path, **settings: str) -> list[dict[str, str]]:
+async def start_errors(folder: Path, **settings: str) -> list[dict[str, str]]:
     """What it logs as errors when it cannot start."""
     async with started(environment(folder, **settings), "-m", "gateway") as process:
         out, err = await process.communicate()
@@ -107,14 +107,14 @@ async def test_port_in_use_is_one_clear_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for setting in ("GATEWAY_HTTP_LISTEN", "GATEWAY_LISTEN"):
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            (error,) = await refused(tmp_path, **{setting: address})
+            (error,) = await start_errors(tmp_path, **{setting: address})
             assert address in error["error"]
             assert error["remedy"]
 
 
 @pytest.mark.parametrize("setting", ["GATEWAY_HTTP_LISTEN", "GATEWAY_LISTEN"])
 async def test_public_address_requires_authentication(tmp_path: Path, setting: str) -> None:
-    (error,) = await refused(tmp_path, **{setting: "0.0.0.0:0"})
+    (error,) = await start_errors(tmp_path, **{setting: "0.0.0.0:0"})
     assert "without authentication" in error["error"]
     assert error["remedy"]
 

@@ -31,10 +31,10 @@ class Model:
     """Answers with what the test says, and remembers what it was asked."""
 
     answer: Callable[[InferRequest], Awaitable[dict[str, Value]]]
-    asked: list[InferRequest] = field(default_factory=list)
+    requests: list[InferRequest] = field(default_factory=list)
 
     async def __call__(self, request: InferRequest) -> dict[str, Value]:
-        self.asked.append(request)
+        self.requests.append(request)
         return await self.answer(request)
 
 
@@ -75,11 +75,11 @@ class TenantGateway:
 
     async def verified(self, run_id: str) -> Any:
         """What came of doing a run again."""
-        begun = await self.post(f"/v1/runs/{run_id}/verify")
-        if begun["ended"]:
-            return begun
-        assert not begun["verified"]
-        again = begun["again_run_id"]
+        started = await self.post(f"/v1/runs/{run_id}/verify")
+        if started["ended"]:
+            return started
+        assert not started["verified"]
+        again = started["again_run_id"]
         watched = await self.gateway.http.get(f"/v1/runs/{again}/events", headers=bearer(self.token))
         assert "run_ended" in watched.text
         return await self.get(f"/v1/runs/{run_id}/verifications/{again}")
@@ -87,8 +87,8 @@ class TenantGateway:
     async def picture(self, level: int) -> Value:
         out = BytesIO()
         Image.new("L", (8, 8), level).save(out, "png")
-        kept = await self.gateway.store.put("a", out.getvalue(), media_type="image/png", name=f"{level}.png")
-        return Value(artifact=kept)
+        artifact = await self.gateway.store.put("a", out.getvalue(), media_type="image/png", name=f"{level}.png")
+        return Value(artifact=artifact)
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ async def tenant_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Pat
     cards = [card("model", name, revision="1") for name in TASKS]
     selector = ScriptedSelector(cards=cards)
     async with serve_orchestrator(settings) as running:
-        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with start_keyed_gateway(tmp_path, kept, selector=selector) as keyholders:
+        artifact = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with start_keyed_gateway(tmp_path, artifact, selector=selector) as keyholders:
             yield TenantGateway(peers, keyholders, selector.cards, await keyholders.token("a"))
 
 
@@ -118,30 +118,30 @@ async def test_record_is_equal_over_http_and_grpc(tenant_gateway: TenantGateway)
     assert record["caller"]["key_id"] == key_id
     assert record["policy"] == "open"
     assert record["planning"][0]["controller"] == "embedded"
-    (told,) = record["tasks"]
-    assert told["model"] == {"model_id": "model", "revision": "1", "expert": "fake", "location": "internal"}
-    assert told["determinism"] == "numeric"
-    assert told["reused"] is False
-    assert len(told["attempts"]) == 1
+    (entry,) = record["tasks"]
+    assert entry["model"] == {"model_id": "model", "revision": "1", "expert": "fake", "location": "internal"}
+    assert entry["determinism"] == "numeric"
+    assert entry["reused"] is False
+    assert len(entry["attempts"]) == 1
     assert "secret" not in json.dumps(record)
 
 
 async def test_reused_result_names_its_original_run(tenant_gateway: TenantGateway) -> None:
     summary = {"text": Value(text="short")}
     first, second = [await tenant_gateway.ran("summarization", summary) for _ in range(2)]
-    (told,) = (await tenant_gateway.get(f"/v1/runs/{second}/record"))["tasks"]
-    assert told["state"] == "reused"
-    assert told["reused_from_run"] == first
-    assert told["attempts"] == []
+    (task,) = (await tenant_gateway.get(f"/v1/runs/{second}/record"))["tasks"]
+    assert task["state"] == "reused"
+    assert task["reused_from_run"] == first
+    assert task["attempts"] == []
 
 
 async def test_active_run_has_no_record(tenant_gateway: TenantGateway) -> None:
     tenant_gateway.peers.plan(task(1), END)
     run = await tenant_gateway.gateway.ask("x", mode="approve", headers=bearer(tenant_gateway.token))
     path = f"/v1/runs/{run.json()['run_id']}"
-    told = await tenant_gateway.get(f"{path}/record")
-    assert told["status"] == 409
-    assert told["code"] == "RUNNING"
+    problem = await tenant_gateway.get(f"{path}/record")
+    assert problem["status"] == 409
+    assert problem["code"] == "RUNNING"
     assert (await tenant_gateway.post(f"{path}/verify"))["code"] == "RUNNING"
 
 
@@ -152,7 +152,7 @@ async def test_equal_rerun_is_verified_without_result_cache(tenant_gateway: Tena
     assert found["verified"] is True
     assert found["tasks"][0]["outcome"] == "same"
     assert found["tasks"][0]["findings"] == []
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
     record = await tenant_gateway.get(f"/v1/runs/{found['again_run_id']}/record")
     assert record["bypass_memo"] is True
     assert record["tasks"][0]["pinned"] is True
@@ -188,10 +188,10 @@ async def test_rerun_uses_original_seeds_and_image_tolerance(tenant_gateway: Ten
     model = tenant_gateway.answer({"image": await tenant_gateway.picture(8)})
     assert (await tenant_gateway.verified(run_id))["verified"]
     assert seed
-    assert json.loads(model.asked[0].parameters_json)["seed"] == seed
+    assert json.loads(model.requests[0].parameters_json)["seed"] == seed
     tenant_gateway.answer({"image": await tenant_gateway.picture(60)})
-    (told,) = (await tenant_gateway.verified(run_id))["tasks"]
-    assert told["findings"] == ["image: the images differ by 53.00 of 255 levels; the tolerance is 1"]
+    (task,) = (await tenant_gateway.verified(run_id))["tasks"]
+    assert task["findings"] == ["image: the images differ by 53.00 of 255 levels; the tolerance is 1"]
 
 
 async def test_random_task_is_not_comparable(tenant_gateway: TenantGateway) -> None:
@@ -205,9 +205,9 @@ async def test_random_task_is_not_comparable(tenant_gateway: TenantGateway) -> N
 async def test_missing_model_or_commit_is_reported(tenant_gateway: TenantGateway) -> None:
     run_id = await tenant_gateway.ran("summarization", {"text": Value(text="short")})
     tenant_gateway.cards[:] = [card("model", "summarization", revision="2")]
-    (told,) = (await tenant_gateway.verified(run_id))["tasks"]
-    assert told["outcome"] == "gone"
-    assert told["findings"] == ["commit 1 of model is no longer available; current: 2"]
+    (task,) = (await tenant_gateway.verified(run_id))["tasks"]
+    assert task["outcome"] == "gone"
+    assert task["findings"] == ["commit 1 of model is no longer available; current: 2"]
     tenant_gateway.cards.clear()
     found = await tenant_gateway.verified(run_id)
     assert found["verified"] is False
@@ -219,9 +219,9 @@ async def test_missing_input_file_is_reported(tenant_gateway: TenantGateway) -> 
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}}
     run_id = await tenant_gateway.ran("canny-control", {"image": await tenant_gateway.picture(7)}, **image)
     assert await tenant_gateway.gateway.store.discard("a", given.artifact.sha256, last_written_before=9e9)
-    (told,) = (await tenant_gateway.verified(run_id))["tasks"]
-    assert told["outcome"] == "gone"
-    assert told["findings"] == ["the input file of port image no longer exists"]
+    (task,) = (await tenant_gateway.verified(run_id))["tasks"]
+    assert task["outcome"] == "gone"
+    assert task["findings"] == ["the input file of port image no longer exists"]
 
 
 async def test_failed_rerun_task_states_its_error(tenant_gateway: TenantGateway) -> None:
@@ -239,9 +239,9 @@ async def test_other_run_is_not_a_verification(tenant_gateway: TenantGateway) ->
     one, other = [await tenant_gateway.ran("summarization", {"text": Value(text="short")}) for _ in range(2)]
     again = (await tenant_gateway.post(f"/v1/runs/{one}/verify"))["again_run_id"]
     for run_id, claimed in ((one, other), (other, again)):
-        told = await tenant_gateway.get(f"/v1/runs/{run_id}/verifications/{claimed}")
-        assert told["status"] == 404
-        assert told["code"] == "VERIFICATION"
+        task = await tenant_gateway.get(f"/v1/runs/{run_id}/verifications/{claimed}")
+        assert task["status"] == 404
+        assert task["code"] == "VERIFICATION"
     forged = await tenant_gateway.post("/v1/runs", json={"request": "x", "metadata": {"verification": "{}"}})
     assert forged["status"] == 400
     assert forged["error"]["param"] == "metadata"

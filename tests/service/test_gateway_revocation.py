@@ -50,8 +50,8 @@ async def test_revocation_ends_only_streams_of_the_key(keyed_gateway: KeyedGatew
         (run,) = keyed_gateway.gateway.orchestrator.runs.values()
         run.tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
         assert [line async for line in others if line == "event: run_ended"]
-    refused = await keyed_gateway.gateway.http.get(address, headers=bearer(token))
-    assert refused.status_code == 401
+    rejected = await keyed_gateway.gateway.http.get(address, headers=bearer(token))
+    assert rejected.status_code == 401
 
 
 async def test_revoked_key_ends_streams_after_an_unexpected_exception(
@@ -59,11 +59,11 @@ async def test_revoked_key_ends_streams_after_an_unexpected_exception(
 ) -> None:
     real_is_valid, failed = KeyAuthenticator.is_valid, asyncio.Event()
 
-    async def failing_once(authenticator: KeyAuthenticator, who: Identity) -> bool:
+    async def fail_once(authenticator: KeyAuthenticator, identity: Identity) -> bool:
         if not failed.is_set():
             failed.set()
             raise RuntimeError("an error that nobody expects")
-        return await real_is_valid(authenticator, who)
+        return await real_is_valid(authenticator, identity)
 
     key, token = await keyed_gateway.key("a")
     address = f"/v1/runs/{await run_of(keyed_gateway.gateway, token)}/events"
@@ -73,7 +73,7 @@ async def test_revoked_key_ends_streams_after_an_unexpected_exception(
     ):
         lines = stream.aiter_lines()
         await anext(lines)
-        monkeypatch.setattr(KeyAuthenticator, "is_valid", failing_once)
+        monkeypatch.setattr(KeyAuthenticator, "is_valid", fail_once)
         await failed.wait()
         await keyed_gateway.revoke(key)
         assert not [line async for line in lines if "run_ended" in line]
@@ -96,9 +96,9 @@ async def test_revocation_ends_grpc_streams(keyed_gateway: KeyedGateway) -> None
     call = keyed_gateway.gateway.grpc.WatchRun(request, metadata=metadata(token), timeout=SECONDS)
     assert (await call.read()).HasField("run_accepted")
     await keyed_gateway.revoke(key)
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
+    with pytest.raises(grpc.aio.AioRpcError) as rejected:
         await call.read()
-    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert rejected.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_revocation_ends_upload_tokens(keyed_gateway: KeyedGateway) -> None:
@@ -111,7 +111,7 @@ async def test_revocation_ends_upload_tokens(keyed_gateway: KeyedGateway) -> Non
             await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(token))
         ).status_code != httpx.codes.UNAUTHORIZED:
             pass
-    async with httpx.AsyncClient(trust_env=False) as anybody:
-        refused = await anybody.put(leave["url"], content=b"a note")
-    assert refused.status_code == 404
-    assert refused.json()["code"] == "UPLOAD"
+    async with httpx.AsyncClient(trust_env=False) as anonymous:
+        rejected = await anonymous.put(leave["url"], content=b"a note")
+    assert rejected.status_code == 404
+    assert rejected.json()["code"] == "UPLOAD"

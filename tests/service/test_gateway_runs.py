@@ -151,10 +151,10 @@ async def test_on_disconnect_cancel_cancels_the_run(idle_gateway: GatewayUnderTe
 
 
 async def test_disconnect_during_wait_is_noticed(idle_gateway: GatewayUnderTest) -> None:
-    asking = asyncio.create_task(idle_gateway.ask(headers={"prefer": "wait=60"}))
+    pending = asyncio.create_task(idle_gateway.ask(headers={"prefer": "wait=60"}))
     async with asyncio.timeout(5):
         run = await idle_gateway.orchestrator.arrivals.get()
-        asking.cancel()
+        pending.cancel()
         await run.left.wait()
 
 
@@ -225,17 +225,17 @@ async def test_empty_browser_file_field_is_ignored(gateway: GatewayUnderTest) ->
 
 
 async def test_plan_artifact_is_completed_from_the_store(gateway: GatewayUnderTest) -> None:
-    kept = await gateway.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
-    plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"artifact": {"sha256": kept.sha256}}}}]
+    artifact = await gateway.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
+    plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"artifact": {"sha256": artifact.sha256}}}}]
     response = await gateway.ask("", plan=plan)
     assert response.status_code == 202, response.text
     (task,) = gateway.orchestrator.runs["run_1"].spec.plan.tasks
-    assert task.arguments["image"].value.artifact == kept
+    assert task.arguments["image"].value.artifact == artifact
 
 
 async def test_artifact_name_is_sanitized(gateway: GatewayUnderTest) -> None:
-    kept = await gateway.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
-    await gateway.ask(inputs=[{"artifact": {"sha256": kept.sha256, "name": "../../b\u202egnp\n.png"}}])
+    artifact = await gateway.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
+    await gateway.ask(inputs=[{"artifact": {"sha256": artifact.sha256, "name": "../../b\u202egnp\n.png"}}])
     (named,) = gateway.orchestrator.runs["run_1"].spec.inputs
     assert named.value.artifact.name == "bgnp.png"
 
@@ -250,7 +250,7 @@ async def test_long_value_is_stored_as_artifact(gateway: GatewayUnderTest) -> No
 
 
 @pytest.mark.parametrize(
-    ("deployment", "request_says", "expected"),
+    ("deployment", "headers", "expected"),
     [
         ("open", {}, DATA_POLICY_OPEN),
         ("open", {"policy": "local"}, DATA_POLICY_LOCAL),
@@ -259,22 +259,22 @@ async def test_long_value_is_stored_as_artifact(gateway: GatewayUnderTest) -> No
     ],
 )
 async def test_the_data_policy_is_always_set(
-    tmp_path: Path, deployment: str, request_says: dict[str, str], expected: int
+    tmp_path: Path, deployment: str, headers: dict[str, str], expected: int
 ) -> None:
     async with start_gateway(tmp_path, settings={"data_policy": deployment}) as gateway:
-        await gateway.ask(**request_says)
-        (who,) = gateway.orchestrator.callers
-    assert who.policy == expected
-    assert who.tenant == "default"
-    assert who.priority == PRIORITY_INTERACTIVE
+        await gateway.ask(**headers)
+        (caller,) = gateway.orchestrator.callers
+    assert caller.policy == expected
+    assert caller.tenant == "default"
+    assert caller.priority == PRIORITY_INTERACTIVE
 
 
-@pytest.mark.parametrize(("sent", "kept"), [("abc-1", True), ("a b", False), ("x" * 200, False), ("", False)])
-async def test_valid_request_id_is_kept(gateway: GatewayUnderTest, sent: str, kept: bool) -> None:
+@pytest.mark.parametrize(("sent", "artifact"), [("abc-1", True), ("a b", False), ("x" * 200, False), ("", False)])
+async def test_valid_request_id_is_kept(gateway: GatewayUnderTest, sent: str, artifact: bool) -> None:
     response = await gateway.ask(headers={"x-request-id": sent})
-    (who,) = gateway.orchestrator.callers
-    assert who.request_id == response.headers["x-request-id"]
-    assert (who.request_id == sent) is kept
+    (caller,) = gateway.orchestrator.callers
+    assert caller.request_id == response.headers["x-request-id"]
+    assert (caller.request_id == sent) is artifact
 
 
 async def test_runs_are_listed_cancelled_approved_and_deleted(gateway: GatewayUnderTest) -> None:
@@ -295,14 +295,14 @@ async def test_runs_are_listed_cancelled_approved_and_deleted(gateway: GatewayUn
 
 
 async def test_grpc_run_methods(gateway: GatewayUnderTest) -> None:
-    asked = gateway_pb2.CreateRunRequest(
+    call_request = gateway_pb2.CreateRunRequest(
         spec=RunSpec(request="x"),
         files=[gateway_pb2.InlineFile(name="a.txt", content=b"first")],
         policy=DATA_POLICY_LOCAL,
     )
-    told = [event async for event in gateway.grpc.CreateRun(asked, timeout=5)]
-    assert [event.WhichOneof("event") for event in told] == ["run_accepted", "answer_chunk", "run_ended"]
-    assert told[0].run_accepted.spec.inputs[0].value.artifact.name == "a.txt"
+    events = [event async for event in gateway.grpc.CreateRun(call_request, timeout=5)]
+    assert [event.WhichOneof("event") for event in events] == ["run_accepted", "answer_chunk", "run_ended"]
+    assert events[0].run_accepted.spec.inputs[0].value.artifact.name == "a.txt"
     request = gateway_pb2.WatchRunRequest(run_id="run_1", after_sequence=2)
     assert [event.sequence async for event in gateway.grpc.WatchRun(request, timeout=5)] == [3]
     assert (await gateway.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)).answer == "Done."
@@ -318,12 +318,12 @@ async def test_grpc_caller_metadata_is_ignored(gateway: GatewayUnderTest) -> Non
     forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
     with call_context.use_caller(forged):
         metadata = (*call_context.metadata(), ("x-request-id", "mine"))
-    asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
-    assert [event async for event in gateway.grpc.CreateRun(asked, timeout=5, metadata=metadata)]
-    (who,) = gateway.orchestrator.callers
-    assert who.tenant == "default"
-    assert who.policy == DATA_POLICY_OPEN
-    assert who.request_id == "mine"
+    call_request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
+    assert [event async for event in gateway.grpc.CreateRun(call_request, timeout=5, metadata=metadata)]
+    (caller,) = gateway.orchestrator.callers
+    assert caller.tenant == "default"
+    assert caller.policy == DATA_POLICY_OPEN
+    assert caller.request_id == "mine"
 
 
 async def test_grpc_disconnect_does_not_cancel_the_run(idle_gateway: GatewayUnderTest) -> None:
@@ -347,11 +347,11 @@ async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
             )
             lines = response.aiter_lines()
             await next_event(lines)
-            asking = asyncio.create_task(
+            pending = asyncio.create_task(
                 client.post(url, json={"request": "z"}, headers={"prefer": "wait=50"}, timeout=60)
             )
             for _ in range(3):
                 await gateway.orchestrator.arrivals.get()
         assert [line async for line in lines if line.startswith(":")] == [": the gateway is shutting down"]
-        assert (await asking).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
+        assert (await pending).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
         await response.aclose()

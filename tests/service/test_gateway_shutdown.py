@@ -26,12 +26,12 @@ class Slow:
     """An upload of which the last part comes when it is let go."""
 
     def __init__(self) -> None:
-        self.begun, self.let_go = asyncio.Event(), asyncio.Event()
+        self.started, self.released = asyncio.Event(), asyncio.Event()
 
     async def body(self) -> AsyncIterator[bytes]:
         yield HEAD
-        self.begun.set()
-        await self.let_go.wait()
+        self.started.set()
+        await self.released.wait()
         yield TAIL
 
     async def requests(self) -> AsyncIterator[UploadArtifactRequest]:
@@ -71,16 +71,16 @@ async def test_draining_gateway_finishes_uploads_and_is_not_ready(tmp_path: Path
             watch = health.Watch(HealthCheckRequest(service="readiness"))
             assert (await watch.read()).status == HealthCheckResponse.SERVING
             upload = clients.upload(file)
-            await file.begun.wait()
+            await file.started.wait()
             closing = asyncio.create_task(stack.aclose())
             assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
             assert not upload.done()
-            file.let_go.set()
+            file.released.set()
             assert (await upload).is_success
             await closing
 
 
-async def until_refused(port: int) -> None:
+async def wait_until_rejected(port: int) -> None:
     """Returns once a server accepts no more connections."""
     with pytest.raises(ConnectionError):
         while True:
@@ -96,15 +96,15 @@ async def test_http_and_grpc_drain_at_the_same_time(tmp_path: Path) -> None:
         async with outside(gateway) as clients:
             upload = clients.upload(by_http)
             call = GatewayServiceStub(clients.channel).UploadArtifact(by_grpc.requests())
-            await by_http.begun.wait()
-            await by_grpc.begun.wait()
+            await by_http.started.wait()
+            await by_grpc.started.wait()
             closing = asyncio.create_task(stack.aclose())
-            await until_refused(gateway.http_port)
-            await until_refused(gateway.grpc_port)
+            await wait_until_rejected(gateway.http_port)
+            await wait_until_rejected(gateway.grpc_port)
             assert not upload.done()
             assert not call.done()
-            by_http.let_go.set()
-            by_grpc.let_go.set()
+            by_http.released.set()
+            by_grpc.released.set()
             assert (await upload).is_success
             assert (await call).name == "a.txt"
             await closing
@@ -117,10 +117,10 @@ async def test_uploads_are_cut_off_after_the_drain_time(tmp_path: Path) -> None:
         async with outside(gateway) as clients:
             upload = clients.upload(by_http)
             call = GatewayServiceStub(clients.channel).UploadArtifact(by_grpc.requests())
-            await by_http.begun.wait()
-            await by_grpc.begun.wait()
+            await by_http.started.wait()
+            await by_grpc.started.wait()
             await stack.aclose()
             assert (await rpc_error(call)).code() == grpc.StatusCode.UNAVAILABLE
-            by_http.let_go.set()
+            by_http.released.set()
             with pytest.raises(httpx.HTTPError):
                 await upload

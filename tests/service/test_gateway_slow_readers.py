@@ -39,8 +39,8 @@ SECONDS = 40.0
 
 
 @contextmanager
-def asking(port: int, path: str, ahead: int = 4096) -> Iterator[socket.socket]:
-    """A reader that has asked; its system takes that many bytes before they are read."""
+def send_request(port: int, path: str, ahead: int = 4096) -> Iterator[socket.socket]:
+    """A socket that has sent a request and whose receive buffer has `ahead` bytes."""
     with socket.socket() as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ahead)
         reader.connect(("127.0.0.1", port))
@@ -48,15 +48,15 @@ def asking(port: int, path: str, ahead: int = 4096) -> Iterator[socket.socket]:
         yield reader
 
 
-async def most_until_let_go(gateway: WatchedGateway, files: int) -> int:
-    """The most bytes held until there are no more files than that."""
+async def peak_until_released(gateway: WatchedGateway, files: int) -> int:
+    """Highest memory in bytes until no more than `files` files are open."""
     most, deadline = 0, time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         held = await gateway.resources()
         most = max(most, held.bytes)
         if held.files <= files:
             return most
-    raise AssertionError(f"{held.files - files} readers are still held after {SECONDS} s")
+    raise AssertionError(f"{held.files - files} files are still open after {SECONDS} s")
 
 
 async def all_read(url: str) -> int:
@@ -79,12 +79,12 @@ async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
         before = await gateway.resources()
         with ExitStack() as readers:
             for _ in range(READERS):
-                readers.enter_context(asking(gateway.http_port, "/v1/runs/run_1/events"))
+                readers.enter_context(send_request(gateway.http_port, "/v1/runs/run_1/events"))
             at_once = await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
             assert at_once.files >= before.files + READERS
             orchestrator.runs["run_1"].tell(END)
             assert await all_read(f"{url}/run_1/events") == EVENTS + 2
-            most = await most_until_let_go(gateway, before.files + 2)
+            most = await peak_until_released(gateway, before.files + 2)
         after = await gateway.until(lambda held: held.tasks <= before.tasks, SECONDS)
     assert most - before.bytes <= HELD
     assert after.bytes - before.bytes <= LEFT
@@ -95,7 +95,7 @@ async def test_slow_reader_gets_everything(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(protocol, "STALL_SECONDS", 1.0)
     async with start_gateway(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as gateway:
         await gateway.ask()
-        with asking(gateway.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:
+        with send_request(gateway.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:
             slow.setblocking(False)
             loop, content = asyncio.get_running_loop(), b""
             async with asyncio.timeout(SECONDS):

@@ -31,25 +31,25 @@ async def sent(
 ) -> dict[str, Any]:
     response = await gateway.http.post("/v1/files", files={"file": (name, content)}, data=fields)
     assert response.status_code == 200, response.text
-    kept: dict[str, Any] = response.json()
-    return kept
+    stored: dict[str, Any] = response.json()
+    return stored
 
 
 async def test_file_is_stored_held_listed_and_served(gateway: GatewayUnderTest) -> None:
-    kept = await sent(gateway, purpose="vision")
+    stored = await sent(gateway, purpose="vision")
     digest = hashlib.sha256(PICTURE).hexdigest()
-    assert kept["artifact"] == {
+    assert stored["artifact"] == {
         "sha256": digest,
         "media_type": "image/png",
         "size_bytes": len(PICTURE),
         "name": "sign.png",
     }
-    assert kept["object"] == "file"
-    assert kept["purpose"] == "vision"
-    assert kept["bytes"] == len(PICTURE)
-    assert gateway.orchestrator.holds == {kept["id"]: [digest]}
-    path = f"/v1/files/{kept['id']}"
-    assert (await gateway.http.get(path)).json() == kept
+    assert stored["object"] == "file"
+    assert stored["purpose"] == "vision"
+    assert stored["bytes"] == len(PICTURE)
+    assert gateway.orchestrator.holds == {stored["id"]: [digest]}
+    path = f"/v1/files/{stored['id']}"
+    assert (await gateway.http.get(path)).json() == stored
     whole = await gateway.http.get(f"{path}/content")
     assert whole.content == PICTURE
     assert whole.headers["content-type"] == "image/png"
@@ -65,12 +65,12 @@ async def test_openai_client_manages_files(gateway: GatewayUnderTest) -> None:
             await client.files.create(file=(f"{name}.txt", name.encode()), purpose="user_data")
             for name in ("one", "two", "three")
         ]
-        lasting = await client.files.create(
+        permanent = await client.files.create(
             file=("short.txt", b"short"),
             purpose="user_data",
             expires_after={"anchor": "created_at", "seconds": 3600},
         )
-        assert lasting.expires_at == lasting.created_at + 3600
+        assert permanent.expires_at == permanent.created_at + 3600
         assert [file.filename async for file in client.files.list(limit=2, order="asc")] == [
             "one.txt",
             "two.txt",
@@ -110,11 +110,11 @@ async def test_invalid_file_upload_is_rejected(
     gateway: GatewayUnderTest, form: dict[str, Any], code: str | None, port: str | None
 ) -> None:
     response = await gateway.http.post("/v1/files", **form)
-    told = response.json()
-    assert response.status_code in {400, 415}, told
-    assert told["remedy"]
-    assert code is None or told["code"] == code
-    assert told["error"]["param"] == port
+    body = response.json()
+    assert response.status_code in {400, 415}, body
+    assert body["remedy"]
+    assert code is None or body["code"] == code
+    assert body["error"]["param"] == port
     assert not gateway.orchestrator.holds
 
 
@@ -132,14 +132,14 @@ async def test_expired_file_is_deleted(
     monkeypatch.setattr("gateway.stored_files.files.time.time", lambda: now)
     async with databases.open_database(tmp_path / "files.sqlite", "gateway", (FILES,)) as database:
         files = Files(database, holder, None)  # type: ignore[arg-type]
-        kept = await files.add(await gateway.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
-        lasting = await files.add(kept.artifact, "p")
+        stored = await files.add(await gateway.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
+        permanent = await files.add(stored.artifact, "p")
         now = 1_061.0
         with pytest.raises(NotFound):
-            await files.get(kept.id)
+            await files.get(stored.id)
         await files.delete_expired()
-        assert holder.held == {kept.id: [], lasting.id: [kept.artifact.sha256]}
-        assert (await files.get(lasting.id)).artifact == kept.artifact
+        assert holder.held == {stored.id: [], permanent.id: [stored.artifact.sha256]}
+        assert (await files.get(permanent.id)).artifact == stored.artifact
 
 
 async def test_conversation_contains_its_runs(gateway: GatewayUnderTest) -> None:
@@ -160,17 +160,17 @@ async def test_conversation_contains_its_runs(gateway: GatewayUnderTest) -> None
 async def test_active_conversation_cannot_be_deleted(gateway: GatewayUnderTest) -> None:
     gateway.orchestrator.script = ()
     run_id = (await gateway.ask("Wait")).json()["run_id"]
-    refused = await gateway.http.delete(f"/v1/conversations/{run_id}")
-    assert refused.status_code == 409
-    assert refused.json()["code"] == "RUNNING"
+    rejected = await gateway.http.delete(f"/v1/conversations/{run_id}")
+    assert rejected.status_code == 409
+    assert rejected.json()["code"] == "RUNNING"
     gateway.orchestrator.runs[run_id].tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
     assert (await gateway.http.delete(f"/v1/conversations/{run_id}")).status_code == 200
 
 
 async def test_unknown_files_and_conversations_are_not_found(gateway: GatewayUnderTest) -> None:
     paths = ("/v1/files/file_x", "/v1/files/file_x/content", "/v1/conversations/run_x")
-    told = await asyncio.gather(*(gateway.http.get(path) for path in paths))
-    assert [(each.status_code, each.json()["code"]) for each in told] == [
+    body = await asyncio.gather(*(gateway.http.get(path) for path in paths))
+    assert [(each.status_code, each.json()["code"]) for each in body] == [
         (404, "FILE"),
         (404, "FILE"),
         (404, "CONVERSATION"),

@@ -101,29 +101,29 @@ class TenantObjects:
     """All that tenant a has, and a gateway to reach it; b has nothing but a key."""
 
     def __init__(self, keyed_gateway: KeyedGateway) -> None:
-        self.house = keyed_gateway
+        self.keyed_gateway = keyed_gateway
         self.gateway = keyed_gateway.gateway
         self.a = self.b = ""
         self.ids: dict[str, str] = {}
 
     async def furnish(self) -> None:
-        self.a, self.b = [await self.house.token(name, admin=True) for name in "ab"]
+        self.a, self.b = [await self.keyed_gateway.token(name, admin=True) for name in "ab"]
         answer = await self.gateway.ask("do it", headers={**bearer(self.a), "prefer": "wait=20"})
         run = answer.json()
         assert answer.status_code == 200
         assert run["state"] == "completed"
-        kept = await self.gateway.http.post(
+        stored = await self.gateway.http.post(
             "/v1/files", data={"purpose": "user_data"}, files={"file": ("a.txt", b"of a")}, headers=bearer(self.a)
         )
-        file = kept.json()
+        file = stored.json()
         path = f"/v1/runs/{run['run_id']}/verify"
         again = (await self.gateway.http.post(path, headers=bearer(self.a))).json()
-        told = {"url": "https://hooks.invalid/"}
-        webhook = await self.gateway.http.post("/v1/webhooks", json=told, headers=bearer(self.a))
+        webhook_spec = {"url": "https://hooks.invalid/"}
+        webhook = await self.gateway.http.post("/v1/webhooks", json=webhook_spec, headers=bearer(self.a))
         plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
         await self.gateway.http.put("/v1/pipelines/of-a", json={"plan": plan}, headers=bearer(self.a))
-        wanted = {"pipeline": {"name": "of-a"}, "items": NOTE}
-        batch = await self.gateway.http.post("/v1/batches", json=wanted, headers=bearer(self.a))
+        batch_spec = {"pipeline": {"name": "of-a"}, "items": NOTE}
+        batch = await self.gateway.http.post("/v1/batches", json=batch_spec, headers=bearer(self.a))
         self.ids = {
             "name": "of-a",
             "batch_id": batch.json()["batch_id"],
@@ -159,9 +159,9 @@ async def tenant_objects(peers: ScriptedPeers, settings: Settings, tmp_path: Pat
     peers.plan(task(1), END)
     peers.candidates[0].candidate.revision = "1"
     async with serve_orchestrator(settings) as running:
-        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        stored = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
         selector = ScriptedSelector(cards=[card("model", "summarization")])
-        async with start_keyed_gateway(tmp_path, kept, selector=selector) as keyed_gateway:
+        async with start_keyed_gateway(tmp_path, stored, selector=selector) as keyed_gateway:
             tenant_objects = TenantObjects(keyed_gateway)
             await tenant_objects.furnish()
             yield tenant_objects
@@ -226,10 +226,10 @@ async def test_batch_item_cannot_use_files_of_other_tenants(
     sent = {"plan": plan, "items": items}
     batch = await tenant_objects.gateway.http.post("/v1/batches", json=sent, headers=bearer(tenant_objects.b))
     there = f"/v1/batches/{batch.json()['batch_id']}/items"
-    _, kept = (await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))).json()["data"]
-    assert kept["state"] == "failed"
-    assert kept["inputs"] == []
-    assert kept["failure"]["code"] == "NOT_FOUND"
+    _, stored = (await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))).json()["data"]
+    assert stored["state"] == "failed"
+    assert stored["inputs"] == []
+    assert stored["failure"]["code"] == "NOT_FOUND"
 
 
 async def test_idempotency_keys_are_separate_per_tenant(tenant_objects: TenantObjects) -> None:
@@ -334,7 +334,8 @@ async def test_deletions_are_audited(tenant_objects: TenantObjects) -> None:
         tenant_objects.filled("/v1/batches/{batch_id}"), headers=bearer(tenant_objects.a)
     )
     acts = [
-        (entry["tenant"], entry["action"], entry["subject"]) async for entry in tenant_objects.house.audit.entries()
+        (entry["tenant"], entry["action"], entry["subject"])
+        async for entry in tenant_objects.keyed_gateway.audit.entries()
     ]
     assert ("a", "run.delete", tenant_objects.ids["run_id"]) in acts
     assert ("a", "file.delete", tenant_objects.ids["file_id"]) in acts

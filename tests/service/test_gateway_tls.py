@@ -57,9 +57,9 @@ async def test_grpc_is_served_over_tls_only(gateway: GatewayUnderTest, public_au
         ]
     assert events[-1].HasField("run_ended")
     async with grpc.aio.insecure_channel(f"localhost:{gateway.grpc_port}") as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
             await GatewayServiceStub(channel).ListTasks(ListTasksRequest(), timeout=5)
-        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_mismatched_private_key_is_reported(tmp_path: Path, public_authority: Authority) -> None:

@@ -20,7 +20,7 @@ from tests.fakes import ScriptedOrchestrator
 from tests.fakes.tracing import RecordedTraces
 from tests.support.gateway import GatewayUnderTest, start_gateway
 
-ASKED = "00-0000000000000000000000000000abcd-00000000000000ef-01"
+CLIENT_TRACE = "00-0000000000000000000000000000abcd-00000000000000ef-01"
 SECRET = "a secret in a path or a body"
 
 
@@ -39,7 +39,7 @@ async def one(traces: RecordedTraces, name: str) -> ReadableSpan:
 
 
 async def test_request_span_joins_the_client_trace(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
-    await gateway.ask(SECRET, headers={"traceparent": ASKED, "Prefer": "wait=5"})
+    await gateway.ask(SECRET, headers={"traceparent": CLIENT_TRACE, "Prefer": "wait=5"})
     span = await one(traces, "POST /v1/runs")
     assert span.context
     assert span.parent
@@ -60,23 +60,23 @@ async def test_request_span_joins_the_client_trace(gateway: GatewayUnderTest, tr
 
 async def test_response_names_its_trace_across_origins(traces: RecordedTraces, tmp_path: Path) -> None:
     page = {"origin": "https://app.example"}
-    asks = {"access-control-request-method": "POST", "access-control-request-headers": "traceparent, tracestate"}
+    preflight = {"access-control-request-method": "POST", "access-control-request-headers": "traceparent, tracestate"}
     async with asyncio.timeout(20), start_gateway(tmp_path, settings={"cors_origins": page["origin"]}) as gateway:
-        allowed = await gateway.http.options("/v1/runs", headers={**page, **asks})
-        answer = await gateway.http.get("/v1/tasks", headers={**page, "traceparent": ASKED})
-    assert allowed.headers["access-control-allow-headers"] == asks["access-control-request-headers"]
+        allowed = await gateway.http.options("/v1/runs", headers={**page, **preflight})
+        answer = await gateway.http.get("/v1/tasks", headers={**page, "traceparent": CLIENT_TRACE})
+    assert allowed.headers["access-control-allow-headers"] == preflight["access-control-request-headers"]
     assert answer.headers["x-trace-id"] == f"{0xABCD:032x}"
     assert "x-trace-id" in answer.headers["access-control-expose-headers"].split(", ")
 
 
 async def test_untraced_response_has_no_trace_id(tmp_path: Path) -> None:
     async with asyncio.timeout(20), start_gateway(tmp_path) as gateway:
-        assert "x-trace-id" not in (await gateway.http.get("/v1/tasks", headers={"traceparent": ASKED})).headers
+        assert "x-trace-id" not in (await gateway.http.get("/v1/tasks", headers={"traceparent": CLIENT_TRACE})).headers
 
 
 async def test_grpc_call_joins_the_client_trace(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
     request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="do it"))
-    with trace.use_span(trace.NonRecordingSpan(tracing.extract({"traceparent": ASKED}))):
+    with trace.use_span(trace.NonRecordingSpan(tracing.extract({"traceparent": CLIENT_TRACE}))):
         async for _ in gateway.grpc.CreateRun(request, timeout=5):
             pass
     calls = await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
@@ -119,9 +119,9 @@ async def test_grpc_access_log_has_code_and_run_id(gateway: GatewayUnderTest) ->
         for run_id in ("run_9", SECRET):
             with pytest.raises(grpc.aio.AioRpcError):
                 await gateway.grpc.GetRun(GetRunRequest(run_id=run_id), timeout=5)
-    told = [(line["method"], line["code"], line.get("run_id")) for line in logs if line["event"] == "call"]
+    logged_calls = [(line["method"], line["code"], line.get("run_id")) for line in logs if line["event"] == "call"]
     service = "hugginggpt.v1.GatewayService"
-    assert told == [
+    assert logged_calls == [
         (f"{service}/CreateRun", "OK", "run_1"),
         (f"{service}/GetRun", "NOT_FOUND", "run_9"),
         (f"{service}/GetRun", "NOT_FOUND", None),
@@ -129,7 +129,7 @@ async def test_grpc_access_log_has_code_and_run_id(gateway: GatewayUnderTest) ->
 
 
 async def test_http_access_log_has_run_id(gateway: GatewayUnderTest) -> None:
-    def told(logs: list[Any]) -> list[Any]:
+    def logged_calls(logs: list[Any]) -> list[Any]:
         return [line.get("run_id") for line in logs if line["event"] == "request"]
 
     with capture_logs() as logs:
@@ -137,4 +137,4 @@ async def test_http_access_log_has_run_id(gateway: GatewayUnderTest) -> None:
         await gateway.http.get("/v1/runs/run_1")
         await gateway.http.get("/v1/runs/mine")
         await gateway.http.get("/v1/tasks")
-    assert told(logs) == ["run_1", "run_1", None, None]
+    assert logged_calls(logs) == ["run_1", "run_1", None, None]

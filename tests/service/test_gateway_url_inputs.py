@@ -172,7 +172,7 @@ async def test_local_policy_fetches_from_deployment_hosts_only(gateway: GatewayU
 
 async def test_local_controller_fetches_no_external_url(gateway: GatewayUnderTest) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    said = {"model": "hugginggpt-local", "messages": [{"role": "user", "content": [picture]}]}
-    refused = await gateway.http.post("/v1/chat/completions", json=said)
-    assert refused.status_code == 403
-    assert refused.json()["code"] == "POLICY"
+    chat_request = {"model": "hugginggpt-local", "messages": [{"role": "user", "content": [picture]}]}
+    rejected = await gateway.http.post("/v1/chat/completions", json=chat_request)
+    assert rejected.status_code == 403
+    assert rejected.json()["code"] == "POLICY"

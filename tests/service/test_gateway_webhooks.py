@@ -47,16 +47,16 @@ async def test_webhook_reports_only_runs_of_its_tenant(
     one, other = await keyed_gateway.token("one"), await keyed_gateway.token("other")
     webhook = await made(keyed_gateway, one, web.url + PATH)
     await keyed_gateway.gateway.ask("a request of the other", headers=bearer(other))
-    asked = await keyed_gateway.gateway.ask("a request of its own", headers=bearer(one))
+    run_response = await keyed_gateway.gateway.ask("a request of its own", headers=bearer(one))
     async with asyncio.timeout(20):
         request = await web.arrived.get()
         shown: Any = {}
         while not shown or shown["deliveries"][0]["state"] == "waiting":
             shown = (await keyed_gateway.gateway.http.get(f"/v1/webhooks/{webhook['id']}", headers=bearer(one))).json()
-    said = verified_content(request, webhook["secret"])
-    assert said["data"]["run_id"] == asked.json()["run_id"]
+    content = verified_content(request, webhook["secret"])
+    assert content["data"]["run_id"] == run_response.json()["run_id"]
     assert b"a request" not in request.body
-    assert [each["run_id"] for each in shown["deliveries"]] == [said["data"]["run_id"]]
+    assert [each["run_id"] for each in shown["deliveries"]] == [content["data"]["run_id"]]
     assert shown["deliveries"][0]["state"] == "delivered"
     assert "secret" not in shown
     assert len(web.requests) == 1
@@ -89,14 +89,14 @@ async def test_ends_during_gateway_downtime_are_reported(tmp_path: Path, web: We
 
 async def test_each_round_of_a_batch_is_reported_once(tmp_path: Path, web: Web) -> None:
     settings, orchestrator = {"fetch_allow": ",".join(allowed_hosts(web))}, ScriptedOrchestrator(script=ANSWERED)
-    said = []
+    content = []
     async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
         webhook = (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
         for round_ in (1, 2):
             orchestrator.ended_batches = [ended_batch("batch_1", time.time() + round_, round_, tenant="default")]
             async with asyncio.timeout(20):
-                said.append(verified_content(await web.arrived.get(), webhook["secret"]))
-    assert [(each["type"], each["data"]["round"]) for each in said] == [("batch.ended", 1), ("batch.ended", 2)]
+                content.append(verified_content(await web.arrived.get(), webhook["secret"]))
+    assert [(each["type"], each["data"]["round"]) for each in content] == [("batch.ended", 1), ("batch.ended", 2)]
     async with start_gateway(tmp_path, orchestrator, settings=settings) as gateway:
         await gateway.ask()
         async with asyncio.timeout(20):
@@ -109,13 +109,15 @@ async def test_each_round_of_a_batch_is_reported_once(tmp_path: Path, web: Web) 
 async def test_batch_items_are_not_reported_separately(
     peers: ScriptedPeers, settings: Settings, tmp_path: Path, web: Web
 ) -> None:
-    async with start_pipeline_gateway(peers, settings, tmp_path, fetch_allow=",".join(allowed_hosts(web))) as keeping:
-        webhook = (await keeping.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
-        batch = await keeping.ended(await keeping.started(notes(3)))
-        run = await keeping.http.post("/v1/runs", json={"plan": PLAN, "inputs": note("mine")["inputs"]})
+    async with start_pipeline_gateway(
+        peers, settings, tmp_path, fetch_allow=",".join(allowed_hosts(web))
+    ) as pipeline_gateway:
+        webhook = (await pipeline_gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
+        batch = await pipeline_gateway.ended(await pipeline_gateway.started(notes(3)))
+        run = await pipeline_gateway.http.post("/v1/runs", json={"plan": PLAN, "inputs": note("mine")["inputs"]})
         async with asyncio.timeout(20):
-            said = [verified_content(await web.arrived.get(), webhook["secret"]) for _ in range(2)]
-    by_type = {each["type"]: each["data"] for each in said}
+            content = [verified_content(await web.arrived.get(), webhook["secret"]) for _ in range(2)]
+    by_type = {each["type"]: each["data"] for each in content}
     assert by_type["run.ended"]["run_id"] == run.json()["run_id"]
     about = by_type["batch.ended"]
     assert about["batch_id"] == batch["batch_id"]
@@ -176,9 +178,9 @@ async def test_disabled_fetching_allows_configured_webhook_hosts_only(tmp_path: 
     settings = {"fetch_allow": ",".join(allowed_hosts(web)), "fetch_urls": False}
     async with start_gateway(tmp_path, settings=settings) as gateway:
         assert (await gateway.http.post("/v1/webhooks", json={"url": web.url + PATH})).status_code == 201
-        refused = await gateway.http.post("/v1/webhooks", json={"url": "https://example.org/"})
-    assert refused.status_code == 403
-    assert refused.json()["code"] == "POLICY"
+        rejected = await gateway.http.post("/v1/webhooks", json={"url": "https://example.org/"})
+    assert rejected.status_code == 403
+    assert rejected.json()["code"] == "POLICY"
 
 
 async def test_local_key_is_reported_to_deployment_hosts_only(keyed_gateway: KeyedGateway, web: Web) -> None:

@@ -47,7 +47,7 @@ async def bridged(
 ) -> AsyncIterator[Client]:
     """A client that has started the command."""
 
-    async def tell(context: ClientRequestContext) -> ListRootsResult:
+    async def list_roots(context: ClientRequestContext) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri=root.as_uri()) for root in roots or ()])
 
     command = StdioServerParameters(
@@ -55,7 +55,7 @@ async def bridged(
         args=["-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{port}", *options],
         env={**os.environ, "HUGGINGGPT_API_KEY": key},
     )
-    known: dict[str, Any] = {"list_roots_callback": tell} if roots is not None else {}
+    known: dict[str, Any] = {"list_roots_callback": list_roots} if roots is not None else {}
     async with Client(command, mode=mode, **known) as client:
         yield client
 
@@ -77,7 +77,7 @@ async def test_file_in_root_is_uploaded_by_path(gateway: GatewayUnderTest, proje
 
 
 @both_forms
-async def test_files_outside_roots_are_refused(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
+async def test_files_outside_roots_are_rejected(gateway: GatewayUnderTest, project: Path, mode: str) -> None:
     async with bridged(gateway.http_port, mode=mode, roots=[project]) as agent:
         outside = ("/etc/passwd", "../secret.txt", "link.txt", "way/secret.txt", "file:///etc/passwd", f"{project}/..")
         for named in outside:
@@ -86,8 +86,8 @@ async def test_files_outside_roots_are_refused(gateway: GatewayUnderTest, projec
             assert "(ROOTS)" in text_of(result)
         missing = await agent.call_tool("ask", {"request": "read it", "files": ["none.txt"]})
         assert "none.txt is not an existing file (FILE)" in text_of(missing)
-        elsewhere = await agent.call_tool("ask", {"request": "x", "save_to": "/tmp"})
-        assert "(ROOTS)" in text_of(elsewhere)
+        outside_roots = await agent.call_tool("ask", {"request": "x", "save_to": "/tmp"})
+        assert "(ROOTS)" in text_of(outside_roots)
     assert not gateway.orchestrator.runs
 
 
@@ -101,24 +101,31 @@ async def test_without_roots_only_root_option_is_readable(gateway: GatewayUnderT
 
 
 async def test_progress_reaches_the_client(gateway: GatewayUnderTest) -> None:
-    told = list[str]()
+    messages = list[str]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message or "")
+        messages.append(message or "")
 
     gateway.orchestrator.script = [_planned(), *gateway.orchestrator.script]
     async with bridged(gateway.http_port) as agent:
         await agent.call_tool("ask", {"request": "x"}, progress_callback=hear)
-    assert "1. captioning" in told
+    assert "1. captioning" in messages
 
 
 async def test_unknown_key_is_reported_on_stderr(tmp_path: Path) -> None:
-    async with start_keyed_gateway(tmp_path) as house:
-        token = await house.token()
-        async with bridged(house.gateway.http_port, key=token) as agent:
+    async with start_keyed_gateway(tmp_path) as keyed_gateway:
+        token = await keyed_gateway.token()
+        async with bridged(keyed_gateway.gateway.http_port, key=token) as agent:
             assert text_of(await agent.call_tool("ask", {"request": "x"})) == "Done."
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{house.gateway.http_port}"),
+            *(
+                sys.executable,
+                "-m",
+                "gateway.cli",
+                "mcp",
+                "--url",
+                f"http://127.0.0.1:{keyed_gateway.gateway.http_port}",
+            ),
             env={**os.environ, "HUGGINGGPT_API_KEY": "nobodys"},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -140,9 +140,9 @@ async def test_long_output_is_read_as_resource(gateway: GatewayUnderTest) -> Non
     long = "word " * 2_000
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("run_task", {"task": "summarization", "arguments": {"text": long}})
-        told = result.structured_content["tasks"][0]["outputs"]["text"]
-        assert told["size_bytes"] == len(long) + 1
-        assert await _text(agent, told["uri"]) == f"{long}!"
+        output = result.structured_content["tasks"][0]["outputs"]["text"]
+        assert output["size_bytes"] == len(long) + 1
+        assert await _text(agent, output["uri"]) == f"{long}!"
 
 
 async def test_failure_is_reported_with_remedy(gateway: GatewayUnderTest, peers: ScriptedPeers) -> None:

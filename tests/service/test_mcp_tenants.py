@@ -32,27 +32,27 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
         yield gateway
 
 
-async def test_request_without_key_is_refused(keyed_gateway: KeyedGateway) -> None:
+async def test_request_without_key_is_rejected(keyed_gateway: KeyedGateway) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
-    refused = await keyed_gateway.gateway.http.post("/mcp", json=message, headers=accept)
-    assert refused.status_code == 401
-    assert refused.json()["code"] == "UNAUTHENTICATED"
-    assert "www-authenticate" in refused.headers
+    rejected = await keyed_gateway.gateway.http.post("/mcp", json=message, headers=accept)
+    assert rejected.status_code == 401
+    assert rejected.json()["code"] == "UNAUTHENTICATED"
+    assert "www-authenticate" in rejected.headers
 
 
-async def test_foreign_origin_is_refused(gateway: GatewayUnderTest) -> None:
+async def test_foreign_origin_is_rejected(gateway: GatewayUnderTest) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     for headers in ({"origin": "https://evil.example"}, {"host": "evil.example"}):
-        refused = await gateway.http.post("/mcp", json=message, headers=headers)
-        assert refused.status_code in (403, 421)
+        rejected = await gateway.http.post("/mcp", json=message, headers=headers)
+        assert rejected.status_code in (403, 421)
 
 
 async def test_get_stream_is_not_offered(gateway: GatewayUnderTest) -> None:
     for method in ("GET", "DELETE"):
-        refused = await gateway.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
-        assert refused.status_code == 405
-        assert refused.headers["allow"] == "POST"
+        rejected = await gateway.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
+        assert rejected.status_code == 405
+        assert rejected.headers["allow"] == "POST"
 
 
 @both_forms
@@ -60,8 +60,8 @@ async def test_objects_of_other_tenants_are_not_found(keyed_gateway: KeyedGatewa
     gateway = keyed_gateway.gateway
     gateway.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="a's own. " * 2_000)), ANSWERED[-1]]
     a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
-    kept = await gateway.http.post("/v1/files", files={"file": ("a.txt", b"of a")}, headers=a)
-    file_id, digest = kept.json()["id"], kept.json()["artifact"]["sha256"]
+    stored = await gateway.http.post("/v1/files", files={"file": ("a.txt", b"of a")}, headers=a)
+    file_id, digest = stored.json()["id"], stored.json()["artifact"]["sha256"]
     of_a = f"hugginggpt://artifacts/{digest}"
     async with opened_client(gateway.http_port, headers=a, mode=mode) as agent:
         result = await agent.call_tool("ask", {"request": "x", "files": [file_id, of_a]})
@@ -93,16 +93,16 @@ async def test_upload_token_is_single_use_and_file_belongs_to_tenant(keyed_gatew
     a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
     async with opened_client(gateway.http_port, headers=a) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
-        async with httpx.AsyncClient(trust_env=False) as anybody:
-            sent = await anybody.put(leave["url"], content=b"a note")
+        async with httpx.AsyncClient(trust_env=False) as anonymous:
+            sent = await anonymous.put(leave["url"], content=b"a note")
             assert sent.status_code == 200, sent.text
             assert sent.json()["filename"] == "note.txt"
             assert sent.json()["bytes"] == 6
-            again = await anybody.put(leave["url"], content=b"a note")
+            again = await anonymous.put(leave["url"], content=b"a note")
             assert again.status_code == 404
             assert again.json()["code"] == "UPLOAD"
             form = (await agent.call_tool("upload", {"name": "form.txt"})).structured_content["url"]
-            assert (await anybody.post(form, files={"file": ("x.txt", b"in a form")})).json()["bytes"] == 9
+            assert (await anonymous.post(form, files={"file": ("x.txt", b"in a form")})).json()["bytes"] == 9
         file_id = sent.json()["id"]
         assert not (await agent.call_tool("ask", {"request": "x", "files": [file_id]})).is_error
     assert (await gateway.http.get(f"/v1/files/{file_id}", headers=a)).json()["expires_at"]
@@ -131,8 +131,8 @@ async def test_uploads_count_against_quota_of_key(keyed_gateway: KeyedGateway) -
     token = await keyed_gateway.token(limits={"bytes_per_day": 4_000})
     async with opened_client(keyed_gateway.gateway.http_port, headers=bearer(token), mode="2026-07-28") as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
-    refused = await keyed_gateway.gateway.http.put(leave["url"], content=b"x" * 5_000)
-    assert refused.status_code == 429, refused.text
+    rejected = await keyed_gateway.gateway.http.put(leave["url"], content=b"x" * 5_000)
+    assert rejected.status_code == 429, rejected.text
 
 
 @both_forms
@@ -146,7 +146,7 @@ async def test_no_content_is_logged(gateway: GatewayUnderTest, mode: str, capfd:
     await gateway.http.put(leave["url"], content=b"a-secret-thing")
     for body in (b"a-secret-thing", b'{"jsonrpc": "2.0", "method": "a-secret-thing", "params": "a-secret-thing"}'):
         await gateway.http.post("/mcp", content=body, headers={"accept": "application/json, text/event-stream"})
-    told = capfd.readouterr()
-    assert "route=/mcp " in told.out
-    assert "a-secret-thing" not in told.out + told.err
-    assert leave["url"].rpartition("/")[2] not in told.out + told.err
+    captured = capfd.readouterr()
+    assert "route=/mcp " in captured.out
+    assert "a-secret-thing" not in captured.out + captured.err
+    assert leave["url"].rpartition("/")[2] not in captured.out + captured.err

@@ -61,20 +61,20 @@ async def test_progress_is_reported_with_heartbeats(
 ) -> None:
     monkeypatch.setattr(run_progress, "HEARTBEAT_SECONDS", 0.05)
     gateway.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
-    told, beaten = list[tuple[float, str]](), asyncio.Event()
+    reports, four_reported = list[tuple[float, str]](), asyncio.Event()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, message or ""))
-        if len(told) >= 4:
-            beaten.set()
+    async def record(progress: float, total: float | None, message: str | None) -> None:
+        reports.append((progress, message or ""))
+        if len(reports) >= 4:
+            four_reported.set()
 
     async with opened_client(gateway.http_port, mode=mode) as agent:
-        call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=hear))
-        await asyncio.wait_for(beaten.wait(), 10)
+        call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=record))
+        await asyncio.wait_for(four_reported.wait(), 10)
         (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
         assert text_of(await asyncio.wait_for(call, 10)) == "Done."
-    assert "1. captioning" in [message for _, message in told]
-    numbers = [number for number, _ in told]
+    assert "1. captioning" in [message for _, message in reports]
+    numbers = [number for number, _ in reports]
     assert numbers == sorted(set(numbers))
 
 
@@ -115,7 +115,7 @@ async def test_run_continues_after_cancelled_call_by_default(tmp_path: Path) -> 
         for cancel in (False, True):
             call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": cancel}))
             run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
-            await _heard(gateway, run.run_id)
+            await _wait_for_cancel(gateway, run.run_id)
             call.cancel()
             await asyncio.wait([call])
             await asyncio.wait_for(run.left.wait(), 10)
@@ -123,7 +123,7 @@ async def test_run_continues_after_cancelled_call_by_default(tmp_path: Path) -> 
     assert orchestrator.cancelled == [run.run_id]
 
 
-async def _heard(gateway: GatewayUnderTest, run_id: str) -> None:
+async def _wait_for_cancel(gateway: GatewayUnderTest, run_id: str) -> None:
     """Until the gateway knows the run: it is asked for through the same event loop."""
     response = await gateway.http.get(f"/v1/runs/{run_id}")
     assert response.status_code == 200
@@ -136,7 +136,7 @@ async def test_disconnect_cancels_run_with_cancel_with_call(tmp_path: Path, mode
         async with opened_client(gateway.http_port, mode=mode) as agent:
             call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": True}))
             run = await asyncio.wait_for(orchestrator.arrivals.get(), 10)
-            await _heard(gateway, run.run_id)
+            await _wait_for_cancel(gateway, run.run_id)
         await asyncio.wait([call])
         assert call.exception()
         await asyncio.wait_for(orchestrator.stopped.wait(), 10)
@@ -150,7 +150,7 @@ async def test_stopping_gateway_returns_active_run(tmp_path: Path, mode: str) ->
         await agent.list_tools()  # else it asks for them when it has the result, of a gateway that is gone
         call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}))
         run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
-        await _heard(gateway, run.run_id)
+        await _wait_for_cancel(gateway, run.run_id)
         await opening.__aexit__(None, None, None)
         assert run.run_id in text_of(await asyncio.wait_for(call, 10))
 
@@ -186,10 +186,10 @@ async def test_failed_run_is_failed_call_with_remedy(gateway: GatewayUnderTest) 
     assert result.is_error
 
 
-async def test_refusals_are_reported_with_remedy(tmp_path: Path) -> None:
-    refusal = InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN", remedy="see tasks")
+async def test_orchestrator_error_is_reported_with_remedy(tmp_path: Path) -> None:
+    error = InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN", remedy="see tasks")
     async with (
-        start_gateway(tmp_path, ScriptedOrchestrator(refusal=refusal)) as gateway,
+        start_gateway(tmp_path, ScriptedOrchestrator(refusal=error)) as gateway,
         opened_client(gateway.http_port) as agent,
     ):
         result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": "x", "arguments": {}}]})
@@ -215,10 +215,10 @@ async def test_invalid_calls_are_tool_errors(gateway: GatewayUnderTest, mode: st
         ("juggle", {}, "there is no tool 'juggle' (TOOL)"),
     ]
     async with opened_client(gateway.http_port, mode=mode) as agent:
-        for tool, arguments, said in wrong:
+        for tool, arguments, message in wrong:
             result = await agent.call_tool(tool, arguments)
             assert result.is_error
-            assert said in text_of(result)
+            assert message in text_of(result)
             assert "Remedy: " in text_of(result)
 
 

@@ -61,8 +61,8 @@ async def test_call_and_run_are_spans_of_client_trace(
 
 
 async def test_request_without_trace_is_child_of_http_span(gateway: GatewayUnderTest, traces: RecordedTraces) -> None:
-    asked = {"jsonrpc": "2.0", "id": SECRET, "method": "tools/call", "params": {"name": "tasks", "arguments": {}}}
-    await _post(gateway, asked, headers={"traceparent": tracing.traceparent(ABOVE)})
+    message = {"jsonrpc": "2.0", "id": SECRET, "method": "tools/call", "params": {"name": "tasks", "arguments": {}}}
+    await _post(gateway, message, headers={"traceparent": tracing.traceparent(ABOVE)})
     (tool,) = await traces.ended("tools/call tasks", 1)
     (http,) = await traces.ended("POST /mcp", 1)
     assert http.context
@@ -89,6 +89,10 @@ async def test_unknown_method_has_no_span(gateway: GatewayUnderTest, traces: Rec
     assert not any(SECRET in span.to_json() for span in ours(traces))
 
 
-async def _post(gateway: GatewayUnderTest, asked: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-    told = {"accept": "application/json, text/event-stream", "content-type": "application/json", **(headers or {})}
-    await gateway.http.post("/mcp", content=json.dumps(asked), headers=told)
+async def _post(gateway: GatewayUnderTest, message: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+    all_headers = {
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        **(headers or {}),
+    }
+    await gateway.http.post("/mcp", content=json.dumps(message), headers=all_headers)

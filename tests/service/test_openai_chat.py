@@ -21,7 +21,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 from tests.support.openai_clients import EVENTS, OpenAIGateway, answer_chunk, run_ended, start_openai_gateway
 from tests.support.samples import DATA
 
-ASK: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news? Read it aloud."}]}
+REQUEST: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news? Read it aloud."}]}
 
 
 @pytest.fixture
@@ -34,20 +34,20 @@ def data_url(name: str, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode((DATA / name).read_bytes()).decode()}"
 
 
-def words(openai_gateway: OpenAIGateway) -> str:
+def request_text(openai_gateway: OpenAIGateway) -> str:
     site = f"http://127.0.0.1:{openai_gateway.gateway.http_port}/v1/artifacts"
     return f"It is good news.\n\n[speech.wav]({site}/{'b' * 64})\n\n![boxes \\[1\\].png]({site}/{'a' * 64})"
 
 
 async def test_completion_has_answer_artifacts_and_usage(openai_gateway: OpenAIGateway) -> None:
-    completion = await openai_gateway.client.chat.completions.create(**ASK)
+    completion = await openai_gateway.client.chat.completions.create(**REQUEST)
     assert completion.id == "chatcmpl-1"
     assert completion.object == "chat.completion"
     assert completion.model == "hugginggpt"
     (choice,) = completion.choices
     assert choice.message.role == "assistant"
     assert choice.finish_reason == "stop"
-    assert choice.message.content == words(openai_gateway)
+    assert choice.message.content == request_text(openai_gateway)
     assert completion.usage
     assert completion.usage.prompt_tokens == 7
     assert completion.usage.completion_tokens == 5
@@ -61,18 +61,18 @@ async def test_completion_has_answer_artifacts_and_usage(openai_gateway: OpenAIG
 
 async def test_artifact_urls_use_https_behind_tls_proxy(tmp_path: Path) -> None:
     async with start_openai_gateway(tmp_path, EVENTS, settings={"tls_in_front": True}) as openai_gateway:
-        content = (await openai_gateway.client.chat.completions.create(**ASK)).choices[0].message.content
-        assert content == words(openai_gateway).replace("http://", "https://")
+        content = (await openai_gateway.client.chat.completions.create(**REQUEST)).choices[0].message.content
+        assert content == request_text(openai_gateway).replace("http://", "https://")
 
 
 async def test_chunks_equal_completion_with_progress_as_reasoning(openai_gateway: OpenAIGateway) -> None:
     stream = await openai_gateway.client.chat.completions.create(
-        **ASK, stream=True, stream_options={"include_usage": True}
+        **REQUEST, stream=True, stream_options={"include_usage": True}
     )
     chunks = [chunk async for chunk in stream]
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert deltas[0].role == "assistant"
-    assert "".join(delta.content or "" for delta in deltas) == words(openai_gateway)
+    assert "".join(delta.content or "" for delta in deltas) == request_text(openai_gateway)
     thoughts = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
     assert thoughts.splitlines() == [
         "1. text-classification",
@@ -90,13 +90,13 @@ async def test_chunks_equal_completion_with_progress_as_reasoning(openai_gateway
 
 
 async def test_the_sync_client_reads_both(openai_gateway: OpenAIGateway) -> None:
-    def ask() -> tuple[str | None, str]:
-        whole = openai_gateway.sync.chat.completions.create(**ASK).choices[0].message.content
-        chunks = openai_gateway.sync.chat.completions.create(**ASK, stream=True)
+    def send() -> tuple[str | None, str]:
+        whole = openai_gateway.sync.chat.completions.create(**REQUEST).choices[0].message.content
+        chunks = openai_gateway.sync.chat.completions.create(**REQUEST, stream=True)
         return whole, "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
-    whole, streamed = await asyncio.to_thread(ask)
-    assert whole == streamed == words(openai_gateway)
+    whole, streamed = await asyncio.to_thread(send)
+    assert whole == streamed == request_text(openai_gateway)
 
 
 async def test_images_audio_and_files_become_inputs(openai_gateway: OpenAIGateway) -> None:
@@ -118,8 +118,8 @@ async def test_images_audio_and_files_become_inputs(openai_gateway: OpenAIGatewa
         ("file3", "notes.txt", "text/plain"),
         ("file4", "a.csv", "text/csv"),
     ]
-    kept = await openai_gateway.gateway.store.get("default", spec.inputs[0].value.artifact.sha256)
-    assert kept == (DATA / "sign.png").read_bytes()
+    stored = await openai_gateway.gateway.store.get("default", spec.inputs[0].value.artifact.sha256)
+    assert stored == (DATA / "sign.png").read_bytes()
 
 
 async def test_earlier_messages_are_history_with_their_artifacts(openai_gateway: OpenAIGateway) -> None:
@@ -170,7 +170,7 @@ async def test_errors_have_openai_format(
 ) -> None:
     kinds = {400: openai.BadRequestError, 404: openai.NotFoundError}
     with pytest.raises(kinds[status]) as raised:
-        await openai_gateway.client.chat.completions.create(**ASK | change)
+        await openai_gateway.client.chat.completions.create(**REQUEST | change)
     error: Any = raised.value
     assert error.status_code == status
     assert error.param == param
@@ -180,7 +180,7 @@ async def test_errors_have_openai_format(
 
 
 @pytest.mark.parametrize("url", ["data:image/png;base64,!!!", "data:nonsense", "data:image/png;base64,R0lGODlhAAA="])
-async def test_invalid_data_is_refused(openai_gateway: OpenAIGateway, url: str) -> None:
+async def test_invalid_data_is_rejected(openai_gateway: OpenAIGateway, url: str) -> None:
     messages: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
     with pytest.raises(openai.BadRequestError):
         await openai_gateway.client.chat.completions.create(model="hugginggpt", messages=messages)
@@ -196,7 +196,7 @@ async def test_internal_addresses_are_not_fetched(openai_gateway: OpenAIGateway)
 async def test_sampling_parameters_are_ignored(openai_gateway: OpenAIGateway) -> None:
     tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     await openai_gateway.client.chat.completions.create(
-        **ASK, temperature=0.1, seed=3, max_tokens=9, tools=tools, user="u", top_p=0.5, presence_penalty=1
+        **REQUEST, temperature=0.1, seed=3, max_tokens=9, tools=tools, user="u", top_p=0.5, presence_penalty=1
     )
 
 
@@ -211,12 +211,12 @@ class Menu(BaseModel):
 
 
 async def test_schema_is_filled_from_results(openai_gateway: OpenAIGateway) -> None:
-    parsed = await openai_gateway.client.chat.completions.parse(**ASK, response_format=Mood)
+    parsed = await openai_gateway.client.chat.completions.parse(**REQUEST, response_format=Mood)
     assert parsed.choices[0].message.parsed == Mood(sentiment="positive", confidence=0.98)
 
 
 async def test_missing_results_are_a_refusal(openai_gateway: OpenAIGateway) -> None:
-    parsed = await openai_gateway.client.chat.completions.parse(**ASK, response_format=Menu)
+    parsed = await openai_gateway.client.chat.completions.parse(**REQUEST, response_format=Menu)
     message = parsed.choices[0].message
     assert message.parsed is None
     assert message.content is None
@@ -224,7 +224,7 @@ async def test_missing_results_are_a_refusal(openai_gateway: OpenAIGateway) -> N
 
 
 async def test_json_object_contains_all_results(openai_gateway: OpenAIGateway) -> None:
-    completion = await openai_gateway.client.chat.completions.create(**ASK, response_format={"type": "json_object"})
+    completion = await openai_gateway.client.chat.completions.create(**REQUEST, response_format={"type": "json_object"})
     content = httpx.Response(200, content=completion.choices[0].message.content or "").json()
     assert content["answer"] == "It is good news."
     assert content["results"][0]["outputs"]["text"] == "POSITIVE (98 %)"
@@ -251,7 +251,7 @@ async def test_json_object_contains_all_results(openai_gateway: OpenAIGateway) -
 )
 async def test_failure_is_reported_in_answer(tmp_path: Path, script: Any, finish: str, text: str) -> None:
     async with start_openai_gateway(tmp_path, script) as openai_gateway:
-        (choice,) = (await openai_gateway.client.chat.completions.create(**ASK)).choices
+        (choice,) = (await openai_gateway.client.chat.completions.create(**REQUEST)).choices
         assert choice.finish_reason == finish
         assert choice.message.content == text
 
@@ -259,20 +259,20 @@ async def test_failure_is_reported_in_answer(tmp_path: Path, script: Any, finish
 @pytest.mark.parametrize("stream", [True, False])
 async def test_run_is_cancelled_when_client_disconnects(tmp_path: Path, stream: bool) -> None:
     async with start_openai_gateway(tmp_path, ()) as openai_gateway:
-        asking: asyncio.Task[Any] = asyncio.create_task(
-            openai_gateway.client.chat.completions.create(**ASK, stream=stream)
+        pending: asyncio.Task[Any] = asyncio.create_task(
+            openai_gateway.client.chat.completions.create(**REQUEST, stream=stream)
         )
         async with asyncio.timeout(5):
             run = await openai_gateway.orchestrator.arrivals.get()
             if stream:
-                await (await asking).close()
-            asking.cancel()
+                await (await pending).close()
+            pending.cancel()
             await run.left.wait()
             await openai_gateway.orchestrator.cancel_received.wait()
 
 
 async def test_run_without_store_is_deleted(openai_gateway: OpenAIGateway) -> None:
-    await openai_gateway.client.chat.completions.create(**ASK, store=False)
+    await openai_gateway.client.chat.completions.create(**REQUEST, store=False)
     assert not openai_gateway.orchestrator.runs
 
 
@@ -280,7 +280,7 @@ async def test_run_without_store_is_deleted(openai_gateway: OpenAIGateway) -> No
     ("model", "policy"), [("hugginggpt", DATA_POLICY_OPEN), ("hugginggpt-local", DATA_POLICY_LOCAL)]
 )
 async def test_local_controller_applies_policy_local(openai_gateway: OpenAIGateway, model: str, policy: int) -> None:
-    await openai_gateway.client.chat.completions.create(**ASK | {"model": model})
+    await openai_gateway.client.chat.completions.create(**REQUEST | {"model": model})
     assert openai_gateway.last().caller.policy == policy
 
 

@@ -81,7 +81,7 @@ FORMED = st.fixed_dictionaries(
 )
 """Only the schema is in question."""
 
-ASKED = (
+REQUESTS = (
     st.tuples(st.just("/v1/chat/completions"), FORMED)
     | st.tuples(st.just("/v1/chat/completions"), CHAT | JSON)
     | st.tuples(st.just("/v1/responses"), RESPOND | JSON)
@@ -94,24 +94,24 @@ async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
         yield openai_gateway
 
 
-async def test_anything_is_answered_or_refused(openai_gateway: OpenAIGateway) -> None:
+async def test_anything_is_answered_or_rejected(openai_gateway: OpenAIGateway) -> None:
     loop = asyncio.get_running_loop()
 
     @settings(max_examples=250, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(ASKED)
-    def ask(asked: tuple[str, Any]) -> None:
-        path, body = asked
+    @given(REQUESTS)
+    def send(request: tuple[str, Any]) -> None:
+        path, body = request
         reply = asyncio.run_coroutine_threadsafe(openai_gateway.gateway.http.post(path, json=body), loop).result(20)
         assert reply.status_code < 500, reply.text
         if reply.status_code >= 400:
             assert reply.json()["error"]["message"]
             assert reply.json()["remedy"]
 
-    await asyncio.to_thread(ask)
+    await asyncio.to_thread(send)
     assert openai_gateway.orchestrator.arrivals.qsize() > 10
 
 
-async def test_out_of_range_numbers_are_refused(openai_gateway: OpenAIGateway) -> None:
+async def test_out_of_range_numbers_are_rejected(openai_gateway: OpenAIGateway) -> None:
     schema = '{"type":"number","minimum":1e999}'
     form = f'{{"type":"json_schema","json_schema":{{"name":"a","schema":{schema}}}}}'
     body = f'{{"model":"hugginggpt","messages":[{{"role":"user","content":"x"}}],"response_format":{form}}}'

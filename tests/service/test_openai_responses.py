@@ -21,7 +21,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 from tests.support.openai_clients import EVENTS, OpenAIGateway, answer_chunk, run_ended, start_openai_gateway
 from tests.support.samples import DATA
 
-ASK: Any = {"model": "hugginggpt", "input": "Is this good news? Read it aloud."}
+REQUEST: Any = {"model": "hugginggpt", "input": "Is this good news? Read it aloud."}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def idle_openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
 
 
 async def test_response_has_reasoning_and_answer(openai_gateway: OpenAIGateway) -> None:
-    response = await openai_gateway.client.responses.create(**ASK, metadata={"a": "b"}, instructions="Be brief.")
+    response = await openai_gateway.client.responses.create(**REQUEST, metadata={"a": "b"}, instructions="Be brief.")
     assert response.id == "resp_1"
     assert response.status == "completed"
     assert response.model == "hugginggpt"
@@ -52,12 +52,12 @@ async def test_response_has_reasoning_and_answer(openai_gateway: OpenAIGateway) 
     assert response.usage.output_tokens == 5
     spec = openai_gateway.last().spec
     assert spec.on_disconnect == ON_DISCONNECT_CANCEL
-    assert spec.request == ASK["input"]
+    assert spec.request == REQUEST["input"]
     assert [(turn.role, turn.text) for turn in spec.history] == [(ROLE_USER, "Be brief.")]
 
 
 async def test_response_events_are_numbered_typed_and_end_with_response(openai_gateway: OpenAIGateway) -> None:
-    stream = await openai_gateway.client.responses.create(**ASK, stream=True)
+    stream = await openai_gateway.client.responses.create(**REQUEST, stream=True)
     events = [event async for event in stream]
     assert [event.sequence_number for event in events] == list(range(len(events)))
     kinds = [event.type for event in events]
@@ -81,7 +81,7 @@ async def test_response_events_are_numbered_typed_and_end_with_response(openai_g
 
 
 async def test_the_clients_own_reader_follows_the_stream(openai_gateway: OpenAIGateway) -> None:
-    async with openai_gateway.client.responses.stream(**ASK) as stream:
+    async with openai_gateway.client.responses.stream(**REQUEST) as stream:
         async for _ in stream:
             pass
         final = await stream.get_final_response()
@@ -89,11 +89,11 @@ async def test_the_clients_own_reader_follows_the_stream(openai_gateway: OpenAIG
 
 
 async def test_the_sync_client_reads_both(openai_gateway: OpenAIGateway) -> None:
-    def ask() -> tuple[str, list[str]]:
-        whole: Response = openai_gateway.sync.responses.create(**ASK)
-        return whole.output_text, [event.type for event in openai_gateway.sync.responses.create(**ASK, stream=True)]
+    def send() -> tuple[str, list[str]]:
+        whole: Response = openai_gateway.sync.responses.create(**REQUEST)
+        return whole.output_text, [event.type for event in openai_gateway.sync.responses.create(**REQUEST, stream=True)]
 
-    text, kinds = await asyncio.to_thread(ask)
+    text, kinds = await asyncio.to_thread(send)
     assert text.startswith("It is good news.")
     assert kinds[-1] == "response.completed"
 
@@ -130,34 +130,34 @@ class Menu(BaseModel):
 
 
 async def test_schema_result_is_the_same_when_read_later(openai_gateway: OpenAIGateway) -> None:
-    parsed = await openai_gateway.client.responses.parse(**ASK, text_format=Mood)
+    parsed = await openai_gateway.client.responses.parse(**REQUEST, text_format=Mood)
     assert parsed.output_parsed == Mood(sentiment="positive", confidence=0.98)
     later = await openai_gateway.client.responses.retrieve(parsed.id)
     assert later.output_text == parsed.output_text
     assert later.text == parsed.text
-    refused = await openai_gateway.client.responses.parse(**ASK, text_format=Menu)
-    content: Any = refused.output[-1]
+    response_ = await openai_gateway.client.responses.parse(**REQUEST, text_format=Menu)
+    content: Any = response_.output[-1]
     assert content.content[0].type == "refusal"
     assert content.content[0].refusal == "The results do not contain dishes."
 
 
 async def test_a_response_continues_another(openai_gateway: OpenAIGateway) -> None:
-    first = await openai_gateway.client.responses.create(**ASK)
-    second = await openai_gateway.client.responses.create(**ASK, previous_response_id=first.id)
+    first = await openai_gateway.client.responses.create(**REQUEST)
+    second = await openai_gateway.client.responses.create(**REQUEST, previous_response_id=first.id)
     assert second.previous_response_id == first.id
     assert openai_gateway.last().spec.parent_run_id == "run_1"
 
 
 async def test_background_response_is_queued_polled_and_completed(idle_openai_gateway: OpenAIGateway) -> None:
-    response = await idle_openai_gateway.client.responses.create(**ASK, background=True)
+    response = await idle_openai_gateway.client.responses.create(**REQUEST, background=True)
     assert response.status == "queued"
     assert response.background
     run = await idle_openai_gateway.orchestrator.arrivals.get()
     assert run.spec.on_disconnect == ON_DISCONNECT_UNSPECIFIED
     run.tell(answer_chunk("So "))
-    going = await idle_openai_gateway.client.responses.retrieve(response.id)
-    assert going.status == "in_progress"
-    assert going.output_text == "So "
+    active = await idle_openai_gateway.client.responses.retrieve(response.id)
+    assert active.status == "in_progress"
+    assert active.output_text == "So "
     run.tell(answer_chunk("it is."), run_ended())
     ended = await idle_openai_gateway.client.responses.retrieve(response.id)
     assert ended.status == "completed"
@@ -167,7 +167,7 @@ async def test_background_response_is_queued_polled_and_completed(idle_openai_ga
 
 
 async def test_background_response_is_cancelled_and_deleted(idle_openai_gateway: OpenAIGateway) -> None:
-    response = await idle_openai_gateway.client.responses.create(**ASK, background=True)
+    response = await idle_openai_gateway.client.responses.create(**REQUEST, background=True)
     assert (await idle_openai_gateway.client.responses.cancel(response.id)).status == "cancelled"
     assert (await idle_openai_gateway.client.responses.cancel(response.id)).status == "cancelled"
     await idle_openai_gateway.client.responses.delete(response.id)
@@ -177,7 +177,7 @@ async def test_background_response_is_cancelled_and_deleted(idle_openai_gateway:
 
 async def test_disconnect_after_create_leaves_no_queued_run(idle_openai_gateway: OpenAIGateway) -> None:
     for background in (True, False):
-        stream = await idle_openai_gateway.client.responses.create(**ASK, stream=True, background=background)
+        stream = await idle_openai_gateway.client.responses.create(**REQUEST, stream=True, background=background)
         await stream.close()
         run = await idle_openai_gateway.orchestrator.arrivals.get()
         async with asyncio.timeout(5):
@@ -192,7 +192,7 @@ async def test_disconnect_after_create_leaves_no_queued_run(idle_openai_gateway:
 
 
 async def test_stream_resumed_after_any_event_repeats_none(idle_openai_gateway: OpenAIGateway) -> None:
-    stream = await idle_openai_gateway.client.responses.create(**ASK, background=True, stream=True)
+    stream = await idle_openai_gateway.client.responses.create(**REQUEST, background=True, stream=True)
     run = await idle_openai_gateway.orchestrator.arrivals.get()
     for event in EVENTS[:-1]:
         run.tell(event)
@@ -219,13 +219,13 @@ async def test_stream_resumed_after_any_event_repeats_none(idle_openai_gateway: 
 
 async def test_events_are_the_same_after_orchestrator_loss(tmp_path: Path) -> None:
     async with start_openai_gateway(tmp_path, EVENTS, breaks=(2, 5, 8)) as openai_gateway:
-        broken = [event async for event in await openai_gateway.client.responses.create(**ASK, stream=True)]
+        broken = [event async for event in await openai_gateway.client.responses.create(**REQUEST, stream=True)]
         again = [event async for event in await openai_gateway.client.responses.retrieve("resp_1", stream=True)]
         assert broken == again
 
 
 async def test_browsers_resume_by_last_event_id(openai_gateway: OpenAIGateway) -> None:
-    await openai_gateway.client.responses.create(**ASK)
+    await openai_gateway.client.responses.create(**REQUEST)
     path = "/v1/responses/resp_1?stream=true"
     whole = (await openai_gateway.gateway.http.get(path)).text
     rest = (await openai_gateway.gateway.http.get(path, headers={"last-event-id": "3"})).text
@@ -243,7 +243,7 @@ async def test_browsers_resume_by_last_event_id(openai_gateway: OpenAIGateway) -
 )
 async def test_every_final_state_has_a_status(tmp_path: Path, end: Any, status: str, detail: str | None) -> None:
     async with start_openai_gateway(tmp_path, (answer_chunk("Half."), end)) as openai_gateway:
-        events: Any = [event async for event in await openai_gateway.client.responses.create(**ASK, stream=True)]
+        events: Any = [event async for event in await openai_gateway.client.responses.create(**REQUEST, stream=True)]
         last = events[-1]
         assert last.type == ("response.failed" if status == "failed" else "response.incomplete")
         assert last.response.status == status
@@ -262,9 +262,9 @@ async def test_every_final_state_has_a_status(tmp_path: Path, end: Any, status: 
         ({"previous_response_id": "chatcmpl-1"}, None),
     ],
 )
-async def test_unsupported_requests_are_refused(
+async def test_unsupported_requests_are_rejected(
     openai_gateway: OpenAIGateway, change: dict[str, Any], param: str | None
 ) -> None:
     with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as raised:
-        await openai_gateway.client.responses.create(**ASK | change)
+        await openai_gateway.client.responses.create(**REQUEST | change)
     assert raised.value.param == param

@@ -75,9 +75,9 @@ async def test_response_belongs_to_tenant_of_key(keyed_gateway: KeyedGateway) ->
 
 
 async def test_authentication_and_rate_limit_raise_openai_errors(keyed_gateway: KeyedGateway) -> None:
-    async with client(keyed_gateway.gateway, "wrong") as stranger:
+    async with client(keyed_gateway.gateway, "wrong") as unauthorized:
         with pytest.raises(openai.AuthenticationError) as unknown:
-            await stranger.chat.completions.create(**CHAT)
+            await unauthorized.chat.completions.create(**CHAT)
         assert unknown.value.body
     token = await keyed_gateway.token("a", limits={"requests_per_minute": 1})
     async with client(keyed_gateway.gateway, token) as keen:
@@ -90,9 +90,9 @@ async def test_authentication_and_rate_limit_raise_openai_errors(keyed_gateway: 
 
 async def test_overload_is_reported(tmp_path: Path) -> None:
     orchestrator = ScriptedOrchestrator(refusal=Overloaded("too many runs", remedy="come back"))
-    async with start_gateway(tmp_path, orchestrator) as gateway, client(gateway, "none") as asking:
+    async with start_gateway(tmp_path, orchestrator) as gateway, client(gateway, "none") as openai_client:
         with pytest.raises(openai.RateLimitError, match="too many runs"):
-            await asking.chat.completions.create(**CHAT, stream=True)
+            await openai_client.chat.completions.create(**CHAT, stream=True)
 
 
 async def test_titles_are_answered_without_a_run(openai_gateway: OpenAIGateway) -> None:
@@ -129,13 +129,13 @@ async def test_any_gateway_reads_any_response(tmp_path: Path) -> None:
         start_gateway(tmp_path / "other", first.orchestrator) as second,
     ):
         stream = await first.client.responses.create(**RESPOND, background=True, stream=True)
-        begun = [await anext(stream) for _ in range(4)]
+        first_events = [await anext(stream) for _ in range(4)]
         await stream.close()
-        async with client(second, "none") as elsewhere:
-            rest: Any = await elsewhere.responses.retrieve("resp_1", stream=True, starting_after=3)
-            numbers = [each.sequence_number for each in begun] + [each.sequence_number async for each in rest]
+        async with client(second, "none") as other_client:
+            rest: Any = await other_client.responses.retrieve("resp_1", stream=True, starting_after=3)
+            numbers = [each.sequence_number for each in first_events] + [each.sequence_number async for each in rest]
             assert numbers == list(range(len(numbers)))
-            assert (await elsewhere.responses.retrieve("resp_1")).status == "completed"
+            assert (await other_client.responses.retrieve("resp_1")).status == "completed"
 
 
 class Silent:
@@ -184,7 +184,7 @@ async def test_heartbeats_keep_stream_alive_without_ending_events() -> None:
 
 async def test_chunks_end_with_done() -> None:
     events = [RunEvent(run_id="run_1", sequence=number) for number in range(1, len(EVENTS) + 1)]
-    for event, told in zip(events, EVENTS, strict=True):
-        event.MergeFrom(told)
+    for event, sent_event in zip(events, EVENTS, strict=True):
+        event.MergeFrom(sent_event)
     content = await sent(RecordedEvents(events))
     assert content.endswith(b"\n\ndata: [DONE]\n\n")

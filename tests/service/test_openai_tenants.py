@@ -16,7 +16,7 @@ from services.orchestrator.settings import Settings
 from tests.support.api_keys import KeyedGateway, start_keyed_gateway
 from tests.support.orchestrator import END, ScriptedPeers, task
 
-ASK: Any = {"model": "hugginggpt", "input": "Summarise it."}
+REQUEST: Any = {"model": "hugginggpt", "input": "Summarise it."}
 CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Summarise it."}]}
 
 
@@ -49,19 +49,19 @@ async def client(keyed_gateway: KeyedGateway, tenant: str) -> AsyncOpenAI:
 @pytest.fixture
 def endless(peers: ScriptedPeers) -> asyncio.Event:
     """The model works until it is told to stop; set once it has begun."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def forever(_: InferRequest) -> dict[str, Value]:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         return {}
 
     peers.infer["model"] = forever
-    return begun
+    return started
 
 
 async def test_responses_of_other_tenants_are_not_found(one: AsyncOpenAI, other: AsyncOpenAI) -> None:
-    response = await one.responses.create(**ASK)
+    response = await one.responses.create(**REQUEST)
     assert response.status == "completed"
     assert response.output_text == "so it is"
     with pytest.raises(openai.NotFoundError):
@@ -75,18 +75,18 @@ async def test_responses_of_other_tenants_are_not_found(one: AsyncOpenAI, other:
     with pytest.raises(openai.NotFoundError):
         await other.responses.input_items.list(response.id)
     with pytest.raises((openai.NotFoundError, openai.BadRequestError)):
-        await other.responses.create(**ASK, previous_response_id=response.id)
+        await other.responses.create(**REQUEST, previous_response_id=response.id)
     assert response.conversation
     with pytest.raises(openai.NotFoundError):
-        await other.responses.create(**ASK, conversation=response.conversation.id)
+        await other.responses.create(**REQUEST, conversation=response.conversation.id)
     assert (await one.responses.retrieve(response.id)).output == response.output
 
 
 async def test_previous_response_is_history(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
-    first = await one.responses.create(**ASK)
+    first = await one.responses.create(**REQUEST)
     second = await one.responses.create(model="hugginggpt", input="And now in French", previous_response_id=first.id)
     assert [turn.text for turn in peers.planned[-1].conversation] == ["Summarise it.", "so it is", "And now in French"]
-    third = await one.responses.create(**ASK, conversation=first.conversation.id if first.conversation else "")
+    third = await one.responses.create(**REQUEST, conversation=first.conversation.id if first.conversation else "")
     assert third.previous_response_id == second.id
 
 
@@ -104,7 +104,7 @@ async def test_chat_messages_are_history(one: AsyncOpenAI, peers: ScriptedPeers)
 
 @pytest.mark.parametrize("background", [True, False])
 async def test_response_is_cancelled(one: AsyncOpenAI, endless: asyncio.Event, background: bool) -> None:
-    stream = await one.responses.create(**ASK, stream=True, background=background)
+    stream = await one.responses.create(**REQUEST, stream=True, background=background)
     created: Any = await anext(stream)
     await asyncio.wait_for(endless.wait(), 10)
     found = await one.responses.cancel(created.response.id)
@@ -117,7 +117,7 @@ async def test_response_is_cancelled(one: AsyncOpenAI, endless: asyncio.Event, b
 async def test_foreground_run_is_cancelled_on_disconnect(
     one: AsyncOpenAI, endless: asyncio.Event, stored: bool
 ) -> None:
-    stream = await one.responses.create(**ASK, stream=True, store=stored)
+    stream = await one.responses.create(**REQUEST, stream=True, store=stored)
     created: Any = await anext(stream)
     await asyncio.wait_for(endless.wait(), 10)
     await stream.close()
@@ -133,14 +133,14 @@ async def test_foreground_run_is_cancelled_on_disconnect(
 
 
 async def test_response_without_store_is_deleted(one: AsyncOpenAI) -> None:
-    response = await one.responses.create(**ASK, store=False)
+    response = await one.responses.create(**REQUEST, store=False)
     assert response.output_text == "so it is"
     with pytest.raises(openai.NotFoundError):
         await one.responses.retrieve(response.id)
 
 
 async def test_repeatedly_killed_client_sees_every_event_once(one: AsyncOpenAI) -> None:
-    created = await one.responses.create(**ASK, background=True)
+    created = await one.responses.create(**REQUEST, background=True)
     seen: list[Any] = []
     while not seen or seen[-1].type != "response.completed":
         last = seen[-1].sequence_number if seen else -1

@@ -21,15 +21,15 @@ def batch(completed: int, total: int = 100, **more: Any) -> Batch:
 
 
 def test_lines_are_printed_per_tenth_and_wait_reason() -> None:
-    told = io.StringIO()
-    view = LineView(Console(file=told))
+    output = io.StringIO()
+    view = LineView(Console(file=output))
     view.busy("")
     for done in (0, 4, 10, 15, 19):
         view.show(batch(done, items_per_second=2.0, remaining=45.0))
     for _ in range(2):
         view.show(batch(19, waiting_for="nobody offers \x1b[31mtask"))
     view.show(batch(100))
-    assert told.getvalue().splitlines() == [
+    assert output.getvalue().splitlines() == [
         "10 of 100, 2 items/s, 0:00:45 left",
         "19 of 100, waiting: nobody offers [31mtask",
         "100 of 100",
@@ -37,14 +37,14 @@ def test_lines_are_printed_per_tenth_and_wait_reason() -> None:
 
 
 def test_bar_shows_rate_and_remaining_time() -> None:
-    told = io.StringIO()
-    view = BarView(Console(file=told, force_terminal=True, width=100))
+    output = io.StringIO()
+    view = BarView(Console(file=output, force_terminal=True, width=100))
     view.busy("Starting local services…")
     view.sent(3, 100)
     view.started("batch_1: 100 items")
     view.show(batch(40, items_per_second=2.0, remaining=3725.0))
     view.close()
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told.getvalue())
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.getvalue())
     assert "batch_1: 100 items\n" in shown
     assert "40/100 2 items/s, 1:02:05 left" in shown
 
@@ -68,13 +68,13 @@ def test_summary_shows_counts_durations_and_frequent_errors(capsys: pytest.Captu
     )
     report.print_summary(ended, as_json=False)
     captured = capsys.readouterr()
-    told = captured.out.splitlines()
-    assert told[:3] == [
+    output = captured.out.splitlines()
+    assert output[:3] == [
         "batch_1 incomplete in 12.3 s: 30 items: 11 completed, 19 failed",
         "  0.25 s per item, 1.50 s at the 95th percentile; slowest 1.png 2.00 s, 2.png 2.00 s, 3.png 2.00 s",
         "  7 × cannot read …  (a, b, c, …)",
     ]
-    assert told[-2:] == [
+    assert output[-2:] == [
         "  and 3 more kinds of error: see summary.json",
         "saved out/: results.jsonl, results.csv, summary.json",
     ]

@@ -8,11 +8,11 @@ A, B = ComparedModel("a"), ComparedModel("b", "1")
 FAILED = Trial(None, "it broke")
 
 
-def said(text: str, seconds: float = 1.0) -> Trial:
+def trial(text: str, seconds: float = 1.0) -> Trial:
     return Trial(answer({"text": text}), seconds=seconds, cost=0.5, input_tokens=2, output_tokens=1)
 
 
-ROWS = [[said("x"), said("x", 3)], [said("one two"), said("one three", 5)], [said("z", 9), FAILED]]
+ROWS = [[trial("x"), trial("x", 3)], [trial("one two"), trial("one three", 5)], [trial("z", 9), FAILED]]
 
 
 def test_agreement_counts_files_answered_by_both() -> None:
@@ -26,7 +26,7 @@ def test_agreement_counts_files_answered_by_both() -> None:
 
 def test_failure_scores_zero_and_unlabelled_files_do_not_count() -> None:
     labels = [None, "one two", "z"]
-    first, second = (figures(ROWS, labels, place) for place in (0, 1))
+    first, second = (figures(ROWS, labels, index) for index in (0, 1))
     assert first.score.files == 2
     assert first.score.same == 2
     assert first.score.similarity == 1
@@ -36,7 +36,7 @@ def test_failure_scores_zero_and_unlabelled_files_do_not_count() -> None:
 
 
 def test_durations_are_of_answers_and_costs_are_summed() -> None:
-    first, second = (figures(ROWS, [None] * 3, place) for place in (0, 1))
+    first, second = (figures(ROWS, [None] * 3, index) for index in (0, 1))
     assert first.answered == 3
     assert first.failed == 0
     assert first.median_seconds == 1
@@ -51,4 +51,4 @@ def test_durations_are_of_answers_and_costs_are_summed() -> None:
 
 def test_file_is_unanimous_if_all_answers_are_the_same() -> None:
     assert [is_unanimous(row) for row in ROWS] == [True, False, None]
-    assert is_unanimous([said("x"), said("x"), said("y")]) is False
+    assert is_unanimous([trial("x"), trial("x"), trial("y")]) is False

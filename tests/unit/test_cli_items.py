@@ -14,7 +14,7 @@ from gateway.cli.errors import USAGE, Problem
 from gateway.client import Artifact, FileId, Item, Json, Url
 
 SIGNS = Parameters("read@2", {"image": "image"}, ["image"])
-ASKED = Parameters("answer@1", {"image": "image", "question": "text", "options": "json"}, ["image", "question"])
+PARAMETERS = Parameters("answer@1", {"image": "image", "question": "text", "options": "json"}, ["image", "question"])
 ANY = Parameters("the request")
 
 
@@ -35,7 +35,7 @@ def of_manifest(file: Path, parameters: Parameters, *settings: str) -> list[Item
     return list(items.of_manifest(file, parameters, items.settings(settings, parameters)))
 
 
-def problem(file: Path, parameters: Parameters = ASKED, *settings: str) -> str:
+def problem(file: Path, parameters: Parameters = PARAMETERS, *settings: str) -> str:
     with pytest.raises(Problem) as raised:
         of_manifest(file, parameters, *settings)
     assert raised.value.status == USAGE
@@ -64,35 +64,35 @@ def test_patterns_yield_unique_files_with_distinct_names(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"), [("none-*.png", "no file matches"), ("gone.png", "no file matches"), ("sub", "is a folder")]
+    ("pattern", "message"), [("none-*.png", "no file matches"), ("gone.png", "no file matches"), ("sub", "is a folder")]
 )
-def test_pattern_without_match_is_a_problem(folder: Path, pattern: str, said: str) -> None:
-    with pytest.raises(Problem, match=said):
+def test_pattern_without_match_is_a_problem(folder: Path, pattern: str, message: str) -> None:
+    with pytest.raises(Problem, match=message):
         item_files.of_patterns([str(folder / pattern)])
 
 
 def test_empty_or_missing_folder_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for name, said in (("empty", "has no files"), ("gone", "No such file")):
-        with pytest.raises(Problem, match=said):
+    for name, message in (("empty", "has no files"), ("gone", "No such file")):
+        with pytest.raises(Problem, match=message):
             item_files.of_folder(tmp_path / name, tmp_path / "out")
 
 
 def test_files_of_same_name_have_distinct_output_names(folder: Path) -> None:
     found = list(items.of_files([folder / "a.png", folder / "sub/a.png"], SIGNS, {}))
     made = Artifact(sha256="0" * 64, media_type="audio/wav", name="speech.wav")
-    places = [file_name(index, item.name, "audio", made) for index, item in enumerate(found, start=1)]
-    assert places == ["files/0001-a.audio.wav", "files/0002-a.audio.wav"]
+    paths = [file_name(index, item.name, "audio", made) for index, item in enumerate(found, start=1)]
+    assert paths == ["files/0001-a.audio.wav", "files/0002-a.audio.wav"]
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "C:\\con", "a\x00b/c\n", "…" * 300, "", "."])
 def test_output_file_stays_in_folder_for_any_item_name(tmp_path: Path, name: str) -> None:
-    place = file_name(7, name, "../task2.audio", Artifact(sha256="0" * 64, media_type="audio/wav", name="../x.wav"))
-    assert (tmp_path / place).parent == tmp_path / "files"
-    assert place.startswith("files/0007-")
-    assert place.endswith(".task2.audio.wav")
+    path = file_name(7, name, "../task2.audio", Artifact(sha256="0" * 64, media_type="audio/wav", name="../x.wav"))
+    assert (tmp_path / path).parent == tmp_path / "files"
+    assert path.startswith("files/0007-")
+    assert path.endswith(".task2.audio.wav")
     (tmp_path / "files").mkdir()
-    (tmp_path / place).write_bytes(b"")
+    (tmp_path / path).write_bytes(b"")
 
 
 def test_unreadable_file_is_still_an_item(folder: Path) -> None:
@@ -109,24 +109,24 @@ def test_file_name_with_invalid_utf8_is_accepted(tmp_path: Path) -> None:
 
 def test_files_fill_the_only_suitable_parameter() -> None:
     assert SIGNS.for_files([]) == "image"
-    assert ASKED.for_files(["question"]) == "image"
+    assert PARAMETERS.for_files(["question"]) == "image"
     assert Parameters("two", {"image": "image", "note": "text"}, []).for_files([]) == "image"
     assert ANY.for_files([]) == "file1"
     with pytest.raises(Problem, match="two has several parameters for files: left and right"):
         Parameters("two", {"left": "image", "right": "image"}, ["left", "right"]).for_files([])
     with pytest.raises(Problem, match="--set has no value for question"):
-        items.of_files([Path("a.png")], ASKED, {})
+        items.of_files([Path("a.png")], PARAMETERS, {})
     with pytest.raises(Problem, match="has no parameter for files"):
         SIGNS.for_files(["image"])
 
 
 def test_settings_apply_to_all_items(folder: Path) -> None:
-    given = items.settings(["question=How many = 2?", 'options={"top": 3}'], ASKED)
-    (item,) = items.of_files([folder / "a.png"], ASKED, given)
+    given = items.settings(["question=How many = 2?", 'options={"top": 3}'], PARAMETERS)
+    (item,) = items.of_files([folder / "a.png"], PARAMETERS, given)
     assert item.inputs == {"image": folder / "a.png", "question": "How many = 2?", "options": {"top": 3}}
     for wrong in ("question", "=x", "colour=red", "options={"):
         with pytest.raises(Problem):
-            items.settings([wrong], ASKED)
+            items.settings([wrong], PARAMETERS)
 
 
 def test_table_columns_are_parameters_and_paths_are_relative_to_it(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_table_columns_are_parameters_and_paths_are_relative_to_it(folder: Path)
         ",sub/gone.png,a.png,1",
         ',a.png,Who?,"""x"""',
     )
-    assert of_manifest(file, ASKED) == [
+    assert of_manifest(file, PARAMETERS) == [
         Item({"image": folder / "a.png", "question": 'What, "exactly"?', "options": [1, 2]}, "first"),
         Item({"image": Url("https://example.org/b.png"), "question": "Why?"}, "https://example.org/b.png"),
         Item({"image": FileId("file_1a2B"), "question": "Who?", "options": {}}, "file_1a2B"),
@@ -153,7 +153,7 @@ def test_table_accepts_other_separators_and_bom(folder: Path) -> None:
     for separator, name in ((";", "items.csv"), ("\t", "items.tsv")):
         file = folder / name
         file.write_bytes("\ufeff".encode() + f"image{separator}question\r\na.png{separator}Wozu?\r\n".encode())
-        assert of_manifest(file, ASKED) == [Item({"image": folder / "a.png", "question": "Wozu?"}, "a.png")]
+        assert of_manifest(file, PARAMETERS) == [Item({"image": folder / "a.png", "question": "Wozu?"}, "a.png")]
 
 
 def test_json_lines_state_types_explicitly(folder: Path) -> None:
@@ -163,7 +163,7 @@ def test_json_lines_state_types_explicitly(folder: Path) -> None:
         {"image": "b.png", "question": {"file": "notes.txt"}, "options": None},
     )
     file = table(folder, *(json.dumps(line) + "\n" for line in lines), name="items.jsonl")
-    assert of_manifest(file, ASKED) == [
+    assert of_manifest(file, PARAMETERS) == [
         Item({"image": folder / "a.png", "question": "Why?", "options": Json("x")}, "one"),
         Item({"image": folder / "b.png", "question": "a.png", "options": None}, "b.png"),
         Item({"image": folder / "b.png", "question": folder / "notes.txt"}, "b.png"),
@@ -179,7 +179,7 @@ def test_existing_path_is_file_if_parameters_are_unknown(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["image,colour", "a.png,red"], "line 2 of .* has colour, which is not a parameter of answer@1"),
         (["image,options", "a.png,1"], "has no value for question"),
@@ -194,12 +194,12 @@ def test_existing_path_is_file_if_parameters_are_unknown(folder: Path) -> None:
         ([], "is empty"),
     ],
 )
-def test_unfit_table_is_refused_before_start(folder: Path, lines: list[str], said: str) -> None:
-    assert re.search(said, problem(table(folder, *lines)))
+def test_invalid_table_is_rejected_before_start(folder: Path, lines: list[str], message: str) -> None:
+    assert re.search(message, problem(table(folder, *lines)))
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("{", "line 2 of .* is not JSON"),
         ("[]", "is not a JSON object"),
@@ -209,9 +209,9 @@ def test_unfit_table_is_refused_before_start(folder: Path, lines: list[str], sai
         ('{"image": "a.png", "question": "x", "options": [1e999]}', "options has a number that JSON cannot express"),
     ],
 )
-def test_unfit_json_line_is_refused_with_line_number(folder: Path, line: str, said: str) -> None:
+def test_invalid_json_line_is_rejected_with_line_number(folder: Path, line: str, message: str) -> None:
     good = '{"image": "a.png", "question": "x"}'
-    assert re.search(said, problem(table(folder, good, line, good, name="items.jsonl")))
+    assert re.search(message, problem(table(folder, good, line, good, name="items.jsonl")))
 
 
 def test_other_file_type_is_a_problem(folder: Path) -> None:
@@ -219,7 +219,9 @@ def test_other_file_type_is_a_problem(folder: Path) -> None:
     assert "not UTF-8" in problem(folder / "latin.csv")
     assert "No such file" in problem(folder / "gone.csv")
     assert "has an unknown suffix" in problem(folder / "a.png")
-    assert "and --set both have a value for" in problem(table(folder, "image,question", "a.png,x"), ASKED, "question=y")
+    assert "and --set both have a value for" in problem(
+        table(folder, "image,question", "a.png,x"), PARAMETERS, "question=y"
+    )
 
 
 def test_a_hundred_thousand_items_are_read_one_by_one(tmp_path: Path) -> None:

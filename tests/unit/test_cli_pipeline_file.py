@@ -45,7 +45,7 @@ TASKS = (
     {"id": 3, "task": "text-to-speech", "arguments": {"text": "no: 12:30"}},
     {"id": 4, "task": "text-classification", "arguments": {"text": {"task_id": 1, "output": "text"}}},
 )
-KEPT = Pipeline(
+PIPELINE = Pipeline(
     name="kept",
     version=3,
     description="Größe: what?",
@@ -62,7 +62,7 @@ def imported(folder: Path, text: str, name: str = "") -> pipeline_file.PipelineF
 
 
 def test_serialized_pipeline_is_valid_and_parses_back(tmp_path: Path) -> None:
-    text = pipeline_file.serialize(KEPT, "https://gateway.example")
+    text = pipeline_file.serialize(PIPELINE, "https://gateway.example")
     schema, origin, *_ = text.splitlines()
     assert schema == "# yaml-language-server: $schema=https://gateway.example/v1/pipeline.schema.json"
     assert origin.startswith("# kept, version 3")
@@ -87,7 +87,7 @@ def test_a_file_may_be_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (("pipeline/1", "pipeline/12"), "line 1: hugginggpt/pipeline/12 is newer than the formats"),
         (("hugginggpt/pipeline/1", "recipe"), "line 1: recipe is not a pipeline format"),
@@ -129,15 +129,15 @@ def test_a_file_may_be_json(tmp_path: Path) -> None:
         ((ANSWER, '{"plan": []}'), "contains no plan"),
     ],
 )
-def test_invalid_file_reports_line_and_remedy(tmp_path: Path, change: tuple[str, str], words: str) -> None:
-    with pytest.raises(Problem, match=words) as problem:
+def test_invalid_file_reports_line_and_remedy(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(Problem, match=message) as problem:
         imported(tmp_path, ANSWER.replace(*change), "name")
     assert problem.value.status == USAGE
     assert bool(problem.value.remedy)
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("scalar", "value"),
     [
         ("no", "no"),
         ("2030-01-31", "2030-01-31"),
@@ -155,14 +155,14 @@ def test_invalid_file_reports_line_and_remedy(tmp_path: Path, change: tuple[str,
         ('"5"', "5"),
     ],
 )
-def test_yaml_scalars_have_json_types(tmp_path: Path, word: str, value: Any) -> None:
-    read = imported(tmp_path, ANSWER.replace("{input: what}", word))
+def test_yaml_scalars_have_json_types(tmp_path: Path, scalar: str, value: Any) -> None:
+    read = imported(tmp_path, ANSWER.replace("{input: what}", scalar))
     assert read.plan[0]["args"]["question"] == value
 
 
 def test_plan_tree_nests_tasks_below_dependencies() -> None:
     shown = StringIO()
-    for tree in render(KEPT.inputs, KEPT.plan):
+    for tree in render(PIPELINE.inputs, PIPELINE.plan):
         Console(file=shown, width=200).print(tree)
     assert [line.rstrip() for line in shown.getvalue().splitlines()] == [
         "a  image",
@@ -172,4 +172,4 @@ def test_plan_tree_nests_tasks_below_dependencies() -> None:
         "b  text, optional  more",
         '3 text-to-speech  text ← "no: 12:30"  any model',
     ]
-    assert flow(KEPT.inputs, KEPT.outputs) == "image, text → audio, text"
+    assert flow(PIPELINE.inputs, PIPELINE.outputs) == "image, text → audio, text"

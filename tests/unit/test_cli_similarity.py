@@ -52,8 +52,8 @@ PAIRS: dict[str, tuple[Any, Any, float | None]] = {
 @pytest.mark.parametrize(("one", "other", "expected"), PAIRS.values(), ids=PAIRS)
 def test_similarity_of_answers(one: Any, other: Any, expected: float | None) -> None:
     for first, second in ((one, other), (other, one)):
-        alike = similarity(answer(first).value, answer(second).value)
-        assert alike == (expected if expected is None else pytest.approx(expected))
+        score = similarity(answer(first).value, answer(second).value)
+        assert score == (expected if expected is None else pytest.approx(expected))
 
 
 RIGHT: dict[str, tuple[Any, str, float | None]] = {

@@ -26,8 +26,8 @@ def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str
     console = Console(file=out, width=120)
     picture, run = LiveTable(console), Run()
     for number, event in enumerate(events, start=1):
-        told = {"run_id": "r", "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
-        picture.show(run, run.apply(told), event.get("task_id", 0))
+        document = {"run_id": "r", "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
+        picture.show(run, run.apply(document), event.get("task_id", 0))
     console.print(picture._render())
     out.seek(0)
     still = re.sub("[\u2800-\u28ff]", "*", out.read())
@@ -60,8 +60,8 @@ def test_running_task_shows_progress() -> None:
 
 def test_last_line_shows_active_step() -> None:
     completed: dict[str, Any] = {"plan_completed": {"tasks": 1}}
-    told = [PLANNED, completed, {"answer_chunk": {"text": "It"}}, {"run_ended": {"state": "completed"}}]
-    lasts = [drawn(told[:count])[-1] for count in range(1, 5)]
+    document = [PLANNED, completed, {"answer_chunk": {"text": "It"}}, {"run_ended": {"state": "completed"}}]
+    lasts = [drawn(document[:count])[-1] for count in range(1, 5)]
     assert lasts == ["* planning", "· 1 image-to-text", "* answering", "· 1 image-to-text"]
 
 
@@ -75,7 +75,7 @@ FELL_BACK = {"plan_note": {"kind": "fell_back", "text": "This was planned withou
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "text"),
     [
         ([{"plan_completed": {"decision": WRITTEN}}], ["planned by the LLM small"]),
         ([{"plan_completed": {"decision": {"controller": "embedded"}}}], ["planned by the embedded planner"]),
@@ -109,11 +109,11 @@ FELL_BACK = {"plan_note": {"kind": "fell_back", "text": "This was planned withou
         ),
     ],
 )
-def test_decisions_show_decider_and_fallback_reason(events: list[dict[str, Any]], said: list[str]) -> None:
+def test_decisions_show_decider_and_fallback_reason(events: list[dict[str, Any]], text: list[str]) -> None:
     ended = (
         events if any("run_ended" in event for event in events) else [*events, {"run_ended": {"state": "completed"}}]
     )
-    assert " ".join(drawn(ended)) == " ".join(said)
+    assert " ".join(drawn(ended)) == " ".join(text)
 
 
 def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
@@ -121,7 +121,7 @@ def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "text"),
     [
         (
             {
@@ -136,8 +136,8 @@ def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
         ({"event": "a library speaks", "level": "plain"}, "a library speaks"),
     ],
 )
-def test_log_entry_is_rendered_as_text(entry: dict[str, Any], said: str) -> None:
-    assert " ".join(log_line(entry).plain.split()) == said
+def test_log_entry_is_rendered_as_text(entry: dict[str, Any], text: str) -> None:
+    assert " ".join(log_line(entry).plain.split()) == text
 
 
 def test_upload_progress_is_shown_in_bytes() -> None:
@@ -156,6 +156,6 @@ def test_upload_progress_is_shown_in_bytes() -> None:
 
 
 def test_printable_keeps_lines_and_removes_control_characters() -> None:
-    said = "one\n\ttwo \x1b[31mred \u202ederet\u2066 \N{MAN}\u200d\N{WOMAN}"
-    assert printable(said) == "one\n\ttwo [31mred deret \N{MAN}\u200d\N{WOMAN}"
-    assert one_line(said) == "one  two [31mred deret \N{MAN}\N{WOMAN}"
+    text = "one\n\ttwo \x1b[31mred \u202ederet\u2066 \N{MAN}\u200d\N{WOMAN}"
+    assert printable(text) == "one\n\ttwo [31mred deret \N{MAN}\u200d\N{WOMAN}"
+    assert one_line(text) == "one  two [31mred deret \N{MAN}\N{WOMAN}"

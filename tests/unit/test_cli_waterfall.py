@@ -9,8 +9,8 @@ from rich.console import Console
 from gateway.cli.tracing.chart import render
 from gateway.cli.tracing.waterfall import Span, Waterfall
 
-Told = dict[str, Any]
-Timed = tuple[float, Told]
+Event = dict[str, Any]
+Timed = tuple[float, Event]
 
 ACCEPTED: Timed = (0, {"run_accepted": {}})
 PLANNED: Timed = (0.1, {"task_id": 1, "task_planned": {"task": {"id": 1, "task": "image-to-text"}}})
@@ -32,7 +32,7 @@ def selected(at: float, task_id: int = 1) -> Timed:
     return at, {"task_id": task_id, "task_selected": {"candidates": [OCR], "decision": {"controller": "rank"}}}
 
 
-def started(at: float, attempt: int = 1, by: Told = OCR, task_id: int = 1) -> Timed:
+def started(at: float, attempt: int = 1, by: Event = OCR, task_id: int = 1) -> Timed:
     return at, {"task_id": task_id, "attempt": attempt, "task_started": {"by": by}}
 
 
@@ -49,9 +49,10 @@ def over(at: float, state: str = "completed") -> Timed:
     return at, {"run_ended": {"state": state}}
 
 
-def waterfall(*told: Timed) -> Waterfall:
+def waterfall(*timed_events: Timed) -> Waterfall:
     events = (
-        {"run_id": "r", "time": f"2030-01-01T00:{int(at) // 60:02}:{at % 60:06.3f}Z", **event} for at, event in told
+        {"run_id": "r", "time": f"2030-01-01T00:{int(at) // 60:02}:{at % 60:06.3f}Z", **event}
+        for at, event in timed_events
     )
     return Waterfall.of(events)
 
@@ -60,8 +61,8 @@ def spans(of: Waterfall) -> list[tuple[Any, ...]]:
     return [(span.kind, span.task_id, round(span.begin, 3), span.end and round(span.end, 3)) for span in of.spans]
 
 
-def span(of: Waterfall, kind: str, place: int = 0) -> Span:
-    return [each for each in of.spans if each.kind == kind][place]
+def span(of: Waterfall, kind: str, index: int = 0) -> Span:
+    return [each for each in of.spans if each.kind == kind][index]
 
 
 def test_waterfall_has_plan_select_attempt_and_answer_spans() -> None:

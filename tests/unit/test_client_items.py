@@ -26,7 +26,7 @@ def read(writer: ItemWriter, *items: Item) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ("words", {"text": "words"}),
         ({"a": [1]}, {"json": {"a": [1]}}),
@@ -40,9 +40,9 @@ def read(writer: ItemWriter, *items: Item) -> list[Any]:
         (A, {"artifact": {"sha256": "a" * 64, "name": "a.png"}}),
     ],
 )
-def test_input_values_determine_their_type(given: Given, told: dict[str, Any]) -> None:
+def test_input_values_determine_their_type(given: Given, expected: dict[str, Any]) -> None:
     (line,) = read(ItemWriter(never), Item({"x": given}, "one"))
-    assert line == {"name": "one", "inputs": [{"name": "x", **told}]}
+    assert line == {"name": "one", "inputs": [{"name": "x", **expected}]}
 
 
 def test_files_upload_concurrently_once_and_items_keep_order(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_files_upload_concurrently_once_and_items_keep_order(tmp_path: Path) -> 
     contents = [b"%d" % (number % (2 * CONCURRENT_UPLOADS)) for number in range(100)]
     items = [Item({"x": Attachment(f"{number}.bin", content)}) for number, content in enumerate(contents)]
     lines = read(ItemWriter(upload), *items)
-    told = [line["inputs"][0]["artifact"] for line in lines]
-    assert [each["name"] for each in told] == [f"{number}.bin" for number in range(100)]
-    assert [each["sha256"] for each in told] == [_digest(content) for content in contents]
+    artifacts = [line["inputs"][0]["artifact"] for line in lines]
+    assert [each["name"] for each in artifacts] == [f"{number}.bin" for number in range(100)]
+    assert [each["sha256"] for each in artifacts] == [_digest(content) for content in contents]
     assert len(sent) == 2 * CONCURRENT_UPLOADS
 
 
@@ -77,17 +77,17 @@ def test_unsendable_file_becomes_failed_item(tmp_path: Path) -> None:
     def refuse(file: Attachment) -> Artifact:
         raise InvalidRequest("it is no picture", code="FILE_TYPE", remedy="send one", status=400)
 
-    told = Failure(reason="ROW", message="too few columns")
-    gone, refused, known = read(
+    failure = Failure(reason="ROW", message="too few columns")
+    missing, rejected, known = read(
         ItemWriter(refuse),
         Item({"x": tmp_path / "gone \udcff.png"}),
         Item({"x": b"text"}, "two"),
-        Item({}, "three", failure=told),
+        Item({}, "three", failure=failure),
     )
-    assert gone["failure"]["reason"] == "FILE"
-    assert "No such file" in gone["failure"]["message"]
+    assert missing["failure"]["reason"] == "FILE"
+    assert "No such file" in missing["failure"]["message"]
     why = {"reason": "FILE_TYPE", "message": "it is no picture", "remedy": "send one"}
-    assert refused == {"name": "two", "failure": why}
+    assert rejected == {"name": "two", "failure": why}
     assert known == {"name": "three", "inputs": [], "failure": {"reason": "ROW", "message": "too few columns"}}
 
 

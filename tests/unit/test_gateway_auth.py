@@ -35,7 +35,7 @@ async def gateway_database(database_url: str) -> AsyncIterator[Database]:
         yield database
 
 
-def told(sql: str) -> Operation[Rows]:
+def execute(sql: str) -> Operation[Rows]:
     def operation() -> Steps[Rows]:
         return (yield Query(sql))
 
@@ -51,8 +51,8 @@ async def test_only_a_digest_of_the_secret_is_stored(gateway_database: Database)
     sent = parts(token)
     assert sent
     assert sent[0] == key.id
-    ((kept, everything),) = await gateway_database.read("SELECT digest, name || tenant || limits FROM api_keys")
-    assert kept == digest(sent[1])
+    ((stored, everything),) = await gateway_database.read("SELECT digest, name || tenant || limits FROM api_keys")
+    assert stored == digest(sent[1])
     assert sent[1] not in everything
     assert key.matches(sent[1])
     assert not key.matches(sent[1] + "x")
@@ -66,13 +66,13 @@ async def test_key_changes_are_audited(gateway_database: Database) -> None:
     changed = await keys.change(key.id, {"limits": {"concurrent_runs": 1}}, Actor("default", "b"))
     assert changed.terms.limits == {"tokens_per_day": 5, "concurrent_runs": 1}
     await keys.revoke(key.id, OPERATOR)
-    kept = await keys.find(key.id)
-    assert kept
-    assert kept.terms == changed.terms
-    assert kept.state(0) == "revoked"
+    stored = await keys.find(key.id)
+    assert stored
+    assert stored.terms == changed.terms
+    assert stored.state(0) == "revoked"
     me = OPERATOR.name
     acts = [(me, "key.create"), ("b", "key.change"), ("b", "key.change"), (me, "key.revoke")]
-    assert await entries(gateway_database) == [(who, act, key.id) for who, act in acts]
+    assert await entries(gateway_database) == [(actor, act, key.id) for actor, act in acts]
 
 
 async def test_revoked_or_unknown_key_cannot_be_changed(gateway_database: Database) -> None:
@@ -97,7 +97,7 @@ async def test_audit_log_is_append_only(gateway_database: Database, act: str) ->
     with identified_as(Identity("shop", "k1")):
         await Audit(gateway_database).record("run.delete", "run_1", why="test")
     with pytest.raises(Exception, match="the audit log is append-only"):
-        await gateway_database.write(told(act))
+        await gateway_database.write(execute(act))
     assert await entries(gateway_database) == [("k1", "run.delete", "run_1")]
 
 
@@ -131,10 +131,10 @@ async def test_memory_counters_reset_in_each_window() -> None:
 
 async def test_run_slots_never_exceed_the_limit(gateway_database: Database) -> None:
     slots = RunSlots(gateway_database, Clock(0))
-    asked = await asyncio.gather(*(slots.reserve("k", 3) for _ in range(10)), return_exceptions=True)
-    given = [each for each in asked if isinstance(each, str)]
+    results = await asyncio.gather(*(slots.reserve("k", 3) for _ in range(10)), return_exceptions=True)
+    given = [each for each in results if isinstance(each, str)]
     assert len(given) == 3
-    assert {type(each) for each in asked} == {str, Overloaded}
+    assert {type(each) for each in results} == {str, Overloaded}
     await slots.reserve("another", 1)
     await slots.release(given[0])
     await slots.reserve("k", 3)
@@ -150,7 +150,7 @@ async def test_repeated_request_for_one_run_takes_one_slot(gateway_database: Dat
 
 
 async def test_ended_run_takes_no_slot(gateway_database: Database) -> None:
-    await gateway_database.write(told("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
+    await gateway_database.write(execute("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
     slots = RunSlots(gateway_database, Clock(0))
     await slots.assign(await slots.reserve("k", 1), "run_1")
     await slots.reserve("k", 1)
@@ -187,10 +187,10 @@ async def test_failures_are_counted_by_network_and_expire() -> None:
     backoff = AuthBackoff(clock)
     for number in range(MAX_FAILURES):
         backoff.record_failure(f"2001:db8::{number:x}")
-    with pytest.raises(Overloaded) as refused:
+    with pytest.raises(Overloaded) as raised:
         backoff.record_failure("2001:db8::ffff")
-    assert refused.value.retry_after
-    assert refused.value.retry_after.total_seconds() == WINDOW_SECONDS
+    assert raised.value.retry_after
+    assert raised.value.retry_after.total_seconds() == WINDOW_SECONDS
     backoff.record_failure("2001:db8:0:1::1")
     backoff.record_failure("10.0.0.1")
     clock.now = WINDOW_SECONDS

@@ -14,7 +14,7 @@ from gateway.call_log import CallLog
 from services.common.errors import NotFound
 
 
-async def logged(error: BaseException | None, set_by_hand: StatusCode | None = None) -> Any:
+async def logged(error: BaseException | None, explicit_code: StatusCode | None = None) -> Any:
     """The line of a call that raises this, if anything."""
 
     async def answer(request: Any, context: Any) -> None:
@@ -26,7 +26,7 @@ async def logged(error: BaseException | None, set_by_hand: StatusCode | None = N
 
     details = SimpleNamespace(method="/hugginggpt.v1.GatewayService/GetRun")
     handler = await CallLog().intercept_service(found, details)
-    call = handler.unary_unary(SimpleNamespace(run_id="run_ab"), SimpleNamespace(code=lambda: set_by_hand))
+    call = handler.unary_unary(SimpleNamespace(run_id="run_ab"), SimpleNamespace(code=lambda: explicit_code))
     with capture_logs() as lines, pytest.raises(type(error)) if error else nullcontext():
         await call
     (line,) = lines

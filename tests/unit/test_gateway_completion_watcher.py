@@ -32,18 +32,18 @@ class Ledger(ScriptedOrchestrator):
     def __init__(self) -> None:
         super().__init__()
         self.ended: list[pb.EndedRun] = []
-        self.asked: list[pb.ListEndedRunsRequest] = []
+        self.requests: list[pb.ListEndedRunsRequest] = []
         self.away = False
         self.looked = asyncio.Event()
 
     def end(self, run_id: str, at: float, tokens: int = 10, *, item: bool = False) -> None:
-        who = Caller(tenant="a", key_id="k", priority=PRIORITY_BATCH if item else PRIORITY_INTERACTIVE)
-        run = pb.EndedRun(run_id=run_id, caller=who, usage=Usage(input_tokens=tokens))
+        caller = Caller(tenant="a", key_id="k", priority=PRIORITY_BATCH if item else PRIORITY_INTERACTIVE)
+        run = pb.EndedRun(run_id=run_id, caller=caller, usage=Usage(input_tokens=tokens))
         run.end_time.FromMicroseconds(int(at * 1e6))
         self.ended.append(run)
 
     async def ListEndedRuns(self, request: pb.ListEndedRunsRequest, context: Any) -> pb.ListEndedRunsResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         self.looked.set()
         if self.away:
             raise Unavailable("away", remedy="wait")
@@ -99,7 +99,7 @@ async def test_end_that_is_committed_late_is_processed(
     ledger.end("run_2", NOW - OVERLAP_SECONDS + 1)
     await following(orchestrator_channel, gateway_database).poll()
     assert await tokens(gateway_database) == 20
-    assert ledger.asked[-1].ended_after.ToMicroseconds() / 1e6 == NOW - OVERLAP_SECONDS
+    assert ledger.requests[-1].ended_after.ToMicroseconds() / 1e6 == NOW - OVERLAP_SECONDS
 
 
 async def test_only_some_polls_use_the_full_overlap(
@@ -111,7 +111,7 @@ async def test_only_some_polls_use_the_full_overlap(
     for seconds in (0.0, 1.0, 1.0, FULL_OVERLAP_SECONDS):
         clock.now += seconds
         await looking.poll()
-    back = [NOW - request.ended_after.ToMicroseconds() / 1e6 for request in ledger.asked]
+    back = [NOW - request.ended_after.ToMicroseconds() / 1e6 for request in ledger.requests]
     assert back[1:] == [SHORT_OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, OVERLAP_SECONDS]
 
 

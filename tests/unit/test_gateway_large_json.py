@@ -16,9 +16,9 @@ from tests.bench.parsing import LARGE_MESSAGES, WIDE_JSON, doubling_schema
 @pytest.mark.parametrize("fields", LARGE_MESSAGES.values(), ids=LARGE_MESSAGES)
 @pytest.mark.timeout(30)
 def test_message_with_too_many_entries_is_rejected(fields: Mapping[str, Any]) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as raised:
         decode(RunSpec, {"request": "x", **fields})
-    assert refused.value.reason == "TOO_LARGE"
+    assert raised.value.reason == "TOO_LARGE"
 
 
 def test_entries_are_counted_per_message() -> None:
@@ -33,9 +33,9 @@ def test_wide_json_is_not_deep(wide: Any) -> None:
 
 
 def test_json_with_too_many_lists_is_rejected() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as raised:
         loads(b"[" + b"[]," * MAX_CONTAINERS + b"[]]")
-    assert refused.value.reason == "TOO_LARGE"
+    assert raised.value.reason == "TOO_LARGE"
 
 
 @pytest.mark.parametrize(("depth", "taken"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])

@@ -66,11 +66,11 @@ def test_item_result_always_has_the_same_fields() -> None:
         "output_tokens": 0,
         "cost": 0.0,
     }
-    told = result(done(2, 1.5, audio=Value(artifact=ARTIFACT), labels=Value(json="[1]")))
-    assert told.keys() == waiting.keys()
-    assert told["outputs"]["audio"]["artifact"]["name"] == "speech.wav"
-    assert told["outputs"]["labels"] == [1]
-    assert told["seconds"] == 1.5
+    row = result(done(2, 1.5, audio=Value(artifact=ARTIFACT), labels=Value(json="[1]")))
+    assert row.keys() == waiting.keys()
+    assert row["outputs"]["audio"]["artifact"]["name"] == "speech.wav"
+    assert row["outputs"]["labels"] == [1]
+    assert row["seconds"] == 1.5
     assert result(failed(3, "x"))["error"] == {"reason": "BROKEN", "message": "x", "remedy": "mend it"}
 
 
@@ -98,13 +98,13 @@ async def test_buffered_chunks_have_the_same_bytes() -> None:
 
 
 async def test_durations_come_from_items_that_have_them() -> None:
-    told = await summary(BATCH, each([*(done(n, float(n)) for n in range(1, 21)), failed(21, "x")]))
-    assert told["seconds"] == {"total": 210.0, "median": 10.5, "p95": 19.0}
-    assert [entry["index"] for entry in told["slowest"]] == [20, 19, 18, 17, 16]
-    assert told["input_tokens"] == 40
-    assert told["output_tokens"] == 20
-    assert told["cost"] == 10.0
-    assert told["pool_seconds"] == {"cpu": 40.0, "gpu-l4": 5.0}
+    figures = await summary(BATCH, each([*(done(n, float(n)) for n in range(1, 21)), failed(21, "x")]))
+    assert figures["seconds"] == {"total": 210.0, "median": 10.5, "p95": 19.0}
+    assert [entry["index"] for entry in figures["slowest"]] == [20, 19, 18, 17, 16]
+    assert figures["input_tokens"] == 40
+    assert figures["output_tokens"] == 20
+    assert figures["cost"] == 10.0
+    assert figures["pool_seconds"] == {"cpu": 40.0, "gpu-l4": 5.0}
     empty = await summary(BATCH, each([]))
     assert empty["seconds"] == {"total": 0, "median": 0, "p95": 0}
     assert empty["slowest"] == []
@@ -126,8 +126,8 @@ async def test_errors_are_grouped_regardless_of_file_name() -> None:
     items = [failed(index, message) for index, message in enumerate(messages * 2, 1)]
     for item in items:
         item.name = "in/a.b"
-    told = (await summary(BATCH, each(items)))["errors"]
-    assert {error["message"] for error in told} == {"…: bad …", "(…)", "xa.b and a.b_ differ", "…"}
+    errors = (await summary(BATCH, each(items)))["errors"]
+    assert {error["message"] for error in errors} == {"…: bad …", "(…)", "xa.b and a.b_ differ", "…"}
 
 
 async def test_pages_are_limited_by_items_inputs_and_bytes() -> None:
@@ -143,9 +143,9 @@ async def test_pages_are_limited_by_items_inputs_and_bytes() -> None:
                 turns.append(0)
                 await asyncio.sleep(0)
 
-        beside = asyncio.create_task(other())
+        other_task = asyncio.create_task(other())
         found = [len(page) async for page in paginate(sent(items, length))]
-        beside.cancel()
+        other_task.cancel()
         assert len(turns) >= len(found) - 1
         return found
 
@@ -165,7 +165,7 @@ async def test_line_numbers_do_not_depend_on_chunks() -> None:
 
 async def test_unterminated_long_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.pipelines.batch_body.JSON_BYTES", 100)
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as raised:
         _ = [line async for line in numbered_lines(chunks(b"{}\n", *[b"x" * 60] * 2))]
-    assert refused.value.reason == "TOO_LARGE"
-    assert refused.value.message.split(" is")[0] == "line 2"
+    assert raised.value.reason == "TOO_LARGE"
+    assert raised.value.message.split(" is")[0] == "line 2"

@@ -136,9 +136,9 @@ async def test_duplicate_events_are_not_sent() -> None:
 
 def test_unicode_line_separators_are_escaped() -> None:
     text = "a\nb\r\nc\u2028d\u2029e\x85f\x0b\x0c\x1c 😀"
-    told = httpx.Response(200, content=event_frame(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
+    response = httpx.Response(200, content=event_frame(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
     reader = Reader(Event.of)
-    (read,) = filter(None, map(reader.take, told.iter_lines()))
+    (read,) = filter(None, map(reader.take, response.iter_lines()))
     assert read.body["text"] == text
 
 

@@ -123,7 +123,7 @@ def test_hostile_head_is_sniffed_quickly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("sent", "stored_name"),
     [
         ("photo.png", "photo.png"),
         ("../../etc/passwd", "passwd"),
@@ -139,8 +139,8 @@ def test_hostile_head_is_sniffed_quickly() -> None:
     ],
     ids=lambda side: ascii(side)[:30],
 )
-def test_file_name_is_stripped_of_path(sent: str, kept: str) -> None:
-    assert clean_name(sent) == kept
+def test_file_name_is_stripped_of_path(sent: str, stored_name: str) -> None:
+    assert clean_name(sent) == stored_name
 
 
 @pytest.fixture
@@ -153,14 +153,14 @@ async def chunked(content: bytes, size: int = 1000) -> AsyncIterator[bytes]:
         yield content[start : start + size]
 
 
-async def kept(store: ArtifactStore, name: str, content: bytes, limit: int = 10**6) -> Artifact:
+async def store_upload(store: ArtifactStore, name: str, content: bytes, limit: int = 10**6) -> Artifact:
     return await store_file(store, "default", name, chunked(content), Allowance(limit))
 
 
 @pytest.mark.parametrize("size", [1, 999, 4096, 4097, 100_000])
 async def test_stored_file_has_the_uploaded_content(store: ArtifactStore, size: int) -> None:
     content = ("ü" * size).encode()
-    artifact = await kept(store, "a.txt", content)
+    artifact = await store_upload(store, "a.txt", content)
     assert artifact.media_type == "text/plain"
     assert artifact.size_bytes == len(content)
     assert artifact.name == "a.txt"
@@ -183,7 +183,7 @@ async def test_rejected_file_is_not_stored(
     store: ArtifactStore, tmp_path: Path, name: str, content: bytes, reason: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        await kept(store, name, content, limit=20_000)
+        await store_upload(store, name, content, limit=20_000)
     assert caught.value.reason == reason
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]  # noqa: ASYNC240  # a test's few files
 

@@ -74,7 +74,7 @@ class WebhookHarness:
     def delivering(self, retry_delays: Sequence[float] = NO_TIME, guard: SsrfGuard | None = None) -> DeliveryWorker:
         return DeliveryWorker(self.store, guard or self.guard, retry_delays)
 
-    async def tell(self, times: int = 1, guard: SsrfGuard | None = None) -> None:
+    async def deliver(self, times: int = 1, guard: SsrfGuard | None = None) -> None:
         """Looks so often, and waits for what begins."""
         teller = self.delivering(guard=guard)
         for _ in range(times):
@@ -99,15 +99,15 @@ def harness(gateway_database: Database, web: Web) -> WebhookHarness:
 async def test_notification_is_signed_and_has_no_content(harness: WebhookHarness) -> None:
     webhook = await harness.webhook()
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell(3)
+    await harness.deliver(3)
     (request,) = harness.web.requests
-    said = verified_content(request, webhook.secret)
-    assert said["type"] == "run.ended"
-    assert said["data"]["run_id"] == "run_1"
-    assert said["data"]["state"] == "completed"
-    assert said["data"].keys() == {"run_id", "state", "end_time", "usage", "links"}
-    assert said["data"]["usage"]["input_tokens"] == 7
-    assert said["data"]["links"] == {"run": "/v1/runs/run_1", "events": "/v1/runs/run_1/events"}
+    content = verified_content(request, webhook.secret)
+    assert content["type"] == "run.ended"
+    assert content["data"]["run_id"] == "run_1"
+    assert content["data"]["state"] == "completed"
+    assert content["data"].keys() == {"run_id", "state", "end_time", "usage", "links"}
+    assert content["data"]["usage"]["input_tokens"] == 7
+    assert content["data"]["links"] == {"run": "/v1/runs/run_1", "events": "/v1/runs/run_1/events"}
     delivery = await harness.only(webhook)
     assert delivery.state == "delivered"
     assert delivery.attempts == 1
@@ -126,7 +126,7 @@ async def test_only_existing_webhooks_of_the_tenant_are_notified(harness: Webhoo
         ended_run("run_4", now, priority=PRIORITY_BATCH),
         ended_run("run_5", now, tenant="c"),
     )
-    await harness.tell()
+    await harness.deliver()
     found = {
         request.path: verified_content(request, secret)["data"]["run_id"]
         for request, secret in _with(harness.web, one, other)
@@ -139,13 +139,13 @@ async def test_batch_notification_has_counts(harness: WebhookHarness) -> None:
     webhook = await harness.webhook()
     now = time.time() + 1
     await harness.ended(ended_batch("batch_1", now, 2), ended_batch("batch_2", now, tenant="b"))
-    await harness.tell(2)
+    await harness.deliver(2)
     (request,) = harness.web.requests
-    said = verified_content(request, webhook.secret)
-    assert said["type"] == "batch.ended"
-    assert said["data"]["batch_id"] == "batch_1"
-    assert said["data"]["state"] == "incomplete"
-    assert said["data"].keys() == {
+    content = verified_content(request, webhook.secret)
+    assert content["type"] == "batch.ended"
+    assert content["data"]["batch_id"] == "batch_1"
+    assert content["data"]["state"] == "incomplete"
+    assert content["data"].keys() == {
         "batch_id",
         "round",
         "state",
@@ -155,16 +155,16 @@ async def test_batch_notification_has_counts(harness: WebhookHarness) -> None:
         "end_time",
         "links",
     }
-    assert said["data"]["round"] == 2
-    assert said["data"]["pipeline"] == {"name": "read-aloud", "version": 2}
-    assert said["data"]["counts"] == {
+    assert content["data"]["round"] == 2
+    assert content["data"]["pipeline"] == {"name": "read-aloud", "version": 2}
+    assert content["data"]["counts"] == {
         **dict.fromkeys(("waiting", "running", "incomplete", "cancelled"), 0),
         "total": 20,
         "completed": 19,
         "failed": 1,
     }
     at = "/v1/batches/batch_1"
-    assert said["data"]["links"] == {"batch": at, "results": f"{at}/results", "summary": f"{at}/summary"}
+    assert content["data"]["links"] == {"batch": at, "results": f"{at}/results", "summary": f"{at}/summary"}
     delivery = await harness.only(webhook)
     assert delivery.batch_id == "batch_1"
     assert delivery.run_id == ""
@@ -189,7 +189,7 @@ async def test_failed_delivery_is_retried_with_the_same_id(harness: WebhookHarne
     webhook = await harness.webhook()
     harness.web.says(PATH, {"secret": "of the receiver"}, status=500)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell(10)
+    await harness.deliver(10)
     assert len(harness.web.requests) == len(NO_TIME) + 1
     assert len({request.headers["webhook-id"] for request in harness.web.requests}) == 1
     delivery = await harness.only(webhook)
@@ -202,10 +202,10 @@ async def test_delivery_succeeds_when_receiver_recovers(harness: WebhookHarness)
     webhook = await harness.webhook()
     harness.web.says(PATH, status=503)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell()
+    await harness.deliver()
     assert (await harness.only(webhook)).state == "waiting"
     harness.web.says(PATH)
-    await harness.tell(3)
+    await harness.deliver(3)
     assert (await harness.only(webhook)).state == "delivered"
     assert len(harness.web.requests) == 2
 
@@ -234,7 +234,7 @@ async def test_a_redirect_is_not_followed(harness: WebhookHarness, location: str
     webhook = await harness.webhook()
     harness.web.says(PATH, status=302, headers={"Location": location})
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell()
+    await harness.deliver()
     assert message in (await harness.only(webhook)).outcome
     assert [request.path for request in harness.web.requests] == [PATH]
 
@@ -243,9 +243,9 @@ async def test_webhook_that_answered_410_gets_no_deliveries(harness: WebhookHarn
     webhook = await harness.webhook()
     harness.web.says(PATH, status=410)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell()
+    await harness.deliver()
     await harness.ended(ended_run("run_2", time.time() + 1))
-    await harness.tell(3)
+    await harness.deliver(3)
     assert len(harness.web.requests) == 1
     assert (await harness.webhooks.get(webhook.id)).ended
     assert "410 Gone" in (await harness.only(webhook)).outcome
@@ -280,7 +280,7 @@ async def test_local_policy_is_delivered_to_deployment_hosts_only(
     async def unasked(host: str, _port: int) -> Sequence[Address]:
         raise AssertionError(f"{host} was looked up")
 
-    await harness.tell(3, SsrfGuard(harness.guard.allowed, unasked))
+    await harness.deliver(3, SsrfGuard(harness.guard.allowed, unasked))
     assert (await harness.only(inside)).state == "delivered"
     delivery = await harness.only(outside)
     assert delivery.state == "withheld"
@@ -300,7 +300,7 @@ async def test_interrupted_delivery_is_retried_by_another_gateway(
     harness.web.says(PATH)
     async with asyncio.timeout(20):
         while (delivery := await harness.only(webhook)).state == "waiting":
-            await harness.tell()
+            await harness.deliver()
     assert delivery.state == "delivered"
     assert delivery.attempts == 2
 
@@ -337,7 +337,7 @@ async def test_attempts_with_unexpected_errors_are_limited(
     monkeypatch.setattr(delivery_module, "send", broken)
     webhook = await harness.webhook()
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell(len(NO_TIME) + 2)
+    await harness.deliver(len(NO_TIME) + 2)
     delivery = await harness.only(webhook)
     assert delivery.attempts == len(NO_TIME) + 1
     assert delivery.state == "failed"
@@ -347,7 +347,7 @@ async def test_deleting_a_webhook_deletes_its_deliveries(harness: WebhookHarness
     webhook = await harness.webhook()
     await harness.ended(ended_run("run_1", time.time() + 1))
     await harness.webhooks.delete(webhook.id, BY)
-    await harness.tell()
+    await harness.deliver()
     assert harness.web.requests == []
     assert not await harness.webhooks.deliveries(webhook.id)
 
@@ -365,11 +365,11 @@ async def test_deleting_a_webhook_deletes_its_deliveries(harness: WebhookHarness
     ],
 )
 async def test_invalid_webhook_url_is_rejected(harness: WebhookHarness, url: str, reason: str) -> None:
-    with pytest.raises(ServiceError) as refused:
+    with pytest.raises(ServiceError) as raised:
         await harness.webhooks.create("a", url, "", BY)
-    assert refused.value.reason == reason
-    assert bool(refused.value.remedy)
-    assert "secret" not in refused.value.message
+    assert raised.value.reason == reason
+    assert bool(raised.value.remedy)
+    assert "secret" not in raised.value.message
 
 
 def leading_to(*addresses: str) -> Resolve:
@@ -383,14 +383,14 @@ def leading_to(*addresses: str) -> Resolve:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "[::1]", "[::ffff:10.0.0.5]"])
 @pytest.mark.parametrize("policy", [DATA_POLICY_OPEN, DATA_POLICY_LOCAL])
-async def test_webhook_of_forbidden_address_is_refused_at_creation(
+async def test_webhook_of_forbidden_address_is_rejected_at_creation(
     gateway_database: Database, host: str, policy: "DataPolicy.ValueType"
 ) -> None:
     webhooks = Webhooks(gateway_database, SsrfGuard())
-    with use_caller(Caller(tenant="a", policy=policy)), pytest.raises(PermissionDenied) as refused:
+    with use_caller(Caller(tenant="a", policy=policy)), pytest.raises(PermissionDenied) as raised:
         await webhooks.create("a", f"https://{host}/", "", BY)
-    assert refused.value.reason == "URL_ADDRESS"
-    assert "GATEWAY_FETCH_ALLOW" in refused.value.remedy
+    assert raised.value.reason == "URL_ADDRESS"
+    assert "GATEWAY_FETCH_ALLOW" in raised.value.remedy
     assert not await webhooks.list("a")
 
 
@@ -421,7 +421,7 @@ async def test_webhook_host_name_is_not_resolved_at_creation(
 async def test_delivery_to_forbidden_address_fails_after_one_attempt(harness: WebhookHarness) -> None:
     webhook = await Webhooks(harness.store).create("a", "https://hooks.test/", "", BY)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell(3, SsrfGuard(resolve=leading_to("10.0.0.5")))
+    await harness.deliver(3, SsrfGuard(resolve=leading_to("10.0.0.5")))
     delivery = await harness.only(webhook)
     assert delivery.state == "failed"
     assert delivery.attempts == 1
@@ -431,7 +431,7 @@ async def test_delivery_to_forbidden_address_fails_after_one_attempt(harness: We
 async def test_delivery_to_unresolved_host_is_retried(harness: WebhookHarness) -> None:
     webhook = await Webhooks(harness.store).create("a", "https://hooks.test/", "", BY)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.tell(2, SsrfGuard(resolve=leading_to()))
+    await harness.deliver(2, SsrfGuard(resolve=leading_to()))
     delivery = await harness.only(webhook)
     assert delivery.state == "waiting"
     assert delivery.attempts == 2

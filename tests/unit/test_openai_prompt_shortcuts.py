@@ -58,8 +58,8 @@ def test_title_is_start_of_first_message(order: str) -> None:
 
 
 def test_title_without_json_is_text() -> None:
-    asked = template("Generate a concise title with an emoji.", "Return ONLY the title text, nothing else.")
-    assert prompt_shortcuts.answer(RunSpec(request=asked)) == TITLE
+    prompt = template("Generate a concise title with an emoji.", "Return ONLY the title text, nothing else.")
+    assert prompt_shortcuts.answer(RunSpec(request=prompt)) == TITLE
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ OBJECTS = [
 ]
 
 
-def gave(number: int, kind: str, **outputs: Any) -> TaskStatus:
+def succeeded_task(number: int, kind: str, **outputs: Any) -> TaskStatus:
     values = {
         port: Value(artifact=given)
         if isinstance(given, Artifact)
@@ -33,85 +33,95 @@ def gave(number: int, kind: str, **outputs: Any) -> TaskStatus:
 
 
 TASKS = (
-    gave(1, "object-detection", objects=OBJECTS, text="a cat and a dog", image=Artifact(sha256="a" * 64, name="b.png")),
-    gave(2, "text-classification", labels=[{"label": "NEGATIVE", "score": 0.7}], text="NEGATIVE (70 %)"),
-    gave(3, "summarization", text="It is short."),
-    gave(4, "document-question-answering", text="42", details={"score": 0.5}),
+    succeeded_task(
+        1, "object-detection", objects=OBJECTS, text="a cat and a dog", image=Artifact(sha256="a" * 64, name="b.png")
+    ),
+    succeeded_task(2, "text-classification", labels=[{"label": "NEGATIVE", "score": 0.7}], text="NEGATIVE (70 %)"),
+    succeeded_task(3, "summarization", text="It is short."),
+    succeeded_task(4, "document-question-answering", text="42", details={"score": 0.5}),
 )
 
 
-def thing(**properties: Any) -> dict[str, Any]:
+def object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
-BOX = thing(xmin=NUMBER, ymin=NUMBER, xmax=NUMBER, ymax=NUMBER)
+BOX = object_schema(xmin=NUMBER, ymin=NUMBER, xmax=NUMBER, ymax=NUMBER)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("schema", "expected"),
     [
-        (thing(objects={"type": "array", "items": thing(label=TEXT, score=NUMBER, box=BOX)}), {"objects": OBJECTS}),
-        (thing(objects={"type": "array", "items": TEXT}), {"objects": ["cat", "dog"]}),
         (
-            thing(found={"type": "array", "items": thing(label=TEXT, bounding_box=BOX)}),
+            object_schema(objects={"type": "array", "items": object_schema(label=TEXT, score=NUMBER, box=BOX)}),
+            {"objects": OBJECTS},
+        ),
+        (object_schema(objects={"type": "array", "items": TEXT}), {"objects": ["cat", "dog"]}),
+        (
+            object_schema(found={"type": "array", "items": object_schema(label=TEXT, bounding_box=BOX)}),
             {"found": [{"label": each["label"], "bounding_box": each["box"]} for each in OBJECTS]},
         ),
         (
-            thing(sentiment={"enum": ["negative", "positive"]}, confidence=NUMBER),
+            object_schema(sentiment={"enum": ["negative", "positive"]}, confidence=NUMBER),
             {"sentiment": "negative", "confidence": 0.7},
         ),
-        (thing(mood={"type": "string", "enum": ["Negative", "Positive"]}), {"mood": "Negative"}),
-        (thing(summary=TEXT), {"summary": "It is short."}),
-        (thing(answer={"type": "integer"}), {"answer": 42}),
-        (thing(message=TEXT), {"message": "In words."}),
-        (thing(image_url=TEXT), {"image_url": f"{SITE}/v1/artifacts/{'a' * 64}"}),
-        (thing(summary=TEXT, price={"anyOf": [NUMBER, {"type": "null"}]}), {"summary": "It is short.", "price": None}),
-        (thing(summary=TEXT, price={"type": ["number", "null"]}), {"summary": "It is short.", "price": None}),
-        ({"$defs": {"S": thing(summary=TEXT)}, "$ref": "#/$defs/S"}, {"summary": "It is short."}),
+        (object_schema(mood={"type": "string", "enum": ["Negative", "Positive"]}), {"mood": "Negative"}),
+        (object_schema(summary=TEXT), {"summary": "It is short."}),
+        (object_schema(answer={"type": "integer"}), {"answer": 42}),
+        (object_schema(message=TEXT), {"message": "In words."}),
+        (object_schema(image_url=TEXT), {"image_url": f"{SITE}/v1/artifacts/{'a' * 64}"}),
         (
-            thing(inner=thing(summary=TEXT, message=TEXT)),
+            object_schema(summary=TEXT, price={"anyOf": [NUMBER, {"type": "null"}]}),
+            {"summary": "It is short.", "price": None},
+        ),
+        (object_schema(summary=TEXT, price={"type": ["number", "null"]}), {"summary": "It is short.", "price": None}),
+        ({"$defs": {"S": object_schema(summary=TEXT)}, "$ref": "#/$defs/S"}, {"summary": "It is short."}),
+        (
+            object_schema(inner=object_schema(summary=TEXT, message=TEXT)),
             {"inner": {"summary": "It is short.", "message": "In words."}},
         ),
         (
-            {"type": "array", "items": thing(label=TEXT, box=BOX)},
+            {"type": "array", "items": object_schema(label=TEXT, box=BOX)},
             [{"label": o["label"], "box": o["box"]} for o in OBJECTS],
         ),
     ],
     ids=lambda side: json.dumps(side)[:50],
 )
-def test_schema_is_filled_from_task_outputs(wanted: dict[str, Any], expected: Any) -> None:
-    json_schema.check(wanted, "schema")
-    assert fill_schema(wanted, collect_facts(TASKS, "In words.", SITE)) == expected
+def test_schema_is_filled_from_task_outputs(schema: dict[str, Any], expected: Any) -> None:
+    json_schema.check(schema, "schema")
+    assert fill_schema(schema, collect_facts(TASKS, "In words.", SITE)) == expected
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "schema",
     [
-        thing(price=NUMBER),
-        thing(dishes={"type": "array", "items": TEXT}),
-        thing(summary={"type": "string", "minLength": 100}),
-        thing(mood={"enum": ["bored"]}),
-        thing(sentiment=TEXT, age={"type": "integer"}),
-        thing(person=thing(surname=TEXT)),
+        object_schema(price=NUMBER),
+        object_schema(dishes={"type": "array", "items": TEXT}),
+        object_schema(summary={"type": "string", "minLength": 100}),
+        object_schema(mood={"enum": ["bored"]}),
+        object_schema(sentiment=TEXT, age={"type": "integer"}),
+        object_schema(person=object_schema(surname=TEXT)),
         {"type": "object", "properties": {}, "additionalProperties": False},
     ],
-    ids=lambda wanted: json.dumps(wanted)[:50],
+    ids=lambda schema: json.dumps(schema)[:50],
 )
-def test_missing_values_are_never_invented(wanted: dict[str, Any]) -> None:
-    json_schema.check(wanted, "schema")
+def test_missing_values_are_never_invented(schema: dict[str, Any]) -> None:
+    json_schema.check(schema, "schema")
     with pytest.raises(UnfillableSchema):
-        fill_schema(wanted, collect_facts(TASKS, "In words.", SITE))
+        fill_schema(schema, collect_facts(TASKS, "In words.", SITE))
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "schema",
     [
         {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, TEXT]}}, "$ref": "#/$defs/a"},
         {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
         {
-            "$defs": {str(n): thing(**{f"p{m}": {"$ref": f"#/$defs/{n + 1}"} for m in range(9)}) for n in range(9)}
-            | {"9": thing(x=NUMBER)},
+            "$defs": {
+                str(n): object_schema(**{f"p{m}": {"$ref": f"#/$defs/{n + 1}"} for m in range(9)}) for n in range(9)
+            }
+            | {"9": object_schema(x=NUMBER)},
             "$ref": "#/$defs/0",
         },
         {
@@ -123,14 +133,14 @@ def test_missing_values_are_never_invented(wanted: dict[str, Any]) -> None:
     ids=["itself", "round", "broad", "choices"],
 )
 @pytest.mark.timeout(20)
-def test_schema_cost_is_bounded(wanted: dict[str, Any]) -> None:
-    json_schema.check(wanted, "schema")
+def test_schema_cost_is_bounded(schema: dict[str, Any]) -> None:
+    json_schema.check(schema, "schema")
     with pytest.raises(UnfillableSchema):
-        fill_schema(wanted, collect_facts(TASKS, "In words.", SITE))
+        fill_schema(schema, collect_facts(TASKS, "In words.", SITE))
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "schema",
     [
         None,
         [],
@@ -142,10 +152,10 @@ def test_schema_cost_is_bounded(wanted: dict[str, Any]) -> None:
         {"$id": "http://x/", "type": "string"},
         {"type": "object", "properties": {f"p{n}": {} for n in range(2000)}},
     ],
-    ids=lambda wanted: json.dumps(wanted)[:50],
+    ids=lambda schema: json.dumps(schema)[:50],
 )
-def test_unsupported_schemas_are_refused(wanted: Any) -> None:
-    sent = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": wanted}}}
+def test_unsupported_schemas_are_rejected(schema: Any) -> None:
+    sent = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}}
     with pytest.raises(InvalidRequest) as raised:
         of_chat(Fields(sent))
     assert raised.value.reason == "SCHEMA"
@@ -153,4 +163,4 @@ def test_unsupported_schemas_are_refused(wanted: Any) -> None:
 
 
 def test_names_of_properties_are_not_keywords() -> None:
-    json_schema.check(thing(pattern=TEXT, allOf=TEXT, enum={"enum": [{"pattern": "x"}]}), "schema")
+    json_schema.check(object_schema(pattern=TEXT, allOf=TEXT, enum={"enum": [{"pattern": "x"}]}), "schema")
