@@ -8,7 +8,6 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.auth.wiring import access_control
 from gateway.call_log import CallLog
@@ -43,6 +42,7 @@ from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
 from gateway.provenance.routes import RecordRoutes
 from gateway.provenance.verification import Verifier
+from gateway.request_validator import RequestValidator
 from gateway.run_request import RunRequestReader
 from gateway.runs import Runs
 from gateway.servicer import GatewayServicer, PipelineServices
@@ -99,30 +99,30 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
         ):
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalog = Catalog(SelectorServiceStub(selector), settings.selector)
-            admission = Admission(store)
-            pipelines = Pipelines(OrchestratorServiceStub(orchestrator), admission, access.audit)
+            validator = RequestValidator(store)
+            pipelines = Pipelines(OrchestratorServiceStub(orchestrator), validator, access.audit)
             batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files = Files(database, runs, access.audit)
             artifact_routes = ArtifactRoutes(store, presign=settings.presign)
             file_resolver = FileResolver(files, url_fetcher, settings.files_bytes)
-            items = ItemPreparer(admission, file_resolver)
-            openai = RunAdapter(runs, admission, MessageParts(store, files, url_fetcher, settings.files_bytes))
+            items = ItemPreparer(validator, file_resolver)
+            openai = RunAdapter(runs, validator, MessageParts(store, files, url_fetcher, settings.files_bytes))
             upload_tokens = UploadTokens(database, access.authenticator)
             references = References(store, files, url_fetcher, settings.files_bytes)
             tasks = SingleTasks(catalog, references)
-            context = ToolContext(runs, admission, references, tasks, upload_tokens, callers, settings.upload_bytes)
+            context = ToolContext(runs, validator, references, tasks, upload_tokens, callers, settings.upload_bytes)
             handlers = ToolHandlers(context, ExposedTasks(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), handlers, Resources(runs, store, files))
             routes = (
                 RunRoutes(
-                    runs, pipelines, RunRequestReader(store, file_resolver, settings.files_bytes), admission, callers
+                    runs, pipelines, RunRequestReader(store, file_resolver, settings.files_bytes), validator, callers
                 ),
                 artifact_routes,
                 FileRoutes(files, store, artifact_routes, settings.upload_bytes),
                 ConversationRoutes(runs),
                 PipelineRoutes(pipelines),
-                BatchRoutes(batches, pipelines, runs, admission, items, callers=callers),
+                BatchRoutes(batches, pipelines, runs, validator, items, callers=callers),
                 RecordRoutes(runs, Verifier(runs, catalog, store)),
                 CatalogRoutes(catalog, access.audit),
                 ChatRoutes(openai),
@@ -139,7 +139,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             servicer = GatewayServicer(
                 runs,
                 PipelineServices(pipelines, batches, items),
-                admission,
+                validator,
                 catalog,
                 store=store,
                 callers=callers,

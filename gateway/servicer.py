@@ -6,7 +6,6 @@ from typing import Any
 
 from structlog.contextvars import bind_contextvars
 
-from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.auth.grpc_caller import CallerContext
 from gateway.catalog import Catalog
@@ -16,6 +15,7 @@ from gateway.pipelines.pipelines import Pipelines
 from gateway.pipelines.servicer import BatchCalls, PipelineCalls
 from gateway.provenance import run_account
 from gateway.provenance.record import record
+from gateway.request_validator import RequestValidator
 from gateway.run_stream import RunEventFeed
 from gateway.runs import Runs
 from gateway.uploads import Allowance, store_file
@@ -49,7 +49,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
         self,
         runs: Runs,
         services: PipelineServices,
-        admission: Admission,
+        validator: RequestValidator,
         catalog: Catalog,
         *,
         store: ArtifactStore,
@@ -59,7 +59,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
     ) -> None:
         self._runs = runs
         self._pipelines, self._batches, self._items = services.pipelines, services.batches, services.items
-        self._admission = admission
+        self._validator = validator
         self._catalog = catalog
         self._store = store
         self._as_caller = CallerContext(callers)
@@ -74,7 +74,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
         with self._as_caller(context, request.policy):
             allowance = Allowance(self._files_bytes)
             files = [await self._store_file(file.name, _pieces(file.content), allowance) for file in request.files]
-            spec = await self._admission.admit(request.spec, files)
+            spec = await self._validator.validate_run(request.spec, files)
             await _relay(await self._runs.start(spec), context)
 
     async def WatchRun(self, request: gateway_pb2.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
@@ -98,7 +98,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
 
     async def ApproveRun(self, request: gateway_pb2.ApproveRunRequest, context: Any) -> gateway_pb2.ApproveRunResponse:
         with self._as_caller(context):
-            await self._admission.normalize_plan(request.plan)
+            await self._validator.normalize_plan(request.plan)
             await self._runs.approve(request.run_id, request.plan if request.HasField("plan") else None)
         return gateway_pb2.ApproveRunResponse()
 

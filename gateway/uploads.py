@@ -8,7 +8,7 @@ from gateway.media_sniffing import HEAD_BYTES
 from gateway.media_types import is_text, media_type
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.naming import clean_name
+from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest
 
 MAX_FILES = 256

@@ -7,7 +7,7 @@ from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.naming import clean_name
+from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest, PermissionDenied
 from services.common.http_fetch.fetch import FetchLimits, fetch
 from services.common.http_fetch.ssrf_guard import SsrfGuard

@@ -16,7 +16,7 @@ from jwt.exceptions import (
 from gateway.auth.identity import Identity
 from gateway.auth.jwks import Jwks
 from gateway.limits.limits import Limits
-from services.common.artifacts.naming import is_valid_tenant
+from services.common.artifacts.keys import is_valid_tenant
 from services.common.errors import PermissionDenied, Unauthenticated
 
 LEEWAY_SECONDS = 30

@@ -18,7 +18,7 @@ from gateway.openapi.schemas import DIGEST_PATTERN
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.naming import download_headers
+from services.common.artifacts.downloads import download_headers
 from services.common.errors import NotFound
 
 PRESIGNED_URL_LIFETIME = timedelta(minutes=2)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.http.run_routes import LastEventId, json_response
 from gateway.json_decoder import decode
@@ -19,6 +18,7 @@ from gateway.pipelines.batch_stream import BatchStream
 from gateway.pipelines.batch_summary import summary
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
+from gateway.request_validator import RequestValidator
 from gateway.run_request import JSON_BYTES, read_limited
 from gateway.runs import Runs
 from protos.hugginggpt.v1 import gateway_pb2 as pb
@@ -44,7 +44,7 @@ class BatchRoutes:
         batches: batch operations of the orchestrator.
         pipelines: source of a batch's pipeline and its data policy.
         runs: source of an earlier run's plan and its data policy.
-        admission: validates the batch.
+        validator: validates the batch.
         item_preparer: resolves and validates the items' values.
         callers: creates the caller of each request.
     """
@@ -54,7 +54,7 @@ class BatchRoutes:
         batches: Batches,
         pipelines: Pipelines,
         runs: Runs,
-        admission: Admission,
+        validator: RequestValidator,
         item_preparer: ItemPreparer,
         *,
         callers: CallerFactory,
@@ -62,7 +62,7 @@ class BatchRoutes:
         self._batches = batches
         self._pipelines = pipelines
         self._runs = runs
-        self._admission = admission
+        self._validator = validator
         self._item_preparer = item_preparer
         self._callers = callers
 
@@ -98,7 +98,7 @@ class BatchRoutes:
         """
         submitted = await batch_body.read_batch_request(request)
         with use_caller(self._callers.create(current().request_id, await self._policy(submitted.spec))):
-            spec = await self._admission.admit_batch(submitted.spec, idempotency_key)
+            spec = await self._validator.validate_batch(submitted.spec, idempotency_key)
             batch = await self._batches.start(spec, self._item_preparer.prepared_pages(submitted.pages))
         return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch.batch_id}"})
 

@@ -9,7 +9,6 @@ from pydantic import WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive
 
-from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
 from gateway.json_decoder import decode
@@ -17,6 +16,7 @@ from gateway.json_encoder import dumps, encode, enum_names
 from gateway.json_text import loads
 from gateway.openapi import document
 from gateway.pipelines.pipelines import Pipelines
+from gateway.request_validator import RequestValidator
 from gateway.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
 from gateway.run_stream import RunEventFeed
 from gateway.runs import Runs
@@ -61,13 +61,13 @@ class RunRoutes:
         runs: Runs,
         pipelines: Pipelines,
         request_reader: RunRequestReader,
-        admission: Admission,
+        validator: RequestValidator,
         callers: CallerFactory,
     ) -> None:
         self._runs = runs
         self._pipelines = pipelines
         self._request_reader = request_reader
-        self._admission = admission
+        self._validator = validator
         self._callers = callers
 
     def router(self) -> APIRouter:
@@ -103,7 +103,7 @@ class RunRoutes:
         run_request = await self._request_reader.read(request)
         with use_caller(self._callers.create(current().request_id, await self._policy(run_request))):
             await self._request_reader.resolve_files(run_request)
-            spec = await self._admission.admit(run_request.spec, run_request.files, idempotency_key)
+            spec = await self._validator.validate_run(run_request.spec, run_request.files, idempotency_key)
             streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(",".join(prefer or ()))
             if spec.on_disconnect == ON_DISCONNECT_CANCEL and not streams and not wait:
                 raise InvalidRequest(
@@ -169,7 +169,7 @@ class RunRoutes:
         """Approves the plan of a waiting run, or replaces it with the plan sent."""
         content = await read_limited(request.stream(), JSON_BYTES, "the body")
         body = decode(pb.ApproveRunRequest, {**_object(content), "run_id": run_id})
-        await self._admission.normalize_plan(body.plan)
+        await self._validator.normalize_plan(body.plan)
         await self._runs.approve(run_id, body.plan if body.HasField("plan") else None)
         return Response(status_code=204)
 

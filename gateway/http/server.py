@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.http.protocol import HttpConnection
+from gateway.http.connection import HttpConnection
 from services.common.errors import InvalidRequest, Unavailable
 from services.common.tls import Certificate
 

@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 from mcp.types import CallToolResult, Tool
 
-from gateway.admission import Admission
 from gateway.auth.caller import CallerFactory
 from gateway.json_decoder import decode
 from gateway.mcp import rendering, schemas
@@ -20,6 +19,7 @@ from gateway.mcp.single_task_tools import SingleTasks
 from gateway.mcp.tool_definitions import FIXED, ExposedTasks
 from gateway.mcp.upload_routes import PATH
 from gateway.mcp.upload_tokens import TOKEN_SECONDS, UploadTokens
+from gateway.request_validator import RequestValidator
 from gateway.run_stream import RunEventFeed
 from gateway.runs import Runs
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
@@ -55,7 +55,7 @@ class ToolContext:
     """Dependencies of the tools."""
 
     runs: Runs
-    admission: Admission
+    validator: RequestValidator
     references: References
     single_tasks: SingleTasks
     upload_tokens: UploadTokens
@@ -181,7 +181,7 @@ class ToolHandlers:
         """Starts a run and waits for its end, for at most wait_seconds."""
         with self._acting(call):
             files = await self._files(spec, call)
-            await self._context.admission.admit(spec, files)
+            await self._context.validator.validate_run(spec, files)
             feed = await self._context.runs.start(spec)
             await self._wait_for_end(feed, call)
             return await self._context.runs.get(feed.run_id)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.identity import Identity, current
 from gateway.limits.limits import Limits
-from services.common.artifacts.naming import clean_name
+from services.common.artifacts.downloads import clean_name
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import NotFound
 

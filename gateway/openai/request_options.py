@@ -28,7 +28,7 @@ class RequestOptions:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def store_in(self, spec: RunSpec) -> None:
-        """Writes the options to the metadata of a new run; admission rejects this key in client metadata."""
+        """Writes the options to the metadata of a new run; RequestValidator rejects this key in client metadata."""
         stored = {name: getattr(self, name) for name in self.__slots__}
         spec.metadata[METADATA_NAME] = dumps(stored).decode()
 

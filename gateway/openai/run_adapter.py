@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from gateway.admission import Admission
 from gateway.openai import prompt_shortcuts
 from gateway.openai.message_parts import MessageParts
 from gateway.openai.owned_run_stream import OwnedRun, RecordedEvents, Source, WatchedRun
 from gateway.openai.request_options import RequestOptions
 from gateway.openai.response_format import TEXT
 from gateway.openai.response_projection import Projection, projection
+from gateway.request_validator import RequestValidator
 from gateway.runs import Runs
 from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
@@ -20,14 +20,14 @@ class RunAdapter:
 
     Args:
         runs: client of the orchestrator.
-        admission: validates new runs.
+        validator: validates new runs.
         parts: reads message parts.
     """
 
-    def __init__(self, runs: Runs, admission: Admission, parts: MessageParts) -> None:
+    def __init__(self, runs: Runs, validator: RequestValidator, parts: MessageParts) -> None:
         self.runs = runs
         self.parts = parts
-        self._admission = admission
+        self._validator = validator
 
     async def start_owned(self, spec: RunSpec, options: RequestOptions, key: str) -> Source:
         """Starts a run owned by the connection; answers a front end's own prompt without a run.
@@ -38,7 +38,7 @@ class RunAdapter:
         if (text := prompt_shortcuts.answer(spec)) is not None:
             replace(options, form=TEXT).store_in(spec)
             return RecordedEvents(prompt_shortcuts.events(spec, text))
-        await self._admission.admit(spec, key=key)
+        await self._validator.validate_run(spec, key=key)
         options.store_in(spec)
         return OwnedRun(self.runs, await self.runs.start(spec), keep=options.store)
 
@@ -48,7 +48,7 @@ class RunAdapter:
         Raises:
             ServiceError: the run is rejected.
         """
-        await self._admission.admit(spec, key=key)
+        await self._validator.validate_run(spec, key=key)
         options.store_in(spec)
         return WatchedRun(await self.runs.start(spec))
 

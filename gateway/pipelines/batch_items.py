@@ -8,14 +8,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.admission import MAX_TEXT_CHARACTERS, Admission
 from gateway.file_references import FileReference, FileResolver, extract_references
 from gateway.json_decoder import decode
+from gateway.request_validator import MAX_TEXT_CHARACTERS, RequestValidator
 from gateway.uploads import Allowance
 from protos.hugginggpt.v1.batch_pb2 import NewItem
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.gateway_pb2 import NewItems
-from services.common.artifacts.naming import clean_name
+from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
 
 MAX_CONCURRENT = 8
@@ -47,12 +47,12 @@ class ItemPreparer:
     """Validates items and resolves their values.
 
     Args:
-        admission: validates items and values.
+        validator: validates items and values.
         file_resolver: resolves files given by id or URL.
     """
 
-    def __init__(self, admission: Admission, file_resolver: FileResolver) -> None:
-        self._admission = admission
+    def __init__(self, validator: RequestValidator, file_resolver: FileResolver) -> None:
+        self._validator = validator
         self._file_resolver = file_resolver
 
     async def prepared_pages(self, pages: AsyncIterable[Sequence[SubmittedItem]]) -> AsyncIterator[NewItems]:
@@ -87,7 +87,7 @@ class ItemPreparer:
 
     async def _prepare(self, sent: SubmittedItem, batch_allowance: Allowance) -> None:
         try:
-            self._admission.check_item(sent.item)
+            self._validator.check_item(sent.item)
         except InvalidRequest as error:
             error.message, error.port = f"{sent.path}: {error.message}", f"{sent.path}.{error.port}"
             raise
@@ -99,7 +99,7 @@ class ItemPreparer:
                 if reference:
                     named.value.artifact.CopyFrom(await self._file_resolver.fetch(reference, allowance))
                 else:
-                    await self._admission.normalize_value(f"{sent.path}.inputs[{index}]", named.value)
+                    await self._validator.normalize_value(f"{sent.path}.inputs[{index}]", named.value)
             except (InvalidRequest, NotFound, PermissionDenied) as error:
                 sent.item.name = sent.item.name or (_printable(reference.text) if reference else "")
                 _fail(sent.item, named.name, error)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.admission import Admission
 from gateway.auth.audit import Audit
+from gateway.request_validator import RequestValidator
 from gateway.service_calls import call
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DataPolicy
@@ -33,13 +33,13 @@ class Pipelines:
 
     Args:
         stub: stub of the orchestrator.
-        admission: validates plans.
+        validator: validates plans.
         audit: records changes.
     """
 
-    def __init__(self, stub: "OrchestratorServiceAsyncStub", admission: Admission, audit: Audit) -> None:
+    def __init__(self, stub: "OrchestratorServiceAsyncStub", validator: RequestValidator, audit: Audit) -> None:
         self._stub = stub
-        self._admission = admission
+        self._validator = validator
         self._audit = audit
 
     async def save(self, request: pb.SavePipelineRequest) -> Saved:
@@ -51,7 +51,7 @@ class Pipelines:
             raise InvalidRequest(
                 "policy has an unknown value", remedy="use a value of the enum in the proto", port="policy"
             )
-        await self._admission.normalize_plan(request.plan)
+        await self._validator.normalize_plan(request.plan)
         before = await self._latest(request.name)
         await self._audit.record("pipeline.save", request.name)
         pipeline = await call(self._stub.SavePipeline, request)

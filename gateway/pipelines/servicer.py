@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from gateway.admission import Admission
 from gateway.auth.grpc_caller import CallerContext
 from gateway.pipelines.batch_body import paginate
 from gateway.pipelines.batch_items import ItemPreparer, SubmittedItem
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
+from gateway.request_validator import RequestValidator
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchSpec
@@ -47,14 +47,14 @@ class BatchCalls(rpc.GatewayServiceServicer):
     """Batch methods."""
 
     _as_caller: CallerContext
-    _admission: Admission
+    _validator: RequestValidator
     _batches: Batches
     _items: ItemPreparer
 
     async def CreateBatch(self, request_iterator: AsyncIterator[pb.CreateBatchRequest], context: Any) -> Batch:
         spec = await _spec(request_iterator)
         with self._as_caller(context, spec.policy):
-            admitted = await self._admission.admit_batch(spec)
+            admitted = await self._validator.validate_batch(spec)
             pages = self._items.prepared_pages(paginate(_sent(request_iterator)))
             return await self._batches.start(admitted, pages, partial(upload_acks.send_ack, context))
 

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import grpc
 
-from services.common.tls import ReloadingIdentity, process_identity
+from services.common.tls import ReloadingTlsIdentity, process_identity
 from services.common.tracing import instrument_channel
 
 MESSAGE_BYTES = 64 * 1024 * 1024
@@ -96,7 +96,7 @@ class RenewingChannel(grpc.aio.Channel):
     """
 
     def __init__(
-        self, opener: Callable[[grpc.ChannelCredentials], grpc.aio.Channel], identity: ReloadingIdentity
+        self, opener: Callable[[grpc.ChannelCredentials], grpc.aio.Channel], identity: ReloadingTlsIdentity
     ) -> None:
         self._opener, self._identity = opener, identity
         self._credentials = identity.credentials()

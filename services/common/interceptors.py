@@ -18,13 +18,13 @@ def server_interceptors() -> list[grpc.aio.ServerInterceptor]:
     """The interceptors of every server, outermost first; telemetry only if tracing or metrics are on."""
     tracer_provider = tracing.provider()
     if not tracer_provider and not metrics.is_enabled():
-        return [Boundary()]
+        return [StatusInterceptor()]
     from services.common.rpc_telemetry import TelemetryInterceptor  # noqa: PLC0415  # loads OpenTelemetry's SDK
 
-    return [TelemetryInterceptor(tracer_provider), Boundary()]
+    return [TelemetryInterceptor(tracer_provider), StatusInterceptor()]
 
 
-class Boundary(grpc.aio.ServerInterceptor):
+class StatusInterceptor(grpc.aio.ServerInterceptor):
     """Sets the current caller from a call's metadata and turns exceptions into status codes.
 
     A ServiceError is sent with its message and details, another exception as INTERNAL without any. A request that
@@ -46,7 +46,7 @@ class Boundary(grpc.aio.ServerInterceptor):
 
 
 def _wrap(handler: Any) -> Any:
-    """A method's handler within the boundary."""
+    """A method's handler with the caller's context and error mapping."""
     codec = {
         "request_deserializer": _returning_errors(handler.request_deserializer),
         "response_serializer": handler.response_serializer,

@@ -102,7 +102,7 @@ async def serving(
             at least one second, and the drain has what is left of it. Its exceptions are logged.
         health_listen: host:port of a second listener that serves only grpc.health.v1; empty: none.
         bind: binds the port.
-        interceptors: of this server alone, inside the Boundary.
+        interceptors: of this server alone, inside the StatusInterceptor.
 
     Raises:
         Unavailable: the address is in use or not of this machine.

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from services.common.errors import FailedPrecondition, InvalidRequest
-from services.common.tls import Certificate, Identity
+from services.common.tls import Certificate, TlsIdentity
 
 S = TypeVar("S", bound=BaseSettings)
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class ServiceSettings(BaseSettings):
     meanings."""
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> TlsIdentity | None:
         """The identity of the process for mutual TLS; None without TLS.
 
         Raises:
@@ -82,7 +82,7 @@ class ServiceSettings(BaseSettings):
             case (None, None, None):
                 return None
             case (Path() as chain, Path() as key, Path() as authority):
-                return Identity(Certificate(chain, key), authority, self.tls_name)
+                return TlsIdentity(Certificate(chain, key), authority, self.tls_name)
         raise FailedPrecondition(
             "TLS needs a certificate, its key and the authority",
             reason="CERTIFICATE",

@@ -96,8 +96,8 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Identity:
-    """What a process presents to other services, and what it requires of them.
+class TlsIdentity:
+    """Certificate that a process presents to other services, and the authority and name that it requires of theirs.
 
     Args:
         certificate: its own.
@@ -145,10 +145,10 @@ class Identity:
             raise _invalid(f"{self.authority} is not a certificate: {error.reason}") from error
 
 
-class ReloadingIdentity:
+class ReloadingTlsIdentity:
     """A process's identity whose channel credentials follow changes of its files."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: TlsIdentity) -> None:
         self._identity = identity
         self._have_changed = _FileChanges(identity.certificate.chain, identity.certificate.key, identity.authority)
         self._credentials = identity.channel_credentials()
@@ -184,10 +184,10 @@ class ReloadingIdentity:
 
 
 class _Process:
-    identity: ReloadingIdentity | None = None
+    identity: ReloadingTlsIdentity | None = None
 
 
-def set_process_identity(identity: Identity | None) -> None:
+def set_process_identity(identity: TlsIdentity | None) -> None:
     """Sets the identity of this process; with None it uses no TLS between services.
 
     Raises:
@@ -196,10 +196,10 @@ def set_process_identity(identity: Identity | None) -> None:
     """
     if identity:
         identity.check()
-    _Process.identity = ReloadingIdentity(identity) if identity else None
+    _Process.identity = ReloadingTlsIdentity(identity) if identity else None
 
 
-def process_identity() -> ReloadingIdentity | None:
+def process_identity() -> ReloadingTlsIdentity | None:
     """The identity of this process; None without TLS."""
     return _Process.identity
 

@@ -17,7 +17,7 @@ from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common import errors
 from services.common.channel import dial
-from services.common.interceptors import Boundary, server_interceptors
+from services.common.interceptors import StatusInterceptor, server_interceptors
 from services.common.server import serving
 from tests.conftest import Serve
 from tests.fakes.tracing import RecordedTraces
@@ -288,7 +288,7 @@ async def test_health_checks_are_not_traced(
 
 
 async def test_channel_and_server_are_plain_without_tracing(waiting_expert: BlockingExpert) -> None:
-    assert [type(interceptor) for interceptor in server_interceptors()] == [Boundary]
+    assert [type(interceptor) for interceptor in server_interceptors()] == [StatusInterceptor]
     async with (
         serving(partial(rpc.add_ExpertServiceServicer_to_server, waiting_expert), EXPERT) as running,
         dial(f"127.0.0.1:{running.port}") as channel,

@@ -9,7 +9,7 @@ from gateway.http.artifacts import ArtifactRoutes
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.naming import download_headers
+from services.common.artifacts.downloads import download_headers
 from tests.support.gateway import GatewayUnderTest, start_gateway
 
 CONTENT = bytes(range(256)) * 10

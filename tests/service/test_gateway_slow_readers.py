@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.http import protocol
+from gateway.http import connection
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent, TaskEnded
@@ -92,7 +92,7 @@ async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
 
 
 async def test_slow_reader_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "STALL_SECONDS", 1.0)
     async with start_gateway(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as gateway:
         await gateway.ask()
         with send_request(gateway.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from gateway.mcp import upload_tokens
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
-from services.common.artifacts.naming import NAME_CHARACTERS
+from services.common.artifacts.downloads import NAME_CHARACTERS
 from tests.fakes.services import ANSWERED
 from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
 from tests.support.gateway import GatewayUnderTest, start_gateway

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import trustme
 
-from services.common.tls import Certificate, Identity
+from services.common.tls import Certificate, TlsIdentity
 
 NAME = "hugginggpt"
 
@@ -29,5 +29,5 @@ class Authority:
         issued.private_key_pem.write_to_path(key)
         return Certificate(chain, key)
 
-    def identity(self, owner: str, *, name: str = NAME, days: float = 1) -> Identity:
-        return Identity(self.certificate(owner, name, days=days), self.file, NAME)
+    def identity(self, owner: str, *, name: str = NAME, days: float = 1) -> TlsIdentity:
+        return TlsIdentity(self.certificate(owner, name, days=days), self.file, NAME)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.__main__ import gateway as serve_gateway
-from gateway.http import protocol
+from gateway.http import connection
 from gateway.settings import Settings
 from services.common import logging
 from tests.service.test_gateway_process import environment
@@ -110,5 +110,5 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    protocol.STALL_SECONDS = float(sys.argv[1])
+    connection.STALL_SECONDS = float(sys.argv[1])
     asyncio.run(_serve())

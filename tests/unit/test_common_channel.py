@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common import tls
 from services.common.channel import RenewingChannel, connect, dial
 from services.common.server import serving
-from services.common.tls import Identity
+from services.common.tls import TlsIdentity
 from tests.support.certificates import Authority
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
@@ -48,7 +48,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def identity(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
+def identity(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsIdentity]:
     """The identity of this process, whose files are checked for each call."""
     monkeypatch.setattr("services.common.tls.CHECK_SECONDS", 0.0)
     shown = authority.identity("planner")
@@ -58,13 +58,13 @@ def identity(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture
-async def port(identity: Identity, servicer: CertificateReporter) -> AsyncIterator[int]:
+async def port(identity: TlsIdentity, servicer: CertificateReporter) -> AsyncIterator[int]:
     register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
     async with serving(register, RESPONDER) as running:
         yield running.port
 
 
-def renew(authority: Authority, identity: Identity, tick: int = 1) -> str:
+def renew(authority: Authority, identity: TlsIdentity, tick: int = 1) -> str:
     """Writes a new certificate; returns it."""
     authority.identity("planner")
     os.utime(identity.certificate.chain, (tick, tick))  # a clock of coarse grain would not see the change
@@ -78,7 +78,7 @@ async def reported_certificate(channel: grpc.aio.Channel) -> str:
 
 @pytest.mark.parametrize("reach", [connect, dial])
 async def test_open_channel_presents_a_renewed_certificate_on_the_next_call(
-    reach: Callable[[str], grpc.aio.Channel], authority: Authority, identity: Identity, port: int
+    reach: Callable[[str], grpc.aio.Channel], authority: Authority, identity: TlsIdentity, port: int
 ) -> None:
     first = identity.certificate.chain.read_text()
     async with reach(f"127.0.0.1:{port}") as channel:
@@ -93,7 +93,7 @@ async def test_open_channel_presents_a_renewed_certificate_on_the_next_call(
 
 
 async def test_active_call_finishes_on_its_connection(
-    authority: Authority, identity: Identity, port: int, servicer: CertificateReporter
+    authority: Authority, identity: TlsIdentity, port: int, servicer: CertificateReporter
 ) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         staying: Any = rpc.ResponderServiceStub(channel).Respond(
@@ -106,7 +106,7 @@ async def test_active_call_finishes_on_its_connection(
         assert (await staying.read()).text == before
 
 
-async def test_mismatched_files_are_ignored(authority: Authority, identity: Identity, port: int) -> None:
+async def test_mismatched_files_are_ignored(authority: Authority, identity: TlsIdentity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         before, chain = await reported_certificate(channel), identity.certificate.chain.read_bytes()
         second = renew(authority, identity)
@@ -119,7 +119,7 @@ async def test_mismatched_files_are_ignored(authority: Authority, identity: Iden
         assert (await reported_certificate(channel)).strip() == second.strip()
 
 
-async def test_close_closes_replaced_channels(authority: Authority, identity: Identity, port: int) -> None:
+async def test_close_closes_replaced_channels(authority: Authority, identity: TlsIdentity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         assert isinstance(channel, RenewingChannel)
         before = channel.latest()

@@ -19,7 +19,7 @@ from services.common.channel import connect, dial
 from services.common.errors import FailedPrecondition, Unavailable
 from services.common.server import RunningServer, serving
 from services.common.settings import ServiceSettings
-from services.common.tls import Identity
+from services.common.tls import TlsIdentity
 from tests.support.certificates import Authority
 
 SERVICE = expert_pb2.DESCRIPTOR.services_by_name["ExpertService"]
@@ -120,7 +120,7 @@ async def test_ssl_context_presents_a_renewed_certificate(authority: Authority) 
         assert await _shown(port, identity) != before
 
 
-async def _shown(port: int, identity: Identity) -> bytes:
+async def _shown(port: int, identity: TlsIdentity) -> bytes:
     """The certificate that a server presents."""
     context = ssl.create_default_context(cafile=identity.authority)
     identity.certificate.load_into(context)

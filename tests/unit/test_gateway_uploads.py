@@ -8,7 +8,7 @@ from gateway.media_types import media_type
 from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.naming import NAME_CHARACTERS, clean_name
+from services.common.artifacts.downloads import NAME_CHARACTERS, clean_name
 from services.common.errors import InvalidRequest
 
 

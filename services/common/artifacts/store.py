@@ -18,7 +18,8 @@ import obstore
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
-from services.common.artifacts.naming import ARTIFACT_KEY, artifact_key, check_tenant, download_headers
+from services.common.artifacts.downloads import download_headers
+from services.common.artifacts.keys import ARTIFACT_KEY, artifact_key, check_tenant
 from services.common.artifacts.upload import (
     BATCH_BYTES,
     STAGING,

@@ -71,7 +71,7 @@ async def test_endless_head_is_rejected(gateway: GatewayUnderTest) -> None:
 
 
 async def test_incomplete_head_times_out(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.http.protocol.HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.http.connection.HEAD_SECONDS", 0.05)
     for sent in (b"", b"GET / HT"):
         async with connected(gateway) as (reader, writer):
             writer.write(sent)
@@ -104,7 +104,7 @@ async def test_head_timeout_applies_per_request(gateway: GatewayUnderTest) -> No
 async def test_incomplete_body_times_out(
     gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch, head: bytes
 ) -> None:
-    monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.http.connection.BODY_SECONDS", 0.05)
     async with connected(gateway) as (reader, writer):
         writer.write(head % gateway.http_port)
         with pytest.raises(ConnectionResetError):
@@ -113,7 +113,7 @@ async def test_incomplete_body_times_out(
 
 
 async def test_body_after_the_response_is_cut_off(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.http.connection.BODY_SECONDS", 0.05)
     async with connected(gateway) as (reader, writer):
         writer.write(b"POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
         assert b"421" in await reader.readline()

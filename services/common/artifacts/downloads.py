@@ -1,20 +1,13 @@
-"""Keys of artifacts in a store, and safe names and HTTP headers for downloads."""
+"""Safe file names and HTTP headers for downloads of artifacts."""
 
 import re
 import unicodedata
 from urllib.parse import quote
 
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
-from services.common.errors import InvalidRequest
 
 NAME_CHARACTERS = 150
 """Longest file name."""
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-
-ARTIFACT_KEY = re.compile(rf"({_TENANT.pattern})/({_DIGEST.pattern})(?:\.json)?")
-"""Matches the keys of artifacts and of their metadata; the groups are tenant and digest."""
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories removed from names: control and format characters, surrogates, unassigned, line separators."""
@@ -23,31 +16,6 @@ _INLINE = re.compile(
     r"image/(png|jpeg|gif|webp|bmp|tiff|heic|avif)|(audio|video)/[a-z0-9.+-]+|application/(pdf|json)|text/(plain|csv|markdown)"
 )
 """Media types that a browser may display; all others, which might contain scripts, are only downloaded."""
-
-
-def artifact_key(tenant: str, sha256: str) -> str:
-    """The key of an artifact.
-
-    Raises:
-        InvalidRequest: the digest or the tenant's name is malformed.
-    """
-    if not _DIGEST.fullmatch(sha256):
-        raise InvalidRequest(
-            "an artifact is named by 64 lower-case hexadecimal digits", remedy="use the sha256 of an artifact"
-        )
-    check_tenant(tenant)
-    return f"{tenant}/{sha256}"
-
-
-def is_valid_tenant(name: str) -> bool:
-    """Whether a tenant's name is up to 63 lower-case letters, digits and hyphens, and does not start with a hyphen."""
-    return _TENANT.fullmatch(name) is not None
-
-
-def check_tenant(tenant: str) -> None:
-    """Raises InvalidRequest for a malformed name."""
-    if not is_valid_tenant(tenant):
-        raise InvalidRequest("a tenant is named by lower-case letters, digits and hyphens", remedy="check the tenant")
 
 
 def clean_name(name: str) -> str:

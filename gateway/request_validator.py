@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from protos.hugginggpt.v1.task_pb2 import Argument
 from services.common import call_context
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
-from services.common.artifacts.naming import clean_name
+from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest
 
 MAX_REQUEST_BYTES = 1_000_000
@@ -40,8 +40,8 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
-class Admission:
-    """Validates requests and stores their large values as artifacts.
+class RequestValidator:
+    """Validates requests, completes them with defaults, and stores their large values as artifacts.
 
     Args:
         store: artifact store of the values.
@@ -50,7 +50,7 @@ class Admission:
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
 
-    async def admit(self, spec: RunSpec, files: Sequence[Artifact] = (), key: str = "") -> RunSpec:
+    async def validate_run(self, spec: RunSpec, files: Sequence[Artifact] = (), key: str = "") -> RunSpec:
         """Completes a spec in place: names inputs, checks artifacts, and stores large values as artifacts.
 
         Args:
@@ -72,8 +72,8 @@ class Admission:
             await self.normalize_value(path, value)
         return spec
 
-    async def admit_batch(self, spec: BatchSpec, key: str = "") -> BatchSpec:
-        """Validates a batch without its items, like `admit` for a run.
+    async def validate_batch(self, spec: BatchSpec, key: str = "") -> BatchSpec:
+        """Validates a batch without its items, like `validate_run` for a run.
 
         Raises:
             InvalidRequest: the error names the invalid field.
