@@ -29,7 +29,7 @@ class LanguageScheme:
     tokenizer: Any = None
     lock: Lock = field(default_factory=Lock)
 
-    def tokens(self, text: str, source: str, target: str) -> list[int]:
+    def encode(self, text: str, source: str, target: str) -> list[int]:
         """Returns the encoder's input tokens for a text."""
         raise NotImplementedError
 
@@ -44,7 +44,7 @@ class MarianScheme(LanguageScheme):
 
     is_target_prefixed: bool = False
 
-    def tokens(self, text: str, source: str, target: str) -> list[int]:  # noqa: ARG002
+    def encode(self, text: str, source: str, target: str) -> list[int]:  # noqa: ARG002
         prompt = f">>{self.targets[target]}<< {text}" if self.is_target_prefixed else text
         tokens: list[int] = self.tokenizer(prompt).input_ids
         return tokens
@@ -56,7 +56,7 @@ class LanguageTokenScheme(LanguageScheme):
 
     token_ids: Mapping[str, int] = field(default_factory=dict)
 
-    def tokens(self, text: str, source: str, target: str) -> list[int]:  # noqa: ARG002
+    def encode(self, text: str, source: str, target: str) -> list[int]:  # noqa: ARG002
         with self.lock:  # src_lang is an attribute of the shared tokenizer
             self.tokenizer.src_lang = self.sources[source]
             tokens: list[int] = self.tokenizer(text).input_ids
@@ -72,7 +72,7 @@ class PrefixScheme(LanguageScheme):
 
     template: str = ""
 
-    def tokens(self, text: str, source: str, target: str) -> list[int]:
+    def encode(self, text: str, source: str, target: str) -> list[int]:
         prefix = self.template.format(self.sources.get(source, ""), self.targets[target])
         tokens: list[int] = self.tokenizer(prefix + text).input_ids
         return tokens

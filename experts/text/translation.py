@@ -70,10 +70,10 @@ class Translator(TorchHandler):
             raise too_large_error(self.model_id, "text", f"{len(text)} characters", self._limit())
 
         def count(piece: str) -> int:
-            return len(self._scheme.tokens(piece, source, target))
+            return len(self._scheme.encode(piece, source, target))
 
         pieces = split_long(split_sentences(text), count, self._max_input_tokens)
-        rows = [Sentence(self._scheme.tokens(piece.text, source, target), piece.gap) for piece in pieces]
+        rows = [Sentence(self._scheme.encode(piece.text, source, target), piece.gap) for piece in pieces]
         if (length := sum(len(row.tokens) for row in rows)) > MAX_WINDOWS * self._max_input_tokens:
             raise too_large_error(self.model_id, "text", f"{length} tokens", self._limit())
         return TranslationItem(rows, target)

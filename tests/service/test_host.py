@@ -164,6 +164,6 @@ async def test_artifact_of_another_tenant_is_not_found(start_host: Start) -> Non
     assert error.reason == "ARTIFACT"
 
 
-async def test_a_region_is_said_of_every_model_that_runs_there(start_host: Start) -> None:
+async def test_region_is_copied_to_the_card_of_every_local_model(start_host: Start) -> None:
     reported = await (await start_host(region="eu-central-1")).describe()
     assert {card.id: card.region for card in reported.models} == {"m": "eu-central-1", "other": "eu-central-1"}

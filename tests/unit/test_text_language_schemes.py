@@ -38,7 +38,7 @@ class Config:
 
 
 def encode(scheme: LanguageScheme, source: str, target: str) -> str:
-    return "".join(map(chr, scheme.tokens("x", source, target)))
+    return "".join(map(chr, scheme.encode("x", source, target)))
 
 
 def test_marian_languages_are_read_from_the_model_name() -> None:
