@@ -11,7 +11,9 @@ from services.orchestrator.failed_takeovers import TAKEOVER_ATTEMPTS
 from services.orchestrator.journal.leases import Lease
 from services.orchestrator.leases import LeaseManager
 
-LEASE_SECONDS = 0.15
+LEASE_SECONDS = 0.3
+LONG_LEASE_SECONDS = 1000.0
+"""For tests in which no lease may expire, however slow the machine is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +107,14 @@ class FailingExecutor:
 async def test_lease_offered_at_the_start_is_executed() -> None:
     leases, executor = MemoryLeases(), HangingExecutor()
     leases.offered = [Held("run_1")]
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LEASE_SECONDS) as manager:
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS) as manager:
         await executor.started.wait()
         assert list(manager.active) == ["run_1"]
 
 
 async def test_lease_offered_later_is_claimed_on_a_change() -> None:
     leases, executor = MemoryLeases(), HangingExecutor()
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=1000):
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS):
         await leases.renewals.get()  # the manager is running
         leases.offered = [Held("run_1")]
         leases.changed.set()
@@ -158,7 +160,7 @@ async def test_execution_stops_when_its_lease_cannot_be_renewed() -> None:
 
 async def test_all_leases_are_released_when_the_manager_closes() -> None:
     leases, executor = MemoryLeases(), HangingExecutor()
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LEASE_SECONDS) as manager:
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS) as manager:
         manager.start(Held("run_1"))
         await executor.started.wait()
     assert executor.cancelled.is_set()
@@ -170,7 +172,7 @@ async def test_nothing_starts_after_the_manager_closed() -> None:
     leases, executor = MemoryLeases(), HangingExecutor()
     released: list[Held] = []
     held = Held("run_1")
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LEASE_SECONDS) as manager:
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS) as manager:
         manager.close()
         manager.start(held, released.append)
     assert released == [held]
@@ -180,7 +182,7 @@ async def test_nothing_starts_after_the_manager_closed() -> None:
 async def test_lease_that_cannot_be_loaded_fails_after_the_last_attempt() -> None:
     leases, executor = MemoryLeases(), HangingExecutor()
     leases.load_error = CorruptData("not an event")
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LEASE_SECONDS) as manager:
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS) as manager:
         for _ in range(TAKEOVER_ATTEMPTS):
             assert not leases.failures
             leases.offered = [Held("run_1")]
@@ -193,7 +195,7 @@ async def test_lease_that_cannot_be_loaded_fails_after_the_last_attempt() -> Non
 
 async def test_execution_that_fails_repeatedly_ends_with_a_failure() -> None:
     leases, executor = MemoryLeases(), FailingExecutor(ZeroDivisionError("a bug"))
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LEASE_SECONDS) as manager:
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS) as manager:
         for _ in range(TAKEOVER_ATTEMPTS):
             assert not leases.failures
             held = Held("run_1")
@@ -204,7 +206,7 @@ async def test_execution_that_fails_repeatedly_ends_with_a_failure() -> None:
 
 async def test_execution_without_journal_is_not_counted_as_failed_takeover() -> None:
     leases, executor = MemoryLeases(), FailingExecutor(Unavailable("the journal is gone"))
-    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LEASE_SECONDS) as manager:
+    async with asyncio.timeout(10), LeaseManager(leases, executor, {}, lease_seconds=LONG_LEASE_SECONDS) as manager:
         for _ in range(TAKEOVER_ATTEMPTS + 1):
             held = Held("run_1")
             manager.start(held)
