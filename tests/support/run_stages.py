@@ -74,13 +74,13 @@ class FaultyJournal(Journal):
 
     def __init__(self, database: Database, owner: str = "me") -> None:
         super().__init__(database, owner, LEASE_SECONDS)
-        self.accepting = asyncio.Event()
+        self.accept_called = asyncio.Event()
         self.errors: dict[str, list[Exception]] = {}
         self.writes: list[asyncio.Future[str]] = []
         """Of new runs."""
 
     def accept(self, run: NewRun) -> "asyncio.Future[str]":
-        self.accepting.set()
+        self.accept_called.set()
         self.writes.append(super().accept(run))
         return self.writes[-1]
 

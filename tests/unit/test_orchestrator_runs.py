@@ -34,7 +34,7 @@ async def test_run_whose_caller_disconnects_during_its_write_is_executed(databas
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         accepting = asyncio.create_task(runs.create(SPEC))
-        await journal.accepting.wait()
+        await journal.accept_called.wait()
         accepting.cancel()
         await asyncio.wait([accepting])
         assert accepting.cancelled()
@@ -121,7 +121,7 @@ async def test_run_stored_while_the_process_stops_is_executed_by_another(databas
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         accepting = asyncio.create_task(runs.create(SPEC))
-        await journal.accepting.wait()
+        await journal.accept_called.wait()
     run_id = await accepting
     assert not stages.executed
     async with running(FaultyJournal(database, "second"), stages) as runs:
@@ -210,7 +210,7 @@ async def test_run_is_cancelled_with_its_call_during_its_write(database: Databas
         calling = asyncio.create_task(
             serving(runs, database).CreateRun(CreateRunRequest(spec=CANCELLED_WITH_CALL), BlockedContext())
         )
-        await journal.accepting.wait()
+        await journal.accept_called.wait()
         (write,) = journal.writes
         calling.cancel()
         await asyncio.wait([calling])
