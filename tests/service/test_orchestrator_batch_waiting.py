@@ -10,6 +10,7 @@ import pytest
 
 from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint
 from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2
+from services.common.errors import Unavailable
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.batches import runner, slots
 from services.orchestrator.settings import Settings
@@ -192,6 +193,26 @@ async def test_batch_waits_for_an_unavailable_expert(
         peers.candidates[0].endpoints[0].address = peer_addresses["expert"]
         peers.changed.set()
         assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 3
+        expert.release("note")
+
+
+async def test_batch_waits_for_an_unavailable_selector(
+    expert: GatedExpert, settings: Settings, peers: ScriptedPeers
+) -> None:
+    async def fail() -> None:
+        raise Unavailable("the selector is starting")
+
+    expert.hold("note")
+    async with client(settings) as orchestrator_client:
+        batch = await orchestrator_client.start(notes(3), max_at_once=1)
+        await expert.wait_called("note")
+        peers.select = fail
+        expert.release("note")
+        expert.hold("note")
+        await until_it_waits_for(orchestrator_client, batch, "select")  # for the check of the tasks, or for an item
+        peers.select = None
+        peers.changed.set()
+        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 1
         expert.release("note")
 
 

@@ -14,6 +14,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
+    TASK_STATE_PLANNED,
     TASK_STATE_RUNNING,
     TASK_STATE_WAITING,
     BatchPosition,
@@ -75,11 +76,13 @@ def new_runs(batch: BatchRow, page: Sequence[Item], run_seconds: float) -> tuple
 
 
 def waiting_reason(fold: RunFold) -> str:
-    """Why an item's run makes no progress: its tasks wait for experts or retries; empty if one is executed."""
+    """Why an item's run makes no progress: its tasks wait for a model, an expert or a retry; empty if one executes."""
     reason = ""
     for status in fold.run.tasks:
         if status.state == TASK_STATE_WAITING:
             reason = reason or fold.waiting_reasons[status.task.id]
+        elif status.state == TASK_STATE_PLANNED and not status.HasField("candidate"):
+            reason = reason or f"no model has been selected for {status.task.task} yet"
         elif status.state == TASK_STATE_RUNNING:
             if not status.result.HasField("failure"):
                 return ""
