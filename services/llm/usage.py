@@ -35,7 +35,7 @@ class Usage:
             self.elapsed_seconds + other.elapsed_seconds,
         )
 
-    def to_pb(self) -> usage_pb2.Usage:
+    def to_proto(self) -> usage_pb2.Usage:
         """Converts to the protobuf message."""
         usage = usage_pb2.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost=self.cost)
         usage.busy.FromTimedelta(timedelta(seconds=self.busy_seconds))

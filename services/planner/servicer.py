@@ -144,7 +144,7 @@ def _decision_to_pb(decision: Decision) -> plan_pb2.Decision:
         reason=decision.reason,
         confidence=decision.confidence,
         fell_back_because=decision.fell_back_because,
-        usage=decision.usage.to_pb() if decision.usage else None,
+        usage=decision.usage.to_proto() if decision.usage else None,
         version=decision.version,
     )
 

@@ -11,7 +11,6 @@ from services.responder.reasoning_filter import ReasoningFilter
 from services.responder.resume import RepetitionFilter
 from services.responder.run_summary import RunSummary
 
-CONTROLLER = "llm"
 EMPTY_ANSWER = "the LLM gave an empty answer"
 NO_ANSWER_TOKENS = "the LLM reached its token limit before its answer began; raise LLM_ANSWER_TOKENS"
 

@@ -1,13 +1,12 @@
 """Composes the answer of a run: by an LLM where possible, else from a template, resuming answers already started."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM, Decision
 from services.common.errors import InvalidRequest
-from services.llm.client import Usage
-from services.responder import llm_answer, template_answer
 from services.responder.finish import (
     FINISHED,
     INTERRUPTED,
@@ -28,19 +27,6 @@ MAX_CHUNK_LENGTH = 800
 
 RESERVE_SECONDS = 2.0
 """Part of the call's time reserved for the template answer, in case the LLM does not finish."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """How the answer was made; the fields are those of the Decision message."""
-
-    controller: str
-    reason: str
-    llm_model: str = ""
-    fell_back_because: str = ""
-    usage: Usage | None = None
-    version: str = ""
-    """Version of the prompt."""
 
 
 ResponseEvent = str | Decision
@@ -84,7 +70,7 @@ class Responder:
             await _emit_text(remaining_answer(summary), emit)
             fell_back_because = "the run's tokens are spent" if without_llm and self._writer else ""
             reason = "Composed from the results, without an LLM."
-            await emit(Decision(template_answer.CONTROLLER, reason, fell_back_because=fell_back_because))
+            await emit(Decision(controller=CONTROLLER_COMPOSED, reason=reason, fell_back_because=fell_back_because))
         else:
             await emit(await self._write_with_llm(self._writer, summary, emit, seconds))
 
@@ -97,12 +83,24 @@ class Responder:
         if not answer.error_message:
             limit = ", to its limit of tokens." if answer.is_truncated else "."
             reason = f"Written by an LLM from the results{limit}"
-            return Decision(llm_answer.CONTROLLER, reason, writer.model, usage=answer.usage, version=VERSION)
+            return Decision(
+                controller=CONTROLLER_LLM,
+                reason=reason,
+                llm_model=writer.model,
+                usage=answer.usage.to_proto(),
+                version=VERSION,
+            )
         log.info("LLM answer incomplete", model=writer.model, partial=bool(answer.text), reason=answer.error_message)
         reason = (
             "Completed from the results after the LLM stopped early." if answer.text else "Composed from the results."
         )
-        return Decision(template_answer.CONTROLLER, reason, writer.model, answer.error_message, answer.usage)
+        return Decision(
+            controller=CONTROLLER_COMPOSED,
+            reason=reason,
+            llm_model=writer.model,
+            fell_back_because=answer.error_message,
+            usage=answer.usage.to_proto(),
+        )
 
 
 def remaining_answer(summary: RunSummary) -> str:

@@ -1,9 +1,13 @@
 """Plain types for the result of a run, from which answers are composed."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+from protos.hugginggpt.internal.v1 import responder_pb2
+from protos.hugginggpt.v1 import artifact_pb2, failure_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +17,11 @@ class Artifact:
     name: str
     media_type: str
     size_bytes: int
+
+    @classmethod
+    def from_proto(cls, artifact: artifact_pb2.Artifact, default_name: str = "") -> Self:
+        """Converts an artifact; `default_name` is used if it has no name."""
+        return cls(artifact.name or default_name, artifact.media_type, artifact.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,10 @@ class Failure:
 
     message: str
     remedy: str = ""
+
+    @classmethod
+    def from_proto(cls, failure: failure_pb2.Failure) -> Self:
+        return cls(failure.message, failure.remedy)
 
 
 class State(StrEnum):
@@ -69,6 +82,34 @@ class Task:
     expert: str = ""
     seconds: float | None = None
     failure: Failure | None = None
+
+    @classmethod
+    def from_proto(cls, status: run_pb2.TaskStatus, files: Mapping[str, str]) -> Self:
+        """Converts a task.
+
+        Args:
+            status: the task and its result.
+            files: names of the uploaded files by their names in the plan.
+        """
+        task, result = status.task, status.result
+        arguments = [single for argument in task.arguments.values() for single in _singles(argument)]
+        names = (_file_name(argument, files) for argument in arguments)
+        by = result.by if result.by.model_id else status.candidate
+        return cls(
+            id=task.id,
+            name=task.task,
+            state=_STATES.get(status.state, State.OPEN),
+            source=task.source,
+            outputs={port: _output(value) for port, value in result.outputs.items()},
+            parameters=_object(task.parameters_json),
+            question=task.arguments["question"].value.text if "question" in task.arguments else "",
+            given=tuple(dict.fromkeys(name for name in names if name)),
+            needs=frozenset(argument.reference.task_id for argument in arguments if argument.HasField("reference")),
+            model=by.model_id,
+            expert=by.expert,
+            seconds=_seconds(result.usage),
+            failure=Failure.from_proto(result.failure) if result.HasField("failure") else None,
+        )
 
     @property
     def text(self) -> str:
@@ -127,6 +168,21 @@ class RunSummary:
     llm: bool = False
     """Whether an LLM writes answers; templates are then only the fallback."""
 
+    @classmethod
+    def from_proto(cls, request: responder_pb2.RespondRequest) -> Self:
+        artifacts = (named for named in request.inputs if named.value.HasField("artifact"))
+        given = {named.name: Artifact.from_proto(named.value.artifact, named.name) for named in artifacts}
+        files = {name: file.name for name, file in given.items()}
+        return cls(
+            request=request.conversation[-1].text if request.conversation else "",
+            tasks=tuple(Task.from_proto(status, files) for status in request.tasks),
+            notes=tuple(Note(_NOTE_KINDS.get(note.kind, NoteKind.OTHER), note.text) for note in request.notes),
+            failure=Failure.from_proto(request.failure) if request.HasField("failure") else None,
+            sent=request.sent,
+            history=tuple(Turn(turn.role == run_pb2.ROLE_USER, turn.text) for turn in request.conversation[:-1]),
+            given=given,
+        )
+
     @property
     def files(self) -> Mapping[str, Artifact]:
         """All files of the run by id: uploaded files and outputs of tasks."""
@@ -150,3 +206,63 @@ class RunSummary:
         """Whether any part of the request was not done."""
         has_unmapped = any(note.kind is NoteKind.MISSING for note in self.notes)
         return has_unmapped or self.failure is not None or any(not task.state.is_successful for task in self.tasks)
+
+
+# ---------------------------------------------------------------- conversion
+
+_NOTE_KINDS: Mapping[int, NoteKind] = {
+    plan_pb2.NOTE_KIND_UNMAPPED: NoteKind.MISSING,
+    plan_pb2.NOTE_KIND_CLARIFY: NoteKind.MISSING,
+    plan_pb2.NOTE_KIND_CHAT: NoteKind.CHAT,
+    plan_pb2.NOTE_KIND_TRIMMED: NoteKind.UNUSED_FILE,
+}
+_STATES: Mapping[int, State] = {
+    run_pb2.TASK_STATE_SUCCEEDED: State.SUCCEEDED,
+    run_pb2.TASK_STATE_REUSED: State.REUSED,
+    run_pb2.TASK_STATE_FAILED: State.FAILED,
+    run_pb2.TASK_STATE_SKIPPED: State.SKIPPED,
+    run_pb2.TASK_STATE_CANCELLED: State.CANCELLED,
+}
+
+
+def _singles(argument: task_pb2.Argument) -> Iterator[task_pb2.Argument]:
+    if argument.HasField("list"):
+        yield from argument.list.items
+    else:
+        yield argument
+
+
+def _file_name(argument: task_pb2.Argument, files: Mapping[str, str]) -> str:
+    """Name of the file that an argument refers to; empty if it is not a file."""
+    if argument.HasField("input"):
+        return files.get(argument.input.name, "")
+    return argument.value.artifact.name if argument.HasField("value") else ""
+
+
+def _output(value: artifact_pb2.Value) -> Output:
+    match value.WhichOneof("kind"):
+        case "artifact":
+            return Artifact.from_proto(value.artifact)
+        case "json":
+            return Json(_parsed(value.json))
+        case _:
+            return value.text
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    parsed = _parsed(text or "{}")
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _seconds(usage: usage_pb2.Usage) -> float | None:
+    for field_name in ("elapsed", "busy"):
+        if usage.HasField(field_name):
+            return float(getattr(usage, field_name).ToTimedelta().total_seconds())
+    return None

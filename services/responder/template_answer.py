@@ -8,8 +8,6 @@ from services.responder.escape import describe_file, inline, inline_full, join_l
 from services.responder.run_summary import NoteKind, RunSummary, State, Task
 from services.responder.task_phrases import describe_result
 
-CONTROLLER = "composed"
-
 _WHAT_IT_DOES = (
     " It does things with texts, pictures, recordings and documents: send a file or a text and say what to do, such as"
     " “read the text in this image aloud”, “summarize report.pdf” or “how many people are in this photo?”."

@@ -9,7 +9,7 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.llm.prompt import Message, Prompt, Schema, nonce, quote_data
 from services.selector.decisive_ranking import queue
 from services.selector.query import SelectionQuery
-from services.selector.selector import SelectedModel
+from services.selector.selection import SelectedModel
 from services.selector.tokens import plain
 
 ID_CHARACTERS = 200

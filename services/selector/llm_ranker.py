@@ -19,7 +19,8 @@ from services.llm.usage import Usage
 from services.selector.decisive_ranking import is_clear, rivals
 from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named
 from services.selector.query import SelectionQuery
-from services.selector.selector import CANDIDATES, Controller, SelectedModel, Selection, Selector
+from services.selector.selection import Controller, SelectedModel, Selection
+from services.selector.selector import CANDIDATES, Selector
 from services.selector.shared_cache import SharedCache
 from services.selector.tokens import plain
 

@@ -1,9 +1,16 @@
 """Selection query: a task, and the requirements on its model."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.v1.model_pb2 import INFERENCE_MODE_HYBRID, INFERENCE_MODE_LOCAL, INFERENCE_MODE_REMOTE
+from protos.hugginggpt.v1.task_pb2 import Task
+from services.common import call_context
+from services.common.errors import InvalidRequest
 from services.selector.task_offers import Offer, primary
 
 
@@ -101,9 +108,56 @@ class SelectionQuery:
     seed: str = ""
     """Seed of the weighted choice: equal seeds give equal choices."""
 
+    @classmethod
+    def from_proto(cls, request: selector_pb2.SelectRequest, *, allows_external: bool) -> Self:
+        """Converts a request.
+
+        Raises:
+            InvalidRequest: the task's parameters are not a JSON object.
+        """
+        task, constraints = request.task, request.constraints
+        return cls(
+            task=task.task,
+            source=f"{task.source} {_instruction(task)}",
+            request=request.request,
+            languages=languages_of(_parameters(task)),
+            model=task.pinned_model,
+            revision=task.pinned_revision,
+            mode=_MODES.get(request.inference_mode),
+            allows_external=allows_external,
+            avoid=[Avoid(avoid.model_id, avoid.expert, avoid.address) for avoid in request.avoid],
+            constraints=Constraints(
+                licenses=frozenset(license_.lower() for license_ in constraints.licenses),
+                languages=frozenset(map(primary, constraints.languages)),
+                max_parameter_count=constraints.max_parameter_count,
+                allowed=frozenset(constraints.allowed),
+                regions=frozenset(region.lower() for region in constraints.regions),
+            ),
+            limit=request.limit,
+            seed=call_context.current().run_id,
+        )
+
 
 def languages_of(parameters: Mapping[str, object]) -> frozenset[str]:
     """Primary language tags among a task's parameters; languages given by name are left to the ranking's terms."""
     values = (parameters.get(name) for name in ("language", "source_language", "target_language"))
     tags = (primary(value) for value in values if isinstance(value, str))
     return frozenset(tag for tag in tags if tag.isalpha() and len(tag) in _TAG_LENGTHS)
+
+
+def _instruction(task: Task) -> str:
+    """Instruction text of the task, if it has one."""
+    return task.arguments["instruction"].value.text if "instruction" in task.arguments else ""
+
+
+def _parameters(task: Task) -> Mapping[str, object]:
+    try:
+        parameters = json.loads(task.parameters_json or "{}")
+    except ValueError:
+        parameters = None
+    if not isinstance(parameters, dict):
+        raise InvalidRequest("the task's parameters are not a JSON object", remedy="send a JSON object, or nothing")
+    return parameters
+
+
+_MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, INFERENCE_MODE_REMOTE: Mode.REMOTE}

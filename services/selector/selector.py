@@ -2,18 +2,16 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import InvalidRequest
-from services.llm.usage import Usage
 from services.selector import routing_table, selection_errors
 from services.selector.catalog import ExpertCatalog
 from services.selector.query import Avoid, Mode, SelectionQuery
 from services.selector.ranking import Bonus, QueryTerm, Ranked, RankingQuery
 from services.selector.replica import Replica
 from services.selector.routing_table import RoutingTable
+from services.selector.selection import Controller, SelectedModel, Selection
 from services.selector.task_offers import Offer, TaskOffers
 from services.selector.tokens import words
 
@@ -25,50 +23,6 @@ _SOURCE_WEIGHT, _REQUEST_WEIGHT = 1.0, 0.25
 _OWN_LABELS = frozenset({"labels", "objects", "entities"})
 """Outputs that are limited to the labels a model was trained on."""
 _CLEAR_FIT = 0.5
-
-
-class Controller(StrEnum):
-    """What made a selection."""
-
-    PINNED = "pinned"
-    ROUTED = "routed"
-    """The deployment's routing table."""
-    RANK = "rank"
-    LLM = "llm"
-
-
-@dataclass(frozen=True)
-class SelectedModel:
-    """A selected model."""
-
-    offer: Offer
-    replicas: Sequence[Replica]
-    """Replicas to call, without those with open circuits."""
-    score: float
-    """Score of the ranking."""
-    reason: str
-    failing: bool
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Selected models in the order of preference, at least one."""
-
-    spec: TaskSpec
-    chosen: Sequence[SelectedModel]
-    reason: str
-    confidence: float
-    """0: not estimated."""
-    mode: Mode
-    controller: Controller = Controller.RANK
-    shadow: SelectedModel | None = None
-    """Runs in addition to the first model, for comparison."""
-    llm_model: str = ""
-    """The LLM that was called; empty: none."""
-    fell_back_because: str = ""
-    usage: Usage | None = None
-    version: str = ""
-    """Version of the selection prompt."""
 
 
 class Selector:

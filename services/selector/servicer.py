@@ -1,48 +1,32 @@
 """SelectorService over gRPC: converts between messages and the selector's types."""
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1 import gateway_pb2, plan_pb2
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.model_pb2 import (
-    CANDIDATE_ROLE_FALLBACK,
-    CANDIDATE_ROLE_PRIMARY,
-    CANDIDATE_ROLE_SHADOW,
-    INFERENCE_MODE_HYBRID,
-    INFERENCE_MODE_LOCAL,
-    INFERENCE_MODE_REMOTE,
-    MODEL_LOCATION_EXTERNAL,
-    MODEL_LOCATION_INTERNAL,
     SELECTION_POLICY_LLM,
     SELECTION_POLICY_RANK,
-    Candidate,
-    CandidateRole,
 )
-from protos.hugginggpt.v1.plan_pb2 import Decision
-from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
-from services.common.errors import InvalidRequest, Unavailable
+from services.common.errors import Unavailable
 from services.selector import expert_list, paging
 from services.selector.catalog import ExpertCatalog
 from services.selector.catalog_view import sort_key
 from services.selector.llm_ranker import LlmRanker
-from services.selector.query import Avoid, Constraints, Mode, SelectionQuery, languages_of
+from services.selector.query import SelectionQuery
 from services.selector.removal import Removal
 from services.selector.routing_status import routes
 from services.selector.routing_table import RoutingTable
-from services.selector.selector import Controller, SelectedModel, Selection, Selector
-from services.selector.task_offers import primary
+from services.selector.selection import Controller
+from services.selector.selector import Selector
 
 NOTIFY_SECONDS = 2.0
 """Longest wait of ForgetExpert for watchers that do not read."""
-
-_MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, INFERENCE_MODE_REMOTE: Mode.REMOTE}
 
 
 class SelectorServicer(rpc.SelectorServiceServicer):
@@ -73,13 +57,13 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self._ranker = ranker
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
-        query = query_from_pb(request, allows_external=call_context.allows_external_endpoints())
+        query = SelectionQuery.from_proto(request, allows_external=call_context.allows_external_endpoints())
         if self._ranker and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
-            return selection_to_pb(await self._ranker.choose(query, context.time_remaining()))
+            return (await self._ranker.choose(query, context.time_remaining())).to_proto()
         choice = self._selector.choose(query)
         if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
             choice = replace(choice, fell_back_because="no LLM is configured")
-        return selection_to_pb(choice)
+        return choice.to_proto()
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         view = self._catalog.view
@@ -156,91 +140,3 @@ class _Watcher:
     async def next(self) -> None:
         """Waits until another revision was sent, or the stream has ended."""
         await self._sent.wait()
-
-
-def query_from_pb(request: selector_pb2.SelectRequest, *, allows_external: bool) -> SelectionQuery:
-    """Converts a request.
-
-    Raises:
-        InvalidRequest: the task's parameters are no JSON object.
-    """
-    task, constraints = request.task, request.constraints
-    return SelectionQuery(
-        task=task.task,
-        source=f"{task.source} {_instruction(task)}",
-        request=request.request,
-        languages=languages_of(_parameters(task)),
-        model=task.pinned_model,
-        revision=task.pinned_revision,
-        mode=_MODES.get(request.inference_mode),
-        allows_external=allows_external,
-        avoid=[Avoid(avoid.model_id, avoid.expert, avoid.address) for avoid in request.avoid],
-        constraints=Constraints(
-            licenses=frozenset(license_.lower() for license_ in constraints.licenses),
-            languages=frozenset(map(primary, constraints.languages)),
-            max_parameter_count=constraints.max_parameter_count,
-            allowed=frozenset(constraints.allowed),
-            regions=frozenset(region.lower() for region in constraints.regions),
-        ),
-        limit=request.limit,
-        seed=call_context.current().run_id,
-    )
-
-
-def selection_to_pb(choice: Selection) -> selector_pb2.SelectResponse:
-    """Converts a selection; the first candidate is the primary one."""
-    return selector_pb2.SelectResponse(
-        candidates=[_candidate(chosen, role) for chosen, role in _roles(choice)],
-        decision=Decision(
-            controller=plan_pb2.Controller.Value(f"CONTROLLER_{choice.controller.upper()}"),
-            llm_model=choice.llm_model,
-            reason=choice.reason,
-            confidence=choice.confidence,
-            fell_back_because=choice.fell_back_because,
-            usage=choice.usage.to_pb() if choice.usage else None,
-            version=choice.version,
-        ),
-        spec=choice.spec,
-    )
-
-
-def _roles(choice: Selection) -> Iterator[tuple[SelectedModel, "CandidateRole.ValueType"]]:
-    first, *fallbacks = choice.chosen
-    yield first, CANDIDATE_ROLE_PRIMARY
-    for fallback in fallbacks:
-        yield fallback, CANDIDATE_ROLE_FALLBACK
-    if choice.shadow:
-        yield choice.shadow, CANDIDATE_ROLE_SHADOW
-
-
-def _candidate(chosen: SelectedModel, role: "CandidateRole.ValueType") -> selector_pb2.SelectedCandidate:
-    offer = chosen.offer
-    candidate = Candidate(
-        model_id=offer.card.id,
-        revision=offer.card.revision,
-        expert=offer.card.expert,
-        role=role,
-        score=chosen.score,
-        reason=chosen.reason,
-        location=MODEL_LOCATION_EXTERNAL if offer.external else MODEL_LOCATION_INTERNAL,
-        dormant=not offer.replicas,
-        start_duration=offer.start_duration,
-        expert_version=offer.version,
-    )
-    endpoints = [replica.endpoint(offer.card.id) for replica in chosen.replicas]
-    return selector_pb2.SelectedCandidate(candidate=candidate, endpoints=endpoints)
-
-
-def _instruction(task: Task) -> str:
-    """Instruction text of the task, if it has one."""
-    return task.arguments["instruction"].value.text if "instruction" in task.arguments else ""
-
-
-def _parameters(task: Task) -> Mapping[str, object]:
-    try:
-        parameters = json.loads(task.parameters_json or "{}")
-    except ValueError:
-        parameters = None
-    if not isinstance(parameters, dict):
-        raise InvalidRequest("the task's parameters are no JSON object", remedy="send a JSON object, or nothing")
-    return parameters

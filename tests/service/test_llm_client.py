@@ -56,7 +56,7 @@ async def test_unreported_tokens_are_estimated_and_unpriced_model_costs_nothing(
 def test_usages_add_up_and_convert_to_protobuf() -> None:
     total = Usage(1, 2, 0.5, 1.0, 2.0) + Usage(10, 20, 0.25, 0.5, 0.5)
     assert total == Usage(11, 22, 0.75, 1.5, 2.5)
-    message = total.to_pb()
+    message = total.to_proto()
     assert message.input_tokens == 11
     assert message.output_tokens == 22
     assert message.cost == 0.75

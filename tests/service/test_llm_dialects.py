@@ -68,7 +68,7 @@ async def test_invalid_token_count_does_not_fail_answer(count: Any) -> None:
     async with open_llm([streamed(HEL, LO, END, chunk(choices=[], usage=count))]) as (llm, _):
         reply = await llm.complete(PROMPT)
     assert reply.text == "hello"
-    assert 0 < reply.usage.to_pb().output_tokens < 10
+    assert 0 < reply.usage.to_proto().output_tokens < 10
 
 
 async def test_reported_model_name_is_repaired_and_truncated() -> None:

@@ -16,7 +16,8 @@ from protos.hugginggpt.v1.model_pb2 import (
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import ExpertCatalog
 from services.selector.query import Avoid, Constraints, Mode, SelectionQuery, languages_of
-from services.selector.selector import Selection, Selector
+from services.selector.selection import Selection
+from services.selector.selector import Selector
 from tests.fakes import card
 
 TEXT, OBJECTS = "text-classification", "object-detection"

@@ -11,7 +11,8 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_
 from services.selector.catalog import ExpertCatalog
 from services.selector.decisive_ranking import is_clear, rivals
 from services.selector.query import Avoid, Mode, SelectionQuery
-from services.selector.selector import Selection, Selector
+from services.selector.selection import Selection
+from services.selector.selector import Selector
 from tests.fakes import card
 
 TASK = "text-to-speech"

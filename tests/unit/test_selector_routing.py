@@ -13,7 +13,8 @@ from services.selector.catalog import ExpertCatalog
 from services.selector.query import Avoid, Constraints, Mode, SelectionQuery
 from services.selector.routing_status import problems
 from services.selector.routing_table import ModelName, Route, RoutingTable, named
-from services.selector.selector import Controller, Selection, Selector
+from services.selector.selection import Controller, Selection
+from services.selector.selector import Selector
 from tests.fakes import card
 
 TASK = "object-detection"
