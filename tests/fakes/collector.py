@@ -40,7 +40,7 @@ class Collected:
     endpoint: str
     spans: Named = field(default_factory=asyncio.Queue)
     metrics: Named = field(default_factory=asyncio.Queue)
-    whole: list[tuple[str, Span]] = field(default_factory=list)
+    complete_spans: list[tuple[str, Span]] = field(default_factory=list)
     """Pairs of a service and a span."""
     sent: list[bytes] = field(default_factory=list)
     """Export requests in the order of arrival."""
@@ -59,7 +59,7 @@ class _Traces(TraceServiceServicer):
         self._collected.sent.append(request.SerializeToString())
         for of in request.resource_spans:
             for span in (span for scope in of.scope_spans for span in scope.spans):
-                self._collected.whole.append((_service(of.resource), span))
+                self._collected.complete_spans.append((_service(of.resource), span))
                 self._collected.spans.put_nowait((_service(of.resource), span.name))
         return ExportTraceServiceResponse()
 

@@ -41,7 +41,7 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     tokens: frozenset[str] = frozenset({"hf_reader", "hf_other"})
     """Valid tokens."""
-    asked: list[str] = field(default_factory=list)
+    requested_paths: list[str] = field(default_factory=list)
     """Requested paths in order."""
 
 
@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        self.hub.asked.append(path)
+        self.hub.requested_paths.append(path)
         api = path.startswith("/api/models/")
         parts = path.removeprefix("/api/models/").strip("/").split("/")
         name, rest = "/".join(parts[:2]), parts[2:]

@@ -30,7 +30,7 @@ class Tensors:
     holds: bool = False
     """Whether calls are never answered."""
     entered: asyncio.Event = field(default_factory=asyncio.Event)
-    left: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a blocked call is cancelled."""
     reply: bytes | None = None
     """Raw response body for all calls."""
@@ -59,7 +59,7 @@ class Tensors:
         try:
             await asyncio.Event().wait()
         finally:
-            self.left.set()
+            self.cancelled.set()
 
     async def is_ready(self, request: Any, _context: Any) -> Any:
         return oip.ModelReadyResponse(ready=request.name in self.ready)

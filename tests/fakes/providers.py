@@ -36,17 +36,19 @@ async def providers() -> AsyncIterator[Web]:
 
 
 def _list(request: Request) -> Answer:
-    asked = parse_qs(urlsplit(request.path).query)
-    listed = [_model(name, place) for place, name in enumerate(MODELS) if MODELS[name][0] == asked["pipeline_tag"][0]]
+    query = parse_qs(urlsplit(request.path).query)
+    listed = [
+        _model(name, position) for position, name in enumerate(MODELS) if MODELS[name][0] == query["pipeline_tag"][0]
+    ]
     return Answer(listed)
 
 
-def _model(name: str, place: int) -> dict[str, Any]:
+def _model(name: str, position: int) -> dict[str, Any]:
     _, provider, task = MODELS[name]
     mapping = {"provider": provider, "providerId": f"{provider}-{name}", "status": "live", "task": task}
     return {
         "id": name,
-        "downloads": 1000 - place,
+        "downloads": 1000 - position,
         "likes": 10,
         "tags": ["license:mit", "en", "pytorch"],
         "inferenceProviderMapping": [mapping],

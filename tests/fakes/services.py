@@ -27,7 +27,7 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common import call_context
 from services.common.errors import NotFound, ServiceError, Unavailable
 from services.common.server import serving
-from tests.fakes.no_pipelines import Unasked
+from tests.fakes.no_pipelines import NoPipelines
 
 Answer = Callable[[expert_pb2.InferRequest], Awaitable[Mapping[str, Value]]]
 """Function that answers a call; a test delays it by awaiting an event."""
@@ -40,8 +40,12 @@ async def echo(request: expert_pb2.InferRequest) -> Mapping[str, Value]:
 
 def card(model: str, task: str, description: str = "", **fields: Any) -> ModelCard:
     """Card of an internal, loaded model; `fields` override the defaults."""
-    given: dict[str, Any] = {"revision": "1", "location": MODEL_LOCATION_INTERNAL, "state": MODEL_STATE_READY} | fields
-    return ModelCard(id=model, task=task, description=description, **given)
+    defaults: dict[str, Any] = {
+        "revision": "1",
+        "location": MODEL_LOCATION_INTERNAL,
+        "state": MODEL_STATE_READY,
+    } | fields
+    return ModelCard(id=model, task=task, description=description, **defaults)
 
 
 class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
@@ -69,8 +73,8 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         self.name = name
         self.answer = answer
         self.requests: list[expert_pb2.InferRequest] = []
-        self.described: list[expert_pb2.DescribeRequest] = []
-        self._may_sleep = scales_to_zero
+        self.describe_requests: list[expert_pb2.DescribeRequest] = []
+        self._scales_to_zero = scales_to_zero
         self._start_duration = Duration(seconds=start_seconds) if start_seconds else None
         self._own_specs = tuple(specs)
         self._changes = 0
@@ -83,7 +87,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         self._changes += 1
 
     async def Describe(self, request: expert_pb2.DescribeRequest, context: Any) -> expert_pb2.DescribeResponse:
-        self.described.append(request)
+        self.describe_requests.append(request)
         revision = f"{self.name}-{self._changes}"
         if request.known_revision == revision:
             return expert_pb2.DescribeResponse(revision=revision, unchanged=True, load=self.load)
@@ -93,7 +97,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
             revision=revision,
             tasks=self._specs(),
             models=self.cards,
-            scales_to_zero=self._may_sleep,
+            scales_to_zero=self._scales_to_zero,
             start_duration=self._start_duration,
             load=self.load,
         )
@@ -101,7 +105,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
     async def Infer(self, request: expert_pb2.InferRequest, context: Any) -> expert_pb2.InferResponse:
         self.requests.append(request)
         if request.model not in {"", *(card.id for card in self.cards)}:
-            raise NotFound(f"there is no model {request.model} here", reason="MODEL", remedy="ask for another")
+            raise NotFound(f"no model {request.model} is offered", reason="MODEL", remedy="request another")
         outputs = await self.answer(request)
         return expert_pb2.InferResponse(outputs=outputs, revision=request.revision)
 
@@ -132,18 +136,18 @@ ANSWERED = (
 class ScriptedRun:
     """A run whose events the test sends."""
 
-    def __init__(self, run_id: str, spec: RunSpec, who: Caller, conversation_id: str = "") -> None:
+    def __init__(self, run_id: str, spec: RunSpec, caller: Caller, conversation_id: str = "") -> None:
         self.run_id = run_id
         self.conversation_id = conversation_id or run_id
         self.spec = spec
-        self.caller = who
+        self.caller = caller
         self.events: list[RunEvent] = []
-        self.left = asyncio.Event()
+        self.disconnected = asyncio.Event()
         """Set when a client leaves a stream before its end."""
         self._more = asyncio.Event()
-        self.tell(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=self.conversation_id)))
+        self.send(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=self.conversation_id)))
 
-    def tell(self, *events: RunEvent) -> None:
+    def send(self, *events: RunEvent) -> None:
         """Numbers events and sends them to all watchers."""
         for event in events:
             numbered = RunEvent(run_id=self.run_id, sequence=len(self.events) + 1)
@@ -167,7 +171,7 @@ class ScriptedRun:
                 return
             await more.wait()
 
-    def as_it_stands(self) -> Run:
+    def snapshot(self) -> Run:
         last = self.events[-1]
         waits = RUN_STATE_AWAITING_APPROVAL if last.HasField("approval_requested") else RUN_STATE_RUNNING
         state = last.run_ended.state if self.ended else waits
@@ -177,14 +181,14 @@ class ScriptedRun:
         run.conversation_id = self.conversation_id
         return run
 
-    def as_it_ended(self) -> orchestrator_pb2.EndedRun:
+    def to_ended_run(self) -> orchestrator_pb2.EndedRun:
         end = self.events[-1].run_ended
-        told = orchestrator_pb2.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
-        told.end_time.GetCurrentTime()
-        return told
+        ended = orchestrator_pb2.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
+        ended.end_time.GetCurrentTime()
+        return ended
 
 
-class ScriptedOrchestrator(Unasked):
+class ScriptedOrchestrator(NoPipelines):
     """An orchestrator with runs in memory, whose events come from a script.
 
     Args:
@@ -221,18 +225,18 @@ class ScriptedOrchestrator(Unasked):
         await self._send(self._run(request.run_id), request.after_sequence, context)
 
     async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> run_pb2.Run:
-        return self._run(request.run_id).as_it_stands()
+        return self._run(request.run_id).snapshot()
 
     async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
         own = [run for run in reversed(self.runs.values()) if run.caller.tenant == call_context.current().tenant]
-        runs = [run.as_it_stands() for run in own]
-        wanted = [run for run in runs if not request.states or run.state in request.states]
+        runs = [run.snapshot() for run in own]
+        selected = [run for run in runs if not request.states or run.state in request.states]
         if request.first_turns:
-            wanted = [run for run in wanted if not run.spec.parent_run_id]
+            selected = [run for run in selected if not run.spec.parent_run_id]
         if request.conversation_id:
-            wanted = [run for run in wanted if run.conversation_id == request.conversation_id]
-        size = request.page_size or len(wanted)
-        return gateway_pb2.ListRunsResponse(runs=wanted[:size], next_page_token="more" if wanted[size:] else "")
+            selected = [run for run in selected if run.conversation_id == request.conversation_id]
+        size = request.page_size or len(selected)
+        return gateway_pb2.ListRunsResponse(runs=selected[:size], next_page_token="more" if selected[size:] else "")
 
     async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         self.cancelled.append(self._run(request.run_id).run_id)
@@ -250,7 +254,7 @@ class ScriptedOrchestrator(Unasked):
         self, request: orchestrator_pb2.ListEndedRunsRequest, context: Any
     ) -> orchestrator_pb2.ListEndedRunsResponse:
         ended = [run for run in self.runs.values() if run.ended]
-        return orchestrator_pb2.ListEndedRunsResponse(runs=[run.as_it_ended() for run in ended])
+        return orchestrator_pb2.ListEndedRunsResponse(runs=[run.to_ended_run() for run in ended])
 
     async def ListEndedBatches(
         self, request: orchestrator_pb2.ListEndedBatchesRequest, context: Any
@@ -267,7 +271,7 @@ class ScriptedOrchestrator(Unasked):
         parent = self._run(spec.parent_run_id).conversation_id if spec.parent_run_id else ""
         run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, call_context.current(), parent)
         self.runs[run.run_id] = run
-        run.tell(*self.script)
+        run.send(*self.script)
         self.arrivals.put_nowait(run)
         return run
 
@@ -284,10 +288,10 @@ class ScriptedOrchestrator(Unasked):
                 ended = event.HasField("run_ended")
                 if event.sequence in self.breaks:
                     self.breaks.remove(event.sequence)
-                    raise Unavailable("the run goes on elsewhere", remedy="watch again")
+                    raise Unavailable("the run continues in another process", remedy="watch again")
         finally:
             if not ended:
-                run.left.set()
+                run.disconnected.set()
 
 
 class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
@@ -314,7 +318,7 @@ class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
         self.forgotten: list[str] = []
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
-        raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="list the tasks")
+        raise NotFound(f"no expert offers {request.task.task}", reason="TASK", remedy="list the tasks")
 
     async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await context.write(selector_pb2.WatchCatalogueResponse(revision=self.revision))

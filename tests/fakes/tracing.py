@@ -25,20 +25,20 @@ class RecordedTraces(InMemorySpanExporter):
 
     async def ended(self, name: str, count: int) -> list[ReadableSpan]:
         """Waits for `count` finished spans of a name and returns them."""
-        while len(those := [span for span in self.get_finished_spans() if span.name == name]) < count:
+        while len(matching := [span for span in self.get_finished_spans() if span.name == name]) < count:
             self._more.clear()
             await self._more.wait()
-        return those
+        return matching
 
 
 @contextmanager
 def record_traces() -> Iterator[RecordedTraces]:
     """Records the spans of tracers used within the block."""
-    kept, traces, before = RecordedTraces(), RecordTracerProvider(), trace._TRACER_PROVIDER
-    traces.add_span_processor(SimpleSpanProcessor(kept))
+    recorded, traces, before = RecordedTraces(), RecordTracerProvider(), trace._TRACER_PROVIDER
+    traces.add_span_processor(SimpleSpanProcessor(recorded))
     trace._TRACER_PROVIDER = traces
     try:
-        yield kept
+        yield recorded
     finally:
         trace._TRACER_PROVIDER = before
         traces.shutdown()

@@ -38,7 +38,7 @@ class Web:
         self.url = ""
         self.connections = 0
         self.arrived: asyncio.Queue[Request] = asyncio.Queue()
-        self.left: asyncio.Queue[Request] = asyncio.Queue()
+        self.disconnects: asyncio.Queue[Request] = asyncio.Queue()
         """Requests whose client disconnected before the response."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -65,9 +65,9 @@ class Web:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def says(self, path: str, body: Any = None, **how: Any) -> None:
+    def answer_with(self, path: str, body: Any = None, **fields: Any) -> None:
         """Answers every request for a path with the same response."""
-        self.answers[path] = lambda _: Answer(body, **how)
+        self.answers[path] = lambda _: Answer(body, **fields)
 
     def bodies(self, path: str) -> list[Any]:
         """JSON bodies of the requests for a path."""
@@ -80,35 +80,37 @@ class Web:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        coming = asyncio.create_task(http.received(reader))
+        next_request = asyncio.create_task(http.received(reader))
         try:
             while True:
-                request = await coming
-                coming = asyncio.create_task(http.received(reader))
-                await self._take(request, writer, coming)
+                request = await next_request
+                next_request = asyncio.create_task(http.received(reader))
+                await self._handle(request, writer, next_request)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # a client may disconnect
         except Reset:
             writer.transport.abort()
         finally:
-            coming.cancel()
+            next_request.cancel()
             writer.close()
 
-    async def _take(self, request: Request, writer: asyncio.StreamWriter, coming: asyncio.Task[Request]) -> None:
+    async def _handle(
+        self, request: Request, writer: asyncio.StreamWriter, next_request: asyncio.Task[Request]
+    ) -> None:
         """Answers, or cancels when the client disconnects; a client sends one request at a time."""
         self.requests.append(request)
         self.arrived.put_nowait(request)
-        answering = asyncio.create_task(self._tell(writer, request))
+        answering = asyncio.create_task(self._respond(writer, request))
         try:
-            await asyncio.wait({answering, coming}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, next_request}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                self.left.put_nowait(request)
-                await coming
+                self.disconnects.put_nowait(request)
+                await next_request
             await answering
         finally:
             answering.cancel()
 
-    async def _tell(self, writer: asyncio.StreamWriter, request: Request) -> None:
+    async def _respond(self, writer: asyncio.StreamWriter, request: Request) -> None:
         await _send(writer, await self._answer(request))
 
     async def _answer(self, request: Request) -> Answer:

@@ -194,7 +194,7 @@ async def test_settings_and_files_fill_parameters(command_line: CommandLine) -> 
     ("change", "message"),
     [
         (("pipeline/1", "pipeline/2"), "line 1: hugginggpt/pipeline/2 is newer than the formats"),
-        (("document-question-answering", "dancing"), "nobody offers dancing"),
+        (("document-question-answering", "dancing"), "no expert offers dancing"),
         (("modality: text", "modality: image"), "the modality of input what is not that of the tasks that use it"),
         (("name: what,", "name: who,"), "task 1 uses what, which is not among the inputs (who)"),
     ],

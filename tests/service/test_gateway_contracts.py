@@ -47,7 +47,7 @@ async def test_head_of_a_stream_returns_at_once(gateway: GatewayUnderTest) -> No
         for _ in range(3):  # the connection stays good
             head = await gateway.http.head("/v1/runs/run_1/events")
             assert head.headers["content-type"].startswith("text/event-stream")
-        await gateway.orchestrator.runs["run_1"].left.wait()
+        await gateway.orchestrator.runs["run_1"].disconnected.wait()
 
 
 async def test_head_is_rejected_where_get_is(gateway: GatewayUnderTest) -> None:

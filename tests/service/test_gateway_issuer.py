@@ -27,7 +27,7 @@ def token(**claims: Any) -> str:
 async def issuer_server() -> AsyncIterator[Web]:
     async with Web.serving() as web:
         public = jwt.algorithms.OKPAlgorithm.to_jwk(SECRET.public_key(), as_dict=True)
-        web.says("/jwks", {"keys": [{**public, "kid": "k", "alg": "EdDSA"}]})
+        web.answer_with("/jwks", {"keys": [{**public, "kid": "k", "alg": "EdDSA"}]})
         yield web
 
 

@@ -98,7 +98,7 @@ async def test_concurrent_run_limit(keyed_gateway: KeyedGateway) -> None:
     assert from_rpc(await rpc_error(call)).reason == "RUNS_LIMIT"
     assert (await keyed_gateway.gateway.http.get("/v1/runs", headers=bearer(token))).status_code == 200
     assert len(keyed_gateway.gateway.orchestrator.runs) == 2
-    (await keyed_gateway.gateway.orchestrator.arrivals.get()).tell(ENDED)
+    (await keyed_gateway.gateway.orchestrator.arrivals.get()).send(ENDED)
     await post_until(keyed_gateway, token, 202)
     assert (await keyed_gateway.gateway.ask(headers=bearer(token))).status_code == 429
 
@@ -125,7 +125,7 @@ async def test_token_quota_per_day(keyed_gateway: KeyedGateway) -> None:
     first = await keyed_gateway.gateway.ask(headers=bearer(token))
     assert first.status_code == 202
     assert first.headers["x-ratelimit-remaining-tokens"] == "100"
-    (await keyed_gateway.gateway.orchestrator.arrivals.get()).tell(ENDED)
+    (await keyed_gateway.gateway.orchestrator.arrivals.get()).send(ENDED)
     await post_until(keyed_gateway, token, 429)
     rejected = await keyed_gateway.gateway.ask(headers=bearer(token))
     assert rejected.json()["code"] == "TOKENS_QUOTA"

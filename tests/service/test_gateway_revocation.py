@@ -48,7 +48,7 @@ async def test_revocation_ends_only_streams_of_the_key(keyed_gateway: KeyedGatew
         await keyed_gateway.revoke(key)
         assert not [line async for line in lines if "run_ended" in line]
         (run,) = keyed_gateway.gateway.orchestrator.runs.values()
-        run.tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
+        run.send(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
         assert [line async for line in others if line == "event: run_ended"]
     rejected = await keyed_gateway.gateway.http.get(address, headers=bearer(token))
     assert rejected.status_code == 401

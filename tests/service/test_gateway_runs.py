@@ -89,7 +89,7 @@ async def test_stream_starts_before_the_run_ends(idle_gateway: GatewayUnderTest)
     async with idle_gateway.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         lines = response.aiter_lines()
         assert "run_accepted" in await next_event(lines)
-        idle_gateway.orchestrator.runs["run_1"].tell(*ANSWERED)
+        idle_gateway.orchestrator.runs["run_1"].send(*ANSWERED)
         assert (await next_event(lines))["answer_chunk"] == {"text": "Done."}
 
 
@@ -97,7 +97,7 @@ async def test_event_data_stays_on_one_line(idle_gateway: GatewayUnderTest) -> N
     text = "a\nb\r\nc\u2028d\x85e 😀"
     async with idle_gateway.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         run = idle_gateway.orchestrator.runs["run_1"]
-        run.tell(RunEvent(answer_chunk=AnswerChunk(text=text)), ANSWERED[-1])
+        run.send(RunEvent(answer_chunk=AnswerChunk(text=text)), ANSWERED[-1])
         content = (await response.aread()).decode()
     data = [line.removeprefix("data: ") for line in content.split("\n") if line.startswith("data: ")]
     assert json.loads(data[1])["answer_chunk"]["text"] == text
@@ -134,9 +134,9 @@ async def test_disconnect_does_not_cancel_the_run(idle_gateway: GatewayUnderTest
         await next_event(response.aiter_lines())
     run = idle_gateway.orchestrator.runs["run_1"]
     async with asyncio.timeout(5):
-        await run.left.wait()
+        await run.disconnected.wait()
     assert not idle_gateway.orchestrator.cancelled
-    run.tell(*ANSWERED)
+    run.send(*ANSWERED)
     assert (await idle_gateway.http.get("/v1/runs/run_1")).json()["state"] == "completed"
 
 
@@ -147,7 +147,7 @@ async def test_on_disconnect_cancel_cancels_the_run(idle_gateway: GatewayUnderTe
     run = idle_gateway.orchestrator.runs["run_1"]
     assert run.spec.on_disconnect == ON_DISCONNECT_CANCEL
     async with asyncio.timeout(5):
-        await run.left.wait()
+        await run.disconnected.wait()
 
 
 async def test_disconnect_during_wait_is_noticed(idle_gateway: GatewayUnderTest) -> None:
@@ -155,7 +155,7 @@ async def test_disconnect_during_wait_is_noticed(idle_gateway: GatewayUnderTest)
     async with asyncio.timeout(5):
         run = await idle_gateway.orchestrator.arrivals.get()
         pending.cancel()
-        await run.left.wait()
+        await run.disconnected.wait()
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ async def test_grpc_disconnect_does_not_cancel_the_run(idle_gateway: GatewayUnde
     assert (await call.read()).HasField("run_accepted")
     call.cancel()
     async with asyncio.timeout(5):
-        await idle_gateway.orchestrator.runs["run_1"].left.wait()
+        await idle_gateway.orchestrator.runs["run_1"].disconnected.wait()
     assert not idle_gateway.orchestrator.cancelled
 
 

@@ -82,7 +82,7 @@ async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
                 readers.enter_context(send_request(gateway.http_port, "/v1/runs/run_1/events"))
             at_once = await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
             assert at_once.files >= before.files + READERS
-            orchestrator.runs["run_1"].tell(END)
+            orchestrator.runs["run_1"].send(END)
             assert await all_read(f"{url}/run_1/events") == EVENTS + 2
             most = await peak_until_released(gateway, before.files + 2)
         after = await gateway.until(lambda held: held.tasks <= before.tasks, SECONDS)

@@ -163,7 +163,7 @@ async def test_active_conversation_cannot_be_deleted(gateway: GatewayUnderTest) 
     rejected = await gateway.http.delete(f"/v1/conversations/{run_id}")
     assert rejected.status_code == 409
     assert rejected.json()["code"] == "RUNNING"
-    gateway.orchestrator.runs[run_id].tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
+    gateway.orchestrator.runs[run_id].send(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
     assert (await gateway.http.delete(f"/v1/conversations/{run_id}")).status_code == 200
 
 

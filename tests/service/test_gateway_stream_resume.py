@@ -166,9 +166,9 @@ async def test_client_restarted_100_times_sees_every_event_once(tmp_path: Path, 
             if deaths in REPLACED:
                 replacing.add(asyncio.create_task(gateway_with_restarts.replace()))
             if deaths < DEATHS:
-                run.tell(*(RunEvent(answer_chunk=AnswerChunk(text=f"{deaths} {more}")) for more in "ab"))
+                run.send(*(RunEvent(answer_chunk=AnswerChunk(text=f"{deaths} {more}")) for more in "ab"))
             if deaths == DEATHS:
-                run.tell(END)
+                run.send(END)
             before = client.last
             await life(gateway_with_restarts, run, client, random.choice((1, 40, 160, 330, 500)) << in_vain)
             deaths, in_vain = deaths + 1, 0 if client.last > before else in_vain + 1

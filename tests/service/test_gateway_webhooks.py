@@ -23,7 +23,7 @@ from tests.support.webhook_receiver import PATH, allowed_hosts, ended_batch, ver
 @pytest.fixture
 async def web() -> AsyncIterator[Web]:
     async with Web.serving() as web:
-        web.says(PATH)
+        web.answer_with(PATH)
         yield web
 
 
@@ -72,7 +72,7 @@ async def test_ends_during_gateway_downtime_are_reported(tmp_path: Path, web: We
         run_id = (await gateway.ask()).json()["run_id"]
     assert not web.requests
     orchestrator.script = ANSWERED
-    orchestrator.runs[run_id].tell(*ANSWERED)
+    orchestrator.runs[run_id].send(*ANSWERED)
     async with start_gateway(tmp_path, orchestrator, settings=settings), asyncio.timeout(20):
         request = await web.arrived.get()
     assert verified_content(request, webhook["secret"])["data"]["run_id"] == run_id

@@ -71,7 +71,7 @@ async def test_progress_is_reported_with_heartbeats(
     async with opened_client(gateway.http_port, mode=mode) as agent:
         call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=record))
         await asyncio.wait_for(four_reported.wait(), 10)
-        (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
+        (await gateway.orchestrator.arrivals.get()).send(*ANSWERED)
         assert text_of(await asyncio.wait_for(call, 10)) == "Done."
     assert "1. captioning" in [message for _, message in reports]
     numbers = [number for number, _ in reports]
@@ -89,7 +89,7 @@ async def test_timeout_returns_run_id_for_get_run(gateway: GatewayUnderTest, mod
         assert run_id in text_of(first)
         assert "get_run" in text_of(first)
         waiting = asyncio.create_task(agent.call_tool("get_run", {"run_id": run_id, "wait_seconds": 30}))
-        (await gateway.orchestrator.arrivals.get()).tell(*ANSWERED)
+        (await gateway.orchestrator.arrivals.get()).send(*ANSWERED)
         assert text_of(await asyncio.wait_for(waiting, 10)) == "Done."
     assert not gateway.orchestrator.cancelled
 
@@ -118,7 +118,7 @@ async def test_run_continues_after_cancelled_call_by_default(tmp_path: Path) -> 
             await _wait_for_cancel(gateway, run.run_id)
             call.cancel()
             await asyncio.wait([call])
-            await asyncio.wait_for(run.left.wait(), 10)
+            await asyncio.wait_for(run.disconnected.wait(), 10)
         await asyncio.wait_for(orchestrator.stopped.wait(), 10)
     assert orchestrator.cancelled == [run.run_id]
 

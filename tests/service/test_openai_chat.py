@@ -267,7 +267,7 @@ async def test_run_is_cancelled_when_client_disconnects(tmp_path: Path, stream: 
             if stream:
                 await (await pending).close()
             pending.cancel()
-            await run.left.wait()
+            await run.disconnected.wait()
             await openai_gateway.orchestrator.cancel_received.wait()
 
 

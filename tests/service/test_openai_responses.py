@@ -154,11 +154,11 @@ async def test_background_response_is_queued_polled_and_completed(idle_openai_ga
     assert response.background
     run = await idle_openai_gateway.orchestrator.arrivals.get()
     assert run.spec.on_disconnect == ON_DISCONNECT_UNSPECIFIED
-    run.tell(answer_chunk("So "))
+    run.send(answer_chunk("So "))
     active = await idle_openai_gateway.client.responses.retrieve(response.id)
     assert active.status == "in_progress"
     assert active.output_text == "So "
-    run.tell(answer_chunk("it is."), run_ended())
+    run.send(answer_chunk("it is."), run_ended())
     ended = await idle_openai_gateway.client.responses.retrieve(response.id)
     assert ended.status == "completed"
     assert ended.output_text == "So it is."
@@ -181,12 +181,12 @@ async def test_disconnect_after_create_leaves_no_queued_run(idle_openai_gateway:
         await stream.close()
         run = await idle_openai_gateway.orchestrator.arrivals.get()
         async with asyncio.timeout(5):
-            await run.left.wait()
+            await run.disconnected.wait()
             if not background:
                 await idle_openai_gateway.orchestrator.cancel_received.wait()
         assert (idle_openai_gateway.orchestrator.cancelled == []) is background
         if background:
-            run.tell(answer_chunk("Done."), run_ended())
+            run.send(answer_chunk("Done."), run_ended())
         found = await idle_openai_gateway.client.responses.retrieve(f"resp_{run.run_id.removeprefix('run_')}")
         assert found.status == ("completed" if background else "cancelled")
 
@@ -195,14 +195,14 @@ async def test_stream_resumed_after_any_event_repeats_none(idle_openai_gateway: 
     stream = await idle_openai_gateway.client.responses.create(**REQUEST, background=True, stream=True)
     run = await idle_openai_gateway.orchestrator.arrivals.get()
     for event in EVENTS[:-1]:
-        run.tell(event)
+        run.send(event)
     seen = []
     async for each in stream:
         seen.append(each)
         if each.type == "response.output_text.delta" and each.delta == "good news.":
             break
     await stream.close()
-    run.tell(EVENTS[-1])
+    run.send(EVENTS[-1])
     while seen[-1].type != "response.completed":
         rest = await idle_openai_gateway.client.responses.retrieve(
             "resp_1", stream=True, starting_after=seen[-1].sequence_number

@@ -90,7 +90,7 @@ def test_prefetch_for_a_gpu_fetches_half_precision_weights(tiny_models: TinyMode
     cards = [ModelCard(id="tiny/sd", task="text-to-image", revision=COMMIT)]
     offers = build_offers(cards, standard_tasks(), tasks.TASKS)
     assert prefetch(Expert("diffusion", offers, devices=tasks.DEVICES), Placements("*=cuda"))
-    weights = {path for path in hub.asked if path.endswith(".safetensors")}
+    weights = {path for path in hub.requested_paths if path.endswith(".safetensors")}
     assert weights
     assert all(path.endswith(".fp16.safetensors") for path in weights)
 
@@ -118,10 +118,10 @@ async def test_prefetch_fetches_allowed_models_once(tiny_models: TinyModels, hub
     assert status == 0
     assert {line["level"] for line in log} == {"info"}
     assert {"fetching", "downloaded", "model fetched"} <= {line["event"] for line in log}
-    hub.asked.clear()
+    hub.requested_paths.clear()
     status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES, HF_HUB_OFFLINE="1")
     assert status == 0
-    assert hub.asked == []
+    assert hub.requested_paths == []
 
 
 async def test_prefetch_logs_each_failed_model_in_one_line(tiny_models: TinyModels, hub: Hub, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def test_cards_are_listed_by_downloads_and_external(expert: ServedExpert) 
 
 
 async def test_labels_of_the_provider_are_rounded(expert: ServedExpert, web: Web) -> None:
-    web.says("/models/acme/mood", MOOD)
+    web.answer_with("/models/acme/mood", MOOD)
     outputs = await expert.call("text-classification", text="what a day")
     assert outputs["labels"] == [{"label": "glad", "score": 0.8765}, {"label": "sad", "score": 0.1}]
     assert outputs["text"] == "glad"
@@ -88,12 +88,12 @@ async def test_labels_of_the_provider_are_rounded(expert: ServedExpert, web: Web
 
 
 async def test_text_tasks_return_the_providers_answers(expert: ServedExpert, web: Web) -> None:
-    web.says("acme/summary", [{"summary_text": " Short. "}])
-    web.says("acme/tongues", [{"translation_text": "Guten Tag"}])
+    web.answer_with("acme/summary", [{"summary_text": " Short. "}])
+    web.answer_with("acme/tongues", [{"translation_text": "Guten Tag"}])
     entity = {"entity_group": "PER", "score": 0.99, "word": "ada", "start": 0, "end": 3}
-    web.says("acme/names", [entity])
-    web.says("acme/likeness", [0.25, 1.0000001])
-    web.says("acme/vector", [[[1.0, 2.0], [3.0, 4.0]]])
+    web.answer_with("acme/names", [entity])
+    web.answer_with("acme/likeness", [0.25, 1.0000001])
+    web.answer_with("acme/vector", [[[1.0, 2.0], [3.0, 4.0]]])
     assert (await expert.call("summarization", text="Long.", parameters={"max_length": 9}))["text"] == "Short."
     assert web.bodies("acme/summary")[0]["parameters"] == {"generate_parameters": {"max_length": 9}}
     languages = {"source_language": "en", "target_language": "de"}
@@ -113,7 +113,7 @@ async def test_text_tasks_return_the_providers_answers(expert: ServedExpert, web
 async def test_translation_with_only_a_target_language_detects_the_source(
     expert: ServedExpert, web: Web, text: str, source: str
 ) -> None:
-    web.says("acme/tongues", [{"translation_text": "Hello"}])
+    web.answer_with("acme/tongues", [{"translation_text": "Hello"}])
     outputs = await expert.call("translation", text=text, parameters={"target_language": "en"})
     assert outputs["text"] == "Hello"
     assert web.bodies("acme/tongues")[0]["parameters"] == {"src_lang": source, "tgt_lang": "en"}
@@ -127,12 +127,14 @@ async def test_translation_with_only_a_source_language_is_refused(expert: Served
 
 async def test_boxes_and_masks_are_drawn_on_the_image(expert: ServedExpert, web: Web) -> None:
     box = {"xmin": 1, "ymin": 1, "xmax": 5, "ymax": 4}
-    web.says("acme/boxes", [{"label": "cat", "score": 0.9, "box": box}])
+    web.answer_with("acme/boxes", [{"label": "cat", "score": 0.9, "box": box}])
     half = Image.new("L", (8, 6), 0)
     half.paste(255, (0, 0, 4, 6))
     buffer = io.BytesIO()
     half.save(buffer, "PNG")
-    web.says("acme/masks", [{"label": "sky", "score": 0.8, "mask": base64.b64encode(buffer.getvalue()).decode()}])
+    web.answer_with(
+        "acme/masks", [{"label": "sky", "score": 0.8, "mask": base64.b64encode(buffer.getvalue()).decode()}]
+    )
     boxes = await expert.call("object-detection", image=picture())
     assert boxes["objects"] == [{"label": "cat", "score": 0.9, "box": {"xmin": 1, "ymin": 1, "xmax": 5, "ymax": 4}}]
     assert boxes["text"] == "1 cat"
@@ -149,7 +151,7 @@ async def test_image_is_sent_without_its_metadata(expert: ServedExpert, web: Web
     exif[0x010E] = "at home, 52.5 N"
     buffer = io.BytesIO()
     Image.new("RGB", (8, 6), "blue").save(buffer, "JPEG", exif=exif)
-    web.says("acme/boxes", [])
+    web.answer_with("acme/boxes", [])
     await expert.call("object-detection", image=Media(buffer.getvalue(), "image/jpeg", "home.jpg"))
     sent = base64.b64decode(web.bodies("acme/boxes")[0]["inputs"])
     assert b"at home" in buffer.getvalue()
@@ -157,7 +159,7 @@ async def test_image_is_sent_without_its_metadata(expert: ServedExpert, web: Web
 
 
 async def test_audio_is_sent_with_its_media_type(expert: ServedExpert, web: Web) -> None:
-    web.says("acme/ears", {"text": " hello there ", "chunks": [{"text": " hello", "timestamp": [0.0, 0.5]}]})
+    web.answer_with("acme/ears", {"text": " hello there ", "chunks": [{"text": " hello", "timestamp": [0.0, 0.5]}]})
     transcript = await expert.call("automatic-speech-recognition", audio=Media(b"RIFF....WAVE", "audio/wav", "a.wav"))
     assert transcript == {"text": "hello there", "segments": [{"text": "hello", "start": 0.0, "end": 0.5}]}
     assert web.requests[-1].headers["content-type"] == "audio/wav"
@@ -165,7 +167,7 @@ async def test_audio_is_sent_with_its_media_type(expert: ServedExpert, web: Web)
 
 
 async def test_provider_is_called_with_its_own_model_name(expert: ServedExpert, web: Web) -> None:
-    web.says("nscale/v1/images", {"data": [{"b64_json": base64.b64encode(png(colour="green")).decode()}]})
+    web.answer_with("nscale/v1/images", {"data": [{"b64_json": base64.b64encode(png(colour="green")).decode()}]})
     outputs = await expert.call("text-to-image", model="acme/brush-two", text="a lawn", parameters={"seed": 7})
     assert Image.open(io.BytesIO(outputs["image"])).convert("RGB").getpixel((0, 0)) == (0, 128, 0)
     assert web.bodies("nscale/v1/images")[0]["model"] == "nscale-acme/brush-two"
@@ -183,7 +185,7 @@ async def test_chat_model_answers_a_question_about_an_image(expert: ServedExpert
 
 
 async def test_local_policy_opens_no_connection(expert: ServedExpert, web: Web) -> None:
-    web.says("/models/acme/mood", MOOD)
+    web.answer_with("/models/acme/mood", MOOD)
     before = web.connections
     tasks: dict[str, dict[str, Any]] = {
         "text-classification": {"text": "x"},
@@ -237,7 +239,9 @@ PROVIDER_ERRORS = [
 
 @pytest.mark.parametrize("provider_error", PROVIDER_ERRORS, ids=lambda error: str(error.status))
 async def test_provider_error_is_translated(expert: ServedExpert, web: Web, provider_error: ProviderError) -> None:
-    web.says("/models/acme/mood", provider_error.body, status=provider_error.status, headers=provider_error.headers)
+    web.answer_with(
+        "/models/acme/mood", provider_error.body, status=provider_error.status, headers=provider_error.headers
+    )
     error = await expert.call_error("text-classification", text="x")
     assert error.code.name == provider_error.code
     assert error.reason == provider_error.reason
@@ -249,7 +253,7 @@ async def test_provider_error_is_translated(expert: ServedExpert, web: Web, prov
 
 
 async def test_gated_model_error_names_its_page_and_the_token_variable(expert: ServedExpert, web: Web) -> None:
-    web.says("/models/acme/mood", {"error": "it is gated"}, status=403)
+    web.answer_with("/models/acme/mood", {"error": "it is gated"}, status=403)
     remedy = (await expert.call_error("text-classification", text="x")).remedy
     assert "https://huggingface.co/acme/mood" in remedy
     assert "HF_TOKEN" in remedy
@@ -263,7 +267,7 @@ async def test_loading_model_is_retried(expert: ServedExpert, web: Web) -> None:
 
 
 async def test_provider_out_of_credits_is_suspended_and_its_models_unavailable(expert: ServedExpert, web: Web) -> None:
-    web.says("/models/acme/", {"error": "You have exceeded your included credits"}, status=402)
+    web.answer_with("/models/acme/", {"error": "You have exceeded your included credits"}, status=402)
     assert await expert.health("acme/mood") == [SERVING]
     first = await expert.call_error("text-classification", text="x")
     assert first.reason == "LOAD_FAILED"
@@ -281,10 +285,10 @@ async def test_provider_out_of_credits_is_suspended_and_its_models_unavailable(e
 
 async def test_malformed_answer_of_a_provider_selects_the_next_candidate(expert: ServedExpert, web: Web) -> None:
     for invalid_reply in ([], [{"a": 1}], "text", {"labels": 3}):
-        web.says("/models/acme/mood", invalid_reply)
+        web.answer_with("/models/acme/mood", invalid_reply)
         error = await expert.call_error("text-classification", text="x")
         assert error.code.name == "DATA_LOSS"
-    web.says("acme/brush", b"no picture", media_type="image/png")
+    web.answer_with("acme/brush", b"no picture", media_type="image/png")
     assert recovery_action(await expert.call_error("text-to-image", text="x")) is RecoveryAction.NEXT_CANDIDATE
 
 
@@ -343,7 +347,7 @@ async def test_cached_cards_are_used_when_the_hub_is_down(remote_environment: No
 
 
 async def test_bundled_cards_are_used_without_hub_and_cache(remote_environment: None, web: Web, tmp_path: Path) -> None:
-    web.says("/api/models", status=500)
+    web.answer_with("/api/models", status=500)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.card("fill-mask")).id == "google-bert/bert-base-uncased"
 
@@ -361,7 +365,9 @@ async def test_provider_of_a_bundled_model_is_looked_up_once_on_a_thread(
         return Answer({"id": "x", "inferenceProviderMapping": {"novita": novita}})
 
     web.answers["/api/models"] = hub
-    web.says("/chat/completions", {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "index": 0}]})
+    web.answer_with(
+        "/chat/completions", {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "index": 0}]}
+    )
     async with serve_expert("experts.remote", tmp_path) as expert:
         for _ in range(2):
             assert (await expert.call("conversational", text="hello"))["text"] == "Hi."
@@ -378,10 +384,10 @@ async def test_configured_endpoint_precedes_providers(
 ) -> None:
     endpoints = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
     monkeypatch.setenv("REMOTE_ENDPOINTS", endpoints)
-    web.says("/mine", MOOD)
+    web.answer_with("/mine", MOOD)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert (await expert.call("text-classification", text="x"))["text"] == "glad"
-        web.says("/mine", status=402)
+        web.answer_with("/mine", status=402)
         await expert.call_error("text-classification", text="x")
         assert (await expert.card("text-classification", "acme/mood")).state == MODEL_STATE_READY
 

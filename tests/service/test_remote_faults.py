@@ -49,7 +49,7 @@ async def test_fault_is_translated_and_the_next_call_succeeds(
     assert error.code.name == code
     assert error.remedy
     assert not other_server.connections
-    web.says(MODEL, MOOD)
+    web.answer_with(MODEL, MOOD)
     assert (await expert.call("text-classification", text="x"))["text"] == "glad"
     text = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
     assert "hf_test" not in text
@@ -100,11 +100,11 @@ async def test_cancelled_call_ends_its_request_to_the_provider(
             pass
         call.cancel()
         async with asyncio.timeout(30):
-            assert MODEL in (await web.left.get()).path
+            assert MODEL in (await web.disconnects.get()).path
 
 
 async def test_calls_share_a_connection_but_no_cookies(expert: ServedExpert, web: Web) -> None:
-    web.says(MODEL, MOOD, headers={"Set-Cookie": "who=me; Path=/"})
+    web.answer_with(MODEL, MOOD, headers={"Set-Cookie": "who=me; Path=/"})
     before = web.connections
     for _ in range(5):
         await expert.call("text-classification", text="x")
@@ -113,7 +113,7 @@ async def test_calls_share_a_connection_but_no_cookies(expert: ServedExpert, web
 
 
 async def test_image_with_a_huge_header_size_is_not_decoded(expert: ServedExpert, web: Web) -> None:
-    web.says("acme/brush", b"P6 60000 60000 255 ", media_type="image/png")
+    web.answer_with("acme/brush", b"P6 60000 60000 255 ", media_type="image/png")
     error = await expert.call_error("text-to-image", text="x")
     assert error.code.name in ("DATA_LOSS", "INTERNAL")
     assert error.remedy
@@ -123,7 +123,7 @@ async def test_key_in_a_providers_error_is_removed(
     remote_environment: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_x/y+strange=")
-    web.says(MODEL, {"error": "bad hf_x/y+strange= given"}, status=400)
+    web.answer_with(MODEL, {"error": "bad hf_x/y+strange= given"}, status=400)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert "strange" not in (await expert.call_error("text-classification", text="x")).message
 
@@ -145,7 +145,7 @@ async def test_offline_expert_calls_only_configured_endpoints(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     endpoints = f'[{{"url": "{web.url}/mine", "task": "text-classification", "id": "us/mood"}}]'
     monkeypatch.setenv("REMOTE_ENDPOINTS", endpoints)
-    web.says("/mine", MOOD)
+    web.answer_with("/mine", MOOD)
     async with serve_expert("experts.remote", tmp_path) as expert:
         assert "offline" in (await expert.call_error("fill-mask", text="[MASK]")).message
         assert (await expert.call("text-classification", text="x"))["text"] == "glad"

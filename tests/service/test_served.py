@@ -50,7 +50,7 @@ def write_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writ
 @pytest.fixture
 async def web() -> AsyncIterator[Web]:
     async with Web.serving() as web:
-        web.says("/v1/models", {"object": "list", "data": [{"id": name} for name in ("eyes", "media")]})
+        web.answer_with("/v1/models", {"object": "list", "data": [{"id": name} for name in ("eyes", "media")]})
         yield web
 
 
@@ -140,9 +140,9 @@ async def test_chat_model_reads_images_and_writes_text(write_configuration: Writ
 
 async def test_media_tasks_use_their_own_methods(write_configuration: Write, web: Web, tmp_path: Path) -> None:
     write_configuration(openai(web))
-    web.says("/audio/transcriptions", {"text": " hello "})
-    web.says("/audio/speech", b"RIFF....WAVE", media_type="audio/wav")
-    web.says("/images/generations", {"data": [{"b64_json": base64.b64encode(png("blue").content).decode()}]})
+    web.answer_with("/audio/transcriptions", {"text": " hello "})
+    web.answer_with("/audio/speech", b"RIFF....WAVE", media_type="audio/wav")
+    web.answer_with("/images/generations", {"data": [{"b64_json": base64.b64encode(png("blue").content).decode()}]})
 
     def embed(request: Request) -> Answer:
         vectors = {"a": [1.0, 0.0], "b": [0.0, 2.0], "c": [3.0, 0.0]}
@@ -198,7 +198,7 @@ async def test_local_policy_allows_only_internal_servers(
     write_configuration: Write, web: Web, triton: Tensors, tmp_path: Path
 ) -> None:
     write_configuration(openai(web))
-    web.says("/chat/completions", chat_reply("Short."))
+    web.answer_with("/chat/completions", chat_reply("Short."))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("summarization", text="x", local=True))["text"] == "Short."
     both = json.loads(openai(web, reach="external"))["servers"]
@@ -234,7 +234,7 @@ async def test_http_error_of_a_server_is_translated(
     write_configuration: Write, web: Web, tmp_path: Path, *, status: int, code: str, action: RecoveryAction
 ) -> None:
     write_configuration(openai(web))
-    web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
+    web.answer_with("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
         assert error.code.name == code
@@ -284,8 +284,8 @@ async def test_answer_that_does_not_match_the_configuration_selects_the_next_can
         "colours": lambda _: {"SCORES": np.zeros((1, 2), dtype=np.float32)},
         "twice": lambda _: {"OTHER": np.zeros((1, 2), dtype=np.float32)},
     }
-    web.says("/chat/completions", {"choices": []})
-    web.says("/audio/speech", b"<html>", media_type="audio/wav")
+    web.answer_with("/chat/completions", {"choices": []})
+    web.answer_with("/audio/speech", b"<html>", media_type="audio/wav")
     async with serve_expert("experts.served", tmp_path) as expert:
         calls: dict[str, dict[str, Any]] = {
             "image-classification": {"image": png()},
@@ -315,7 +315,7 @@ async def test_cards_and_health_follow_the_servers(
         triton.ready = set()
         await expert.until(NOT_SERVING, "triton/echo")
     write_configuration(openai(web))
-    web.says("/v1/models", {"object": "list", "data": [{"id": "eyes"}]})
+    web.answer_with("/v1/models", {"object": "list", "data": [{"id": "eyes"}]})
     async with serve_expert("experts.served", tmp_path) as expert:
         card = await expert.card("text-to-speech")
         assert card.state == MODEL_STATE_FAILED
@@ -357,7 +357,7 @@ async def test_key_is_read_from_the_named_variable(
 ) -> None:
     monkeypatch.setenv("BOX_KEY", "sk-secret")
     write_configuration(openai(web, key_variable="BOX_KEY"))
-    web.says("/chat/completions", {"error": {"message": "bad key sk-secret"}}, status=400)
+    web.answer_with("/chat/completions", {"error": {"message": "bad key sk-secret"}}, status=400)
     async with serve_expert("experts.served", tmp_path) as expert:
         error = await expert.call_error("summarization", text="x")
         assert "sk-secret" not in error.message

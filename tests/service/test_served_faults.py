@@ -79,7 +79,7 @@ def triton(fake: Tensors, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 async def web() -> AsyncIterator[Web]:
     async with Web.serving() as web:
-        web.says("/v1/models", {"object": "list", "data": [{"id": "all"}]})
+        web.answer_with("/v1/models", {"object": "list", "data": [{"id": "all"}]})
         yield web
 
 
@@ -102,7 +102,7 @@ async def test_fault_is_translated_and_the_next_call_succeeds(
         assert error.code.name == code
         assert error.remedy
         assert not other_server.connections
-    web.says(CHAT, SHORT)
+    web.answer_with(CHAT, SHORT)
     assert (await expert.call("summarization", text="x"))["text"] == "Short."
     text = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
     assert "strange/key+1" not in text
@@ -110,7 +110,7 @@ async def test_fault_is_translated_and_the_next_call_succeeds(
 
 
 async def test_key_in_a_servers_error_is_removed(expert: ServedExpert, web: Web) -> None:
-    web.says(CHAT, {"error": {"message": "wrong: strange/key+1"}}, status=400)
+    web.answer_with(CHAT, {"error": {"message": "wrong: strange/key+1"}}, status=400)
     assert "strange" not in (await expert.call_error("summarization", text="x")).message
     assert web.requests[-1].headers["authorization"] == "Bearer strange/key+1"
 
@@ -138,7 +138,7 @@ async def test_cancelled_call_ends_its_http_request(configure: Configure, web: W
             pass
         call.cancel()
         async with asyncio.timeout(5):
-            assert CHAT in (await web.left.get()).path
+            assert CHAT in (await web.disconnects.get()).path
 
 
 async def test_cancelled_call_ends_its_grpc_call(configure: Configure, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_cancelled_call_ends_its_grpc_call(configure: Configure, tmp_path:
             async with asyncio.timeout(5):
                 await fake.entered.wait()
                 call.cancel()
-                await fake.left.wait()
+                await fake.cancelled.wait()
 
 
 def tensor(raw: bytes = b"\0" * 8, *, name: str = "OUT", datatype: str = "FP32", shape: Sequence[int] = (2,)) -> bytes:

@@ -31,7 +31,7 @@ class CancellableOrchestrator(ScriptedOrchestrator):
         reply = await super().CancelRun(request, context)
         run = self.runs[request.run_id]
         if not run.ended:
-            run.tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_CANCELLED)))
+            run.send(RunEvent(run_ended=RunEnded(state=RUN_STATE_CANCELLED)))
         self.cancel_received.set()
         return reply
 

@@ -81,7 +81,7 @@ async def _wait_for_tasks(client: httpx.AsyncClient) -> None:
 
 
 def _spans_of(collected: Collected, trace_id: str) -> list[ServiceSpan]:
-    return [ServiceSpan(service, span) for service, span in collected.whole if span.trace_id.hex() == trace_id]
+    return [ServiceSpan(service, span) for service, span in collected.complete_spans if span.trace_id.hex() == trace_id]
 
 
 def waterfall(spans: Sequence[ServiceSpan]) -> list[Bar]:

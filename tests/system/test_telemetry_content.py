@@ -44,7 +44,9 @@ async def test_spans_metrics_and_logs_contain_no_content(collected: Collected, t
             await _send_chat_completion(local_stack)
             await _call_over_mcp(local_stack)
             await _send_rejected_request(local_stack)
-            await asyncio.to_thread(eventually, lambda: {span.name for _, span in collected.whole} >= EXPECTED_SPANS)
+            await asyncio.to_thread(
+                eventually, lambda: {span.name for _, span in collected.complete_spans} >= EXPECTED_SPANS
+            )
             while await collected.metrics.get() != ("orchestrator", "runs_ended"):
                 pass
             log = local_stack.log.read_text(encoding="utf-8")

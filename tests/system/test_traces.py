@@ -37,7 +37,7 @@ async def wait_for_spans(collected: Collected) -> None:
 
 def of_trace(collected: Collected) -> Mapping[bytes, tuple[str, Span]]:
     """Spans of the run with the services that sent them, by span id."""
-    found = ((service, span) for service, span in collected.whole if span.trace_id.hex() == TRACE)
+    found = ((service, span) for service, span in collected.complete_spans if span.trace_id.hex() == TRACE)
     return {span.span_id: (service, span) for service, span in found}
 
 

@@ -46,7 +46,7 @@ async def gateway_database(database_url: str) -> AsyncIterator[Database]:
 @pytest.fixture
 async def web() -> AsyncIterator[Web]:
     async with Web.serving() as web:
-        web.says(PATH, status=204)
+        web.answer_with(PATH, status=204)
         yield web
 
 
@@ -187,7 +187,7 @@ async def test_several_gateways_deliver_each_notification_once(harness: WebhookH
 
 async def test_failed_delivery_is_retried_with_the_same_id(harness: WebhookHarness) -> None:
     webhook = await harness.webhook()
-    harness.web.says(PATH, {"secret": "of the receiver"}, status=500)
+    harness.web.answer_with(PATH, {"secret": "of the receiver"}, status=500)
     await harness.ended(ended_run("run_1", time.time() + 1))
     await harness.deliver(10)
     assert len(harness.web.requests) == len(NO_TIME) + 1
@@ -200,11 +200,11 @@ async def test_failed_delivery_is_retried_with_the_same_id(harness: WebhookHarne
 
 async def test_delivery_succeeds_when_receiver_recovers(harness: WebhookHarness) -> None:
     webhook = await harness.webhook()
-    harness.web.says(PATH, status=503)
+    harness.web.answer_with(PATH, status=503)
     await harness.ended(ended_run("run_1", time.time() + 1))
     await harness.deliver()
     assert (await harness.only(webhook)).state == "waiting"
-    harness.web.says(PATH)
+    harness.web.answer_with(PATH)
     await harness.deliver(3)
     assert (await harness.only(webhook)).state == "delivered"
     assert len(harness.web.requests) == 2
@@ -212,7 +212,7 @@ async def test_delivery_succeeds_when_receiver_recovers(harness: WebhookHarness)
 
 async def test_retry_delays_grow_with_jitter_and_respect_retry_after(harness: WebhookHarness) -> None:
     webhook = await harness.webhook()
-    harness.web.says(PATH, status=429, headers={"Retry-After": "900"})
+    harness.web.answer_with(PATH, status=429, headers={"Retry-After": "900"})
     await harness.ended(ended_run("run_1", time.time() + 1))
     teller = harness.delivering(retry_delays=(300.0,))
     await teller.deliver_due()
@@ -232,7 +232,7 @@ async def test_retry_delays_grow_with_jitter_and_respect_retry_after(harness: We
 )
 async def test_a_redirect_is_not_followed(harness: WebhookHarness, location: str, message: str) -> None:
     webhook = await harness.webhook()
-    harness.web.says(PATH, status=302, headers={"Location": location})
+    harness.web.answer_with(PATH, status=302, headers={"Location": location})
     await harness.ended(ended_run("run_1", time.time() + 1))
     await harness.deliver()
     assert message in (await harness.only(webhook)).outcome
@@ -241,7 +241,7 @@ async def test_a_redirect_is_not_followed(harness: WebhookHarness, location: str
 
 async def test_webhook_that_answered_410_gets_no_deliveries(harness: WebhookHarness) -> None:
     webhook = await harness.webhook()
-    harness.web.says(PATH, status=410)
+    harness.web.answer_with(PATH, status=410)
     await harness.ended(ended_run("run_1", time.time() + 1))
     await harness.deliver()
     await harness.ended(ended_run("run_2", time.time() + 1))
@@ -297,7 +297,7 @@ async def test_interrupted_delivery_is_retried_by_another_gateway(
     harness.web.answers[PATH] = never
     async with asyncio.timeout(20), harness.delivering().running():
         await harness.web.arrived.get()
-    harness.web.says(PATH)
+    harness.web.answer_with(PATH)
     async with asyncio.timeout(20):
         while (delivery := await harness.only(webhook)).state == "waiting":
             await harness.deliver()

@@ -69,9 +69,9 @@ def test_commit_of_the_card_is_fetched(hub: Hub) -> None:
 def test_cached_commit_is_not_fetched_again(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     fetch_snapshot(MODEL, "1" * 40)
-    hub.asked.clear()
+    hub.requested_paths.clear()
     assert names(fetch_snapshot(MODEL, "1" * 40).folder) == NEEDED
-    assert hub.asked == []
+    assert hub.requested_paths == []
 
 
 def test_last_cached_commit_is_used_without_a_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +85,9 @@ def test_cached_commit_is_known_without_a_request(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     assert TorchDevices().commit(MODEL) == ""
     fetch_snapshot(MODEL)
-    hub.asked.clear()
+    hub.requested_paths.clear()
     assert TorchDevices().commit(MODEL) == "1" * 40
-    assert hub.asked == []
+    assert hub.requested_paths == []
 
 
 def test_download_reports_progress(hub: Hub) -> None:
@@ -213,7 +213,7 @@ def test_operators_folder_takes_precedence_with_its_commit(
     assert found.folder == folder
     assert found.commit == "a" * 40
     assert TorchDevices().commit(MODEL) == "a" * 40
-    assert hub.asked == []
+    assert hub.requested_paths == []
 
 
 @pytest.fixture
