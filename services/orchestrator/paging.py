@@ -24,27 +24,27 @@ def page_size(requested: int) -> int:
     return min(requested or PAGE_SIZE, MAX_PAGE_SIZE)
 
 
-def token(moment: float, id_: str) -> str:
+def page_token(seconds: float, id_: str) -> str:
     """The token of the page after the row with this time and ID."""
-    return f"{moment!r},{id_}"
+    return f"{seconds!r},{id_}"
 
 
-def position(token: str) -> tuple[float, str] | None:
+def parse_page_token(token: str) -> tuple[float, str] | None:
     """The (time, ID) after which a page begins; None for the first page.
 
     Raises:
-        InvalidRequest: the token was not made by token().
+        InvalidRequest: the token was not made by page_token().
     """
     if not token:
         return None
-    moment, _, id_ = token.partition(",")
+    seconds, _, id_ = token.partition(",")
     try:
-        return float(moment), id_
+        return float(seconds), id_
     except ValueError:
         raise _invalid_token() from None
 
 
-def index(token: str) -> int:
+def parse_index_token(token: str) -> int:
     """Index of the last item of the page before; 0 for the first page.
 
     Raises:
@@ -72,14 +72,14 @@ def states_filter(states: "Iterable[RunState.ValueType]") -> "list[RunState.Valu
     return sorted(distinct)
 
 
-def timestamp(seconds: float) -> Timestamp:
+def to_timestamp(seconds: float) -> Timestamp:
     """Converts seconds since the epoch, rounded down to microseconds: a list that starts there must include the row."""
     result = Timestamp()
     result.FromMicroseconds(math.floor(Fraction(seconds) * 1_000_000))
     return result
 
 
-def moment(timestamp: Timestamp, port: str) -> float:
+def to_seconds(timestamp: Timestamp, port: str) -> float:
     """Seconds since the epoch; 0 for an empty timestamp.
 
     Raises:

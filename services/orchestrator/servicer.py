@@ -13,7 +13,14 @@ from services.orchestrator.batches.servicer import BatchServicer
 from services.orchestrator.journal.artifacts import ArtifactHolds
 from services.orchestrator.journal.ended_batches import EndedBatches
 from services.orchestrator.journal.runs import EndedRun, RunRow
-from services.orchestrator.paging import moment, page_size, position, states_filter, timestamp, token
+from services.orchestrator.paging import (
+    page_size,
+    page_token,
+    parse_page_token,
+    states_filter,
+    to_seconds,
+    to_timestamp,
+)
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.pipelines.servicer import PipelineServicer
 from services.orchestrator.runs.service import RunService
@@ -59,14 +66,14 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
         size = page_size(request.page_size)
         rows = await self._runs.list(
             limit=size + 1,
-            before=position(request.page_token),
+            before=parse_page_token(request.page_token),
             states=states_filter(request.states),
             conversation_id=request.conversation_id,
             batch_id=request.batch_id,
-            created_after=moment(request.created_after, "created_after"),
+            created_after=to_seconds(request.created_after, "created_after"),
             first_turns=request.first_turns,
         )
-        following = token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
+        following = page_token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
         return gateway_pb2.ListRunsResponse(runs=[_summary(row) for row in rows[:size]], next_page_token=following)
 
     async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
@@ -84,9 +91,9 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
     async def ListEndedRuns(
         self, request: orchestrator_pb2.ListEndedRunsRequest, context: Any
     ) -> orchestrator_pb2.ListEndedRunsResponse:
-        size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
-        ended = await self._runs.ended(since, position(request.page_token) or (0.0, ""), size + 1)
-        following = token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
+        size, since = page_size(request.page_size), to_seconds(request.ended_after, "ended_after")
+        ended = await self._runs.ended(since, parse_page_token(request.page_token) or (0.0, ""), size + 1)
+        following = page_token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
         return orchestrator_pb2.ListEndedRunsResponse(
             runs=[_ended_run(run) for run in ended[:size]], next_page_token=following
         )
@@ -113,8 +120,8 @@ def _summary(row: RunRow) -> run_pb2.Run:
         conversation_id=row.conversation_id,
         last_sequence=row.last_sequence,
     )
-    run.create_time.CopyFrom(timestamp(row.created))
-    run.deadline.CopyFrom(timestamp(row.deadline))
+    run.create_time.CopyFrom(to_timestamp(row.created))
+    run.deadline.CopyFrom(to_timestamp(row.deadline))
     return run
 
 
@@ -122,5 +129,5 @@ def _ended_run(ended: EndedRun) -> orchestrator_pb2.EndedRun:
     run = orchestrator_pb2.EndedRun(
         run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage
     )
-    run.end_time.CopyFrom(timestamp(ended.ended))
+    run.end_time.CopyFrom(to_timestamp(ended.ended))
     return run

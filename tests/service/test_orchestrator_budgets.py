@@ -127,9 +127,9 @@ async def broken(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Val
 async def test_failed_tasks_are_replanned_once(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     orchestrator.peers.plan(task(1, text=text("fine")), task(2), task(3, text=ref(2)), END)
-    orchestrator.peers.another_way = [task(4, text=ref(1)), task(5, text=ref(4))]
+    orchestrator.peers.replacement_tasks = [task(4, text=ref(1)), task(5, text=ref(4))]
     events = await orchestrator.run()
-    assert orchestrator.peers.given_up == [[2]]
+    assert orchestrator.peers.replanned == [[2]]
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SKIPPED", 4: "SUCCEEDED", 5: "SUCCEEDED"}
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert [status.task.id for status in orchestrator.peers.answered[0].tasks] == [1, 4, 5]
@@ -138,9 +138,9 @@ async def test_failed_tasks_are_replanned_once(orchestrator: OrchestratorUnderTe
 async def test_run_ends_when_replanned_tasks_fail_too(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     orchestrator.peers.plan(task(1, text=text("fine")), task(2), END)
-    orchestrator.peers.another_way = [task(3)]
+    orchestrator.peers.replacement_tasks = [task(3)]
     events = await orchestrator.run()
-    assert orchestrator.peers.given_up == [[2]]
+    assert orchestrator.peers.replanned == [[2]]
     assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
     assert run_ended(events).failure.reason == "MODEL_FAILED"
 
@@ -149,9 +149,9 @@ async def test_interrupted_replanning_replaces_no_failure(orchestrator: Orchestr
     async def breaking() -> None:
         raise ZeroDivisionError
 
-    orchestrator.peers.infer["model"], orchestrator.peers.halfway = broken, breaking
+    orchestrator.peers.infer["model"], orchestrator.peers.before_replan_end = broken, breaking
     orchestrator.peers.plan(task(1, text=text("fine")), task(2), END)
-    orchestrator.peers.another_way = [task(3, text=ref(1))]
+    orchestrator.peers.replacement_tasks = [task(3, text=ref(1))]
     events = await orchestrator.run()
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SUCCEEDED"}
     assert run_ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
@@ -163,19 +163,19 @@ async def test_replanning_is_continued_by_the_next_owner(peers: ScriptedPeers, s
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    peers.infer["model"], peers.halfway = broken, hang
+    peers.infer["model"], peers.before_replan_end = broken, hang
     peers.plan(task(1, text=text("fine")), task(2), END)
-    peers.another_way = [task(3, text=ref(1))]
+    peers.replacement_tasks = [task(3, text=ref(1))]
     async with asyncio.timeout(20):
         async with serve_orchestrator(settings) as running, connected(running) as stub:
             async for event in stub.CreateRun(RUN, timeout=20):
                 if event.task_id == 3 and event.HasField("task_ended"):
                     break
-        peers.halfway, peers.another_way = None, [task(4, text=ref(3))]
+        peers.before_replan_end, peers.replacement_tasks = None, [task(4, text=ref(3))]
         async with serve_orchestrator(settings) as running, connected(running) as stub:
             watching = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=event.run_id), timeout=20)
             events = [event async for event in watching]
-    assert peers.given_up == [[2], [2]]
+    assert peers.replanned == [[2], [2]]
     assert event_kinds(events).count("replanning") == 1
     assert task_states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SUCCEEDED", 4: "SUCCEEDED"}
     assert run_ended(events).state == run_pb2.RUN_STATE_COMPLETED
@@ -185,14 +185,14 @@ async def test_failure_remains_without_replanned_tasks(orchestrator: Orchestrato
     orchestrator.peers.infer["model"] = broken
     orchestrator.peers.plan(task(1), END)
     events = await orchestrator.run()
-    assert orchestrator.peers.given_up == [[1]]
+    assert orchestrator.peers.replanned == [[1]]
     assert run_ended(events).failure.message == "it broke"
 
 
 async def test_supplied_plan_is_not_replanned(orchestrator: OrchestratorUnderTest) -> None:
     orchestrator.peers.infer["model"] = broken
     events = await orchestrator.run(plan=plan_pb2.Plan(tasks=[task(1).task]))
-    assert not orchestrator.peers.given_up
+    assert not orchestrator.peers.replanned
     assert "replanning" not in event_kinds(events)
 
 

@@ -81,11 +81,11 @@ class ScriptedPeers:
     candidates: list[selector_pb2.SelectedCandidate] = field(default_factory=list)
     answer: Callable[[], AsyncIterator[str]] | None = None
     select: Callable[[], Awaitable[None]] | None = None
-    another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
+    replacement_tasks: list[planner_pb2.PlanEvent] = field(default_factory=list)
     """Tasks with which the planner replaces failed ones."""
-    halfway: Callable[[], Awaitable[None]] | None = None
+    before_replan_end: Callable[[], Awaitable[None]] | None = None
     """Awaited between the last replacement task and the end of the plan."""
-    given_up: list[list[int]] = field(default_factory=list)
+    replanned: list[list[int]] = field(default_factory=list)
     """Failed tasks of each replanning request."""
     vanished: set[str] = field(default_factory=set)
     """Tasks that no expert offers any more."""
@@ -119,11 +119,11 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
             await context.write(END)
             return
         if request.goal.HasField("replan"):
-            self.peers.given_up.append(list(request.goal.replan.failed))
-            for event in self.peers.another_way:
+            self.peers.replanned.append(list(request.goal.replan.failed))
+            for event in self.peers.replacement_tasks:
                 await context.write(event)
-            if self.peers.halfway:
-                await self.peers.halfway()
+            if self.peers.before_replan_end:
+                await self.peers.before_replan_end()
             await context.write(END)
             return
         script = self.peers.plans[min(len(self.peers.planned), len(self.peers.plans)) - 1]

@@ -18,7 +18,7 @@ from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Counts, batch_counts
 from services.orchestrator.journal.queries import Page
 from services.orchestrator.leases import LeaseManager, stopping_error
-from services.orchestrator.paging import timestamp
+from services.orchestrator.paging import to_timestamp
 
 WATCH_SECONDS = 1.0
 """Interval of reads of a watched batch."""
@@ -173,9 +173,9 @@ class BatchService:
             failure=row.failure if row.failure.reason else None,
             waiting_for=waiting_for,
         )
-        batch.create_time.CopyFrom(timestamp(row.created))
+        batch.create_time.CopyFrom(to_timestamp(row.created))
         if row.has_ended:
-            batch.end_time.CopyFrom(timestamp(row.ended))
+            batch.end_time.CopyFrom(to_timestamp(row.ended))
         return batch
 
 

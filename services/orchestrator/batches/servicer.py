@@ -12,7 +12,14 @@ from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch
 from services.common import upload_acks
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal.ended_batches import EndedBatches
-from services.orchestrator.paging import index, moment, page_size, position, states_filter, token
+from services.orchestrator.paging import (
+    page_size,
+    page_token,
+    parse_index_token,
+    parse_page_token,
+    states_filter,
+    to_seconds,
+)
 
 
 class BatchServicer(rpc.OrchestratorServiceServicer):
@@ -31,8 +38,8 @@ class BatchServicer(rpc.OrchestratorServiceServicer):
         self, request: gateway_pb2.ListBatchesRequest, context: Any
     ) -> gateway_pb2.ListBatchesResponse:
         size, states = page_size(request.page_size), states_filter(request.states)
-        found = await self._batches.list(size, position(request.page_token), states)
-        following = token(found.rows[-1][0].created, found.rows[-1][0].id) if found.more else ""
+        found = await self._batches.list(size, parse_page_token(request.page_token), states)
+        following = page_token(found.rows[-1][0].created, found.rows[-1][0].id) if found.more else ""
         return gateway_pb2.ListBatchesResponse(batches=[batch for _, batch in found.rows], next_page_token=following)
 
     async def ListBatchItems(
@@ -40,7 +47,7 @@ class BatchServicer(rpc.OrchestratorServiceServicer):
     ) -> gateway_pb2.ListBatchItemsResponse:
         size, states = page_size(request.page_size), states_filter(request.states)
         inputs = request.view != BATCH_ITEM_VIEW_BASIC
-        after = max(request.after_index, index(request.page_token))
+        after = max(request.after_index, parse_index_token(request.page_token))
         found = await self._batches.items(request.batch_id, after, size, states, inputs=inputs)
         return gateway_pb2.ListBatchItemsResponse(
             items=found.rows, next_page_token=str(found.rows[-1].index) if found.more else ""
@@ -69,9 +76,9 @@ class BatchServicer(rpc.OrchestratorServiceServicer):
     async def ListEndedBatches(
         self, request: orchestrator_pb2.ListEndedBatchesRequest, context: Any
     ) -> orchestrator_pb2.ListEndedBatchesResponse:
-        size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
-        found = await self._ended_batches.since(since, position(request.page_token) or (0.0, ""), size + 1)
-        following = token(found[size - 1][0], found[size - 1][1].batch_id) if len(found) > size else ""
+        size, since = page_size(request.page_size), to_seconds(request.ended_after, "ended_after")
+        found = await self._ended_batches.since(since, parse_page_token(request.page_token) or (0.0, ""), size + 1)
+        following = page_token(found[size - 1][0], found[size - 1][1].batch_id) if len(found) > size else ""
         return orchestrator_pb2.ListEndedBatchesResponse(
             batches=[batch for _, batch in found[:size]], next_page_token=following
         )

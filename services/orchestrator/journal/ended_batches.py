@@ -10,7 +10,7 @@ from services.common.database import Database
 from services.orchestrator.journal.batch_items import BatchItemStore
 from services.orchestrator.journal.batch_rows import batch_counts
 from services.orchestrator.journal.queries import decode
-from services.orchestrator.paging import timestamp
+from services.orchestrator.paging import to_timestamp
 
 MAX_CACHED = 1_000
 """Ended batches whose counts are cached: a follower requests the last ones repeatedly."""
@@ -46,8 +46,8 @@ class EndedBatches:
             pipeline=pipeline if pipeline.name else None,
             counts=await self._cached_counts(id_, round_, total),
         )
-        batch.create_time.CopyFrom(timestamp(created))
-        batch.end_time.CopyFrom(timestamp(ended))
+        batch.create_time.CopyFrom(to_timestamp(created))
+        batch.end_time.CopyFrom(to_timestamp(ended))
         return batch
 
     async def _cached_counts(self, id_: str, round_: int, total: int) -> BatchCounts:
