@@ -50,8 +50,8 @@ def plan_arguments(outcome: Outcome) -> list[Filled]:
 
 def triples(filled: Iterable[Filled], parts: Sequence[int] = (0, 1, 2)) -> Counter[tuple[str, ...]]:
     """Task, port or parameter, and value of every argument, or only the chosen parts of these triples."""
-    whole = ((task, name, form) for task, arguments in filled for name, form in arguments)
-    return Counter(tuple(triple[part] for part in parts) for triple in whole)
+    all_triples = ((task, name, form) for task, arguments in filled for name, form in arguments)
+    return Counter(tuple(triple[part] for part in parts) for triple in all_triples)
 
 
 def _needed(task: str, arguments: Iterable[Given], listed: Container[tuple[str, str]]) -> Iterator[Given]:
@@ -127,8 +127,8 @@ def _literal(value: Any, name: str = "") -> str:
     Texts are compared without case, repeated spaces, and surrounding punctuation, "please" or articles.
     """
     if isinstance(value, str):
-        words = _AROUND.sub("", " ".join(value.casefold().split()))
-        return f"text {TAGS.get(words, words).casefold() if name in _LANGUAGES else words}"
+        normalized = _AROUND.sub("", " ".join(value.casefold().split()))
+        return f"text {TAGS.get(normalized, normalized).casefold() if name in _LANGUAGES else normalized}"
     if isinstance(value, list):
         return f"list {sorted(map(_literal, value))}"
     if isinstance(value, int | float):

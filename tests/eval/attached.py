@@ -34,9 +34,9 @@ def request(line: Line, more: Sequence[Attached] = ()) -> Request:
     return Request((Turn(by_user=True, text=line.request),), inputs)
 
 
-def named(words: str) -> list[Attached]:
+def named(text: str) -> list[Attached]:
     """Files that a request's text names; TaskBench has no attachments, real clients send them."""
-    names = dict.fromkeys(found.group().replace(" ", "") for found in _NAME.finditer(words))
+    names = dict.fromkeys(found.group().replace(" ", "") for found in _NAME.finditer(text))
     return [Attached(name, mimetypes.guess_type(name)[0] or "application/octet-stream") for name in names]
 
 

@@ -17,18 +17,20 @@ _EXPECTED = {"clarify": NoteKind.CLARIFY, "unmapped": NoteKind.UNMAPPED, "chat":
 _DOUBTS = {NoteKind.CLARIFY, NoteKind.UNMAPPED}
 
 
-def scores(everything: Sequence[Compared]) -> dict[str, Any]:
+def scores(comparisons: Sequence[Compared]) -> dict[str, Any]:
     """Numbers of sure and wrong plans, calibration error, and quality of abstention."""
-    planned = [one for one in everything if one.draft.tasks and one.answer]
-    sure = [one for one in planned if is_sure(one.draft)]
-    wrong = [one.line.id for one in sure if not one.right]
+    planned = [compared for compared in comparisons if compared.draft.tasks and compared.answer]
+    sure = [compared for compared in planned if is_sure(compared.draft)]
+    wrong = [compared.line.id for compared in sure if not compared.right]
     return {
         "sure": len(sure),
         "wrong_but_sure": len(wrong),
         "wrong_but_sure_ids": wrong[:_SHOWN],
-        "wrong_arguments_but_sure": sum(one.right and arguments.wrong(one) for one in sure),
-        "calibration_error": calibration_error([(one.draft.decision.confidence, one.right) for one in planned]),
-        "abstention": _abstention(everything),
+        "wrong_arguments_but_sure": sum(compared.right and arguments.is_wrong(compared) for compared in sure),
+        "calibration_error": calibration_error(
+            [(compared.draft.decision.confidence, compared.right) for compared in planned]
+        ),
+        "abstention": _abstention(comparisons),
     }
 
 
@@ -47,19 +49,21 @@ def calibration_error(plans: Sequence[tuple[float, bool]]) -> float | None:
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
     for confidence, right in plans:
         bins[min(int(confidence * BINS), BINS - 1)].append((confidence, right))
-    gaps = (abs(sum(confidence - right for confidence, right in one)) for one in bins)
+    gaps = (abs(sum(confidence - right for confidence, right in compared)) for compared in bins)
     return round(sum(gaps) / len(plans), 4) if plans else None
 
 
-def _abstention(everything: Sequence[Compared]) -> dict[str, Any]:
+def _abstention(comparisons: Sequence[Compared]) -> dict[str, Any]:
     """Requests that should not be planned: percentages without a sure plan, and with the right note."""
-    unplannable = [one for one in everything if one.line.expect != "plan"]
-    plannable = [one for one in everything if one.line.expect == "plan"]
-    abstained = [not one.draft.tasks or not is_sure(one.draft) or one.right for one in unplannable]
-    named = [any(note.kind is _EXPECTED[one.line.expect] for note in one.draft.notes) for one in unplannable]
+    unplannable = [compared for compared in comparisons if compared.line.expect != "plan"]
+    plannable = [compared for compared in comparisons if compared.line.expect == "plan"]
+    abstained = [not compared.draft.tasks or not is_sure(compared.draft) or compared.right for compared in unplannable]
+    named = [
+        any(note.kind is _EXPECTED[compared.line.expect] for note in compared.draft.notes) for compared in unplannable
+    ]
     return {
         "n": len(unplannable),
         "abstained": percent(sum(abstained), len(abstained)),
         "right_note": percent(sum(named), len(named)),
-        "abstained_without_need": percent(sum(not one.draft.tasks for one in plannable), len(plannable)),
+        "abstained_without_need": percent(sum(not compared.draft.tasks for compared in plannable), len(plannable)),
     }

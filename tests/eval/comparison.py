@@ -35,7 +35,7 @@ def compare(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spellin
     """Compares every line with its outcome, in order."""
     plans = [graph(outcome.draft, written) for outcome in outcomes]
     return [
-        Compared(line, outcome, plan, _nearest(line, outcome, plan))
+        Compared(line, outcome, plan, _most_similar(line, outcome, plan))
         for line, outcome, plan in zip(lines, outcomes, plans, strict=True)
     ]
 
@@ -47,11 +47,11 @@ def graph(draft: Draft, written: Spelling) -> Graph:
     return Graph(tuple(named.values()), tuple(links))
 
 
-def _nearest(line: Line, outcome: Outcome, plan: Graph) -> Answer | None:
-    def nearness(answer: Answer) -> tuple[bool, float, float]:
+def _most_similar(line: Line, outcome: Outcome, plan: Graph) -> Answer | None:
+    def similarity(answer: Answer) -> tuple[bool, float, float]:
         parts = Tally.of_sets([(plan.nodes | plan.edges, answer.graph.nodes | answer.graph.edges)]).f1
         planned, expected = argument_values.comparable(outcome, answer)
         values = Tally.of_bags([(argument_values.triples(planned), argument_values.triples(expected))]).f1
         return plan.same(answer.graph), parts or 0.0, values or 0.0
 
-    return max(line.answers, key=nearness, default=None)
+    return max(line.answers, key=similarity, default=None)

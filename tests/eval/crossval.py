@@ -22,28 +22,28 @@ from tests.eval.training.examples import Example, examples
 from tests.eval.training.learning import learned
 
 FOLDS = 5
-BESIDES = Path(__file__).with_name("data") / "training.jsonl"
+ADDITIONAL_TRAINING = Path(__file__).with_name("data") / "training.jsonl"
 """Additional training data, which is not scored here."""
 
 
 async def figures(lines: Sequence[Line], *, quiet: bool = True) -> dict[str, Any]:
     """Scores over all lines, each planned with weights that were not trained on it."""
-    written, training = spelling(lines), read_lines(BESIDES)
+    written, training = spelling(lines), read_lines(ADDITIONAL_TRAINING)
     names = senses([*lines, *training])
-    given, besides = examples(lines, names), examples(training, names)
-    found: list[Outcome | None] = [None] * len(lines)
+    labelled, additional = examples(lines, names), examples(training, names)
+    results: list[Outcome | None] = [None] * len(lines)
     console = Console(stderr=True, quiet=quiet)
     for fold, (seen, unseen) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(lines), start=1):
         console.print(f"training and planning, fold {fold} of {FOLDS}")
-        planner = _planner([given[i] for i in seen], besides, names)
+        planner = _planner([labelled[i] for i in seen], additional, names)
         planned = await outcomes(planner, [lines[i] for i in unseen], catalogue(written), quiet=quiet)
         for i, outcome in zip(unseen, planned, strict=True):
-            found[i] = outcome
-    return scores(lines, [outcome for outcome in found if outcome], written)
+            results[i] = outcome
+    return scores(lines, [outcome for outcome in results if outcome], written)
 
 
-def _planner(seen: Sequence[Example], besides: Sequence[Example], names: Sequence[str]) -> Planner:
-    embedded = Embedded(standard_specs(), _as_shipped(learned([*seen, *besides], names, jobs=PROCESSES)))
+def _planner(seen: Sequence[Example], additional: Sequence[Example], names: Sequence[str]) -> Planner:
+    embedded = Embedded(standard_specs(), _as_shipped(learned([*seen, *additional], names, jobs=PROCESSES)))
 
     async def plan(request: Request, offered: Catalogue) -> Draft:
         return embedded.plan(request, offered)
@@ -51,6 +51,6 @@ def _planner(seen: Sequence[Example], besides: Sequence[Example], names: Sequenc
     return Planner(plan)
 
 
-def _as_shipped(made: Weights) -> Weights:
+def _as_shipped(trained_weights: Weights) -> Weights:
     """The weights with the precision of the planner's weights file."""
-    return read(write(made))
+    return read(write(trained_weights))

@@ -136,7 +136,7 @@ def test_model_of_an_unspecified_task_is_reported(catalog: ExpertCatalog) -> Non
     assert "nonsense is omitted" in expert_entry(catalog, "divergent").problems[0]
 
 
-def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: ExpertCatalog) -> None:
+def test_task_with_only_failed_models_cannot_be_planned(catalog: ExpertCatalog) -> None:
     failed_model = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model))
     assert not catalog.view.tasks
@@ -144,14 +144,14 @@ def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: ExpertCa
     assert [model.state for model in catalog.view.models_of("")] == [MODEL_STATE_FAILED]
 
 
-def test_a_task_whose_models_have_all_failed_is_listed_as_failing(catalog: ExpertCatalog) -> None:
+def test_task_with_only_failed_models_is_listed_as_failing(catalog: ExpertCatalog) -> None:
     failed_model = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model))
     assert list(catalog.view.failing) == ["image-to-text"]
     assert list(catalog.view.failing["image-to-text"].experts) == ["vision"]
 
 
-def test_a_task_that_another_model_can_run_is_not_failing(catalog: ExpertCatalog) -> None:
+def test_task_with_another_working_model_is_not_failing(catalog: ExpertCatalog) -> None:
     failed_model = card("other", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
     add_reply(catalog, FIRST, reply("vision", failed_model, OCR))
     assert not catalog.view.failing
