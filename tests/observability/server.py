@@ -45,7 +45,7 @@ class Prometheus:
                 await asyncio.sleep(0.2)
 
     async def _answered(self, query: str) -> list[Any]:
-        """Nothing while it has not started, and says so in words or not at all."""
+        """Result of a query; empty while the server is starting."""
         try:
             return await self.ask(query)
         except (httpx.TransportError, ValueError):

@@ -53,7 +53,7 @@ def traces() -> Iterator[RecordedTraces]:
 
 @pytest.fixture
 async def peers() -> ScriptedPeers:
-    """What planner, selector, responder and expert do; each test scripts what it needs."""
+    """Scripted planner, selector, responder and expert; each test sets what it needs."""
     return ScriptedPeers()
 
 

@@ -1,4 +1,4 @@
-"""hugginggpt ask, against a gateway with a script."""
+"""hugginggpt ask against a scripted gateway."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def run_ask(*arguments: str) -> Result:
 
 
 def run_with_output(out: Any, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a process of its own, writing to out."""
+    """Runs the command as a separate process whose standard output is `out`."""
     known = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
     command = [sys.executable, "-m", "gateway.cli", "ask", *arguments]
     return subprocess.run(command, env=known, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60)

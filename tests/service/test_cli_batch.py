@@ -1,4 +1,4 @@
-"""hugginggpt batch and what belongs to it: the real command, a real gateway and orchestrator, a scripted expert."""
+"""hugginggpt batch and related commands with a real gateway and orchestrator and a scripted expert."""
 
 import asyncio
 import csv

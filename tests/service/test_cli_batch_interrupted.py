@@ -1,4 +1,4 @@
-"""Batches that are stopped, cut off or agreed to on the way, and gone on with."""
+"""Batches that are cancelled, interrupted or confirmed by the user, and resumed."""
 
 import asyncio
 import json
@@ -55,11 +55,11 @@ def states(folder: Path) -> list[str]:
 
 
 def saved_files(folder: Path) -> dict[str, bytes]:
-    """What is there of results, as far as it tells nothing of time."""
+    """Content of the result files by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in (folder / "out/files").iterdir()}
 
 
-async def the_batch(read_aloud: ReadAloud) -> dict[str, Any]:
+async def only_batch(read_aloud: ReadAloud) -> dict[str, Any]:
     (batch,) = (await read_aloud.gateway.http.get("/v1/batches")).json()["data"]
     assert isinstance(batch, dict)
     return batch
@@ -73,7 +73,7 @@ async def test_ctrl_c_cancels_batch_and_writes_results(read_aloud: ReadAloud) ->
     output = await ended(process)
     assert output.status == 130, output
     assert states(read_aloud.folder) == ["completed", "cancelled", "queued"], output
-    batch_id = (await the_batch(read_aloud))["batch_id"]
+    batch_id = (await only_batch(read_aloud))["batch_id"]
     assert output.err.startswith(
         f"{batch_id}: 3 items; resume if interrupted: hugginggpt resume {batch_id} --out out\n"
     )
@@ -94,7 +94,7 @@ async def test_batch_continues_after_command_is_killed(read_aloud: ReadAloud) ->
     process.kill()
     await process.wait()
     read_aloud.reader.release.set()
-    output = await read_aloud.shell.type("resume", (await the_batch(read_aloud))["batch_id"])
+    output = await read_aloud.shell.type("resume", (await only_batch(read_aloud))["batch_id"])
     assert output.status == 0, output
     assert states(read_aloud.folder) == ["completed"] * 3, output
     assert read_aloud.reader.texts_read == ["one", "slow", "two"]
@@ -104,7 +104,7 @@ async def test_full_disk_stops_command_but_not_batch(read_aloud: ReadAloud) -> N
     read_aloud.pictures(a="one", b="two")
     limited = "ulimit -f 100; exec " + shlex.join((*COMMAND, *ALOUD))
     output = await ended(await start_command(read_aloud, "bash", "-c", limited))
-    batch_id = (await the_batch(read_aloud))["batch_id"]
+    batch_id = (await only_batch(read_aloud))["batch_id"]
     assert output.status == 1, output
     assert "cannot write to out: File too large" in output.err, output
     assert f"free disk space, then: hugginggpt resume {batch_id} --out out" in output.err
@@ -132,9 +132,9 @@ async def test_resume_failed_runs_only_failed_items(read_aloud: ReadAloud) -> No
     (read_aloud.folder / "in/d.png").write_bytes(b"")
     assert "retry the failed items" in (await read_aloud.shell.type(*ALOUD)).err
     before = saved_files(read_aloud.folder)
-    batch_id = (await the_batch(read_aloud))["batch_id"]
+    batch_id = (await only_batch(read_aloud))["batch_id"]
     other = await read_aloud.shell.type("resume", batch_id, "--failed", "--out", "in")
-    assert other.status == 1  # it goes anywhere that has no results
+    assert other.status == 1  # the folder has no results of this batch
     read_aloud.reader.unreadable = ""
     output = await read_aloud.shell.type("resume", batch_id, "--failed")
     assert output.status == 1, output

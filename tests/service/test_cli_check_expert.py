@@ -1,7 +1,7 @@
 """hugginggpt check-expert against a correct expert, and against experts that each violate one rule.
 
 The checks run in the test's event loop, next to the expert's server: two loops that both use grpc.aio in one process
-lose events. Tests of the command itself run it in a process of its own.
+lose events. Tests of the command itself run it in a separate process.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class CommandResult:
 
 
 async def run_command(address: str, *options: str) -> CommandResult:
-    """Runs hugginggpt check-expert in a process of its own."""
+    """Runs hugginggpt check-expert in a separate process."""
     command = [sys.executable, "-m", "gateway.cli", "check-expert", address, *options]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT

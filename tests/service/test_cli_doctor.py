@@ -1,4 +1,4 @@
-"""The doctor before endpoints of LLMs: scripted servers, the real client."""
+"""hugginggpt doctor with scripted LLM servers and the real client."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ KEY = "sk-never-to-be-seen"
 
 
 class Model:
-    """Does what it is asked, mostly.
+    """Reply script of an LLM that passes the doctor's checks, with two optional defects.
 
     Args:
-        deaf: it repeats no word, however short the prompt.
-        loose: it keeps to no schema.
+        deaf: it never repeats the word in the prompt, however short the prompt is.
+        loose: it ignores the requested JSON schema.
     """
 
     def __init__(self, *, deaf: bool = False, loose: bool = False) -> None:
@@ -45,7 +45,7 @@ def own_home(no_llm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def doctor(server: ScriptedLLM | None = None, **settings: str) -> dict[str, dict[str, str]]:
-    """What is found of LLMs, by check; a finding that is wrong makes the command fail, and none shows the key."""
+    """Findings about LLMs by check; asserts the exit status, and that no finding contains the API key."""
     own = {"LLM_BASE_URL": server.base_url, "LLM_MODEL": "scripted", "LLM_API_KEY": KEY} if server else {}
     environment: dict[str, str] = own | settings
     result = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--json"], env=environment)

@@ -1,4 +1,4 @@
-"""hugginggpt keys, as the operator runs it."""
+"""hugginggpt keys, run by an operator."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""tasks, models, experts and doctor, against a gateway with a script."""
+"""tasks, models, experts and doctor against a scripted gateway."""
 
 import json
 import socket

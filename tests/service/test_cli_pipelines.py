@@ -1,4 +1,4 @@
-"""The commands about pipelines, by the real command and a gateway before a real orchestrator."""
+"""Pipeline commands with a gateway and a real orchestrator."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ plan:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Where commands are typed, and who answers them."""
+    """A shell, and the gateway that its commands call."""
 
     shell: Shell
     pipeline_gateway: PipelineGateway
@@ -70,7 +70,7 @@ class CommandLine:
 
 
 async def reads(request: InferRequest) -> dict[str, Value]:
-    """Tells what it was asked, and about which picture."""
+    """Returns the image's name, after the question if there is one."""
     name = request.inputs["image"].artifact.name
     if "question" in request.inputs:
         return {"text": Value(text=f"{request.inputs['question'].text} {name}"), "details": Value(json="[]")}
@@ -87,7 +87,7 @@ async def command_line(peers: ScriptedPeers, settings: Settings, tmp_path: Path)
 
 @pytest.fixture
 def plan_reading(peers: ScriptedPeers) -> None:
-    """The next request is planned as reading a picture."""
+    """Plans the next request as reading an image."""
     peers.plan(PlanEvent(task=step(1, "image-to-text", image=given("file1"))), END)
 
 

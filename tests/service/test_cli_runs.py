@@ -1,4 +1,4 @@
-"""The commands about runs, and what is piped in, by the real command and a real gateway before scripted services."""
+"""Run commands and piped input, with a real gateway and scripted services."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Output:
-    """What a command left."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -37,7 +37,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Shell:
-    """Where commands are typed."""
+    """A folder in which commands run, and the gateway that they call."""
 
     gateway: GatewayUnderTest
     folder: Path
@@ -54,7 +54,7 @@ class Shell:
         return {**inherited, **ours, **more}
 
     async def type(self, *arguments: str, stdin: bytes | None = None, **environment: str) -> Output:
-        """Runs hugginggpt with something piped in, or nothing."""
+        """Runs hugginggpt with standard input, or without any."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway.cli", *arguments),
             cwd=self.folder,
@@ -69,7 +69,7 @@ class Shell:
 
 
 def made(artifact: Artifact) -> tuple[RunEvent, ...]:
-    """A run that made a file."""
+    """A run with an output file."""
     done = TaskResult(task_id=1, outputs={"audio": Value(artifact=artifact)})
     return (
         RunEvent(task_id=1, task_planned=TaskPlanned(task=Task(id=1, task="text-to-speech"))),

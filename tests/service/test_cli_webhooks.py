@@ -1,4 +1,4 @@
-"""hugginggpt webhooks, as the operator runs it."""
+"""hugginggpt webhooks, run by an operator."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Python client and files: sent in every way, kept, fetched over broken wires, saved whole."""
+"""Files in the Python client: uploads of every kind, stored files, and downloads over broken connections."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The Python client, waiting and on asyncio: pipelines and batches at a gateway before a real orchestrator."""
+"""Pipelines and batches in the Python client, synchronous and asyncio, with a gateway and a real orchestrator."""
 
 import asyncio
 import threading
@@ -58,7 +58,7 @@ def url(pipeline_gateway: PipelineGateway) -> str:
 
 
 async def said(request: InferRequest) -> dict[str, Value]:
-    """What comes of a note, or the name of a picture; nothing of a bad note."""
+    """Returns the image's name, or the note with an exclamation mark; fails for a bad note."""
     if "image" in request.inputs:
         return {"text": Value(text=request.inputs["image"].artifact.name)}
     if "bad" in (note := request.inputs["text"].text):
@@ -154,14 +154,14 @@ async def _on_asyncio(address: str, folder: Path) -> tuple[Batch, list[BatchItem
 
 
 def _planless(batch: Batch) -> Batch:
-    """As events after the first one tell of it."""
+    """The batch without its plan, as in events after the first."""
     assert batch.pipeline
     spec = {field: said for field, said in batch.spec.items() if field != "plan"}
     return batch.model_copy(update={"pipeline": batch.pipeline.model_copy(update={"plan": ()}), "spec": spec})
 
 
 def _items(folder: Path) -> list[Item]:
-    """Twenty pictures under different names, of which there are four; one is missing, one empty, one no picture."""
+    """Twenty names of four different images; one file is missing, one is empty, one is not an image."""
     for number in range(20):
         (folder / f"{number}.png").write_bytes(PIXEL + bytes([number % 4]))
     (folder / "5.png").unlink()

@@ -1,4 +1,4 @@
-"""The Python client, waiting and on asyncio, and a gateway: runs and their events, over wires that are cut."""
+"""Runs and events in the Python client, synchronous and asyncio, over connections that are cut."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -50,7 +50,7 @@ def url(gateway: GatewayUnderTest) -> str:
 
 
 async def streamed(address: str, *, waiting: bool) -> list[Event]:
-    """The events of a new run, by either client."""
+    """Events of a new run, read with the synchronous or the asyncio client."""
     if waiting:
 
         def stream() -> list[Event]:
@@ -132,7 +132,7 @@ async def test_invalid_requests_name_cause_and_remedy(gateway: GatewayUnderTest)
 
 
 class Moody(ScriptedOrchestrator):
-    """Refuses the first few."""
+    """Rejects the first requests."""
 
     def __init__(self, moods: Sequence[Exception]) -> None:
         super().__init__(ANSWERED)

@@ -25,7 +25,7 @@ from tests.fakes import ScriptedOrchestrator
 from tests.support.gateway import GatewayUnderTest, rpc_error, start_gateway
 
 LIMIT = 200_000
-"""Of files sent with a request; small, for the tests."""
+"""Limit of files sent with a request; small for tests."""
 
 SHA = "ab" * 32
 
@@ -37,7 +37,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
 
 
 def check(response: httpx.Response, status: int, code: str, instance: str = "/v1/runs") -> dict[str, Any]:
-    """A problem, complete and in both shapes."""
+    """Asserts that a response is a complete problem, with the member for OpenAI's clients."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = response.json()
@@ -64,7 +64,7 @@ def plan(argument: Argument) -> Plan:
     return Plan(tasks=[Task(id=1, task="x", arguments={"text": argument})])
 
 
-# As JSON, as a message, and the error both are refused with.
+# The spec as JSON and as a message, and the error of both.
 SPECS: list[tuple[str, Any, RunSpec, type[errors.ServiceError], str]] = [
     ("nothing at all", {}, RunSpec(), errors.InvalidRequest, "EMPTY"),
     ("only spaces", {"request": " \n\t"}, RunSpec(request=" \n\t"), errors.InvalidRequest, "EMPTY"),
@@ -405,7 +405,7 @@ async def test_unexpected_orchestrator_error_reveals_nothing(tmp_path: Path) -> 
 
 
 async def test_large_upload_is_rejected_before_reading(gateway: GatewayUnderTest) -> None:
-    """The head alone gets the answer; a client that waits for 100 Continue never sends a byte."""
+    """The head alone is rejected; a client that waits for 100 Continue sends no body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     head = (
         f"POST /v1/runs HTTP/1.1\r\nHost: localhost:{gateway.http_port}\r\nContent-Length: 200000000\r\n"

@@ -1,4 +1,4 @@
-"""Limits and policies of batches, and their streams when keys or servers go away."""
+"""Limits and policies of batches, and their streams when keys are revoked or servers stop."""
 
 import asyncio
 import socket
@@ -84,7 +84,7 @@ async def test_interrupted_results_are_not_complete(keyed_gateway: KeyedGateway,
             pieces = response.aiter_raw()
             await anext(pieces)
             await keyed_gateway.revoke(key)
-            await asyncio.sleep(0.5)  # as long as a key is believed here
+            await asyncio.sleep(0.5)  # time for which these tests cache a key
             async for _ in pieces:
                 pass
 

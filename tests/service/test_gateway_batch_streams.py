@@ -22,7 +22,7 @@ from tests.support.watched_gateway import watched_gateway
 MB = 2**20
 ITEMS = 100_000
 HELD = 24 * MB
-"""Most that the gateway may hold more while so many items pass through it."""
+"""Maximum growth of the gateway's memory in bytes while it transfers ITEMS items."""
 
 READERS, ANSWERS = 12, 60
 ANSWER = "x" * 200_000

@@ -1,4 +1,4 @@
-"""Batches over HTTP: start, follow, read, cancel."""
+"""Batches over HTTP: start, watch, read, cancel."""
 
 import asyncio
 import csv

@@ -122,7 +122,7 @@ async def test_openapi_examples_match_their_schemas(gateway: GatewayUnderTest) -
 
 
 def _lines(example: str) -> list[Any]:
-    """What is shown as it is sent, as the schema has it: a list of what stands on its lines."""
+    """Parsed lines of a JSON lines example, as its schema describes them."""
     return [json.loads(line) for line in example.splitlines()]
 
 

@@ -17,7 +17,7 @@ from tests.support.gateway import GatewayUnderTest, start_gateway
 ROOT = Path(__file__).parents[2]
 
 CODES: Mapping[str, Sequence[int]] = json.loads((ROOT / "tests/data/problems.json").read_text(encoding="utf-8"))
-"""Codes that clients may have come to look for, with the statuses they come with: none goes, none is spelt anew."""
+"""Error codes that clients may rely on, with their HTTP statuses; none is removed or renamed."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_head_equals_get_without_body(gateway: GatewayUnderTest, path: str
 async def test_head_of_a_stream_returns_at_once(gateway: GatewayUnderTest) -> None:
     await gateway.ask()
     async with asyncio.timeout(5):
-        for _ in range(3):  # the connection stays good
+        for _ in range(3):  # the connection stays usable
             head = await gateway.http.head("/v1/runs/run_1/events")
             assert head.headers["content-type"].startswith("text/event-stream")
         await gateway.orchestrator.runs["run_1"].disconnected.wait()
@@ -75,7 +75,7 @@ def test_error_codes_are_stable() -> None:
 
 
 def documented_codes() -> Mapping[str, set[int]]:
-    """Every code that the gateway and what stands behind it name, with the statuses it comes with."""
+    """Every error code in the source of gateway and services, with its HTTP statuses."""
     kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
     found = defaultdict[str, set[int]](set)
     for kind in kinds.values():

@@ -19,15 +19,15 @@ async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: P
 
 
 async def run(pipeline_gateway: PipelineGateway, policy: str) -> str:
-    """An ended run under that policy."""
+    """Id of an ended run with this data policy."""
     spec = {"plan": PINNED, "inputs": [{"name": "note", "text": "x"}], "policy": policy}
     response = await pipeline_gateway.http.post("/v1/runs", json=spec, headers={"prefer": "wait=20"})
     assert response.json()["state"] == "completed", response.text
     return str(response.json()["run_id"])
 
 
-async def fetched_urls(pipeline_gateway: PipelineGateway, url: str, run_id: str) -> list[str]:
-    """What an item, a run and a response that follow on the run say of a URL; empty where it was fetched."""
+async def url_errors(pipeline_gateway: PipelineGateway, url: str, run_id: str) -> list[str]:
+    """Errors about a URL input of a batch item, a run and a response that continue the run; empty if it was fetched."""
     inputs = [{"name": "note", "url": url}]
     batch_id = await pipeline_gateway.started([{"inputs": inputs}, note("good")], run_id=run_id, policy="open")
     await pipeline_gateway.ended(batch_id)
@@ -50,7 +50,7 @@ async def fetched_urls(pipeline_gateway: PipelineGateway, url: str, run_id: str)
 
 async def test_continuation_of_local_run_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
     run_id = await run(pipeline_gateway, "local")
-    assert await fetched_urls(pipeline_gateway, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
+    assert await url_errors(pipeline_gateway, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
 
 
 async def test_mcp_continuation_of_local_run_fetches_no_external_url(pipeline_gateway: PipelineGateway) -> None:
@@ -63,5 +63,5 @@ async def test_mcp_continuation_of_local_run_fetches_no_external_url(pipeline_ga
 async def test_continuation_of_open_run_fetches_urls(pipeline_gateway: PipelineGateway) -> None:
     async with web_server({"*": reply(b"from afar", content_type="text/plain")}) as web:
         url = f"http://127.0.0.1:{web.port}/note.txt"
-        assert await fetched_urls(pipeline_gateway, url, await run(pipeline_gateway, "open")) == [""] * 3
+        assert await url_errors(pipeline_gateway, url, await run(pipeline_gateway, "open")) == [""] * 3
         assert len(web.requests) == 3

@@ -43,7 +43,7 @@ async def test_deleted_run_is_not_readable(gateway: GatewayUnderTest) -> None:
         assert (await gateway.http.get(path + below)).status_code == 404
     assert (await gateway.http.get(f"/v1/conversations/{run['run_id']}")).status_code == 404
     assert run["run_id"] not in (await gateway.http.get("/v1/runs")).text
-    assert (await ended(gateway))["tasks"][0]["state"] == "succeeded"  # not taken from what was deleted
+    assert (await ended(gateway))["tasks"][0]["state"] == "succeeded"  # the deleted result was not reused
 
 
 async def test_deleting_a_conversation_deletes_all_runs(gateway: GatewayUnderTest) -> None:
@@ -74,7 +74,7 @@ async def test_deleted_file_releases_its_artifact(keyed_gateway: KeyedGateway) -
 async def test_existence_of_other_tenants_artifacts_is_hidden(
     keyed_gateway: KeyedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told is the same, and the store is asked the same, so that it takes as long."""
+    """Responses and store accesses are the same for existing and missing artifacts, and so is the time they take."""
     await sent(keyed_gateway.gateway, bearer(await keyed_gateway.token("a")), b"known")
     headers, responses, looked = (
         bearer(await keyed_gateway.token("b")),

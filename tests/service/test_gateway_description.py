@@ -21,11 +21,11 @@ HOOKS = Path(__file__).parents[1] / "support" / "schemathesis_hooks.py"
 CONFIGURATION = Path(__file__).parents[1] / "schemathesis.toml"
 
 OTHERS = re.compile(r"/|/openapi\.json|/(docs|web)(/.*)?|/mcp(/.*)?")
-"""The page, the documentation, and what has a description of another kind."""
+"""The page, the documentation, and routes that are described in other ways."""
 
 
 async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
-    """How it ends, and what it says."""
+    """Exit status and output of schemathesis."""
     process = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "--config-file", CONFIGURATION, "run", url),
         *("--checks", "all", "--no-color", "--request-timeout", "15"),

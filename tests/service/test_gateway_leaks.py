@@ -20,19 +20,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 MB = 2**20
 ROUNDS = 1_125
-"""Of each of the four ways over HTTP."""
+"""Connections dropped in each of the four ways over HTTP."""
 CHANNELS = 500
 TOGETHER = 50
 
 SECONDS = 90.0
 FILES, TASKS, GROWTH = 2, 2, 24 * MB
-"""How much more may be held afterwards than after the first few."""
+"""Maximum growth of open files, tasks and memory in bytes since the first few connections."""
 
 Drop = Callable[[WatchedGateway], Awaitable[None]]
 
 
 async def _answered(gateway: WatchedGateway, sent: str, until: bytes) -> None:
-    """Sends that, waits for that much of an answer, and is gone without a word."""
+    """Sends a request, reads the response up to `until`, and aborts the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     try:
         writer.write(sent.replace("\n", "\r\n").encode())
@@ -47,7 +47,7 @@ def _request(gateway: WatchedGateway, line: str, head: str = "") -> str:
 
 
 async def idle(gateway: WatchedGateway) -> None:
-    """Leaves while its connection is kept for another request."""
+    """Disconnects from an idle keep-alive connection."""
     await _answered(gateway, _request(gateway, "GET /healthz"), b'"status"')
 
 
@@ -65,7 +65,7 @@ async def cut_stream(gateway: WatchedGateway) -> None:
 
 
 async def channel(gateway: WatchedGateway) -> None:
-    """Leaves in the middle of a call."""
+    """Disconnects during a call."""
     own = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc_port}", options=own) as opened:
         watching = GatewayServiceStub(opened).WatchRun(gateway_pb2.WatchRunRequest(run_id="run_1"), timeout=SECONDS)

@@ -27,7 +27,7 @@ ENDED = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED, usage=Usage(input
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def keyed_gateway(tmp_path: Path, database_url: str) -> AsyncIterator[KeyedGateway]:
-    """Runs start, and end when the test says so."""
+    """A gateway whose runs end when the test ends them."""
     orchestrator = ScriptedOrchestrator(script=())
     async with start_keyed_gateway(tmp_path, {"database": database_url}, orchestrator=orchestrator) as opened:
         yield opened
@@ -41,7 +41,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def post_until(keyed_gateway: KeyedGateway, token: str, status: int, **fields: Any) -> Any:
-    """Asks until it is answered so: a run's end is known a moment later."""
+    """Posts runs until a response has this status: a run's end is counted after a short delay."""
     async with asyncio.timeout(10):
         while (response := await keyed_gateway.gateway.ask(headers=bearer(token), **fields)).status_code != status:
             pass
@@ -49,7 +49,7 @@ async def post_until(keyed_gateway: KeyedGateway, token: str, status: int, **fie
 
 
 async def within_a_minute(keyed_gateway: KeyedGateway, limit: int, times: int) -> list[httpx.Response]:
-    """Asks so many times with a new key, again with another one if a minute ended meanwhile."""
+    """Responses to requests with a new key within one minute; starts again with another key if a minute ended."""
     while True:
         token, minute = await keyed_gateway.token(limits={"requests_per_minute": limit}), time.time() // MINUTE
         answers = [await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(token)) for _ in range(times)]

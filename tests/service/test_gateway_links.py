@@ -29,7 +29,7 @@ async def keyed_gateway(tmp_path: Path) -> AsyncIterator[KeyedGateway]:
 
 
 async def links(folder: Path, seconds: int = WEEK) -> LinkSigner:
-    """Those of the gateway."""
+    """The gateway's link signer."""
     async with gateway_store(str(folder / "gateway.sqlite")) as database:
         return LinkSigner(await signing_secret(database), seconds)
 

@@ -19,7 +19,7 @@ def flat(routes: Iterable[Any]) -> Iterator[Any]:
 
 
 def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
-    """Every method and path the application has, and some it has not."""
+    """Every method and path of the application, and some unknown ones."""
     for route in flat(app.routes):
         for method in getattr(route, "methods", None) or ("GET", "POST"):
             yield method, re.sub(r"\{\w+\}", "x", route.path)

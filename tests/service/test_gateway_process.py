@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 async def start_errors(folder: Path, **settings: str) -> list[dict[str, str]]:
-    """What it logs as errors when it cannot start."""
+    """Errors that the gateway logs when it cannot start."""
     async with started(environment(folder, **settings), "-m", "gateway") as process:
         out, err = await process.communicate()
     assert process.returncode == 1

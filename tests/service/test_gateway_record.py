@@ -28,7 +28,7 @@ TASKS = ("summarization", "text-classification", "canny-control", "image-to-imag
 
 @dataclass
 class Model:
-    """Answers with what the test says, and remembers what it was asked."""
+    """A model whose answer the test sets, and that records its requests."""
 
     answer: Callable[[InferRequest], Awaitable[dict[str, Value]]]
     requests: list[InferRequest] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Model:
 
 @dataclass
 class TenantGateway:
-    """A gateway with keys before an orchestrator."""
+    """A gateway that requires API keys, with a real orchestrator."""
 
     peers: ScriptedPeers
     keyholders: KeyedGateway
@@ -59,7 +59,7 @@ class TenantGateway:
         return (await self.gateway.http.get(path, headers=bearer(self.token))).json()
 
     async def ran(self, name: str, answer: Any, **arguments: Any) -> str:
-        """A run of one task, answered so."""
+        """Runs one task with this answer; returns the run's id."""
         self.answer(answer)
         plan = [{"id": 1, "task": name, "arguments": arguments or {"text": "hello"}}]
         run = await self.post("/v1/runs", json={"plan": plan, "mode": "results"})
@@ -74,7 +74,7 @@ class TenantGateway:
         return model
 
     async def verified(self, run_id: str) -> Any:
-        """What came of doing a run again."""
+        """Result of the verification of a run."""
         started = await self.post(f"/v1/runs/{run_id}/verify")
         if started["ended"]:
             return started

@@ -106,7 +106,7 @@ async def test_revocation_ends_upload_tokens(keyed_gateway: KeyedGateway) -> Non
     async with opened_client(keyed_gateway.gateway.http_port, headers=bearer(token)) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
     await keyed_gateway.revoke(key)
-    async with asyncio.timeout(SECONDS):  # a key is believed for a moment after it was read
+    async with asyncio.timeout(SECONDS):  # a key is cached for a short time
         while (
             await keyed_gateway.gateway.http.get("/v1/tasks", headers=bearer(token))
         ).status_code != httpx.codes.UNAUTHORIZED:

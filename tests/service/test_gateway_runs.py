@@ -26,13 +26,13 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
 
 @pytest.fixture
 async def idle_gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
-    """Runs that do nothing until the test tells them to."""
+    """A gateway whose runs emit no events until the test sends them."""
     async with start_gateway(tmp_path, ScriptedOrchestrator(script=())) as opened:
         yield opened
 
 
 def frames(text: str) -> list[dict[str, str]]:
-    """Server-sent events by their fields; comments left out."""
+    """Server-sent events as their fields, without comments."""
     blocks = (block.splitlines() for block in text.split("\n\n") if block.strip())
     fields = ([line.partition(": ")[::2] for line in block if not line.startswith(":")] for block in blocks)
     return [dict(each) for each in fields if each]
@@ -353,5 +353,5 @@ async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
             for _ in range(3):
                 await gateway.orchestrator.arrivals.get()
         assert [line async for line in lines if line.startswith(":")] == [": the gateway is shutting down"]
-        assert (await pending).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
+        assert (await pending).status_code in (202, 503)  # 503 if the gateway stopped before it had the run's id
         await response.aclose()

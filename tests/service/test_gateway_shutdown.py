@@ -23,7 +23,7 @@ TAIL = b' and more\r\n--x\r\ncontent-disposition: form-data; name="purpose"\r\n\
 
 
 class Slow:
-    """An upload of which the last part comes when it is let go."""
+    """An upload whose last part is sent when the test releases it."""
 
     def __init__(self) -> None:
         self.started, self.released = asyncio.Event(), asyncio.Event()
@@ -81,7 +81,7 @@ async def test_draining_gateway_finishes_uploads_and_is_not_ready(tmp_path: Path
 
 
 async def wait_until_rejected(port: int) -> None:
-    """Returns once a server accepts no more connections."""
+    """Waits until a server accepts no more connections."""
     with pytest.raises(ConnectionError):
         while True:
             _, writer = await asyncio.open_connection("127.0.0.1", port)

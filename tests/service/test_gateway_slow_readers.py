@@ -1,4 +1,4 @@
-"""Stalled readers use little memory, block nobody, and are disconnected."""
+"""Stalled readers use little memory, do not block others, and are disconnected."""
 
 import asyncio
 import socket
@@ -29,10 +29,10 @@ EVENTS = 80
 LARGE = RunEvent(task_ended=TaskEnded(result=TaskResult(outputs={"text": Value(text="x" * (MB // 4))})))
 END = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED))
 
-HELD = 96 * MB
-"""Most that all of them may hold together, of the 1 GB that they have asked for."""
-LEFT = 32 * MB
-"""Most that may be left of it."""
+MAX_BYTES = 96 * MB
+"""Maximum memory in bytes for all stalled readers, which requested 1 GB together."""
+MAX_REMAINING_BYTES = 32 * MB
+"""Maximum memory in bytes that remains afterwards."""
 
 STALL_SECONDS = 2.0
 SECONDS = 40.0
@@ -59,8 +59,8 @@ async def peak_until_released(gateway: WatchedGateway, files: int) -> int:
     raise AssertionError(f"{held.files - files} files are still open after {SECONDS} s")
 
 
-async def all_read(url: str) -> int:
-    """How many events another reader gets."""
+async def event_count(url: str) -> int:
+    """Number of events that another reader receives."""
     async with httpx.AsyncClient(trust_env=False, timeout=SECONDS) as client, client.stream("GET", url) as response:
         return len([line async for line in response.aiter_lines() if line.startswith("id: ")])
 
@@ -83,11 +83,11 @@ async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
             at_once = await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
             assert at_once.files >= before.files + READERS
             orchestrator.runs["run_1"].send(END)
-            assert await all_read(f"{url}/run_1/events") == EVENTS + 2
+            assert await event_count(f"{url}/run_1/events") == EVENTS + 2
             most = await peak_until_released(gateway, before.files + 2)
         after = await gateway.until(lambda held: held.tasks <= before.tasks, SECONDS)
-    assert most - before.bytes <= HELD
-    assert after.bytes - before.bytes <= LEFT
+    assert most - before.bytes <= MAX_BYTES
+    assert after.bytes - before.bytes <= MAX_REMAINING_BYTES
     assert after.tasks <= before.tasks
 
 
@@ -99,7 +99,7 @@ async def test_slow_reader_gets_everything(tmp_path: Path, monkeypatch: pytest.M
             slow.setblocking(False)
             loop, content = asyncio.get_running_loop(), b""
             async with asyncio.timeout(SECONDS):
-                for _ in range(60):  # three times as long as one may take nothing
+                for _ in range(60):  # three times as long as the stall timeout
                     content += await loop.sock_recv(slow, 64 * 1024)
                     await asyncio.sleep(0.05)
                 while b"event: run_ended" not in content[-MB:]:

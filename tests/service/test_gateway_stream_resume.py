@@ -25,12 +25,12 @@ pytestmark = pytest.mark.slow
 
 DEATHS = 100
 REPLACED = frozenset({20, 50, 80})
-"""Deaths after which the orchestrator is another one, too."""
+"""Kills of the client after which the orchestrator is replaced, too."""
 SECONDS = 60.0
 BYTE_SECONDS = 2e-4
-"""A life that may read so many bytes lasts no longer than this for each."""
+"""Time limit of a connection, in seconds per byte that it may read."""
 PAUSE_SECONDS = 0.02
-"""How long a client waits before it comes back."""
+"""Time between two connections of a client."""
 
 SERVICE = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
 END = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED))
@@ -69,7 +69,7 @@ class GatewayWithRestarts:
 
 
 class Client:
-    """What one that comes back again and again has seen."""
+    """Events that a repeatedly reconnecting client has received."""
 
     def __init__(self, first: int) -> None:
         self.seen: list[int] = []
@@ -87,11 +87,11 @@ class Client:
 
 
 Life = Callable[[GatewayWithRestarts, ScriptedRun, Client, int], Awaitable[None]]
-"""One life of a client: it comes back, and dies once it has read so much."""
+"""One connection of a client, cut after a number of bytes."""
 
 
 async def _cut(gateway_with_restarts: GatewayWithRestarts, path: str, head: str, client: Client, most: int) -> None:
-    """Reads that many bytes, and what has come whole is seen."""
+    """Reads at most a number of bytes; records the complete events."""
     port = gateway_with_restarts.gateway.http_port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     content = bytearray()

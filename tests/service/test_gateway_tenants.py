@@ -45,7 +45,7 @@ COMMON = {
     "GET /web/{version}/{name}",
     "HEAD /web/{version}/{name}",
 }
-"""Nothing of any tenant is there."""
+"""Routes without data of tenants."""
 
 LISTS = {
     "GET /v1/runs",
@@ -55,7 +55,7 @@ LISTS = {
     "GET /v1/pipelines",
     "GET /v1/batches",
 }
-"""Show what the tenant has."""
+"""Routes that list objects of the caller's tenant."""
 
 MAKE = {
     "POST /v1/runs",
@@ -67,7 +67,7 @@ MAKE = {
     "PUT /v1/pipelines/{name}",
     "POST /mcp",
 }
-"""Make something new of the tenant's; what they may name of others' stands in NAMING, and in test_mcp_tenants."""
+"""Routes that create objects; NAMING and test_mcp_tenants test references to other tenants' objects."""
 
 NOTE = [{"inputs": [{"name": "note", "text": "x"}]}]
 OF_A = {"artifact": {"sha256": "{sha256}"}}
@@ -98,7 +98,7 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
 
 
 class TenantObjects:
-    """All that tenant a has, and a gateway to reach it; b has nothing but a key."""
+    """A gateway, and one object of each kind of tenant a; tenant b has only a key."""
 
     def __init__(self, keyed_gateway: KeyedGateway) -> None:
         self.keyed_gateway = keyed_gateway
@@ -138,7 +138,7 @@ class TenantObjects:
         }
 
     def filled(self, template: Any) -> Any:
-        """With the ids of what is a's."""
+        """A template filled with the ids of tenant a's objects."""
         match template:
             case str():
                 return re.sub(r"\{(\w+)\}", lambda found: self.ids.get(found[1], found[0]), template)

@@ -20,7 +20,7 @@ from tests.support.gateway import GatewayUnderTest, start_gateway
 
 @pytest.fixture
 def public_authority(tmp_path: Path) -> Authority:
-    """Whom the gateway's clients believe."""
+    """Certificate authority that the gateway's clients trust."""
     return Authority(tmp_path / "world")
 
 
@@ -43,7 +43,7 @@ async def test_http_is_served_over_tls_only(gateway: GatewayUnderTest, public_au
         run = await client.post(
             f"https://127.0.0.1:{gateway.http_port}/v1/runs", json={"request": "hello"}, headers={"prefer": "wait=5"}
         )
-    assert run.json()["state"] == "completed"  # so the orchestrator let the gateway in
+    assert run.json()["state"] == "completed"  # the orchestrator accepted the gateway's certificate
     with pytest.raises(httpx.HTTPError):
         await gateway.http.get("/healthz")
 

@@ -31,7 +31,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A root with a note, and links that lead out of it."""
+    """A root folder with a file, and links that point outside."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "note.txt").write_text("a note")

@@ -1,4 +1,4 @@
-"""Plans and single tasks by agents, run by the orchestrator, and what they leave to be read."""
+"""Plans and single tasks of agents, run by an orchestrator, and the resources that result."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Agents with keys: each its own tenant's, uploads by leave, and logs without what was said."""
+"""Agents with API keys: tenant isolation, uploads with tokens, and logs without content."""
 
 import sqlite3
 from collections.abc import AsyncIterator

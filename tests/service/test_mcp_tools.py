@@ -1,4 +1,4 @@
-"""The tools, called with the package's own client by both forms of the protocol."""
+"""Tools called with the MCP package's client, in both protocol versions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -95,7 +95,7 @@ async def test_timeout_returns_run_id_for_get_run(gateway: GatewayUnderTest, mod
 
 
 class Stoppable(ScriptedOrchestrator):
-    """Runs that wait for the test, and an event when one is told to stop."""
+    """An orchestrator whose runs wait for the test, and that signals cancellation."""
 
     def __init__(self) -> None:
         super().__init__(())
@@ -115,7 +115,7 @@ async def test_run_continues_after_cancelled_call_by_default(tmp_path: Path) -> 
         for cancel in (False, True):
             call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": cancel}))
             run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
-            await _wait_for_cancel(gateway, run.run_id)
+            await _wait_until_known(gateway, run.run_id)
             call.cancel()
             await asyncio.wait([call])
             await asyncio.wait_for(run.disconnected.wait(), 10)
@@ -123,8 +123,8 @@ async def test_run_continues_after_cancelled_call_by_default(tmp_path: Path) -> 
     assert orchestrator.cancelled == [run.run_id]
 
 
-async def _wait_for_cancel(gateway: GatewayUnderTest, run_id: str) -> None:
-    """Until the gateway knows the run: it is asked for through the same event loop."""
+async def _wait_until_known(gateway: GatewayUnderTest, run_id: str) -> None:
+    """Waits until the gateway has the run's id: a request passes through the same event loop."""
     response = await gateway.http.get(f"/v1/runs/{run_id}")
     assert response.status_code == 200
 
@@ -136,7 +136,7 @@ async def test_disconnect_cancels_run_with_cancel_with_call(tmp_path: Path, mode
         async with opened_client(gateway.http_port, mode=mode) as agent:
             call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": True}))
             run = await asyncio.wait_for(orchestrator.arrivals.get(), 10)
-            await _wait_for_cancel(gateway, run.run_id)
+            await _wait_until_known(gateway, run.run_id)
         await asyncio.wait([call])
         assert call.exception()
         await asyncio.wait_for(orchestrator.stopped.wait(), 10)
@@ -147,10 +147,10 @@ async def test_stopping_gateway_returns_active_run(tmp_path: Path, mode: str) ->
     opening = start_gateway(tmp_path, Stoppable())
     gateway = await opening.__aenter__()
     async with opened_client(gateway.http_port, mode=mode) as agent:
-        await agent.list_tools()  # else it asks for them when it has the result, of a gateway that is gone
+        await agent.list_tools()  # otherwise the client would list them after the result, when the gateway has stopped
         call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}))
         run = await asyncio.wait_for(gateway.orchestrator.arrivals.get(), 10)
-        await _wait_for_cancel(gateway, run.run_id)
+        await _wait_until_known(gateway, run.run_id)
         await opening.__aexit__(None, None, None)
         assert run.run_id in text_of(await asyncio.wait_for(call, 10))
 

@@ -1,4 +1,4 @@
-"""What is traced of agents' requests: methods and tools, and nothing that clients write."""
+"""Traces of agents' requests contain methods and tools, and no content of clients."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def gateway(traces: RecordedTraces, tmp_path: Path) -> AsyncIterator[Gatew
 
 
 def ours(traces: RecordedTraces) -> list[ReadableSpan]:
-    """Spans but those of the client, which has its home in this process."""
+    """Spans without those of the client, which runs in this process."""
     done = traces.get_finished_spans()
     return [span for span in done if (span.instrumentation_scope and span.instrumentation_scope.name) != CLIENT]
 

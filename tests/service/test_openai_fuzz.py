@@ -1,4 +1,4 @@
-"""Whatever is sent to OpenAI's routes, it is answered or refused, and nothing breaks."""
+"""Every request to OpenAI's routes is answered or rejected without an internal error."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -79,7 +79,7 @@ FORMED = st.fixed_dictionaries(
         "stream": st.booleans(),
     }
 )
-"""Only the schema is in question."""
+"""Valid requests in which only the schema varies."""
 
 REQUESTS = (
     st.tuples(st.just("/v1/chat/completions"), FORMED)

@@ -32,7 +32,7 @@ async def openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
 
 @pytest.fixture
 async def idle_openai_gateway(tmp_path: Path) -> AsyncIterator[OpenAIGateway]:
-    """Runs that do nothing until the test tells them to."""
+    """A gateway whose runs emit no events until the test sends them."""
     async with start_openai_gateway(tmp_path, ()) as openai_gateway:
         yield openai_gateway
 

@@ -1,4 +1,4 @@
-"""OpenAI's routes among tenants, limits, files, replicas and proxies."""
+"""OpenAI's routes with tenants, limits, files, replicas and proxies."""
 
 import asyncio
 import json
@@ -122,7 +122,7 @@ async def test_same_idempotency_key_is_same_run(openai_gateway: OpenAIGateway) -
 
 
 async def test_any_gateway_reads_any_response(tmp_path: Path) -> None:
-    """Two gateways over one orchestrator: what one began the other goes on with."""
+    """Two gateways share an orchestrator: each serves responses that the other started."""
     (tmp_path / "other").mkdir()
     async with (
         start_openai_gateway(tmp_path, EVENTS) as first,
@@ -139,7 +139,7 @@ async def test_any_gateway_reads_any_response(tmp_path: Path) -> None:
 
 
 class Silent:
-    """A run of which nothing is heard until it breaks."""
+    """A run without events, whose stream fails when the test sets `go`."""
 
     run_id = "run_1"
     ended = False
@@ -152,11 +152,11 @@ class Silent:
         raise ModelFailed("it broke")
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
 
 async def sent(source: Source, beats: int = 0) -> bytes:
-    """What a stream sends; a silent one may go on after so many comments."""
+    """Content of a stream; a silent run fails after a number of heartbeats."""
     content, comments = b"", 0
     stream = CompletionStream(source, Completion(""), {}, heartbeat_seconds=0.01)
 

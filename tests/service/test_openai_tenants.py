@@ -1,4 +1,4 @@
-"""OpenAI's routes over a real orchestrator."""
+"""OpenAI's routes with a real orchestrator."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def client(keyed_gateway: KeyedGateway, tenant: str) -> AsyncOpenAI:
 
 @pytest.fixture
 def endless(peers: ScriptedPeers) -> asyncio.Event:
-    """The model works until it is told to stop; set once it has begun."""
+    """Makes the model run until cancelled; the event is set when it has started."""
     started = asyncio.Event()
 
     async def forever(_: InferRequest) -> dict[str, Value]:

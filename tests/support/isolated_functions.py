@@ -89,7 +89,7 @@ _prepared: list[str] = []
 
 
 def keep_allocated(size: int) -> None:
-    """Keeps the given number of bytes allocated."""
+    """Allocates the given number of bytes for the process's lifetime."""
     _allocated.append(bytearray(b"x") * size)
 
 

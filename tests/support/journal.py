@@ -174,7 +174,7 @@ class RetainedRuns:
             os.utime(self.folder / tenant / name, (then, then))
 
     async def age_rows(self) -> None:
-        """Makes all stored runs, results and idempotency keys too old to be kept."""
+        """Makes all stored runs, results and idempotency keys older than their retention."""
         then = time.time() - KEEP_SECONDS - 60
         await self.execute("UPDATE runs SET created = ?, lease_until = ? WHERE lease_until < 8e9", then, then)
         await self.execute("UPDATE memos SET created = ?", then)

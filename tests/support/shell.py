@@ -37,7 +37,7 @@ def picture(content: str) -> bytes:
 
 @dataclass
 class Reader:
-    """Reads images aloud; some images fail or block, as their content says."""
+    """Reads images aloud; images with certain content fail or block."""
 
     store: ArtifactStore
     texts_read: list[str] = field(default_factory=list)

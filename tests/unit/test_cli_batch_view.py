@@ -1,4 +1,4 @@
-"""What a person sees of a batch: lines, a bar, and how it ended."""
+"""Display of a batch on the command line: progress lines, bar and summary."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What trials come to."""
+"""Figures of compared models: agreement, scores, durations and cost."""
 
 from gateway.cli.comparison.figures import agreements, figures, is_unanimous
 from gateway.cli.comparison.similarity import answer

@@ -1,4 +1,4 @@
-"""What a batch's items are: of folders, patterns, tables and lines of JSON."""
+"""Items of a batch from folders, patterns, tables and JSON lines."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Pipelines as files: what is written is read back, and what is wrong says where."""
+"""Pipeline files: serialization, parsing, and errors with line numbers."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""When two answers say the same, and how far."""
+"""Similarity of two answers."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ def ended(state: str, **result: Any) -> dict[str, Any]:
 
 
 def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str]:
-    """The picture after the events, a string for each line, with * for what turns."""
+    """Lines of the live table after the events, with * for the spinner."""
     out = TextIOWrapper(BytesIO(), encoding=encoding)
     console = Console(file=out, width=120)
     picture, run = LiveTable(console), Run()

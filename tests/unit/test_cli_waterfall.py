@@ -104,7 +104,7 @@ def test_each_failed_attempt_notes_next_step() -> None:
         failed(0.3, 1, "retry"),
         started(0.4, 2),
         failed(0.5, 2, "next_candidate"),
-        failed(0.5, 3, "next_candidate"),  # passed over: it was never started
+        failed(0.5, 3, "next_candidate"),  # skipped: it was never started
         started(0.6, 4, BACKUP),
         ended(0.9, by=BACKUP),
         over(1.0),

@@ -1,4 +1,4 @@
-"""What a client will not even try to connect with."""
+"""Connection settings that the client rejects before connecting."""
 
 import pytest
 

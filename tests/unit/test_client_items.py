@@ -1,4 +1,4 @@
-"""Items of a batch on lines, and their files on the way."""
+"""Serialization of batch items as JSON lines, and upload of their files."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ def never(file: Attachment) -> Artifact:
 
 
 def read(writer: ItemWriter, *items: Item) -> list[Any]:
-    """What stands on the lines after the first."""
+    """Parsed lines after the first, which has the spec."""
     return [json.loads(line) for line in writer.lines({}, items)][1:]
 
 

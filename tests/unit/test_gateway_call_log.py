@@ -15,7 +15,7 @@ from services.common.errors import NotFound
 
 
 async def logged(error: BaseException | None, explicit_code: StatusCode | None = None) -> Any:
-    """The line of a call that raises this, if anything."""
+    """Access log entry of a call that raises the error, if one is given."""
 
     async def answer(request: Any, context: Any) -> None:
         if error:

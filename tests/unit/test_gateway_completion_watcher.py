@@ -27,7 +27,7 @@ NOW = 20 * 365 * DAY + 1000.0
 
 
 class Ledger(ScriptedOrchestrator):
-    """Tells of runs that have ended, a page of two at a time."""
+    """An orchestrator that lists ended runs in pages of two."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ async def test_last_end_is_processed_once_during_a_long_pause(
     await following(orchestrator_channel, gateway_database).poll()
     clock = Clock(NOW + 2 * RETENTION_SECONDS)
     async with following(orchestrator_channel, gateway_database, clock).running(), asyncio.timeout(20):
-        for _ in range(3):  # before and after what is old is dropped
+        for _ in range(3):  # before and after old entries are deleted
             ledger.looked.clear()
             await ledger.looked.wait()
     assert await tokens(gateway_database) == 0, "that day is forgotten, and nothing is counted for it again"

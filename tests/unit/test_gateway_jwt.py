@@ -122,7 +122,7 @@ def unsigned(issuer: Issuer) -> str:
 
 
 def signed_with_the_public_key(issuer: Issuer) -> str:
-    """As if the public key were a shared secret."""
+    """A token signed with the public key as a shared secret."""
     public = issuer.keys["k1"].public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     secret = public.public_bytes(serialization.Encoding.PEM, form)

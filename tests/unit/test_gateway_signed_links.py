@@ -13,7 +13,7 @@ HEADERS = list[tuple[bytes, bytes]]
 
 
 async def passes(headers: HEADERS, port: int = 8080) -> bool:
-    """Whether a request with these headers gets through."""
+    """Whether a request with these headers is accepted."""
     through = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -14,7 +14,7 @@ from tests.fakes import ANSWERED
 
 
 class QueuedCall:
-    """A stream of the orchestrator's that sends what the test puts into it."""
+    """An orchestrator's event stream, whose events the test puts into a queue."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[RunEvent | Exception] = asyncio.Queue()
@@ -31,7 +31,7 @@ class QueuedCall:
 
 
 class Client:
-    """One that reads a response over ASGI."""
+    """An ASGI client that reads a response."""
 
     def __init__(self) -> None:
         self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -45,7 +45,7 @@ class Client:
         await self.got.put(message)
 
     async def body(self) -> bytes:
-        """The next piece."""
+        """The next part of the body."""
         async with asyncio.timeout(5):
             while (message := await self.got.get())["type"] != "http.response.body":
                 pass

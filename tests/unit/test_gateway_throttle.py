@@ -1,4 +1,4 @@
-"""The throttle of run requests."""
+"""Throttle of run requests."""
 
 from contextlib import ExitStack
 
@@ -9,12 +9,12 @@ from services.common.errors import Overloaded
 from tests.support.clock import Clock
 
 
-def full(throttle: Throttle, tenant: str = "one") -> bool:
-    """Asks for a run where there is no place; whether it was refused at the door already."""
-    behind = Overloaded("all places are taken")
+def is_throttled(throttle: Throttle, tenant: str = "one") -> bool:
+    """Requests a run while the orchestrator is full; returns whether the throttle rejected it already."""
+    orchestrator_error = Overloaded("the orchestrator is full")
     with pytest.raises(Overloaded) as caught, throttle.admit(tenant):
-        raise behind
-    return caught.value is not behind
+        raise orchestrator_error
+    return caught.value is not orchestrator_error
 
 
 def accepted(throttle: Throttle, tenant: str = "one") -> None:
@@ -33,42 +33,42 @@ def throttle(clock: Clock) -> Throttle:
 
 
 def test_few_refusals_do_not_throttle(throttle: Throttle) -> None:
-    assert not any(full(throttle) for _ in range(int(PROBE_REFUSALS)))
+    assert not any(is_throttled(throttle) for _ in range(int(PROBE_REFUSALS)))
     accepted(throttle)
 
 
 def test_many_refusals_throttle(throttle: Throttle) -> None:
-    assert [full(throttle) for _ in range(100)].count(False) == PROBE_REFUSALS + 1
+    assert [is_throttled(throttle) for _ in range(100)].count(False) == PROBE_REFUSALS + 1
 
 
 def test_throttle_does_not_affect_other_tenants(throttle: Throttle) -> None:
-    assert [full(throttle) for _ in range(100)][-1]
+    assert [is_throttled(throttle) for _ in range(100)][-1]
     accepted(throttle, "other")
 
 
 def test_throttle_ends_after_a_while(throttle: Throttle, clock: Clock) -> None:
-    assert [full(throttle) for _ in range(100)][-1]
+    assert [is_throttled(throttle) for _ in range(100)][-1]
     clock.now += MEMORY_SECONDS / 4
     accepted(throttle)
 
 
 def test_burst_of_refusals_throttles_no_longer_than_a_few(throttle: Throttle, clock: Clock) -> None:
-    behind = Overloaded("all places are taken")
+    orchestrator_error = Overloaded("the orchestrator is full")
     admit = [throttle.admit("one") for _ in range(1000)]
     for each in admit:
         each.__enter__()
     for each in admit:
-        assert not each.__exit__(Overloaded, behind, None)
-    assert full(throttle)
+        assert not each.__exit__(Overloaded, orchestrator_error, None)
+    assert is_throttled(throttle)
     clock.now += MEMORY_SECONDS / 4
     accepted(throttle)
 
 
 def test_tolerated_refusals_grow_with_accepted_runs(throttle: Throttle) -> None:
-    assert not full(throttle)
+    assert not is_throttled(throttle)
     for _ in range(100):
         accepted(throttle)
-    assert [full(throttle) for _ in range(100)].count(False) == pytest.approx(PROBE_REFUSALS + 20, abs=1)
+    assert [is_throttled(throttle) for _ in range(100)].count(False) == pytest.approx(PROBE_REFUSALS + 20, abs=1)
 
 
 def test_refusals_of_the_gateway_do_not_count(throttle: Throttle) -> None:

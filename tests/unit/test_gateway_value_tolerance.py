@@ -105,7 +105,7 @@ def test_all_png_filters_are_undone(kind: int) -> None:
 
 
 def _guessed(kind: int, line: bytes, above: bytes) -> Iterator[tuple[int, int]]:
-    """Each byte with what the filter takes from it, as PNG's specification has it."""
+    """Each byte with the value that the PNG filter subtracts from it, by PNG's specification."""
     for i, now in enumerate(line):
         left, up, corner = (line[i - 3], above[i], above[i - 3]) if i > 2 else (0, above[i], 0)
         nearest = min((left, up, corner), key=lambda each: abs(left + up - corner - each))
@@ -138,7 +138,7 @@ def test_recordings_may_differ_by_a_thousandth_of_full_scale(step: int, same: bo
 
 
 def _cut() -> bytes:
-    """A picture with fewer lines than it says."""
+    """A PNG with fewer rows than its header states."""
     whole = png(Image.new("L", (64, 64)))
     return whole.replace(struct.pack(">II", 64, 64), struct.pack(">II", 64, 65))
 

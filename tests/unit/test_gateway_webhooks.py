@@ -51,7 +51,7 @@ async def web() -> AsyncIterator[Web]:
 
 
 class WebhookHarness:
-    """A tenant's webhook at a server, and those who tell it."""
+    """Webhooks at a receiver, and the workers that deliver to them."""
 
     def __init__(self, gateway_database: Database, web: Web) -> None:
         self.store, self.web = gateway_database, web
@@ -65,7 +65,7 @@ class WebhookHarness:
         outbox = Outbox(self.store)
 
         def operation() -> Steps[None]:
-            yield Query("SELECT 1")  # as in a transaction that does other things, too
+            yield Query("SELECT 1")  # as in a transaction with other statements
             for end in ends:
                 yield from outbox.add(end) if isinstance(end, EndedRun) else outbox.add_batch(end)
 
@@ -75,11 +75,11 @@ class WebhookHarness:
         return DeliveryWorker(self.store, guard or self.guard, retry_delays)
 
     async def deliver(self, times: int = 1, guard: SsrfGuard | None = None) -> None:
-        """Looks so often, and waits for what begins."""
-        teller = self.delivering(guard=guard)
+        """Delivers due notifications a number of times and waits for the deliveries."""
+        worker = self.delivering(guard=guard)
         for _ in range(times):
-            await teller.deliver_due()
-            await teller.drain()
+            await worker.deliver_due()
+            await worker.drain()
 
     async def only(self, webhook: Webhook) -> Delivery:
         (delivery,) = await self.webhooks.deliveries(webhook.id)
@@ -177,11 +177,11 @@ async def test_several_gateways_deliver_each_notification_once(harness: WebhookH
     tellers = [harness.delivering() for _ in range(3)]
     async with asyncio.timeout(30):
         while len(harness.web.requests) < 40:
-            await asyncio.gather(*(teller.deliver_due() for teller in tellers))
-            await asyncio.gather(*(teller.drain() for teller in tellers))
+            await asyncio.gather(*(worker.deliver_due() for worker in tellers))
+            await asyncio.gather(*(worker.drain() for worker in tellers))
     assert len({request.headers["webhook-id"] for request in harness.web.requests}) == 40
-    await asyncio.gather(*(teller.deliver_due() for teller in tellers))
-    await asyncio.gather(*(teller.drain() for teller in tellers))
+    await asyncio.gather(*(worker.deliver_due() for worker in tellers))
+    await asyncio.gather(*(worker.drain() for worker in tellers))
     assert len(harness.web.requests) == 40
 
 
@@ -214,13 +214,13 @@ async def test_retry_delays_grow_with_jitter_and_respect_retry_after(harness: We
     webhook = await harness.webhook()
     harness.web.answer_with(PATH, status=429, headers={"Retry-After": "900"})
     await harness.ended(ended_run("run_1", time.time() + 1))
-    teller = harness.delivering(retry_delays=(300.0,))
-    await teller.deliver_due()
-    await teller.drain()
+    worker = harness.delivering(retry_delays=(300.0,))
+    await worker.deliver_due()
+    await worker.drain()
     due = (await harness.only(webhook)).due
     assert due
     assert 890 < due - time.time() < 910
-    await teller.deliver_due()
+    await worker.deliver_due()
     assert len(harness.web.requests) == 1
     assert tuple(sorted(delivery_module.RETRY_DELAYS)) == delivery_module.RETRY_DELAYS
     assert 3600 < sum(delivery_module.RETRY_DELAYS) < 24 * 3600
@@ -257,12 +257,12 @@ async def test_slow_receiver_does_not_block_others(harness: WebhookHarness, monk
     slow, quick = await harness.webhook(path="/slow"), await harness.webhook()
     harness.web.answers["/slow"] = never
     await harness.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(8)))
-    teller = harness.delivering(retry_delays=(600.0,))
+    worker = harness.delivering(retry_delays=(600.0,))
     async with asyncio.timeout(30):
         while len([one for one in harness.web.requests if one.path == PATH]) < 8:
-            await teller.deliver_due()
+            await worker.deliver_due()
             await asyncio.sleep(0)
-        await teller.drain()
+        await worker.drain()
     assert {delivery.state for delivery in await harness.webhooks.deliveries(quick.id)} == {"delivered"}
     first = [delivery for delivery in await harness.webhooks.deliveries(slow.id) if delivery.attempts]
     assert len(first) <= 2 * delivery_module.MAX_CONCURRENT_PER_WEBHOOK
@@ -309,8 +309,8 @@ async def test_deliveries_continue_after_an_unexpected_exception(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0)
-    teller, looks = harness.delivering(), 0
-    real_look = teller.deliver_due
+    worker, looks = harness.delivering(), 0
+    real_look = worker.deliver_due
 
     async def failing_once() -> None:
         nonlocal looks
@@ -319,10 +319,10 @@ async def test_deliveries_continue_after_an_unexpected_exception(
             raise RuntimeError("an error that nobody expects")
         await real_look()
 
-    monkeypatch.setattr(teller, "deliver_due", failing_once)
+    monkeypatch.setattr(worker, "deliver_due", failing_once)
     webhook = await harness.webhook()
     await harness.ended(ended_run("run_1", time.time() + 1))
-    async with asyncio.timeout(20), teller.running():
+    async with asyncio.timeout(20), worker.running():
         while (await harness.only(webhook)).state != "delivered":
             pass
     assert looks > 1
@@ -373,7 +373,7 @@ async def test_invalid_webhook_url_is_rejected(harness: WebhookHarness, url: str
 
 
 def leading_to(*addresses: str) -> Resolve:
-    """Every name has these addresses."""
+    """Makes every host name resolve to these addresses."""
 
     async def resolve(_host: str, _port: int) -> Sequence[Address]:
         return [ip_address(address) for address in addresses]
