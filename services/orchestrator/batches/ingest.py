@@ -37,7 +37,7 @@ class BatchIngest:
 
     Args:
         store: of batches.
-        removal: deletes batches whose upload breaks off.
+        removal: deletes batches whose upload ends early.
         pipelines: stored pipelines.
     """
 
