@@ -196,8 +196,8 @@ def _parse_visual_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -
 
 
 def _parse_json(reply: str) -> dict[str, Any]:
-    found = _OBJECT.search(reply)
-    value = json.loads(found[0]) if found else None
+    match = _OBJECT.search(reply)
+    value = json.loads(match[0]) if match else None
     if not isinstance(value, dict):
         raise TypeError("no JSON object")
     return value

@@ -61,11 +61,11 @@ def _detect(model_id: str, inputs: Inputs, parameters: Parameters) -> Outputs:
     """Runs in a worker process."""
     labels, picture = _LABELS[model_id], open_image(inputs["image"])
     threshold = float(parameters.get("threshold", _THRESHOLD))
-    found = [detection for detection in _load_detector(model_id)(picture) if detection.score >= threshold]
+    detections = [detection for detection in _load_detector(model_id)(picture) if detection.score >= threshold]
     return {
-        "objects": [_render_object(detection) for detection in found],
-        "image": png(_draw_boxes(picture, found), derive_name(inputs["image"], labels[1], "png")),
-        "text": _format_count(len(found), *labels),
+        "objects": [_render_object(detection) for detection in detections],
+        "image": png(_draw_boxes(picture, detections), derive_name(inputs["image"], labels[1], "png")),
+        "text": _format_count(len(detections), *labels),
     }
 
 
@@ -89,11 +89,11 @@ def load_face_detector() -> Detector:
         if not len(windows):
             return []
         grouped, votes = cv2.groupRectangles([[int(side) for side in window] for window in windows], 1, 0.2)
-        found = [
+        faces = [
             DetectedObject("face", int(count) / (int(count) + _HALF_VOTES), _to_box(window, scale, picture))
             for window, count in zip(grouped, votes, strict=True)
         ]
-        return _drop_duplicates(found)
+        return _drop_duplicates(faces)
 
     return detect
 
@@ -173,10 +173,10 @@ def _to_box(window: Any, scale: float, picture: "Image") -> tuple[float, float, 
     return max(0.0, left), max(0.0, top), right, bottom
 
 
-def _drop_duplicates(found: Iterable[DetectedObject]) -> list[DetectedObject]:
+def _drop_duplicates(detections: Iterable[DetectedObject]) -> list[DetectedObject]:
     """Returns objects best first, without those that overlap a better one."""
     distinct: list[DetectedObject] = []
-    for detection in sorted(found, key=lambda detection: -detection.score):
+    for detection in sorted(detections, key=lambda detection: -detection.score):
         if all(_measure_overlap(detection.box, other.box) < _DUPLICATE_OVERLAP for other in distinct):
             distinct.append(detection)
     return distinct
@@ -190,18 +190,18 @@ def _measure_overlap(first: tuple[float, ...], second: tuple[float, ...]) -> flo
     return max(0.0, width) * max(0.0, height) / max(smaller, 1e-9)
 
 
-def _render_object(found: DetectedObject) -> dict[str, Any]:
-    return {"label": found.label, "score": round(found.score, 4), "box": box_to_json(found.box)}
+def _render_object(detection: DetectedObject) -> dict[str, Any]:
+    return {"label": detection.label, "score": round(detection.score, 4), "box": box_to_json(detection.box)}
 
 
-def _draw_boxes(picture: "Image", found: Sequence[DetectedObject]) -> "Image":
+def _draw_boxes(picture: "Image", detections: Sequence[DetectedObject]) -> "Image":
     from PIL import ImageDraw, ImageFont
 
     drawing = picture.copy()
     draw = ImageDraw.Draw(drawing)
     line = max(2, round(max(picture.size) / 300))
     font = ImageFont.load_default(max(12, 5 * line))
-    for detection in found:
+    for detection in detections:
         colour, corner = _COLOURS[detection.label], (detection.box[0] + line, detection.box[1] + line)
         label = f"{detection.label} {detection.score:.2f}"
         draw.rectangle(detection.box, outline=colour, width=line)

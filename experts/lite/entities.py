@@ -121,7 +121,7 @@ def find_entities(text: str) -> list[Entity]:
 
 
 def _classify(inputs: Inputs, _parameters: Parameters) -> Outputs:
-    found = find_entities(require_text(inputs["text"], "text"))
+    entities = find_entities(require_text(inputs["text"], "text"))
     return {
         "entities": [
             {
@@ -131,9 +131,9 @@ def _classify(inputs: Inputs, _parameters: Parameters) -> Outputs:
                 "start": entity.start,
                 "end": entity.end,
             }
-            for entity in found
+            for entity in entities
         ],
-        "text": "\n".join(f"{entity.kind}: {' '.join(entity.text.split())}" for entity in found)
+        "text": "\n".join(f"{entity.kind}: {' '.join(entity.text.split())}" for entity in entities)
         or "No names, dates, amounts or addresses found.",
     }
 

@@ -172,12 +172,12 @@ def _find_sender(question: Question, lines: Sequence[Line]) -> FieldAnswer | Non
 
 def _answer_from_prose(question: str, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
     """Answers from the sentences of a page, such as a letter."""
-    found = find_answer(question, text)
-    if not found or found.score < _MIN_PROSE_SCORE:
+    answer = find_answer(question, text)
+    if not answer or answer.score < _MIN_PROSE_SCORE:
         return None
-    first = found.text.split("\n")[0]
+    first = answer.text.split("\n")[0]
     line = next((line for line in lines if first in line.text or line.text in first), None)
-    return FieldAnswer(" ".join(found.text.split()), found.score, line)
+    return FieldAnswer(" ".join(answer.text.split()), answer.score, line)
 
 
 def _tokenize(text: str) -> frozenset[str]:

@@ -134,22 +134,24 @@ def _recognize_strips(picture: "Image") -> Iterator[Line]:
 def _recognize_picture(picture: "Image", top: int) -> Iterator[Line]:
     import numpy as np
 
-    found = _engine()(np.asarray(picture)[:, :, ::-1])
-    for text, score, quad in zip(found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True):
+    output = _engine()(np.asarray(picture)[:, :, ::-1])
+    for text, score, quad in zip(
+        output.txts or (), output.scores or (), output.boxes if output.txts else (), strict=True
+    ):
         if text.strip():
             yield Line(text.strip(), round(float(score), 4), _bounding_box(quad, top), _measure_slope(quad))
 
 
 def _find_bundled_model(part: str) -> str:
     """Returns the path of a model in the wheel; given a path, the engine downloads nothing."""
-    found = [entry for entry in (files("rapidocr") / "models").iterdir() if f"_{part}_" in entry.name]
-    if not found:
+    models = [entry for entry in (files("rapidocr") / "models").iterdir() if f"_{part}_" in entry.name]
+    if not models:
         raise FailedPrecondition(
             f"The installed rapidocr contains no {part} model.",
             remedy="Install a version of rapidocr whose wheel holds its models, such as 3.10.",
             reason="LOAD_FAILED",
         )
-    return str(found[0])
+    return str(models[0])
 
 
 @dataclass(frozen=True)

@@ -45,23 +45,25 @@ def summarization(_model_id: str, _device: str) -> Handler:
 
 def _summarize(inputs: Inputs, parameters: Parameters) -> Outputs:
     text = require_text(inputs["text"], "text")
-    found = _select_prose(split_sentences(_BOILERPLATE.sub("\n\n", text)) or split_sentences(text))
+    sentences = _select_prose(split_sentences(_BOILERPLATE.sub("\n\n", text)) or split_sentences(text))
     longest, shortest = _target_lengths(parameters, len(split_words(text)))
-    chosen = _select_sentences(found, longest, shortest)
-    selected = " ".join(found[index].text for index in sorted(chosen)).split()
+    chosen = _select_sentences(sentences, longest, shortest)
+    selected = " ".join(sentences[index].text for index in sorted(chosen)).split()
     return {"text": " ".join(selected[:longest]) + ("…" if len(selected) > longest else "")}
 
 
-def _select_prose(found: list[Sentence]) -> list[Sentence]:
+def _select_prose(sentences: list[Sentence]) -> list[Sentence]:
     """Returns full sentences without letterheads, headings and rows of figures; all lines if few would remain."""
     complete = [
         sentence
-        for sentence in found
+        for sentence in sentences
         if _FINAL_PUNCTUATION.search(sentence.text)
         or ("\n" not in sentence.text and len(split_words(sentence.text)) >= _MIN_SENTENCE_WORDS)
     ]
-    prose_words, total_words = (sum(len(split_words(sentence.text)) for sentence in part) for part in (complete, found))
-    return complete if prose_words > total_words / 2 else found
+    prose_words, total_words = (
+        sum(len(split_words(sentence.text)) for sentence in part) for part in (complete, sentences)
+    )
+    return complete if prose_words > total_words / 2 else sentences
 
 
 def _target_lengths(parameters: Parameters, length: int) -> tuple[int, int]:
@@ -72,11 +74,11 @@ def _target_lengths(parameters: Parameters, length: int) -> tuple[int, int]:
     return longest, min(shortest, longest)
 
 
-def _select_sentences(found: list[Sentence], longest: int, shortest: int) -> set[int]:
+def _select_sentences(sentences: list[Sentence], longest: int, shortest: int) -> set[int]:
     """Selects sentences best first, without near-duplicates, up to the length; at least one."""
-    vectors = _vectorize(found)
+    vectors = _vectorize(sentences)
     order = _rank(vectors).argsort(kind="stable")[::-1].tolist()
-    lengths = [len(split_words(sentence.text)) for sentence in found]
+    lengths = [len(split_words(sentence.text)) for sentence in sentences]
     chosen: list[int] = []
     for strict in (True, False):
         for index in order:
@@ -88,18 +90,20 @@ def _select_sentences(found: list[Sentence], longest: int, shortest: int) -> set
     return set(chosen or order[:1])
 
 
-def _vectorize(found: list[Sentence]) -> "Matrix":
+def _vectorize(sentences: list[Sentence]) -> "Matrix":
     """Returns one unit vector per sentence, with words weighted by rarity."""
     import numpy as np
 
-    counts = [Counter(stem_words(sentence.text)) for sentence in found]
+    counts = [Counter(stem_words(sentence.text)) for sentence in sentences]
     document_counts = Counter(stem for count in counts for stem in count)
     column = {stem: index for index, (stem, _) in enumerate(document_counts.most_common(_MAX_STEMS))}
-    matrix = np.zeros((len(found), max(1, len(column))), dtype=np.float32)
+    matrix = np.zeros((len(sentences), max(1, len(column))), dtype=np.float32)
     for row, count in enumerate(counts):
         for stem, occurrences in count.items():
             if stem in column:
-                matrix[row, column[stem]] = (1 + np.log(occurrences)) * np.log(1 + len(found) / document_counts[stem])
+                matrix[row, column[stem]] = (1 + np.log(occurrences)) * np.log(
+                    1 + len(sentences) / document_counts[stem]
+                )
     return _normalize(matrix)
 
 

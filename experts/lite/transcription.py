@@ -127,7 +127,7 @@ def find_speech(pcm: bytes) -> list[tuple[float, float, bytes]]:
     """Returns start and end in seconds and the samples of each utterance, split at pauses and at a maximum length."""
     import pocketsphinx
 
-    endpointer, found = pocketsphinx.Endpointer(sample_rate=_RATE), []
+    endpointer, utterances = pocketsphinx.Endpointer(sample_rate=_RATE), []
     size, buffer, start = endpointer.frame_bytes, bytearray(), 0.0
     for offset in range(0, len(pcm), size):
         frame = pcm[offset : offset + size]
@@ -139,11 +139,11 @@ def find_speech(pcm: bytes) -> list[tuple[float, float, bytes]]:
         is_too_long = len(buffer) > _UTTERANCE_SECONDS * 2 * _RATE
         if buffer and (is_too_long or not endpointer.in_speech):
             end = start + len(buffer) / (2 * _RATE)
-            found.append((start, end, bytes(buffer)))
+            utterances.append((start, end, bytes(buffer)))
             buffer, start = bytearray(), end
     if buffer:
-        found.append((start, start + len(buffer) / (2 * _RATE), bytes(buffer)))
-    return found
+        utterances.append((start, start + len(buffer) / (2 * _RATE), bytes(buffer)))
+    return utterances
 
 
 def recognise(speech: bytes) -> tuple[str, float]:

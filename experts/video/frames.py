@@ -47,10 +47,10 @@ def _sample_frames(media: Media, count: int, port: str) -> "list[Image]":
     with _open_video(media, port) as container:
         times, keyframes = _read_timestamps(container)
     timestamps = [times[index] for index in _spread(len(times), count)] if times else []
-    found = _decode_at(media, sorted(set(timestamps)), keyframes, port) if timestamps else {}
-    if found:
-        decoded = sorted(found)  # a damaged frame is replaced by the preceding one
-        return [found[decoded[max(0, bisect_right(decoded, time) - 1)]] for time in timestamps]
+    decoded_frames = _decode_at(media, sorted(set(timestamps)), keyframes, port) if timestamps else {}
+    if decoded_frames:
+        decoded = sorted(decoded_frames)  # a damaged frame is replaced by the preceding one
+        return [decoded_frames[decoded[max(0, bisect_right(decoded, time) - 1)]] for time in timestamps]
     frames = _decode_all(media, port)
     if not frames:
         raise InvalidRequest(f"{media.name} is a video without frames.", remedy="Record it again.", port=port)
@@ -144,7 +144,7 @@ def _decode_at(media: Media, timestamps: Sequence[int], keyframes: Sequence[int]
     """Decodes the frames at the given timestamps; seeks if a key frame is between one timestamp and the next."""
     import av
 
-    found: dict[int, Image] = {}
+    decoded_frames: dict[int, Image] = {}
     with _open_video(media, port) as container:
         stream, remaining = container.streams.video[0], list(timestamps)
         while remaining:
@@ -155,14 +155,14 @@ def _decode_at(media: Media, timestamps: Sequence[int], keyframes: Sequence[int]
             previous_count = len(remaining)
             for frame in _decode(container, stream):
                 while remaining and frame.pts is not None and frame.pts >= remaining[0]:
-                    found[remaining.pop(0)] = _to_upright(frame)
+                    decoded_frames[remaining.pop(0)] = _to_upright(frame)
                 if not remaining or (
                     len(remaining) < previous_count and _has_keyframe_between(keyframes, frame.pts or 0, remaining[0])
                 ):
                     break
             if len(remaining) == previous_count:
                 remaining.pop(0)  # it cannot be decoded
-    return found
+    return decoded_frames
 
 
 def _has_keyframe_between(keyframes: Sequence[int], start: int, end: int) -> bool:

@@ -40,27 +40,27 @@ def to_media(image: Image.Image) -> Media:
     return Media(buffer.getvalue(), "image/png", "photo.png")
 
 
-def to_pixels(made: Media) -> Any:
-    return np.asarray(Image.open(io.BytesIO(made.content)).convert("RGB"))
+def to_pixels(media: Media) -> Any:
+    return np.asarray(Image.open(io.BytesIO(media.content)).convert("RGB"))
 
 
 def half_white(width: int = SIDE, height: int = SIDE) -> Image.Image:
     """Returns a picture that is black on the left and white on the right."""
-    drawn = Image.new("RGB", (width, height))
-    drawn.paste("white", (width // 2, 0, width, height))
-    return drawn
+    picture = Image.new("RGB", (width, height))
+    picture.paste("white", (width // 2, 0, width, height))
+    return picture
 
 
 async def test_each_map_has_the_picture_size_and_conditions_a_picture(tiny_models: TinyModels) -> None:
     steps: dict[str, Any] = {"num_inference_steps": 2, "seed": 7}
     async with tiny_models.serve("diffusion") as expert:
         for name in MAPS:
-            drawn = (await expert.call(f"{name}-control", {"image": to_media(half_white(48, 32))}, MAP_MODELS[name]))[
-                "image"
-            ]
-            assert to_pixels(drawn).shape == (32, 48, 3)
-            made = await expert.call(f"{name}-text-to-image", {"image": drawn, "text": "a robot"}, **steps)
-            assert to_pixels(made["image"]).shape == (24, 40, 3)
+            control_map = (
+                await expert.call(f"{name}-control", {"image": to_media(half_white(48, 32))}, MAP_MODELS[name])
+            )["image"]
+            assert to_pixels(control_map).shape == (32, 48, 3)
+            outputs = await expert.call(f"{name}-text-to-image", {"image": control_map, "text": "a robot"}, **steps)
+            assert to_pixels(outputs["image"]).shape == (24, 40, 3)
 
 
 async def test_picture_from_a_map_equals_the_direct_pipeline(tiny_models: TinyModels) -> None:
@@ -74,47 +74,47 @@ async def test_picture_from_a_map_equals_the_direct_pipeline(tiny_models: TinyMo
     expected = pipeline("a robot", image=control_map, generator=generator, num_inference_steps=3).images[0]
     async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(control_map), "text": "a robot"}
-        made = await expert.call("canny-text-to-image", inputs, num_inference_steps=3, seed=7)
+        outputs = await expert.call("canny-text-to-image", inputs, num_inference_steps=3, seed=7)
         blank = await expert.call(
             "canny-text-to-image",
             {**inputs, "image": to_media(Image.new("RGB", (SIDE, SIDE)))},
             num_inference_steps=3,
             seed=7,
         )
-    assert (to_pixels(made["image"]) == np.asarray(expected)).all()
-    assert made["image"].content != blank["image"].content
+    assert (to_pixels(outputs["image"]) == np.asarray(expected)).all()
+    assert outputs["image"].content != blank["image"].content
 
 
 async def test_edge_maps_are_white_only_at_the_edge(tiny_models: TinyModels) -> None:
     async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(half_white(64, 64))}
         for name, model in (("canny", ""), ("mlsd", ""), ("scribble", ""), ("hed", "opencv/soft-edges")):
-            drawn = to_pixels((await expert.call(f"{name}-control", inputs, model))["image"])
-            assert drawn[:, 24:40].max() == 255, name
-            assert not drawn[:, :16].any(), name
-            assert not drawn[:, 48:].any(), name
+            control_map = to_pixels((await expert.call(f"{name}-control", inputs, model))["image"])
+            assert control_map[:, 24:40].max() == 255, name
+            assert not control_map[:, :16].any(), name
+            assert not control_map[:, 48:].any(), name
 
 
 async def test_segments_have_the_colours_of_their_classes(tiny_models: TinyModels) -> None:
     async with tiny_models.serve("diffusion") as expert:
-        drawn = to_pixels((await expert.call("seg-control", {"image": to_media(half_white())}))["image"])
-    assert tuple(drawn[16, 4]) == tuple(load_palette()[0]) == (120, 120, 120)
-    assert tuple(drawn[16, 28]) == tuple(load_palette()[1]) == (180, 120, 120)
+        control_map = to_pixels((await expert.call("seg-control", {"image": to_media(half_white())}))["image"])
+    assert tuple(control_map[16, 4]) == tuple(load_palette()[0]) == (120, 120, 120)
+    assert tuple(control_map[16, 28]) == tuple(load_palette()[1]) == (180, 120, 120)
 
 
 async def test_depth_map_spans_black_to_white(tiny_models: TinyModels) -> None:
     async with tiny_models.serve("diffusion") as expert:
-        drawn = to_pixels((await expert.call("depth-control", {"image": to_media(half_white())}))["image"])
-    assert drawn.min() == 0
-    assert drawn.max() == 255
+        control_map = to_pixels((await expert.call("depth-control", {"image": to_media(half_white())}))["image"])
+    assert control_map.min() == 0
+    assert control_map.max() == 255
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (2, 2)])
 async def test_maps_of_tiny_and_narrow_pictures_are_drawn(tiny_models: TinyModels, size: tuple[int, int]) -> None:
     async with tiny_models.serve("diffusion") as expert:
         for name in ("canny", "mlsd", "scribble", "hed", "depth", "normal", "seg"):
-            made = await expert.call(f"{name}-control", {"image": to_media(half_white(*size))}, MAP_MODELS[name])
-            assert to_pixels(made["image"]).shape == (size[1], size[0], 3), name
+            outputs = await expert.call(f"{name}-control", {"image": to_media(half_white(*size))}, MAP_MODELS[name])
+            assert to_pixels(outputs["image"]).shape == (size[1], size[0], 3), name
 
 
 async def test_map_rejects_text_and_unknown_parameters(tiny_models: TinyModels) -> None:

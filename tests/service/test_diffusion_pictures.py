@@ -38,23 +38,23 @@ def to_media(image: Image.Image, name: str = "photo.png") -> Media:
     return Media(buffer.getvalue(), "image/png", name)
 
 
-def to_pixels(made: Media) -> Any:
-    assert made.media_type == "image/png"
-    return np.asarray(Image.open(io.BytesIO(made.content)).convert("RGB"))
+def to_pixels(media: Media) -> Any:
+    assert media.media_type == "image/png"
+    return np.asarray(Image.open(io.BytesIO(media.content)).convert("RGB"))
 
 
 def mask(left: int = SIDE // 2) -> Image.Image:
-    drawn = Image.new("L", (SIDE, SIDE))
-    drawn.paste(255, (left, 0, SIDE, SIDE))
-    return drawn
+    image = Image.new("L", (SIDE, SIDE))
+    image.paste(255, (left, 0, SIDE, SIDE))
+    return image
 
 
 def run_pipeline(tiny_models: TinyModels, kind: str, model: str, **arguments: Any) -> Any:
     """Returns the picture of the pipeline, called directly."""
     pipeline = getattr(diffusers, kind).from_pretrained(tiny_models.build("diffusion", model))
     pipeline.set_progress_bar_config(disable=True)
-    made = pipeline(**arguments, generator=torch.Generator().manual_seed(7), num_inference_steps=3)
-    return np.asarray(made.images[0])
+    output = pipeline(**arguments, generator=torch.Generator().manual_seed(7), num_inference_steps=3)
+    return np.asarray(output.images[0])
 
 
 async def test_text_to_image_equals_the_direct_pipeline_and_repeats_by_seed(tiny_models: TinyModels) -> None:
@@ -71,8 +71,8 @@ async def test_text_to_image_equals_the_direct_pipeline_and_repeats_by_seed(tiny
 
 async def test_picture_has_the_requested_size_if_the_model_does_not_support_it(tiny_models: TinyModels) -> None:
     async with tiny_models.serve("diffusion") as expert:
-        made = await expert.call("text-to-image", {"text": "a castle"}, "tiny/sd", width=70, height=67, **STEPS)
-    assert to_pixels(made["image"]).shape == (67, 70, 3)
+        outputs = await expert.call("text-to-image", {"text": "a castle"}, "tiny/sd", width=70, height=67, **STEPS)
+    assert to_pixels(outputs["image"]).shape == (67, 70, 3)
 
 
 async def test_image_to_image_equals_the_direct_pipeline(tiny_models: TinyModels) -> None:
@@ -107,19 +107,19 @@ async def test_inpainting_changes_only_the_mask(tiny_models: TinyModels, model: 
     expected = run_pipeline(tiny_models, "StableDiffusionInpaintPipeline", model, **arguments)
     async with tiny_models.serve("diffusion") as expert:
         inputs = {"image": to_media(gradient()), "mask": to_media(mask()), "text": "a tree"}
-        made = to_pixels((await expert.call("inpainting", inputs, model, **STEPS))["image"])
-    assert (made[:, SIDE // 2 :] == expected[:, SIDE // 2 :]).all()
-    assert (made[:, : SIDE // 2] == np.asarray(gradient())[:, : SIDE // 2]).all()
+        result = to_pixels((await expert.call("inpainting", inputs, model, **STEPS))["image"])
+    assert (result[:, SIDE // 2 :] == expected[:, SIDE // 2 :]).all()
+    assert (result[:, : SIDE // 2] == np.asarray(gradient())[:, : SIDE // 2]).all()
 
 
 async def test_inpainting_of_a_large_photo_keeps_size_and_unmasked_pixels(tiny_models: TinyModels) -> None:
-    photo, drawn = gradient(300, 200), Image.new("L", (300, 200))
-    drawn.paste(255, (200, 0, 300, 200))
+    photo, large_mask = gradient(300, 200), Image.new("L", (300, 200))
+    large_mask.paste(255, (200, 0, 300, 200))
     async with tiny_models.serve("diffusion") as expert:
-        inputs = {"image": to_media(photo), "mask": to_media(drawn), "text": "a tree"}
-        made = to_pixels((await expert.call("inpainting", inputs, "tiny/inpainter", **STEPS))["image"])
-    assert made.shape == (200, 300, 3)
-    assert (made[:, :200] == np.asarray(photo)[:, :200]).all()
+        inputs = {"image": to_media(photo), "mask": to_media(large_mask), "text": "a tree"}
+        result = to_pixels((await expert.call("inpainting", inputs, "tiny/inpainter", **STEPS))["image"])
+    assert result.shape == (200, 300, 3)
+    assert (result[:, :200] == np.asarray(photo)[:, :200]).all()
 
 
 async def test_diffusion_upscaler_is_deterministic_and_enlarges_four_times(tiny_models: TinyModels) -> None:

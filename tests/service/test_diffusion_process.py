@@ -72,8 +72,8 @@ async def test_process_serves_describe_and_infer_and_stops_on_sigterm(process: P
             )
             with call_context.use_caller(Caller(tenant=TENANT)):
                 reply = await stub.Infer(request, timeout=60, metadata=call_context.metadata())
-        made = reply.outputs["image"].artifact
-        content = await ArtifactStore.open((tmp_path / "artifacts").as_uri()).get(TENANT, made.sha256)
+        picture = reply.outputs["image"].artifact
+        content = await ArtifactStore.open((tmp_path / "artifacts").as_uri()).get(TENANT, picture.sha256)
         assert content.startswith(b"\x89PNG")
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0

@@ -23,9 +23,9 @@ def _read_number(image: Image, count: int) -> int:
 @pytest.mark.parametrize("options", [{}, {"g": "5"}, {"g": "100", "bf": "3"}, {"g": "1"}])
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
 def test_sampled_frames_are_evenly_spaced(options: dict[str, str], count: int) -> None:
-    film = encode_frames(_numbered_frames(40), "mp4", "libx264", **options)
+    video = encode_frames(_numbered_frames(40), "mp4", "libx264", **options)
     expected = [20] if count == 1 else [round(at * 39 / (count - 1)) for at in range(count)]
-    assert [_read_number(image, 40) for image in sample_frames(film, count)] == expected
+    assert [_read_number(image, 40) for image in sample_frames(video, count)] == expected
 
 
 def test_short_video_repeats_frames() -> None:
@@ -53,18 +53,18 @@ def test_truncated_video_shows_its_remaining_frames() -> None:
 def test_encoded_video_is_decoded_to_the_same_frames(kind: str, media_type: str) -> None:
     frames = _numbered_frames(9)
     media = encode_video(frames, 7.0, "film", kind)
-    read, rate = decode_frames(media)
+    decoded, rate = decode_frames(media)
     assert media.media_type == media_type
     assert media.name == f"film.{kind}"
-    assert len(read) == 9
+    assert len(decoded) == 9
     assert rate == 7.0
-    assert {frame.shape for frame in read} == {(48, 64, 3)}
-    assert max(abs(int(a.mean()) - int(b.mean())) for a, b in zip(read, frames, strict=True)) <= 3
+    assert {frame.shape for frame in decoded} == {(48, 64, 3)}
+    assert max(abs(int(a.mean()) - int(b.mean())) for a, b in zip(decoded, frames, strict=True)) <= 3
 
 
 def test_odd_sizes_lose_a_row_and_a_column() -> None:
-    read, _ = decode_frames(encode_video([solid_frame([9, 9, 9], 33, 1)], 8.0, "film"))
-    assert read[0].shape == (2, 32, 3)
+    decoded, _ = decode_frames(encode_video([solid_frame([9, 9, 9], 33, 1)], 8.0, "film"))
+    assert decoded[0].shape == (2, 32, 3)
 
 
 def test_encoding_no_frames_is_a_model_failure() -> None:
