@@ -11,7 +11,7 @@ from services.common.channel import connect
 from services.common.peer_health import monitor_peers
 from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
-from services.planner.catalog import TaskCatalog, standard_specs
+from services.planner.catalog import TaskCatalog
 from services.planner.embedded.planning import Embedded
 from services.planner.llm.planner import LLMPlanner
 from services.planner.llm.prompt import PlanPromptBuilder
@@ -19,6 +19,7 @@ from services.planner.planner import Planner
 from services.planner.process import PlanningProcess
 from services.planner.servicer import PlannerServicer
 from services.planner.settings import Settings
+from services.planner.task_spec import standard_specs
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
 

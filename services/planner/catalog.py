@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
@@ -10,11 +10,10 @@ import structlog
 
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import artifact_pb2, gateway_pb2, task_pb2
+from protos.hugginggpt.v1 import gateway_pb2
 from services.common.errors import Unavailable
 from services.common.supervision import supervise
-from services.planner.plan import Catalogue, Modality, OfferedTasks, Parameter, Port, Spec
+from services.planner.task_spec import Catalogue, OfferedTasks, Spec
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +93,7 @@ class TaskCatalog:
         )
         if self._tasks is None or not (reply.unchanged or reply.revision == self._revision):
             failing = {task.spec.name: tuple(task.experts) for task in reply.failing}
-            self._tasks = OfferedTasks((spec_from_pb(task.spec) for task in reply.tasks), failing)
+            self._tasks = OfferedTasks((Spec.from_proto(task.spec) for task in reply.tasks), failing)
             self.known.set()
             log.info("catalogue loaded", revision=reply.revision, tasks=len(self._tasks))
         self._revision = reply.revision
@@ -119,31 +118,3 @@ class TaskCatalog:
                 async with self._load_lock:
                     await self._load(FIRST_SECONDS)
             self._is_watched = True
-
-
-def standard_specs() -> Catalogue:
-    """Returns the standard tasks, whether they are offered or not."""
-    return {name: spec_from_pb(spec) for name, spec in standard_tasks().items()}
-
-
-def spec_from_pb(spec: task_pb2.TaskSpec) -> Spec:
-    return Spec(
-        name=spec.name,
-        description=spec.description,
-        inputs=tuple(map(_port, spec.inputs)),
-        outputs=tuple(map(_port, spec.outputs)),
-        parameters=tuple(
-            Parameter(parameter.name, parameter.json_schema, parameter.description) for parameter in spec.parameters
-        ),
-        examples=tuple(spec.examples),
-    )
-
-
-_MODALITIES: Mapping[int, Modality] = {
-    artifact_pb2.Modality.Value(f"MODALITY_{modality.name}"): modality for modality in Modality
-}
-
-
-def _port(port: task_pb2.Port) -> Port:
-    modality = _MODALITIES.get(port.modality, Modality.UNSPECIFIED)
-    return Port(port.name, modality, required=port.required, many=port.many, description=port.description)

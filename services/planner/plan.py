@@ -1,29 +1,20 @@
-"""Plain types of plans: task specs, tasks, arguments and notes."""
+"""Plain types of plans: tasks, arguments and notes, and their conversion."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
+from protos.hugginggpt.v1 import artifact_pb2, plan_pb2, task_pb2
 from services.common.media_types import modality_names
 from services.llm.usage import Usage
+from services.planner.task_spec import Modality
 
 HARD_LIMIT = 1_000
 """Limit of tasks in one plan."""
 
 SPLIT_LIMIT = 32
 """Limit of tasks that result from one task with several values for a single-value port."""
-
-
-class Modality(StrEnum):
-    """Modality of a port; the names are those of the protobuf enum."""
-
-    UNSPECIFIED = "anything"
-    TEXT = "text"
-    IMAGE = "picture"
-    AUDIO = "recording"
-    VIDEO = "video"
-    TABLE = "table"
-    JSON = "JSON"
 
 
 # ---------------------------------------------------------------- arguments
@@ -85,65 +76,6 @@ class Many:
 Argument = Single | Many
 
 
-# ---------------------------------------------------------------- task specs
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    name: str
-    modality: Modality
-    required: bool = True
-    many: bool = False
-    description: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    name: str
-    json_schema: str = "{}"
-    description: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """Specification of a task."""
-
-    name: str
-    description: str = ""
-    inputs: tuple[Port, ...] = ()
-    outputs: tuple[Port, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
-    examples: tuple[str, ...] = ()
-
-    def output(self, name: str) -> Port | None:
-        return next((port for port in self.outputs if port.name == name), None)
-
-    def takes(self, name: str) -> bool:
-        return any(parameter.name == name for parameter in self.parameters)
-
-
-Catalogue = Mapping[str, Spec]
-"""Available tasks by name."""
-
-
-class OfferedTasks(dict[str, Spec]):
-    """A catalogue that also contains the offered tasks whose models all fail.
-
-    Args:
-        specs: available tasks.
-        failing: names of the other offered tasks, with the experts that offer them.
-    """
-
-    def __init__(self, specs: Iterable[Spec], failing: Mapping[str, Sequence[str]]) -> None:
-        super().__init__((spec.name, spec) for spec in specs)
-        self.failing = failing
-
-
-def failing_experts(catalogue: Catalogue, task: str) -> Sequence[str]:
-    """Returns the experts that offer a task whose models have all failed."""
-    return catalogue.failing.get(task, ()) if isinstance(catalogue, OfferedTasks) else ()
-
-
 # ---------------------------------------------------------------- the plan
 
 
@@ -156,6 +88,29 @@ class Task:
     pinned_model: str = ""
     pinned_revision: str = ""
     source: str = ""
+
+    @classmethod
+    def from_proto(cls, task: task_pb2.Task) -> Self:
+        return cls(
+            id=task.id,
+            task=task.task,
+            arguments={name: _argument_from_proto(argument) for name, argument in task.arguments.items()},
+            parameters_json=task.parameters_json,
+            pinned_model=task.pinned_model,
+            pinned_revision=task.pinned_revision,
+            source=task.source,
+        )
+
+    def to_proto(self) -> task_pb2.Task:
+        return task_pb2.Task(
+            id=self.id,
+            task=self.task,
+            arguments={name: _argument_to_proto(argument) for name, argument in self.arguments.items()},
+            parameters_json=self.parameters_json,
+            pinned_model=self.pinned_model,
+            pinned_revision=self.pinned_revision,
+            source=self.source,
+        )
 
 
 class NoteKind(StrEnum):
@@ -174,6 +129,10 @@ class Note:
     text: str
     span: str = ""
 
+    def to_proto(self) -> plan_pb2.Note:
+        kind = plan_pb2.NoteKind.Value(f"NOTE_KIND_{self.kind.name}")
+        return plan_pb2.Note(kind=kind, text=self.text, span=self.span)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -187,6 +146,17 @@ class Decision:
     usage: Usage | None = None
     version: str = ""
     """Version of the prompt or of the weights."""
+
+    def to_proto(self) -> plan_pb2.Decision:
+        return plan_pb2.Decision(
+            controller=plan_pb2.Controller.Value(f"CONTROLLER_{self.controller.upper()}"),
+            llm_model=self.llm_model,
+            reason=self.reason,
+            confidence=self.confidence,
+            fell_back_because=self.fell_back_because,
+            usage=self.usage.to_proto() if self.usage else None,
+            version=self.version,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +180,62 @@ def modalities(value: Value) -> tuple[Modality, ...]:
     if isinstance(value, Json):
         return (Modality.JSON,)
     return tuple(Modality[name] for name in modality_names(value.media_type))
+
+
+# ---------------------------------------------------------------- conversion
+
+
+def _argument_from_proto(argument: task_pb2.Argument) -> Argument:
+    if argument.WhichOneof("kind") == "list":
+        return Many(tuple(_single_from_proto(item) for item in argument.list.items))
+    return _single_from_proto(argument)
+
+
+def _single_from_proto(argument: task_pb2.Argument) -> Single:
+    match argument.WhichOneof("kind"):
+        case "value":
+            return value_from_proto(argument.value)
+        case "reference":
+            return Reference(argument.reference.task_id, argument.reference.output)
+        case "input":
+            return Input(argument.input.name)
+        case _:
+            return Unset()
+
+
+def value_from_proto(value: artifact_pb2.Value) -> Value | Unset:
+    match value.WhichOneof("kind"):
+        case "text":
+            return Text(value.text)
+        case "json":
+            return Json(value.json)
+        case "artifact":
+            artifact = value.artifact
+            return File(artifact.sha256, artifact.media_type, artifact.size_bytes, artifact.name)
+        case _:
+            return Unset()
+
+
+def _argument_to_proto(argument: Argument) -> task_pb2.Argument:
+    match argument:
+        case Many(items):
+            return task_pb2.Argument(list=task_pb2.ArgumentList(items=[_argument_to_proto(item) for item in items]))
+        case Reference(task_id, output):
+            return task_pb2.Argument(reference=task_pb2.Reference(task_id=task_id, output=output))
+        case Input(name):
+            return task_pb2.Argument(input=task_pb2.InputRef(name=name))
+        case Unset():
+            return task_pb2.Argument()
+        case _:
+            return task_pb2.Argument(value=_value_to_proto(argument))
+
+
+def _value_to_proto(value: Value) -> artifact_pb2.Value:
+    match value:
+        case Text(text):
+            return artifact_pb2.Value(text=text)
+        case Json(content):
+            return artifact_pb2.Value(json=content)
+        case File(sha256, media_type, size_bytes, name):
+            artifact = artifact_pb2.Artifact(sha256=sha256, media_type=media_type, size_bytes=size_bytes, name=name)
+            return artifact_pb2.Value(artifact=artifact)

@@ -14,21 +14,17 @@ from referencing.exceptions import Unresolvable
 from services.planner.plan import (
     HARD_LIMIT,
     Argument,
-    Catalogue,
     Input,
     Json,
     Many,
-    Parameter,
-    Port,
     Reference,
     Single,
-    Spec,
     Task,
     Unset,
     Value,
-    failing_experts,
     modalities,
 )
+from services.planner.task_spec import Catalogue, Parameter, Port, Spec, failing_experts
 
 MAX_REFERENCES = 20_000
 """Limit of references to outputs in one plan."""

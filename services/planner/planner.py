@@ -13,10 +13,11 @@ from services.planner.continuation import TaskDeduplicator, is_similar, new_task
 from services.planner.embedded.planning import Embedded
 from services.planner.excerpt import excerpt
 from services.planner.llm.planner import LLMPlanError, LLMPlanner
-from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Note, NoteKind, Task, Value
+from services.planner.plan import HARD_LIMIT, Decision, Draft, Note, NoteKind, Task, Value
 from services.planner.plan_check import complaints, references
 from services.planner.process import PlanningLimitExceeded, PlanningProcess
 from services.planner.request import Check, Replan, Request
+from services.planner.task_spec import Catalogue
 
 log = structlog.get_logger(__name__)
 

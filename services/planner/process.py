@@ -16,10 +16,10 @@ from typing import BinaryIO, cast
 import structlog
 
 from services.common.errors import Unavailable
-from services.planner.catalog import standard_specs
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import Catalogue, Draft
+from services.planner.plan import Draft
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue, standard_specs
 
 log = structlog.get_logger(__name__)
 

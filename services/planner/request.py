@@ -1,9 +1,13 @@
 """Plain types of a planning request."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
-from services.planner.plan import Task, Value
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.v1 import artifact_pb2, run_pb2
+from services.planner.plan import Task, Unset, Value, value_from_proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,20 @@ class Request:
     limit: int = 0
     """Maximum number of tasks; 0: no limit of the request."""
 
+    @classmethod
+    def from_proto(cls, request: planner_pb2.PlanRequest) -> Self:
+        turns = (
+            Turn(turn.role != run_pb2.ROLE_ASSISTANT, turn.text, _named(turn.attachments))
+            for turn in request.conversation
+        )
+        return cls(
+            conversation=tuple(turns),
+            inputs=_named(request.inputs),
+            prior=tuple(map(_prior, request.prior)),
+            goal=_goal(request.goal),
+            limit=request.budget.tasks,
+        )
+
     @property
     def standing(self) -> tuple[Task, ...]:
         """Existing tasks of the run."""
@@ -95,3 +113,29 @@ class Request:
         """Text of the last message if the user wrote it; empty otherwise."""
         last = self.conversation[-1] if self.conversation else None
         return last.text if last and last.by_user else ""
+
+
+# ---------------------------------------------------------------- conversion
+
+_STATES: Mapping[int, State] = {run_pb2.TaskState.Value(f"TASK_STATE_{state.name}"): state for state in State}
+
+
+def _prior(prior: planner_pb2.PriorTask) -> Prior:
+    return Prior(Task.from_proto(prior.task), _STATES.get(prior.state, State.UNSPECIFIED), prior.summary)
+
+
+def _goal(goal: planner_pb2.PlanGoal) -> Goal:
+    match goal.WhichOneof("kind"):
+        case "check":
+            return Check(tuple(Task.from_proto(task) for task in goal.check.draft.tasks))
+        case "replan":
+            return Replan(tuple(goal.replan.failed))
+        case "continuation":
+            return Continue()
+        case _:
+            return New()
+
+
+def _named(values: Iterable[artifact_pb2.NamedValue]) -> tuple[Named, ...]:
+    converted = ((named.name, value_from_proto(named.value)) for named in values)
+    return tuple(Named(name, value) for name, value in converted if not isinstance(value, Unset))

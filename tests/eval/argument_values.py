@@ -7,10 +7,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.languages import TAGS
 from services.planner.plan import Argument, File, Input, Json, Many, Reference, Task, Text
 from services.planner.request import Request
+from services.planner.task_spec import standard_specs
 from tests.eval.lines import Answer
 from tests.eval.planners import Outcome
 

@@ -7,11 +7,11 @@ from typing import Any
 from rich.console import Console
 from sklearn.model_selection import KFold
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.learned.weights import Weights, read, write
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import Catalogue, Draft
+from services.planner.plan import Draft
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.lines import Line
 from tests.eval.lines import read as read_lines
 from tests.eval.planners import Outcome, Planner, outcomes

@@ -15,7 +15,8 @@ from typing import Any
 from services.llm.client import LLM, LLMError, Message
 from services.llm.prompt import Prompt, nonce, quote_data
 from services.llm.settings import LlmSettings
-from services.planner.plan import Argument, Catalogue, Draft, File, Input, Json, Many, Reference, Task, Text
+from services.planner.plan import Argument, Draft, File, Input, Json, Many, Reference, Task, Text
+from services.planner.task_spec import Catalogue
 from tests.eval.lines import Line
 from tests.eval.metrics import percent
 from tests.eval.planners import Outcome, gather_limited

@@ -9,8 +9,9 @@ from services.llm.settings import LlmSettings
 from services.planner.llm.demonstrations import COUNT, VARIETY
 from services.planner.llm.planner import LLMPlanner
 from services.planner.llm.prompt import PlanPromptBuilder
-from services.planner.plan import Catalogue, Draft, Note, Task
+from services.planner.plan import Draft, Note, Task
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue
 from tests.eval.lines import Line
 from tests.eval.planners import Planner, outcomes
 from tests.eval.scoring import scores

@@ -10,10 +10,10 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import Progress
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import Catalogue, Decision, Draft
+from services.planner.plan import Decision, Draft
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.attached import request, stand_ins
 from tests.eval.lines import Line
 

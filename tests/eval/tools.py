@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.senses import EDITING, senses_of
-from services.planner.plan import Catalogue, Draft
+from services.planner.plan import Draft
+from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.lines import Line
 
 HUB_NAMES: Mapping[str, str] = {

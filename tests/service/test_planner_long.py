@@ -12,9 +12,10 @@ from gateway.request_validator import MAX_REQUEST_BYTES
 from services.common.errors import Unavailable
 from services.planner.catalog import TaskCatalog
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import Catalogue, Note, NoteKind, Task, Text
+from services.planner.plan import Note, NoteKind, Task, Text
 from services.planner.planner import LONG, Planner, Step
 from services.planner.process import PlanningLimitExceeded, PlanningProcess
+from services.planner.task_spec import Catalogue
 from tests.support.long_requests import LONG_REQUESTS
 from tests.support.plans import STANDARD, plan_request
 

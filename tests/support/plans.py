@@ -4,23 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import (
-    Argument,
-    Catalogue,
-    Draft,
-    File,
-    Input,
-    Many,
-    Modality,
-    Port,
-    Reference,
-    Spec,
-    Task,
-    Text,
-)
+from services.planner.plan import Argument, Draft, File, Input, Many, Reference, Task, Text
 from services.planner.request import Named, Request, Turn
+from services.planner.task_spec import Catalogue, Modality, Port, Spec, standard_specs
 
 STANDARD = standard_specs()
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.planner.plan import Catalogue, Decision, Draft, Task
+from services.planner.plan import Decision, Draft, Task
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue
 from tests.eval.__main__ import arguments, main
 from tests.eval.lines import Answer, BadLines, Graph, Line
 from tests.eval.planners import Planner, outcomes

@@ -10,7 +10,8 @@ from services.planner.embedded.prompts import from_map, inserted, plain
 from services.planner.embedded.questions import asked
 from services.planner.embedded.streams import Stream
 from services.planner.embedded.wording import read
-from services.planner.plan import Modality, Reference
+from services.planner.plan import Reference
+from services.planner.task_spec import Modality
 from tests.support.plans import STANDARD, embedded_plan, notation, plan_request
 
 

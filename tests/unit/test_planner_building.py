@@ -14,9 +14,10 @@ from services.planner.embedded.learned.weights import weights
 from services.planner.embedded.learned.words import tokens
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
-from services.planner.plan import Catalogue, Draft, Modality, NoteKind, Port, Spec
+from services.planner.plan import Draft, NoteKind
 from services.planner.plan_check import complaints
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue, Modality, Port, Spec
 from tests.support.plans import LITE, STANDARD, embedded_plan, notation, plan_request
 
 LEARNED = weights()

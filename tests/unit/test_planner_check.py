@@ -2,22 +2,9 @@
 
 import pytest
 
-from services.planner.plan import (
-    HARD_LIMIT,
-    Input,
-    Json,
-    Many,
-    Modality,
-    Parameter,
-    Port,
-    Reference,
-    Spec,
-    Task,
-    Text,
-    Unset,
-    Value,
-)
+from services.planner.plan import HARD_LIMIT, Input, Json, Many, Reference, Task, Text, Unset, Value
 from services.planner.plan_check import MAX_REFERENCES, complaints, schema_violation
+from services.planner.task_spec import Modality, Parameter, Port, Spec
 from tests.support.plans import STANDARD, file
 
 INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("notes.txt")}

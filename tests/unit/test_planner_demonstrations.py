@@ -8,8 +8,9 @@ import pytest
 from services.planner.llm.demonstrations import FILE, Demonstration, Demonstrations, read
 from services.planner.llm.json_stream import PlanReader
 from services.planner.llm.repair import PlanRepairer
-from services.planner.plan import Modality, Task
+from services.planner.plan import Task
 from services.planner.plan_check import complaints
+from services.planner.task_spec import Modality
 from tests.support.plans import STANDARD, inputs
 
 ALL = tuple(read(FILE.read_text(encoding="utf-8")))

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from services.planner.plan import SPLIT_LIMIT, Catalogue, Modality, NoteKind, Parameter, Port, Spec, Text
+from services.planner.plan import SPLIT_LIMIT, NoteKind, Text
 from services.planner.plan_check import complaints
 from services.planner.request import Named, Request, Turn
+from services.planner.task_spec import Catalogue, Modality, Parameter, Port, Spec
 from tests.support.plans import LITE, STANDARD, embedded_plan, file, notation, plan_request
 
 Row = tuple[str, tuple[str, ...], list[str]]

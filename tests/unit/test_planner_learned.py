@@ -21,7 +21,7 @@ from services.planner.embedded.learned.words import (
 from services.planner.embedded.resources import resources
 from services.planner.embedded.senses import EDITING, task_of
 from services.planner.embedded.wording import read as read_wording
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 from tests.eval.lines import Line
 from tests.eval.lines import read as read_lines
 from tests.eval.training.examples import examples

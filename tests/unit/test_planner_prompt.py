@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 
 from services.planner.llm.inputs import Material
 from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
-from services.planner.plan import (
-    Catalogue,
-    Input,
-    NoteKind,
-    Reference,
-    Spec,
-    Task,
-    Text,
-)
+from services.planner.plan import Input, NoteKind, Reference, Task, Text
 from services.planner.request import Continue, Named, Prior, Replan, Request, State, Turn
+from services.planner.task_spec import Catalogue, Spec
 from tests.bench.parsing import PIECES
 from tests.support.plans import LITE, STANDARD, file, inputs, large_catalogue, plan_request
 

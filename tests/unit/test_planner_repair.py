@@ -7,22 +7,9 @@ import pytest
 
 from services.planner.llm.json_stream import RawTask
 from services.planner.llm.repair import PlanRepairer
-from services.planner.plan import (
-    SPLIT_LIMIT,
-    Catalogue,
-    Input,
-    Json,
-    Many,
-    Modality,
-    Parameter,
-    Port,
-    Reference,
-    Spec,
-    Task,
-    Text,
-    Value,
-)
+from services.planner.plan import SPLIT_LIMIT, Input, Json, Many, Reference, Task, Text, Value
 from services.planner.plan_check import complaints
+from services.planner.task_spec import Catalogue, Modality, Parameter, Port, Spec
 from tests.support.plans import LITE, STANDARD, file, notation
 
 INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav")}

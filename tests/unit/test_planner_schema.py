@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from services.planner.llm.schema import plan_schema
-from services.planner.plan import Modality, Parameter, Port, Spec
+from services.planner.task_spec import Modality, Parameter, Port, Spec
 from tests.support.plans import STANDARD
 
 SPEECH = Spec(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from services.planner.catalog import standard_specs
-from services.planner.plan import File, Modality, Spec, modalities
+from services.planner.plan import File, modalities
+from services.planner.task_spec import Modality, Spec, standard_specs
 
 ROOT = Path(__file__).parents[2]
 UNSEEN = ROOT / "tests" / "eval" / "data" / "own.jsonl"

@@ -10,10 +10,11 @@ from services.planner.catalog import TaskCatalog
 from services.planner.embedded import rules
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
-from services.planner.plan import Catalogue, Decision, Draft
+from services.planner.plan import Decision, Draft
 from services.planner.planner import LONG, Planner, Step
 from services.planner.process import PlanningProcess
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue
 from tests.support.plans import LITE, STANDARD, plan_request
 
 SHORT = "describe it"

@@ -10,7 +10,7 @@ from services.planner.embedded.parameters import parameters
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import resources
 from services.planner.embedded.wording import read
-from services.planner.plan import Parameter, Spec
+from services.planner.task_spec import Parameter, Spec
 from tests.support.plans import STANDARD, plan_request
 
 

@@ -13,7 +13,8 @@ from services.planner.embedded.senses import sense, task_of
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Stream
 from services.planner.embedded.weaver import Weaver
-from services.planner.plan import Draft, Many, Modality, Note, NoteKind, Spec
+from services.planner.plan import Draft, Many, Note, NoteKind
+from services.planner.task_spec import Modality, Spec
 
 GUESS = 0.5
 """A plan less certain than this may well be another."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, resolved
 from services.planner.embedded.wording import MARKED, Mention, Payload, Wording
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 LONGEST = 2_000
 """Characters of one sentence that are looked at; what is longer is no instruction."""

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.wording import MARKED, MARKS, PDF_MARK, QUOTE_MARK
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 CERTAIN, LIKELY, WEAK = 3, 2, 1
 """Weights: the words say so; they usually mean it; they may mean it if nothing else is meant."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from services.planner.embedded.languages import tags
 from services.planner.embedded.streams import Stream
-from services.planner.plan import Modality, Port, Reference, Spec
+from services.planner.plan import Reference
+from services.planner.task_spec import Modality, Port, Spec
 
 _ASIDE = ("question", "instruction")
 """Text ports that are filled from elsewhere only where no other takes text."""

@@ -9,7 +9,7 @@ from services.planner.embedded.remarks import lost, needed, not_sent
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, findings, modifies
 from services.planner.embedded.wording import Mention
-from services.planner.plan import Modality, Spec
+from services.planner.task_spec import Modality, Spec
 
 PRONOUN = re.compile(
     r"\b(?:it|its|them|they)\b"

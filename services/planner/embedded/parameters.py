@@ -7,8 +7,8 @@ from typing import Any
 
 from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.languages import TAGS
-from services.planner.plan import Parameter, Spec
 from services.planner.plan_check import schema_violation
+from services.planner.task_spec import Parameter, Spec
 
 _NUMBER_WORDS = {
     word: number

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from services.planner.embedded.cues import CERTAIN, WEAK, Lexicon
 from services.planner.embedded.languages import NAME as LANGUAGE
 from services.planner.embedded.wording import MARKED, Wording
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 LONGEST_HEAD = 400
 """Characters of a line that introduces content."""

@@ -10,8 +10,9 @@ from services.planner.embedded.learned.words import Token, tokens
 from services.planner.embedded.rules import CONTROLLER, Drafted, Rules
 from services.planner.embedded.senses import senses_of
 from services.planner.embedded.weighing import hints, standing
-from services.planner.plan import Catalogue, Decision, Draft
+from services.planner.plan import Decision, Draft
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue
 
 
 class Embedded:

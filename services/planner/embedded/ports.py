@@ -16,7 +16,8 @@ from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting
 from services.planner.embedded.texts import Texts
-from services.planner.plan import Catalogue, Modality, Port, Single, Spec, Text
+from services.planner.plan import Single, Text
+from services.planner.task_spec import Catalogue, Modality, Port, Spec
 
 LITERAL = frozenset(("translation", "text-to-speech"))
 """Standard tasks that take words as they stand in the clause; so do all that are not standard."""

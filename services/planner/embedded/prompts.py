@@ -7,7 +7,7 @@ from functools import cache
 from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.endings import ending, is_other
 from services.planner.embedded.wording import MARKED
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 _ARTICLE = r"(?:an?|one|some|two|three)\s"
 _INDEFINITE = r"(?=(?:an?|one|some|two|three)\s)"

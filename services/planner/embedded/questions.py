@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from services.planner.embedded.cues import LIKELY, Lexicon, Match
 from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.wording import MARKED
-from services.planner.plan import Modality, Spec
+from services.planner.task_spec import Modality, Spec
 
 _LEADING = 3
 """Characters within which words that call for a task begin a question."""

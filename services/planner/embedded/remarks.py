@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from services.planner.embedded.clauses import Clause
 from services.planner.embedded.resources import Resource
-from services.planner.plan import Modality, Note, NoteKind
+from services.planner.plan import Note, NoteKind
+from services.planner.task_spec import Modality
 
 MOST_NAMED = 8
 """Most files a remark lists."""

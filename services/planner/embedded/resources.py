@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from services.planner.plan import File, Input, Modality, Single, Text, Value, modalities
+from services.planner.plan import File, Input, Single, Text, Value, modalities
 from services.planner.request import Named, Request, Turn
+from services.planner.task_spec import Modality
 
 _EXTENSIONS = {
     Modality.IMAGE: "png jpg jpeg gif bmp webp tif tiff heic heif svg pdf",

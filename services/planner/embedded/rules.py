@@ -17,8 +17,9 @@ from services.planner.embedded.vocabulary import Vocabulary, common_words
 from services.planner.embedded.wants import Wants
 from services.planner.embedded.weaver import Weaver
 from services.planner.embedded.wording import MARKED, QUOTE_MARK, Wording
-from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Modality, Note, Spec
+from services.planner.plan import HARD_LIMIT, Decision, Draft, Note
 from services.planner.request import Request
+from services.planner.task_spec import Catalogue, Modality, Spec
 
 CONTROLLER = "embedded"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.planner.embedded.clauses import Clause
 from services.planner.embedded.streams import Stream
-from services.planner.plan import Spec
+from services.planner.task_spec import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from services.planner.plan import Modality, Note, Single, Spec
+from services.planner.plan import Note, Single
+from services.planner.task_spec import Modality, Spec
 
 
 @dataclass(frozen=True, slots=True)

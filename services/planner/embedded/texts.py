@@ -12,7 +12,8 @@ from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, Missing, Stream, findings, modifies
 from services.planner.embedded.wording import Payload, Wording
-from services.planner.plan import Modality, Single, Spec, Text
+from services.planner.plan import Single, Text
+from services.planner.task_spec import Modality, Spec
 
 Bridge = Callable[[Stream, Clause], Stream]
 """Turns a stream of pictures, recordings or videos into one of their text."""

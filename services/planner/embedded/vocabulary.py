@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from services.planner.embedded.cues import CERTAIN, LIKELY, Match, lexicon
-from services.planner.plan import Catalogue, Spec
+from services.planner.task_spec import Catalogue, Spec
 
 SIMILAR = 0.5
 """Share of words that a stretch and an example have in common to be the same request."""

@@ -14,7 +14,7 @@ from services.planner.embedded.streams import feeds
 from services.planner.embedded.vocabulary import stems
 from services.planner.embedded.weaver import BRIDGES, Weaver
 from services.planner.embedded.wording import Wording
-from services.planner.plan import Catalogue, Modality, Spec
+from services.planner.task_spec import Catalogue, Modality, Spec
 
 Want = tuple[tuple[str, ...], str]
 """Tasks by preference, and an aspect."""

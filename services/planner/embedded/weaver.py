@@ -18,19 +18,8 @@ from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
-from services.planner.plan import (
-    SPLIT_LIMIT,
-    Argument,
-    Catalogue,
-    Many,
-    Modality,
-    Note,
-    Reference,
-    Spec,
-    Task,
-    Text,
-    failing_experts,
-)
+from services.planner.plan import SPLIT_LIMIT, Argument, Many, Note, Reference, Task, Text
+from services.planner.task_spec import Catalogue, Modality, Spec, failing_experts
 
 BRIDGES = {
     Modality.IMAGE: "image-to-text",

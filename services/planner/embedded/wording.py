@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from services.planner.embedded.quotations import quotations
 from services.planner.embedded.resources import LIKE_A_FILE, LIKE_A_URL, Resource, modality_of_name, names_of
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 MARKS = {
     Modality.IMAGE: "\ue001",

@@ -13,7 +13,8 @@ from services.planner.llm.values import (
     TextLiteral,
     interpret,
 )
-from services.planner.plan import Modality, Port, Spec, Value, modalities
+from services.planner.plan import Value, modalities
+from services.planner.task_spec import Modality, Port, Spec
 
 _MODALITIES = {
     **dict.fromkeys(("image", "img", "picture", "photo", "pic", "page", "scan", "document", "frame"), Modality.IMAGE),

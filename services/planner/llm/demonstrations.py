@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from services.planner.llm.retrieval import SimilarityIndex, diversify
-from services.planner.plan import Catalogue
+from services.planner.task_spec import Catalogue
 
 FILE = Path(__file__).parent.parent / "demonstrations.jsonl"
 

@@ -11,8 +11,9 @@ from services.planner.llm.plan_format import ParsedTask, Problem
 from services.planner.llm.port_values import RepairContext, infer_port_value, missing, resolve_port
 from services.planner.llm.task_split import split
 from services.planner.llm.values import EmbeddedReference, ExternalReference, OutputReference, interpret
-from services.planner.plan import Argument, Single, Spec
+from services.planner.plan import Argument, Single
 from services.planner.plan_check import unavailable_task
+from services.planner.task_spec import Spec
 
 Arguments = Mapping[str, Argument]
 

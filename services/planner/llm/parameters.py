@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from services.planner.llm.plan_format import Problem
 from services.planner.llm.values import InputNames, OutputReference, interpret, is_external_reference
-from services.planner.plan import Parameter, Spec
 from services.planner.plan_check import list_names, schema_violation
+from services.planner.task_spec import Parameter, Spec
 
 MAX_NUMBER = 2**53
 """Larger integers lose precision in JSON."""

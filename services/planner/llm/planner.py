@@ -12,8 +12,9 @@ from services.planner.llm.json_stream import PlanReader
 from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
 from services.planner.llm.repair import PlanRepairer
 from services.planner.llm.schema import plan_schema
-from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Note, NoteKind, Task
+from services.planner.plan import HARD_LIMIT, Decision, Note, NoteKind, Task
 from services.planner.request import New, Replan, Request
+from services.planner.task_spec import Catalogue
 
 log = structlog.get_logger(__name__)
 

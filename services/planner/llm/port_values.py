@@ -17,21 +17,9 @@ from services.planner.llm.values import (
     OutputReference,
     TextLiteral,
 )
-from services.planner.plan import (
-    Catalogue,
-    Input,
-    Json,
-    Modality,
-    Port,
-    Reference,
-    Single,
-    Spec,
-    Task,
-    Text,
-    Value,
-    modalities,
-)
+from services.planner.plan import Input, Json, Reference, Single, Task, Text, Value, modalities
 from services.planner.plan_check import list_names
+from services.planner.task_spec import Catalogue, Modality, Port, Spec
 
 _STATEMENT_PORTS = {"question", "instruction"}
 """Ports for statements of the user; values are never inferred for them."""

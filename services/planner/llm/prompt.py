@@ -22,8 +22,9 @@ from services.planner.llm import demonstrations, rendering
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
 from services.planner.llm.inputs import LONG, Material, shortened
 from services.planner.llm.retrieval import SimilarityIndex, TaskRanking
-from services.planner.plan import Catalogue, Note, NoteKind, modalities
+from services.planner.plan import Note, NoteKind, modalities
 from services.planner.request import Replan, Request
+from services.planner.task_spec import Catalogue
 
 TokenCounter = Callable[[str], int]
 """Counts the tokens of a text."""

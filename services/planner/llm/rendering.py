@@ -6,8 +6,9 @@ from typing import Any
 
 from services.planner.llm.demonstrations import Demonstration
 from services.planner.llm.inputs import Item, shortened
-from services.planner.plan import Argument, File, Input, Json, Many, Parameter, Port, Reference, Single, Spec, Text
+from services.planner.plan import Argument, File, Input, Json, Many, Reference, Single, Text
 from services.planner.request import Prior, Turn
+from services.planner.task_spec import Parameter, Port, Spec
 
 DESCRIPTION_CHARACTERS, SUMMARY_CHARACTERS, TEXT_CHARACTERS = 160, 200, 200
 """Limits of a task's description, of a result summary and of a text argument."""

@@ -11,8 +11,9 @@ from services.planner.llm.normalize import NormalizedTask, normalize_task, waits
 from services.planner.llm.plan_format import Fault, ParsedTask, Problem, parse_task
 from services.planner.llm.port_values import RepairContext
 from services.planner.llm.values import InputNames
-from services.planner.plan import HARD_LIMIT, Catalogue, Task, Value
+from services.planner.plan import HARD_LIMIT, Task, Value
 from services.planner.plan_check import complaints, references
+from services.planner.task_spec import Catalogue
 
 
 class _State(Enum):

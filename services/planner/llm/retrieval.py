@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from services.planner.plan import Catalogue, Modality, Spec
+from services.planner.task_spec import Catalogue, Modality, Spec
 
 PART = 4
 """Length of the character n-grams that match inflected words."""

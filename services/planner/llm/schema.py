@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.llm.prompt import Schema
-from services.planner.plan import Parameter, Port, Spec
+from services.planner.task_spec import Parameter, Port, Spec
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from services.planner.llm.plan_format import Problem
-from services.planner.plan import SPLIT_LIMIT, Argument, Many, Single, Spec
+from services.planner.plan import SPLIT_LIMIT, Argument, Many, Single
 from services.planner.plan_check import list_names
+from services.planner.task_spec import Spec
 
 
 def split(given: Mapping[str, Sequence[Single]], spec: Spec) -> list[dict[str, Argument]] | Problem:

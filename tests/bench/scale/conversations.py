@@ -16,9 +16,9 @@ from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServ
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common.channel import connect
 from services.llm.token_estimate import TokenEstimator
-from services.planner.catalog import standard_specs
 from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.request import Request, Turn
+from services.planner.task_spec import standard_specs
 from tests.bench.curves import Curve, Measured, Point
 from tests.bench.load import TIMEOUT_SECONDS
 from tests.bench.processes import Testbed, start_testbed

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.learned.stages import SENT, Hints
 from services.planner.embedded.learned.words import Token, tokens
 from services.planner.embedded.rules import Rules
 from services.planner.embedded.senses import EDITING, sense
 from services.planner.embedded.weighing import hints
-from services.planner.plan import Catalogue
+from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.attached import request
 from tests.eval.lines import Answer, Line
 from tests.eval.tools import SENSES, catalogue, spelling

@@ -7,10 +7,10 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.model_selection import KFold
 
-from services.planner.catalog import standard_specs
 from services.planner.embedded.learned.evidence import Evidence, evidence
 from services.planner.embedded.learned.weights import MEDIA, Weights
 from services.planner.embedded.senses import task_of
+from services.planner.task_spec import standard_specs
 from tests.eval.training import graphs, linear
 from tests.eval.training.examples import Example
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from services.planner.embedded.learned.evidence import Evidence
 from services.planner.embedded.learned.weights import MEDIA, Weights
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 Array = npt.NDArray[np.float32]
 

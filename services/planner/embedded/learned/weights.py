@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.planner.embedded.learned.words import Family, Feature
-from services.planner.plan import Modality
+from services.planner.task_spec import Modality
 
 Array = npt.NDArray[np.float32]
 
