@@ -120,7 +120,7 @@ async def test_ended_run_is_read_from_its_events_if_its_snapshot_is_corrupt(data
     assert len(run.notes) == 1
 
 
-async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Database, stages: Stages) -> None:
+async def test_run_with_inconsistent_events_ends_as_failed(database: Database, stages: Stages) -> None:
     run_id = await interrupted_run(database, stages)
     await store_event_of_unknown_task(database, run_id)
     run = await run_after_takeover(database, stages, run_id)
@@ -128,7 +128,7 @@ async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Databa
     assert run.failure.reason == "CORRUPT"
 
 
-async def test_run_that_contradicts_the_journal_ends_as_failed(database: Database, stages: Stages) -> None:
+async def test_run_whose_events_contradict_its_row_ends_as_failed(database: Database, stages: Stages) -> None:
     run_id = await interrupted_run(database, stages)
     await store_extra_event(database, run_id)
     run = await run_after_takeover(database, stages, run_id)
@@ -222,7 +222,7 @@ async def test_run_is_not_failed_while_the_journal_is_unavailable(database: Data
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
-async def test_run_that_was_taken_over_meanwhile_is_not_failed(database: Database, stages: Stages) -> None:
+async def test_run_with_a_newer_owner_is_not_failed(database: Database, stages: Stages) -> None:
     run_id = await interrupted_run(database, stages)
     (row,) = await Journal(database, "other", 60).claim(10)
     with pytest.raises(Unavailable):
