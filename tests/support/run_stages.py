@@ -116,7 +116,7 @@ class FaultyJournal(Journal):
 JOURNAL_UNAVAILABLE = Unavailable("the disk is gone")
 
 
-async def forever(_: RunLog) -> Failure | None:
+async def work_forever(_: RunLog) -> Failure | None:
     await asyncio.Event().wait()
     return None
 
@@ -150,13 +150,13 @@ def serving(runs: RunService, database: Database) -> OrchestratorServicer:
     )
 
 
-async def watched(runs: RunService, run_id: str) -> list[RunEvent]:
+async def watch_events(runs: RunService, run_id: str) -> list[RunEvent]:
     return [event async for event in runs.watch(run_id, 0)]
 
 
-async def to_the_end(runs: RunService, run_id: str) -> list[RunEvent]:
+async def watch_to_end(runs: RunService, run_id: str) -> list[RunEvent]:
     """Watches a run to its end, and watches again if another orchestrator takes it over."""
     while True:
         with contextlib.suppress(Unavailable):
-            return await watched(runs, run_id)
+            return await watch_events(runs, run_id)
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from services.common.errors import FailedPrecondition
 from services.orchestrator.journal.runs import RunRow
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.service import RunService
-from tests.support.run_stages import FaultyJournal, Stages, forever, running, to_the_end
+from tests.support.run_stages import FaultyJournal, Stages, running, watch_to_end, work_forever
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def planned(stages: Stages) -> Stages:
 
     async def work(run: RunLog) -> Failure | None:
         if run.fold.is_approved:
-            return await forever(run) if run.fold.run.spec.request == "for ever" else None
+            return await work_forever(run) if run.fold.run.spec.request == "for ever" else None
         planned = event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization"))
         run.emit(RunEvent(task_id=1, task_planned=planned))
         run.emit(RunEvent(plan_completed=event_pb2.PlanCompleted(tasks=1)))
@@ -63,7 +63,7 @@ async def test_one_of_several_concurrent_approvals_is_applied_and_the_others_are
             )
             (applied,) = [number for number, result in enumerate(results) if result is None]
             assert all(isinstance(result, FailedPrecondition) for result in results if result)
-            events = await to_the_end(several[-1], run_id)
+            events = await watch_to_end(several[-1], run_id)
             (approved,) = [event.plan_approved for event in events if event.HasField("plan_approved")]
             assert approved.plan == plan(applied)
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
@@ -76,7 +76,7 @@ async def test_repeated_approval_is_stored_once(database: Database, planned: Sta
         assert await journal.approve(run_id, b"")
         assert await journal.approve(run_id, b"")
         assert not await journal.approve(run_id, b"another")
-        await to_the_end(runs, run_id)
+        await watch_to_end(runs, run_id)
         assert not await journal.approve(run_id, b"")
 
 
@@ -88,7 +88,7 @@ async def test_run_approved_and_cancelled_concurrently_ends_cancelled(database: 
         for _ in range(10):
             run_id = await waiting(runs, "for ever")
             await asyncio.gather(runs.cancel(run_id), other.approve(run_id, None), return_exceptions=True)
-            events = await to_the_end(runs, run_id)
+            events = await watch_to_end(runs, run_id)
             assert events[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
@@ -116,4 +116,4 @@ async def test_approved_run_continues_after_the_approving_call_is_cancelled(
         approving.cancel()
         await asyncio.wait([approving])
         may_continue.set()
-        assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")
+        assert (await watch_to_end(runs, run_id))[-1].HasField("run_ended")

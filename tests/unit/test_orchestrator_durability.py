@@ -13,7 +13,15 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
-from tests.support.run_stages import JOURNAL_UNAVAILABLE, SPEC, FaultyJournal, Stages, running, to_the_end, watched
+from tests.support.run_stages import (
+    JOURNAL_UNAVAILABLE,
+    SPEC,
+    FaultyJournal,
+    Stages,
+    running,
+    watch_events,
+    watch_to_end,
+)
 
 
 class RecordingJournal(FaultyJournal):
@@ -40,7 +48,7 @@ async def test_state_of_each_write_is_that_of_its_last_event_after_failed_writes
     journal = RecordingJournal(database)
     journal.errors["append"] = [JOURNAL_UNAVAILABLE] * 3
     async with running(journal, stages) as runs:
-        events = await watched(runs, await runs.create(SPEC))
+        events = await watch_events(runs, await runs.create(SPEC))
     assert len(journal.states) > 3
     for sequence, state in journal.states:
         assert RunFold(events[:sequence]).run.state == state
@@ -64,7 +72,7 @@ async def test_approval_is_requested_once_after_failed_writes(database: Database
         async for event in runs.watch(run_id, 0):
             if event.HasField("approval_requested"):
                 await runs.approve(run_id, None)
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
     assert events[-1].HasField("run_ended")
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert sum(event.HasField("approval_requested") for event in events) == 1

@@ -27,10 +27,10 @@ from tests.support.run_stages import (
     SPEC,
     FaultyJournal,
     Stages,
-    forever,
     running,
-    to_the_end,
-    watched,
+    watch_events,
+    watch_to_end,
+    work_forever,
 )
 
 GARBAGE = b"\xff\xff\xff"
@@ -46,7 +46,7 @@ async def execute(database: Database, sql: str, *values: object) -> None:
 
 async def interrupted_run(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
     """ID of a run whose orchestrator stopped while it was active."""
-    stages.work = forever
+    stages.work = work_forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
         run_id = await runs.create(spec)
         await stages.running.wait()
@@ -102,7 +102,7 @@ async def test_ended_run_is_read_from_its_snapshot_if_its_events_are_corrupt(
 ) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.create(SPEC)
-        await watched(runs, run_id)
+        await watch_events(runs, run_id)
         await corrupt(database, run_id, 2)
         run = await runs.get(run_id)
     assert run.state == run_pb2.RUN_STATE_COMPLETED
@@ -113,7 +113,7 @@ async def test_ended_run_is_read_from_its_snapshot_if_its_events_are_corrupt(
 async def test_ended_run_is_read_from_its_events_if_its_snapshot_is_corrupt(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.create(SPEC)
-        await watched(runs, run_id)
+        await watch_events(runs, run_id)
         await corrupt_snapshot(database, run_id)
         run = await runs.get(run_id)
     assert run.state == run_pb2.RUN_STATE_COMPLETED
@@ -179,7 +179,7 @@ async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_last_event(
     run_id = await interrupted_run(database, stages)
     await corrupt_run(database, run_id, *([2] if corrupt_run is corrupt else []))
     async with running(FaultyJournal(database, "second"), stages) as runs:
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_FAILED
     assert events[-1].run_ended.failure.remedy
 
@@ -187,11 +187,11 @@ async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_last_event(
 async def test_watcher_of_a_run_whose_last_event_is_lost_gets_an_error(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.create(SPEC)
-        last = (await watched(runs, run_id))[-1].sequence
+        last = (await watch_events(runs, run_id))[-1].sequence
         await corrupt(database, run_id, last)
         await runs.wait_until_ended(run_id)
         with pytest.raises(CorruptData):
-            await watched(runs, run_id)
+            await watch_events(runs, run_id)
 
 
 async def test_run_that_cannot_be_continued_is_not_claimed_again(database: Database, stages: Stages) -> None:
@@ -217,7 +217,7 @@ async def test_run_is_not_failed_while_the_journal_is_unavailable(database: Data
     journal = FaultyJournal(database, "second")
     journal.errors["events"] = [JOURNAL_UNAVAILABLE] * (TAKEOVER_ATTEMPTS + 2)
     async with running(journal, stages) as runs:
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
     assert journal.errors["events"] == []
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
@@ -236,11 +236,11 @@ async def test_conversation_continues_after_a_run_that_cannot_be_read(database: 
         for request in ("one", "two"):
             parent = turns[-1] if turns else ""
             turns.append(await runs.create(RunSpec(request=request, parent_run_id=parent)))
-            await watched(runs, turns[-1])
+            await watch_events(runs, turns[-1])
         await corrupt(database, turns[1], 2)
         await corrupt_snapshot(database, turns[1])
         third = await runs.create(RunSpec(request="three", parent_run_id=turns[1]))
-        events = await watched(runs, third)
+        events = await watch_events(runs, third)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert [turn.text for turn in stages.executed[-1]] == ["one", "", "three"]
 
@@ -371,7 +371,7 @@ async def test_item_that_cannot_be_decoded_fails_alone(database: Database) -> No
 async def test_item_fails_with_its_run(database: Database, stages: Stages) -> None:
     await create_batch(database, "batch")
     spec = RunSpec(request="do it")
-    stages.work = forever
+    stages.work = work_forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
         run_id = await runs.create(spec, run_pb2.BatchPosition(batch_id="batch", index=1))
         await stages.running.wait()

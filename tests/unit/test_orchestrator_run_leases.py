@@ -21,11 +21,11 @@ from tests.support.run_stages import (
     SPEC,
     FaultyJournal,
     Stages,
-    forever,
     running,
     serving,
-    to_the_end,
-    watched,
+    watch_events,
+    watch_to_end,
+    work_forever,
 )
 
 
@@ -76,7 +76,7 @@ async def test_run_lost_during_its_answer_is_not_ended_by_the_earlier_owner(data
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         run_id = await runs.create(SPEC)
-        watching = asyncio.create_task(watched(runs, run_id))
+        watching = asyncio.create_task(watch_events(runs, run_id))
         await answering.wait()
         await take_away(database, run_id)
         is_lost.set()
@@ -91,7 +91,7 @@ async def test_run_lost_during_its_answer_is_not_ended_by_the_earlier_owner(data
 
 
 async def test_run_claimed_again_after_its_loss_can_be_cancelled(database: Database, stages: Stages) -> None:
-    stages.work = forever
+    stages.work = work_forever
     async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.create(SPEC)
         await stages.running.wait()
@@ -100,7 +100,7 @@ async def test_run_claimed_again_after_its_loss_can_be_cancelled(database: Datab
         await Journal(database, "other", 60).release()
         await stages.running.wait()  # again, by this process, under a new fence
         await runs.cancel(run_id)
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
@@ -109,7 +109,7 @@ async def test_run_is_not_cancelled_when_its_orchestrator_stops(database: Databa
         async def write(self, event: RunEvent) -> None:
             return
 
-    stages.work = forever
+    stages.work = work_forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
@@ -145,7 +145,7 @@ async def test_run_whose_lease_cannot_be_renewed_is_released_and_resumed(
         await stopped.wait()
         stages.work = None
         journal.errors.clear()
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert any(event.HasField("taken_over") for event in events)
 
@@ -153,7 +153,7 @@ async def test_run_whose_lease_cannot_be_renewed_is_released_and_resumed(
 async def test_run_released_by_a_stopping_orchestrator_can_be_claimed_at_once(
     database: Database, stages: Stages
 ) -> None:
-    stages.work = forever
+    stages.work = work_forever
     async with running(FaultyJournal(database), stages) as runs:
         run_id = await runs.create(SPEC)
         await stages.running.wait()
@@ -177,7 +177,7 @@ async def test_leases_are_renewed_while_a_claimed_run_loads_slowly(database: Dat
                 renewals.put_nowait(list(run_ids))
             return super().renew(run_ids)
 
-    stages.work = forever
+    stages.work = work_forever
     async with running(FaultyJournal(database, "first"), stages) as runs:
         released = await runs.create(SPEC)
         await stages.running.wait()
@@ -213,7 +213,7 @@ async def test_run_is_released_when_renewals_hang(database: Database, stages: St
         run_id = await runs.create(SPEC)
         await stopped.wait()
         hangs, stages.work = False, None
-        assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")
+        assert (await watch_to_end(runs, run_id))[-1].HasField("run_ended")
 
 
 async def test_seconds_left_are_independent_of_the_system_clock(

@@ -22,11 +22,11 @@ from tests.support.run_stages import (
     SPEC,
     FaultyJournal,
     Stages,
-    forever,
     running,
     serving,
-    to_the_end,
-    watched,
+    watch_events,
+    watch_to_end,
+    work_forever,
 )
 
 
@@ -40,24 +40,24 @@ async def test_run_whose_caller_disconnects_during_its_write_is_executed(databas
         assert accepting.cancelled()
         await stages.running.wait()
         (row,) = await journal.rows("default", limit=10)
-        assert (await watched(runs, row.id))[-1].HasField("run_ended")
+        assert (await watch_events(runs, row.id))[-1].HasField("run_ended")
 
 
 async def test_run_is_resumed_after_the_journal_failed_at_its_start(database: Database, stages: Stages) -> None:
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         parent = await runs.create(SPEC)
-        await watched(runs, parent)
+        await watch_events(runs, parent)
         journal.errors["conversation"] = [JOURNAL_UNAVAILABLE]
         run_id = await runs.create(RunSpec(request="and then", parent_run_id=parent))
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
     assert any(event.HasField("taken_over") for event in events)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_failed_takeover_is_repeated(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database, "first"), stages) as runs:
-        stages.work = forever
+        stages.work = work_forever
         run_id = await runs.create(SPEC)
         await stages.running.wait()
     stages.work, journal = None, FaultyJournal(database, "second")
@@ -65,7 +65,7 @@ async def test_failed_takeover_is_repeated(database: Database, stages: Stages) -
     stages.running.clear()
     async with running(journal, stages) as runs:
         await stages.running.wait()
-        assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
+        assert (await watch_to_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
         assert journal.errors["events"] == []
 
 
@@ -73,23 +73,23 @@ async def test_claiming_continues_after_an_unexpected_error(database: Database, 
     journal = FaultyJournal(database)
     journal.errors["claim"] = [ZeroDivisionError()]
     async with running(FaultyJournal(database, "first"), stages) as runs:
-        stages.work = forever
+        stages.work = work_forever
         run_id = await runs.create(SPEC)
         await stages.running.wait()
     stages.work = None
     async with running(journal, stages) as runs:
-        assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
+        assert (await watch_to_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_conversation_continues_after_its_first_run_was_deleted(database: Database, stages: Stages) -> None:
     async with running(FaultyJournal(database), stages) as runs:
         first = await runs.create(RunSpec(request="one"))
-        await watched(runs, first)
+        await watch_events(runs, first)
         second = await runs.create(RunSpec(request="two", parent_run_id=first))
-        await watched(runs, second)
+        await watch_events(runs, second)
         await runs.delete(first)
         third = await runs.create(RunSpec(request="three", parent_run_id=second))
-        events = await watched(runs, third)
+        events = await watch_events(runs, third)
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert [turn.text for turn in stages.executed[-1]] == ["two", "", "three"]
 
@@ -101,14 +101,14 @@ async def test_unexpected_error_ends_the_run_without_its_text(database: Database
 
     setattr(stages, stage, broken)
     async with running(FaultyJournal(database), stages) as runs:
-        ending = (await watched(runs, await runs.create(SPEC)))[-1].run_ended
+        ending = (await watch_events(runs, await runs.create(SPEC)))[-1].run_ended
     assert ending.failure.reason == "INTERNAL"
     assert ending.failure.message == "internal error"
     assert ending.state in {run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_INCOMPLETE}
 
 
 async def test_stop_does_not_wait_for_an_unavailable_journal(database: Database, stages: Stages) -> None:
-    stages.work = forever
+    stages.work = work_forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         run_id = await runs.create(SPEC)
@@ -125,7 +125,7 @@ async def test_run_stored_while_the_process_stops_is_executed_by_another(databas
     run_id = await accepting
     assert not stages.executed
     async with running(FaultyJournal(database, "second"), stages) as runs:
-        assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
+        assert (await watch_to_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize("after", [0, -3])
@@ -143,7 +143,7 @@ async def test_events_are_written_once_the_journal_is_available_again(
     journal = FaultyJournal(database)
     journal.errors["append"] = [JOURNAL_UNAVAILABLE] * 3
     async with running(journal, stages) as runs:
-        events = await watched(runs, await runs.create(SPEC))
+        events = await watch_events(runs, await runs.create(SPEC))
     assert journal.errors["append"] == []
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
@@ -163,7 +163,7 @@ async def test_run_that_cannot_be_stored_is_refused_and_not_executed(
             with pytest.raises(Unavailable, match="locked"):
                 await runs.create(SPEC)
         assert not stages.executed
-        assert (await watched(runs, await runs.create(SPEC)))[-1].HasField("run_ended")
+        assert (await watch_events(runs, await runs.create(SPEC)))[-1].HasField("run_ended")
 
 
 class BlockedContext:
@@ -186,7 +186,7 @@ async def test_run_is_cancelled_with_its_call_while_the_journal_is_unavailable(
     async def unavailable(*_: object) -> NoReturn:
         raise JOURNAL_UNAVAILABLE
 
-    stages.work = forever
+    stages.work = work_forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         context = BlockedContext()
@@ -200,11 +200,11 @@ async def test_run_is_cancelled_with_its_call_while_the_journal_is_unavailable(
             calling.cancel()
             await asyncio.wait([calling])
         (row,) = await journal.rows("default", limit=10)
-        assert (await watched(runs, row.id))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
+        assert (await watch_events(runs, row.id))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
 async def test_run_is_cancelled_with_its_call_during_its_write(database: Database, stages: Stages) -> None:
-    stages.work = forever
+    stages.work = work_forever
     journal = FaultyJournal(database)
     async with running(journal, stages) as runs:
         calling = asyncio.create_task(
@@ -214,4 +214,4 @@ async def test_run_is_cancelled_with_its_call_during_its_write(database: Databas
         (write,) = journal.writes
         calling.cancel()
         await asyncio.wait([calling])
-        assert (await watched(runs, await write))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
+        assert (await watch_events(runs, await write))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED

@@ -12,7 +12,7 @@ from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.service import RunService
 from tests.support.journal import CALLER
-from tests.support.run_stages import SPEC, FaultyJournal, Stages, forever, running, to_the_end, watched
+from tests.support.run_stages import SPEC, FaultyJournal, Stages, running, watch_events, watch_to_end, work_forever
 
 APPROVE = RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE)
 
@@ -49,7 +49,7 @@ async def park_run(runs: RunService) -> str:
 async def test_snapshot_of_an_ended_run_is_the_fold_of_its_events(database: Database, answering: Stages) -> None:
     async with running(FaultyJournal(database), answering) as runs:
         run_id = await runs.create(SPEC)
-        events = await watched(runs, run_id)
+        events = await watch_events(runs, run_id)
         run = await runs.get(run_id)
     stored = await Journal(database, "other", 60).stored_run(run_id, CALLER.tenant)
     assert stored.snapshot == RunFold(events).snapshot()
@@ -61,7 +61,7 @@ async def test_state_of_an_ended_run_needs_no_events(database: Database, answeri
     journal = FaultyJournal(database)
     async with running(journal, answering) as runs:
         run_id = await runs.create(SPEC)
-        await watched(runs, run_id)
+        await watch_events(runs, run_id)
         await runs.wait_until_ended(run_id)
         journal.errors["events"] = [AssertionError("the events were read")]
         run = await runs.get(run_id)
@@ -72,7 +72,7 @@ async def test_state_of_an_ended_run_needs_no_events(database: Database, answeri
 async def test_state_of_an_active_run_of_this_process_needs_no_events(database: Database, stages: Stages) -> None:
     async def work(run: RunLog) -> Failure | None:
         run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
-        return await forever(run)
+        return await work_forever(run)
 
     stages.work = work
     journal = FaultyJournal(database)
@@ -91,7 +91,7 @@ async def test_state_of_an_active_run_of_this_process_needs_no_events(database: 
 async def test_state_of_an_active_run_of_another_process_is_read_from_its_events(
     database: Database, stages: Stages
 ) -> None:
-    stages.work = forever
+    stages.work = work_forever
     async with running(FaultyJournal(database, "first"), stages) as first:
         run_id = await first.create(SPEC)
         async for event in first.watch(run_id, 0):
@@ -117,7 +117,7 @@ async def test_snapshot_of_an_approved_run_is_replaced_at_its_end(database: Data
     async with running(FaultyJournal(database), answering) as runs:
         run_id = await park_run(runs)
         await runs.approve(run_id, None)
-        events = await to_the_end(runs, run_id)
+        events = await watch_to_end(runs, run_id)
         run = await runs.get(run_id)
     assert run == RunFold(events).snapshot()
     assert events[-1].HasField("run_ended")
