@@ -184,7 +184,7 @@ def _inputs(request: Request) -> Mapping[str, Value]:
 
 
 def _fell_back(reason: str, *, started: bool) -> Note:
-    planned = "What the LLM had planned stands; the rest was" if started else "This was"
+    planned = "The tasks that the LLM had planned remain; the rest was" if started else "This was"
     return Note(NoteKind.FELL_BACK, f"{planned} planned without it: {reason}.")
 
 

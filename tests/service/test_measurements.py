@@ -37,7 +37,7 @@ async def measured(port: int, pattern: str) -> dict[str, float]:
     }
 
 
-async def test_an_expert_counts_its_batches_loads_calls_and_memory(tmp_path: Path) -> None:
+async def test_expert_counts_batches_loads_calls_and_memory(tmp_path: Path) -> None:
     settings = {"EXPERT_LISTEN": ANY, "METRICS_LISTEN": ANY, "ARTIFACTS_URL": tmp_path.as_uri()}
     async with processes(60) as start:
         process = await start("-m", "tests.support.uppercase_expert", **settings)
@@ -59,7 +59,7 @@ async def test_an_expert_counts_its_batches_loads_calls_and_memory(tmp_path: Pat
     assert counted["expert_memory_bytes cpu budget"] > 0
 
 
-async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model_and_role() -> None:
+async def test_llm_calls_are_counted_by_model_and_role() -> None:
     async with ScriptedLLM.serving([TextReply("It is done.")]) as server, processes(60) as start:
         settings = {
             "RESPONDER_LISTEN": ANY,
@@ -90,7 +90,7 @@ async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model_and_role
     }
 
 
-async def test_a_gateway_counts_requests_by_route_and_nothing_that_clients_write(tmp_path: Path) -> None:
+async def test_gateway_counts_requests_by_route_without_client_input(tmp_path: Path) -> None:
     settings = {
         "GATEWAY_LISTEN": ANY,
         "GATEWAY_HTTP_LISTEN": free_address(ANY, option=""),

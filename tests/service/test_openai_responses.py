@@ -80,7 +80,7 @@ async def test_response_events_are_numbered_typed_and_end_with_response(openai_g
     assert last.response == await openai_gateway.client.responses.retrieve("resp_1")
 
 
-async def test_the_clients_own_reader_follows_the_stream(openai_gateway: OpenAIGateway) -> None:
+async def test_official_client_parses_the_stream(openai_gateway: OpenAIGateway) -> None:
     async with openai_gateway.client.responses.stream(**REQUEST) as stream:
         async for _ in stream:
             pass

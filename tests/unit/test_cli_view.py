@@ -116,7 +116,7 @@ def test_decisions_show_decider_and_fallback_reason(events: list[dict[str, Any]]
     assert " ".join(drawn(ended)) == " ".join(text)
 
 
-def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
+def test_ascii_terminal_gets_only_ascii() -> None:
     assert drawn([PLANNED, STARTED, ended("succeeded")], "ascii")[0] == "+ 1 image-to-text rapidocr 1.00 s"
 
 

@@ -238,7 +238,7 @@ def test_bars_are_scaled_to_width(width: int) -> None:
     assert all(cell_len(line.rstrip()) <= width for line in rows(DRAWN, width))
 
 
-def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
+def test_ascii_terminal_gets_only_ascii() -> None:
     assert all(line.isascii() for line in rows(DRAWN, encoding="ascii"))
 
 

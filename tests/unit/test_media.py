@@ -58,7 +58,7 @@ def close(one: tuple[int, ...], other: tuple[int, ...], far: int = 16) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF"])
-def test_pictures_of_every_common_format_keep_their_colours(kind: str) -> None:
+def test_common_image_formats_keep_their_colours(kind: str) -> None:
     image = open_image(encoded(halves(), kind))
     assert image.mode == "RGB"
     assert image.size == (40, 20)
@@ -66,7 +66,7 @@ def test_pictures_of_every_common_format_keep_their_colours(kind: str) -> None:
     assert close(pixel(image, 35, 10), BLUE, 24)
 
 
-def test_an_heic_picture_is_decoded() -> None:
+def test_heic_image_is_decoded() -> None:
     pytest.importorskip("pi_heif")
     image = open_image(sample("halves.heic"))
     assert close(pixel(image, 5, 30), (198, 40, 40))
@@ -85,18 +85,18 @@ def test_other_colour_modes_become_rgb(mode: str) -> None:
         assert close(right, BLUE, 40)
 
 
-def test_sixteen_bits_are_scaled_and_not_cut_off() -> None:
+def test_sixteen_bit_values_are_scaled() -> None:
     grey = np.array([[0, 16384, 32768, 65535]], dtype=np.uint16)
     image = open_image(encoded(Image.fromarray(grey), "PNG"))
     assert [pixel(image, x, 0)[0] for x in range(4)] == [0, 64, 128, 255]
 
 
-def test_a_depth_map_shows_what_it_holds_even_with_holes_in_it() -> None:
+def test_depth_map_with_missing_values_is_rendered() -> None:
     depths = np.array([[0.5, 2.5], [np.nan, np.inf]], np.float32)
     assert np.asarray(open_image(encoded(Image.fromarray(depths), "TIFF")))[:, :, 0].tolist() == [[51, 255], [0, 0]]
 
 
-def test_a_photo_taken_sideways_stands_upright() -> None:
+def test_exif_rotation_is_applied() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turn clockwise to see it upright
     image = open_image(encoded(halves(), "JPEG", exif=exif))
@@ -104,20 +104,20 @@ def test_a_photo_taken_sideways_stands_upright() -> None:
     assert close(pixel(image, 10, 5), RED, 24)
 
 
-def test_transparency_lies_on_white_unless_it_is_asked_for() -> None:
+def test_transparency_is_flattened_on_white_by_default() -> None:
     clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     media = encoded(clear, "PNG")
     assert pixel(open_image(media), 1, 1) == (255, 255, 255)
     assert pixel(open_image(media, alpha=True), 1, 1)[3] == 0
 
 
-def test_of_an_animation_the_first_frame_is_the_picture() -> None:
+def test_first_frame_of_an_animation_is_used() -> None:
     media = encoded(halves(), "GIF", save_all=True, append_images=[Image.new("RGB", (40, 20), "white")])
     assert close(pixel(open_image(media), 5, 10), RED, 24)
     assert len(pages(media)) == 1
 
 
-def test_the_frames_of_a_tiff_are_pages() -> None:
+def test_tiff_frames_are_pages() -> None:
     media = encoded(halves(), "TIFF", save_all=True, append_images=[Image.new("RGB", (10, 30), "white")])
     first, second = pages(media)
     assert (first.number, first.width, first.height) == (1, 40, 20)
@@ -125,11 +125,11 @@ def test_the_frames_of_a_tiff_are_pages() -> None:
     assert pixel(second.picture(), 5, 10) == (255, 255, 255)
 
 
-def test_a_png_comes_back_as_it_was() -> None:
+def test_png_round_trip() -> None:
     assert open_image(png(halves(), "x.png")).tobytes() == halves().tobytes()
 
 
-def test_what_is_made_of_a_file_is_named_after_it() -> None:
+def test_outputs_are_named_after_their_input_file() -> None:
     assert derive_name(Media(b"", "image/jpeg", "a/holiday photo.jpg"), "faces", "png") == "holiday photo-faces.png"
     assert derive_name(Media(b"", "image/jpeg", ""), "faces", "png") == "file-faces.png"
 
@@ -137,7 +137,7 @@ def test_what_is_made_of_a_file_is_named_after_it() -> None:
 # ---------------------------------------------------------------- PDF
 
 
-def test_a_pdf_with_text_gives_its_lines_with_places_and_page_numbers() -> None:
+def test_pdf_text_has_boxes_and_page_numbers() -> None:
     first, second = pages(sample("letter.pdf"))
     assert (first.number, second.number) == (1, 2)
     assert first.lines[0].text == "Harbour Museum"
@@ -147,7 +147,7 @@ def test_a_pdf_with_text_gives_its_lines_with_places_and_page_numbers() -> None:
     assert 0 < top < bottom < first.height / 4
 
 
-def test_the_boxes_of_a_pdf_fit_its_rendered_page() -> None:
+def test_pdf_boxes_match_the_rendered_page() -> None:
     page = pages(sample("letter.pdf"))[0]
     picture = page.picture()
     assert picture.size == pytest.approx((page.width, page.height), abs=1)
@@ -166,7 +166,7 @@ def test_the_boxes_of_a_pdf_fit_its_rendered_page() -> None:
         ("0 1 -1 0 200 50", b""),
     ],
 )
-def test_text_of_a_page_that_is_turned_or_cropped_is_read_in_lines_where_it_stands(matrix: str, entries: bytes) -> None:
+def test_text_of_rotated_or_cropped_pages_has_correct_boxes(matrix: str, entries: bytes) -> None:
     document = Media(
         pdf([f"BT /F1 20 Tf {matrix} Tm (Gate closed) Tj ET"], entries=entries), "application/pdf", "x.pdf"
     )
@@ -176,24 +176,24 @@ def test_text_of_a_page_that_is_turned_or_cropped_is_read_in_lines_where_it_stan
     assert page.lines[0].box == pytest.approx(ink, abs=2)
 
 
-def test_cells_that_stand_apart_in_a_row_are_lines_of_their_own() -> None:
+def test_distant_cells_of_a_row_are_separate_lines() -> None:
     text = "BT /F1 12 Tf 72 700 Td (Total) Tj 200 0 Td ($5.00) Tj ET"
     (page,) = pages(Media(pdf([text]), "application/pdf", "x.pdf"))
     assert [line.text for line in page.lines] == ["Total", "$5.00"]
 
 
-def test_a_page_without_text_is_left_to_be_read_from_its_picture() -> None:
+def test_page_without_text_has_no_text_lines() -> None:
     (page,) = pages(Media(pdf(["0 0 m 100 100 l S"]), "application/pdf", "drawing.pdf"))
     assert page.lines == ()
     assert page.picture().size == pytest.approx((page.width, page.height), abs=1)
 
 
-def test_a_pdf_of_one_page_is_a_picture() -> None:
+def test_single_page_pdf_is_an_image() -> None:
     image = open_image(Media(pdf(["1 0 0 rg 0 0 595 842 re f"]), "application/pdf", "red.pdf"))
     assert pixel(image, 600, 600) == (255, 0, 0)
 
 
-def test_a_poster_is_rendered_no_larger_than_the_limit() -> None:
+def test_large_page_is_rendered_within_the_limit() -> None:
     (page,) = pages(Media(pdf(["0 0 m 9 9 l S"], size=(100_000, 100_000)), "application/pdf", "poster.pdf"))
     width, height = page.picture().size
     assert width * height <= 1.01 * MAX_PAGE_PIXELS
@@ -241,7 +241,7 @@ def locked_pdf() -> bytes:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_picture_is_refused_by_name_and_with_a_remedy(media: Media, message: str) -> None:
+def test_invalid_picture_is_rejected_with_name_and_remedy(media: Media, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         open_image(media, port="image")
     assert caught.value.message.startswith(message)
@@ -249,14 +249,14 @@ def test_what_is_no_picture_is_refused_by_name_and_with_a_remedy(media: Media, m
     assert caught.value.remedy
 
 
-def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_is_rejected_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experts.host.media.run_isolated", run_in_this_process)
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _self: pytest.fail("it was decoded"))
     with pytest.raises(InvalidRequest, match=str(MAX_PIXELS // 1_000_000)):
         open_image(bomb(20_000, 20_000))
 
 
-def test_a_locked_pdf_does_not_lend_its_error_to_the_next() -> None:
+def test_error_of_an_encrypted_pdf_does_not_affect_the_next_pdf() -> None:
     for content, message in ((locked_pdf(), "password"), (pdf([]), "not a valid PDF")):
         with pytest.raises(InvalidRequest, match=message):
             pages(Media(content, "application/pdf", "x.pdf"))
@@ -276,7 +276,7 @@ def recorded(samples: NDArray[np.float32], rate: int, kind: str = "WAV") -> Medi
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
-def test_recordings_of_every_common_format_are_read(kind: str) -> None:
+def test_common_audio_formats_are_decoded(kind: str) -> None:
     samples, rate = read_audio(recorded(0.5 * tone(44_100, 1.0, 440), 44_100, kind), rate=16_000)
     assert rate == 16_000
     assert len(samples) / rate == pytest.approx(1.0, abs=0.1)
@@ -284,7 +284,7 @@ def test_recordings_of_every_common_format_are_read(kind: str) -> None:
     assert np.fft.rfftfreq(len(samples), 1 / rate)[spectrum.argmax()] == pytest.approx(440, abs=3)
 
 
-def test_channels_become_one() -> None:
+def test_channels_are_mixed_to_mono() -> None:
     left = tone(8000, 0.5, 200)
     samples, rate = read_audio(recorded(np.stack([left, -left], axis=1), 8000))
     assert rate == 8000
@@ -292,30 +292,30 @@ def test_channels_become_one() -> None:
 
 
 @pytest.mark.parametrize(("rate", "wanted"), [(44_100, 16_000), (8000, 16_000), (16_000, 22_050), (44_101, 16_000)])
-def test_a_tone_stays_the_same_tone_at_another_rate(rate: int, wanted: int) -> None:
+def test_resampling_keeps_the_frequency(rate: int, wanted: int) -> None:
     heard = resample(tone(rate, 0.5, 440), rate, wanted)
     assert len(heard) == pytest.approx(wanted / 2, abs=1)
     assert abs(heard - tone(wanted, 1, 440)[: len(heard)])[200:-200].max() < 1e-3
 
 
-def test_what_the_new_rate_cannot_hold_is_gone_and_not_folded_back() -> None:
+def test_resampling_removes_frequencies_above_the_new_limit() -> None:
     assert abs(resample(tone(44_100, 0.5, 12_000), 44_100, 16_000))[200:-200].max() < 0.01
 
 
-def test_a_wav_comes_back_as_it_was_and_is_cut_off_at_full_scale() -> None:
+def test_wav_round_trip_clips_at_full_scale() -> None:
     samples, rate = read_audio(wav(np.array([0.5, -0.5, 3.0, -3.0], dtype=np.float32), 8000, "x.wav"))
     assert rate == 8000
     assert samples == pytest.approx([0.5, -0.5, 1.0, -1.0], abs=1e-3)
 
 
-def test_a_recording_louder_than_full_scale_is_turned_down_and_not_cut_off() -> None:
+def test_recording_above_full_scale_is_scaled_down() -> None:
     buffer = io.BytesIO()
     soundfile.write(buffer, 20_000 * tone(8000, 0.5, 440), 8000, format="WAV", subtype="FLOAT")
     samples, _ = read_audio(Media(buffer.getvalue(), "audio/wav", "loud.wav"))
     assert samples == pytest.approx(tone(8000, 0.5, 440), abs=0.01)
 
 
-def test_numbers_that_are_none_become_silence() -> None:
+def test_non_finite_samples_become_silence() -> None:
     buffer = io.BytesIO()
     soundfile.write(buffer, np.array([0.5, np.nan, np.inf], dtype=np.float32), 8000, format="WAV", subtype="FLOAT")
     samples, _ = read_audio(Media(buffer.getvalue(), "audio/wav", "odd.wav"))
@@ -340,7 +340,7 @@ def test_numbers_that_are_none_become_silence() -> None:
         (lambda: recorded(np.zeros(10, np.float32), 100), "cannot decode tone.wav: a sample rate of 100 Hz"),
     ],
 )
-def test_what_is_no_recording_is_refused_by_name_and_with_a_remedy(make: Callable[[], Media], message: str) -> None:
+def test_invalid_recording_is_rejected_with_name_and_remedy(make: Callable[[], Media], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read_audio(make(), longest=2.0)
     assert caught.value.message.startswith(message)

@@ -92,7 +92,7 @@ def test_prometheus_takes_its_configuration() -> None:
 
 
 @pytest.mark.parametrize("alert", CASES)
-def test_an_alert_fires_when_it_should_and_not_before(alert: str, tmp_path: Path) -> None:
+def test_alert_fires_at_its_threshold(alert: str, tmp_path: Path) -> None:
     loud, quiet, labels = CASES[alert]
     (rule,) = (each for each in rules() if each["alert"] == alert)
     fires = {"exp_labels": rule["labels"] | labels, "exp_annotations": rule["annotations"]}
@@ -112,11 +112,11 @@ def _test(alert: str, series: Series, expected: list[Any]) -> dict[str, Any]:
     }
 
 
-def test_every_alert_is_tried() -> None:
+def test_every_alert_has_a_rule_test() -> None:
     assert CASES.keys() == {rule["alert"] for rule in rules()}
 
 
-def test_every_alert_leads_to_a_runbook_of_its_own() -> None:
+def test_every_alert_links_its_own_runbook() -> None:
     page = (K8S / "README.md").read_text()
     parts = re.findall(r"^#### (\w+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
     there = {name for name, text in parts if all(f"*{word}*:" in text for word in ("Means", "See", "Do"))}
@@ -126,6 +126,6 @@ def test_every_alert_leads_to_a_runbook_of_its_own() -> None:
         assert rule["labels"]["severity"] in {"warning", "critical"}
 
 
-def test_the_operator_has_the_same_rules() -> None:
+def test_operator_rules_equal_the_rule_files() -> None:
     made = yaml.safe_load((K8S / "components" / "prometheus" / "rules.yaml").read_text())
     assert made["spec"] == yaml.safe_load(RULES.read_text()), "make alerts"

@@ -28,7 +28,7 @@ KNOWN = {"calls_total": {"model", "state", "instance"}, "seconds_bucket": {"le",
         ("3600 * sum(a_total offset 5m) and b_total", {"a_total": set(), "b_total": set()}, set()),
     ],
 )
-def test_what_a_query_names(query: str, named: dict[str, set[str]], by: set[str]) -> None:
+def test_names_of_a_query(query: str, named: dict[str, set[str]], by: set[str]) -> None:
     assert (metrics(query), grouped(query)) == (named, by)
 
 
@@ -41,22 +41,22 @@ def test_what_a_query_names(query: str, named: dict[str, set[str]], by: set[str]
         ("sum by (le) (up) / sum by (job) (up)", "none of up has the label le"),
     ],
 )
-def test_a_spoilt_query_is_found_out(query: str, complaint: str) -> None:
+def test_invalid_query_is_reported(query: str, complaint: str) -> None:
     assert list(query_errors(query, KNOWN)) == [complaint]
 
 
-def test_a_sound_query_is_not() -> None:
+def test_valid_query_is_accepted() -> None:
     query = 'histogram_quantile(0.5, sum by (le) (rate(seconds_bucket{model="m"}[1m]))) and on (instance) up'
     assert list(query_errors(query, KNOWN)) == []
 
 
-def test_there_are_queries_everywhere() -> None:
+def test_every_dashboard_and_rule_has_queries() -> None:
     assert all(
         len(list(queries())) > least for queries, least in ((of_dashboards, 40), (of_rules, 10), (of_scalers, 5))
     )
 
 
-def test_whoever_looks_at_grafana_changes_nothing_and_sends_nothing_away() -> None:
+def test_grafana_viewers_are_read_only_and_telemetry_is_off() -> None:
     told = ConfigParser()
     told.read_string((FOLDER / "grafana" / "grafana.ini").read_text())
     assert told["auth.anonymous"]["org_role"] == "Viewer"

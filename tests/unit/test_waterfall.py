@@ -18,7 +18,7 @@ def told(service: str, key: str, above: str, kind: "Span.SpanKind.ValueType", la
     return ServiceSpan(service, span)
 
 
-def test_a_call_stands_there_once_and_what_it_leads_to_within_it() -> None:
+def test_call_is_shown_once_with_its_children() -> None:
     ask = told("gateway", "ask", "outside", SERVER, (10, 90))
     calls = [told("gateway", "call", "ask", CLIENT, (20, 80)), told("expert", "served", "call", SERVER, (30, 70))]
     batch = told("expert", "batch", "served", OWN, (40, 60))
