@@ -1,7 +1,9 @@
-"""Final state, failure and usage of a run, and the outcome of its batch item."""
+"""Results of a run: names of its artifacts, final state, failure, usage, and the outcome of its batch item."""
 
 import time
 from collections.abc import Collection, Iterable
+from itertools import count
+from pathlib import PurePath
 
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2
@@ -18,6 +20,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     TASK_STATE_SUCCEEDED,
     Run,
     RunState,
+    TaskResult,
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator.journal.batch_rows import outcome_rows
@@ -26,6 +29,20 @@ from services.orchestrator.runs.arguments import final_tasks, output_name
 
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 _MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})
+
+
+def rename_duplicates(result: TaskResult, earlier: Iterable[TaskResult]) -> None:
+    """Numbers the artifacts of a result whose names earlier results of the run have, such as speech-2.wav."""
+    artifacts = [output.artifact for _, output in sorted(result.outputs.items()) if output.HasField("artifact")]
+    if not artifacts:
+        return
+    used = {output.artifact.name for other in earlier for output in other.outputs.values()} - {""}
+    for artifact in artifacts:
+        if artifact.name and artifact.name in used:
+            path = PurePath(artifact.name)
+            numbered = (f"{path.stem}-{number}{path.suffix}" for number in count(2))
+            artifact.name = next(name for name in numbered if name not in used)
+        used.add(artifact.name)
 
 
 def final_state(

@@ -43,6 +43,7 @@ from services.orchestrator.runs.arguments import (
     input_digest,
     resolve_arguments,
 )
+from services.orchestrator.runs.result import rename_duplicates
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.selection import SelectorClient
 
@@ -249,6 +250,7 @@ class TaskExecutor:
 
 def end_task(run: RunLog, state: "TaskState.ValueType", result: TaskResult, reusable: Memo | None = None) -> TaskResult:
     """Emits the end of a task, with a result to store for reuse."""
+    rename_duplicates(result, (other for _, other in run.fold.results()))
     ended = TaskEnded(state=state, result=result)
     run.emit(RunEvent(task_id=result.task_id, attempt=result.attempt, task_ended=ended), reusable)
     return result
