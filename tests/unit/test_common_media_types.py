@@ -4,7 +4,7 @@ import pytest
 
 from protos.hugginggpt.v1.artifact_pb2 import Modality
 from services.common.media_types import modality_names
-from services.planner import plan
+from services.planner import task_spec
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_modalities_of_media_types(media_type: str, names: tuple[str, ...]) -> N
 def test_names_are_those_of_the_protos_and_of_the_planner(media_type: str) -> None:
     for name in modality_names(media_type):
         assert Modality.Value(f"MODALITY_{name}")
-        assert plan.Modality[name]
+        assert task_spec.Modality[name]
