@@ -24,7 +24,7 @@ class CircuitBreaker:
         self.reason = ""
         """Reason of the last failure."""
 
-    def allow_call(self) -> bool:
+    def try_start_call(self) -> bool:
         """Whether a call may start now. The caller must report its result with a `record_…` method."""
         if self._opened_at is None:
             return True

@@ -36,7 +36,7 @@ class ReferenceCounted(Generic[T]):
 
 
 @dataclass
-class EndpointState:
+class ModelState:
     """State of one model at one endpoint."""
 
     breaker: CircuitBreaker
@@ -45,19 +45,15 @@ class EndpointState:
 
 
 _SLOTS = ReferenceCounted[asyncio.Semaphore]()
-_STATES = ReferenceCounted[EndpointState]()
+_STATES = ReferenceCounted[ModelState]()
 
 
 @contextmanager
-def shared_state(
-    settings: LlmSettings, clock: Callable[[], float]
-) -> Iterator[tuple[asyncio.Semaphore, EndpointState]]:
+def shared_state(settings: LlmSettings, clock: Callable[[], float]) -> Iterator[tuple[asyncio.Semaphore, ModelState]]:
     """Provides the concurrency slots of the endpoint and the state of the model for the block."""
     loop = asyncio.get_running_loop()  # slots belong to one loop, and the breaker to its clock
     with (
         _SLOTS.acquire((loop, settings.base_url), lambda: asyncio.Semaphore(settings.concurrency)) as slots,
-        _STATES.acquire(
-            (loop, settings.base_url, settings.model), lambda: EndpointState(CircuitBreaker(clock))
-        ) as state,
+        _STATES.acquire((loop, settings.base_url, settings.model), lambda: ModelState(CircuitBreaker(clock))) as state,
     ):
         yield slots, state

@@ -21,7 +21,7 @@ from services.common import call_context
 from services.llm.client import Reply
 from services.llm.connection import Connection
 from services.llm.endpoint_capabilities import ChatRequest
-from services.llm.endpoints import EndpointState
+from services.llm.endpoints import ModelState
 from services.llm.errors import LLMError, LLMErrorReason
 from services.llm.settings import LlmSettings
 from services.llm.streaming import AnswerStream
@@ -40,7 +40,7 @@ class ModelEndpoint:
     role: str
     connection: Connection
     slots: asyncio.Semaphore
-    state: EndpointState
+    state: ModelState
 
 
 class RetryingCall:
@@ -84,7 +84,7 @@ class RetryingCall:
                 f"the data policy of this request does not allow the external LLM {settings.model}",
                 remedy="if its endpoint belongs to the deployment, set LLM_INTERNAL=true",
             )
-        if not self._endpoint.state.breaker.allow_call():
+        if not self._endpoint.state.breaker.try_start_call():
             raise self._circuit_open_error()
 
     def _circuit_open_error(self) -> LLMError:

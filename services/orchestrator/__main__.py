@@ -33,12 +33,12 @@ from services.orchestrator.pipelines.builder import PipelineBuilder
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.pricing import Prices
 from services.orchestrator.runs.executor import RunExecutor
+from services.orchestrator.runs.leases import CommandForwarder, RunLeases
 from services.orchestrator.runs.limiter import RunLimiter
-from services.orchestrator.runs.ownership import CommandForwarder, RunLeases
-from services.orchestrator.runs.planning import PlannerClient
-from services.orchestrator.runs.response import ResponderClient
+from services.orchestrator.runs.planner_client import PlannerClient
+from services.orchestrator.runs.responder_client import ResponderClient
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.selection import CandidateCache, SelectorClient
+from services.orchestrator.runs.selector_client import CandidateCache, SelectorClient
 from services.orchestrator.runs.service import RunService
 from services.orchestrator.runs.task_executor import ResultCache, TaskDependencies
 from services.orchestrator.servicer import OrchestratorServicer

@@ -33,8 +33,8 @@ HeldT = TypeVar("HeldT", bound=Lease)
 HeldT_contra = TypeVar("HeldT_contra", bound=Lease, contravariant=True)
 
 
-class LeaseStore(Protocol[ClaimT, HeldT]):
-    """Leases of runs, or of batches, in the journal."""
+class LeaseSource(Protocol[ClaimT, HeldT]):
+    """Where the lease manager gets its leases from: those of runs, or of batches."""
 
     kind: str
     """"run" or "batch"."""
@@ -98,7 +98,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
 
     def __init__(
         self,
-        store: LeaseStore[ClaimT, HeldT],
+        store: LeaseSource[ClaimT, HeldT],
         executor: Executor[HeldT],
         active: dict[str, HeldT],
         *,

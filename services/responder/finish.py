@@ -4,7 +4,7 @@ from services.responder.run_summary import RunSummary
 from services.responder.template_answer import FAILURES_HEADING, compose, unmentioned_failures, unmentioned_results
 
 INTERRUPTED = "The answer above was interrupted;"
-TRUNCATED = "The model stopped here before its answer was complete;"
+STOPPED_EARLY = "The model stopped here before its answer was complete;"
 LENGTH_LIMIT = "The answer was truncated here, at its length limit."
 FINISHED = ""
 """Reasons of an ending, which begin it."""
@@ -20,10 +20,10 @@ def ending(summary: RunSummary, reason: str, text: str) -> str:
 
     Args:
         summary: results of the run.
-        reason: INTERRUPTED, TRUNCATED, LENGTH_LIMIT or FINISHED.
+        reason: INTERRUPTED, STOPPED_EARLY, LENGTH_LIMIT or FINISHED.
         text: the answer so far.
     """
-    results = unmentioned_results(summary, text) if reason in {INTERRUPTED, TRUNCATED} else ()
+    results = unmentioned_results(summary, text) if reason in {INTERRUPTED, STOPPED_EARLY} else ()
     unmentioned = [*results, *unmentioned_failures(summary, text)]
     paragraphs = [_reason_sentence(summary, reason, bool(unmentioned)), *unmentioned] if reason else unmentioned
     return "".join(f"\n\n{paragraph}" for paragraph in paragraphs) + "\n" * bool(paragraphs or text[-1:] != "\n")
@@ -35,7 +35,7 @@ def rest_of_own_answer(summary: RunSummary) -> str | None:
         return None
     if (answer := render_answer(summary)).startswith(summary.sent):
         return answer.removeprefix(summary.sent)
-    openings = ((INTERRUPTED, INTERRUPTED), (TRUNCATED, TRUNCATED), (LENGTH_LIMIT, LENGTH_LIMIT))
+    openings = ((INTERRUPTED, INTERRUPTED), (STOPPED_EARLY, STOPPED_EARLY), (LENGTH_LIMIT, LENGTH_LIMIT))
     for reason, mark in (*openings, (FINISHED, FAILURES_HEADING)):
         text, found, after = summary.sent.partition(f"\n\n{mark}")
         if found and (end := ending(summary, reason, text)).startswith(found + after):

@@ -8,7 +8,7 @@ from services.responder.allowed_links import AllowedLinks
 from services.responder.output_filter import OutputFilter
 from services.responder.prompt import build_prompt
 from services.responder.reasoning_filter import ReasoningFilter
-from services.responder.resume import RepetitionFilter
+from services.responder.repetition_filter import RepetitionFilter
 from services.responder.run_summary import RunSummary
 
 EMPTY_ANSWER = "the LLM gave an empty answer"

@@ -11,7 +11,7 @@ from services.responder.finish import (
     FINISHED,
     INTERRUPTED,
     LENGTH_LIMIT,
-    TRUNCATED,
+    STOPPED_EARLY,
     ending,
     render_answer,
     rest_of_own_answer,
@@ -115,7 +115,7 @@ def closing_text(summary: RunSummary, answer: LLMAnswer) -> str:
     """The text to send after the LLM's answer."""
     text = summary.sent + answer.text
     if answer.error_message:
-        return ending(summary, TRUNCATED, text) if answer.text else remaining_answer(summary)
+        return ending(summary, STOPPED_EARLY, text) if answer.text else remaining_answer(summary)
     return ending(summary, LENGTH_LIMIT if answer.is_truncated else FINISHED, text)
 
 

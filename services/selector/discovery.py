@@ -66,7 +66,7 @@ class Discovery:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Discovers experts within the block, which is entered after the first polls or FIRST_LOOK_SECONDS."""
+        """Discovers experts within the block, which is entered after the first polls or FIRST_POLL_SECONDS."""
         task = asyncio.create_task(self._run(), name="discovery")
         task.add_done_callback(_log_error)
         try:

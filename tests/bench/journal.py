@@ -17,7 +17,7 @@ from services.common import database
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
-from services.orchestrator.runs import acceptance
+from services.orchestrator.runs import new_run
 from tests.bench.rows import Row, median
 from tests.bench.shapes import Script
 from tests.support import postgres
@@ -61,7 +61,7 @@ async def _steps(journal: Journal) -> float:
 
 def _new_run() -> NewRun:
     spec = RunSpec(plan=Script("chain", STEPS).plan_message())
-    return acceptance.new_run(spec, Caller(tenant="default"), None, "digest", 900.0)
+    return new_run.build(spec, Caller(tenant="default"), None, "digest", 900.0)
 
 
 def _events(run_id: str, step: int) -> list[RunEvent]:

@@ -21,7 +21,7 @@ from protos.hugginggpt.v1 import (
 from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_LLM
 from services.common import call_context
 from services.common.errors import InvalidRequest, ModelFailed, Unavailable
-from services.orchestrator.runs.selection import AT_ONCE, BATCH_AT_ONCE
+from services.orchestrator.runs.selector_client import AT_ONCE, BATCH_AT_ONCE
 from tests.support.orchestrator import (
     END,
     OrchestratorUnderTest,

@@ -23,9 +23,9 @@ from services.common.channel import connect
 from services.common.errors import DeadlineExceeded, Overloaded
 from services.common.server import serving
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
-from services.orchestrator.runs import selection
-from services.orchestrator.runs.planning import PlannerClient
-from services.orchestrator.runs.selection import CandidateCache, SelectorClient
+from services.orchestrator.runs import selector_client
+from services.orchestrator.runs.planner_client import PlannerClient
+from services.orchestrator.runs.selector_client import CandidateCache, SelectorClient
 from tests.conftest import Serve
 from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.support.expert_calls import SPEC, SimulatedRun, candidate, open_client
@@ -113,8 +113,8 @@ class HangingSelector(ScriptedSelector):
 async def test_wait_for_a_selector_permit_counts_against_the_deadline(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, priority: "Priority.ValueType"
 ) -> None:
-    monkeypatch.setattr(selection, "AT_ONCE", 2)
-    monkeypatch.setattr(selection, "BATCH_AT_ONCE", 1)
+    monkeypatch.setattr(selector_client, "AT_ONCE", 2)
+    monkeypatch.setattr(selector_client, "BATCH_AT_ONCE", 1)
     selector = HangingSelector()
     register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, selector)
     channel = await serve(register, selector_pb2.DESCRIPTOR.services_by_name["SelectorService"])
@@ -126,7 +126,7 @@ async def test_wait_for_a_selector_permit_counts_against_the_deadline(
         chosen = SelectorClient(stub, list, catalogue)
         holding = asyncio.create_task(chosen.select_cached(Task(task=first), INFERENCE_MODE_LOCAL, None))
         await selector.called.wait()
-        monkeypatch.setattr(selection, "CACHED_SECONDS", 0.1)
+        monkeypatch.setattr(selector_client, "CACHED_SECONDS", 0.1)
         with pytest.raises(DeadlineExceeded) as late:
             await chosen.select_cached(Task(task=second), INFERENCE_MODE_LOCAL, None)
         holding.cancel()

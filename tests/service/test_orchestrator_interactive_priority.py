@@ -7,7 +7,7 @@ import pytest
 from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, plan_pb2, run_pb2
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
-from services.orchestrator.runs.selection import BATCH_AT_ONCE
+from services.orchestrator.runs.selector_client import BATCH_AT_ONCE
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, OrchestratorClient, note, notes, step
 from tests.support.orchestrator import OrchestratorUnderTest, ScriptedPeers, echo, run_ended

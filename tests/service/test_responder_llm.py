@@ -19,7 +19,7 @@ from services.common.channel import connect
 from services.llm.settings import LlmSettings, Price
 from services.llm.token_estimate import TokenEstimator
 from services.responder.__main__ import responder
-from services.responder.finish import INTERRUPTED, LENGTH_LIMIT, TRUNCATED
+from services.responder.finish import INTERRUPTED, LENGTH_LIMIT, STOPPED_EARLY
 from services.responder.output_filter import REMOVED_LINK, UNKNOWN_FILE
 from services.responder.settings import Settings
 from tests.fakes import ErrorReply, RawReply, ScriptedLLM, ScriptedReply, StalledReply, TextReply, TruncatedReply
@@ -380,7 +380,7 @@ async def test_truncated_answer_is_ended_with_unmentioned_results() -> None:
     async with serve_scripted(TruncatedReply("The sign says “Exit” and ")) as (stub, _):
         answer, decision = await respond(stub, respond_request(READ, SPOKEN, UNSPOKEN))
     assert answer == (
-        f"The sign says “Exit” and \n\n{TRUNCATED} the remaining results follow, composed without it.\n\n"
+        f"The sign says “Exit” and \n\n{STOPPED_EARLY} the remaining results follow, composed without it.\n\n"
         "Read aloud in speech.wav (recording, 9 bytes).\n\n**What could not be done**\n\n"
         "- text-to-speech (“aloud”) failed: no voice is installed. Remedy: install one.\n"
     )
@@ -404,7 +404,7 @@ async def test_slow_llm_leaves_time_for_template_answer() -> None:
             call = stub.Respond(respond_request(READ), timeout=3, metadata=call_context.metadata())
             events = [event async for event in call]
     answer = "".join(event.text for event in events)
-    assert answer.startswith(f"The sign \n\n{TRUNCATED}")
+    assert answer.startswith(f"The sign \n\n{STOPPED_EARLY}")
     assert "“Exit”" in answer
     assert events[-1].decision.controller == CONTROLLER_COMPOSED
 

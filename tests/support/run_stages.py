@@ -23,10 +23,10 @@ from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs.executor import RunExecutor
+from services.orchestrator.runs.leases import CommandForwarder, RunLeases
 from services.orchestrator.runs.limiter import RunLimiter
-from services.orchestrator.runs.ownership import CommandForwarder, RunLeases
-from services.orchestrator.runs.planning import PlannerClient
-from services.orchestrator.runs.response import ResponderClient
+from services.orchestrator.runs.planner_client import PlannerClient
+from services.orchestrator.runs.responder_client import ResponderClient
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.service import PipelineSource, RunService
 from services.orchestrator.runs.task_executor import TaskDependencies

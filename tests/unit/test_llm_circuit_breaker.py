@@ -25,9 +25,9 @@ def opened(breaker: CircuitBreaker) -> CircuitBreaker:
 def test_circuit_opens_after_consecutive_failures(breaker: CircuitBreaker) -> None:
     for _ in range(FAILURES_TO_OPEN - 1):
         breaker.record_failure("it is down")
-        assert breaker.allow_call()
+        assert breaker.try_start_call()
     breaker.record_failure("it is down")
-    assert not breaker.allow_call()
+    assert not breaker.try_start_call()
     assert breaker.reason == "it is down"
 
 
@@ -35,69 +35,69 @@ def test_success_between_failures_keeps_circuit_closed(breaker: CircuitBreaker) 
     for _ in range(3 * FAILURES_TO_OPEN):
         breaker.record_failure("it is down")
         breaker.record_success()
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
 
 
 def test_one_probe_is_allowed_after_cool_down(breaker: CircuitBreaker, clock: Clock) -> None:
     opened(breaker)
     clock.now = COOL_DOWN_SECONDS - 1
-    assert not breaker.allow_call()
+    assert not breaker.try_start_call()
     assert breaker.seconds_until_probe() == 1
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.allow_call()
-    assert not breaker.allow_call()
+    assert breaker.try_start_call()
+    assert not breaker.try_start_call()
 
 
 def test_successful_probe_closes_circuit(breaker: CircuitBreaker, clock: Clock) -> None:
     opened(breaker)
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
     breaker.record_success()
-    assert breaker.allow_call()
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
+    assert breaker.try_start_call()
 
 
 def test_failed_probe_opens_circuit_for_another_cool_down(breaker: CircuitBreaker, clock: Clock) -> None:
     opened(breaker)
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
     breaker.record_failure("it is still down")
     clock.now += COOL_DOWN_SECONDS - 1
-    assert not breaker.allow_call()
+    assert not breaker.try_start_call()
     clock.now += 1
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
 
 
 def test_inconclusive_probe_allows_the_next_one(breaker: CircuitBreaker, clock: Clock) -> None:
     opened(breaker)
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
     breaker.record_inconclusive()
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
 
 
 def test_consecutive_invalid_answers_open_circuit_although_calls_complete(
     breaker: CircuitBreaker, clock: Clock
 ) -> None:
     for _ in range(FAILURES_TO_OPEN):
-        assert breaker.allow_call()
+        assert breaker.try_start_call()
         breaker.record_success()
         breaker.record_answer(valid=False)
-    assert not breaker.allow_call()
+    assert not breaker.try_start_call()
     clock.now = COOL_DOWN_SECONDS
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
     breaker.record_success()
     breaker.record_answer(valid=False)
-    assert not breaker.allow_call()
+    assert not breaker.try_start_call()
 
 
 def test_valid_answer_resets_count_of_invalid_answers(breaker: CircuitBreaker) -> None:
     for _ in range(3 * FAILURES_TO_OPEN):
         breaker.record_answer(valid=False)
         breaker.record_answer(valid=True)
-    assert breaker.allow_call()
+    assert breaker.try_start_call()
 
 
 def test_call_in_flight_when_circuit_opened_does_not_close_it(breaker: CircuitBreaker) -> None:
     opened(breaker).record_success()
-    assert not breaker.allow_call()
+    assert not breaker.try_start_call()

@@ -8,7 +8,7 @@ from services.responder.finish import (
     FINISHED,
     INTERRUPTED,
     LENGTH_LIMIT,
-    TRUNCATED,
+    STOPPED_EARLY,
     ending,
     render_answer,
     rest_of_own_answer,
@@ -55,16 +55,16 @@ def test_ending_lists_all_failures() -> None:
 
 def test_ending_after_truncation_does_not_repeat_results() -> None:
     assert (
-        ending(RunSummary("", (READ,)), TRUNCATED, "It says “exit”")
-        == f"\n\n{TRUNCATED} all results are given above.\n"
+        ending(RunSummary("", (READ,)), STOPPED_EARLY, "It says “exit”")
+        == f"\n\n{STOPPED_EARLY} all results are given above.\n"
     )
     assert "“Exit”" in ending(RunSummary("", (READ,)), INTERRUPTED, "It")
     assert "“Exit”" not in ending(RunSummary("", (READ,)), LENGTH_LIMIT, "It")
     talk = RunSummary("Hi", notes=(Note(NoteKind.CHAT, ""),))
-    assert ending(talk, TRUNCATED, "Hel") == f"\n\n{TRUNCATED} ask again for the rest.\n"
+    assert ending(talk, STOPPED_EARLY, "Hel") == f"\n\n{STOPPED_EARLY} ask again for the rest.\n"
 
 
-@pytest.mark.parametrize("reason", [FINISHED, LENGTH_LIMIT, TRUNCATED, INTERRUPTED])
+@pytest.mark.parametrize("reason", [FINISHED, LENGTH_LIMIT, STOPPED_EARLY, INTERRUPTED])
 def test_partial_ending_is_resumed_at_any_position(reason: str) -> None:
     summary = RunSummary("", (READ, FAILED))
     text = "It" + ending(summary, reason, "It")

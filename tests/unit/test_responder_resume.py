@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.responder.resume import RepetitionFilter, resume_point
+from services.responder.repetition_filter import RepetitionFilter, resume_point
 
 SENT = "The sign in your picture says “Exit”. It was read by rapid"
 

@@ -24,7 +24,7 @@ from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.builder import with_policy
 from services.orchestrator.pipelines.service import PipelineService
-from services.orchestrator.runs import acceptance
+from services.orchestrator.runs import new_run
 
 MAX_ITEMS = 1_000_000
 
@@ -64,7 +64,7 @@ class BatchIngest:
         spec, pages = await _open(parts)
         with call_context.use_caller(with_policy(call_context.current(), spec.policy)):
             pipeline = await self._pipeline(spec)
-            acceptance.validate(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
+            new_run.validate(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
             caller = with_policy(call_context.current(), pipeline.policy)
             with call_context.use_caller(caller):
                 await self._pipelines.builder.check_available(pipeline.plan, spec.inference_mode, spec.constraints)

@@ -28,7 +28,7 @@ from services.orchestrator.journal.batch_rows import BatchRow, Counts, Item
 from services.orchestrator.journal.batches import BatchStore
 from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.pipelines import parameters
-from services.orchestrator.runs import acceptance
+from services.orchestrator.runs import new_run
 
 PAGE, PAGE_BYTES = 100, 1024 * 1024
 """Items and bytes read at a time: each active batch has so much in memory."""
@@ -71,7 +71,7 @@ def new_runs(batch: BatchRow, page: Sequence[Item], run_seconds: float) -> tuple
             invalid[item.index] = to_failure(error)
         else:
             position = BatchPosition(batch_id=batch.id, index=item.index, name=item.name)
-            runs.append(acceptance.new_run(_spec(batch, item), caller, None, "", run_seconds, batch=position))
+            runs.append(new_run.build(_spec(batch, item), caller, None, "", run_seconds, batch=position))
     return runs, invalid
 
 

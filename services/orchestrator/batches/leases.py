@@ -74,7 +74,7 @@ class BatchLeases:
         """Ends a batch that cannot be continued as FAILED; active items run to their ends."""
         await self._store.end(lease, RUN_STATE_FAILED, failure)
 
-    async def changes(self, active: Mapping[str, Claimed]) -> AsyncIterator[None]:  # noqa: ARG002  # LeaseStore's
+    async def changes(self, active: Mapping[str, Claimed]) -> AsyncIterator[None]:  # noqa: ARG002  # LeaseSource's
         """Yields when batches may have no owner."""
         with self._notifier.subscribed(CHANGED) as changed:
             while True:
@@ -82,11 +82,11 @@ class BatchLeases:
                 changed.clear()
                 yield
 
-    def released(self, held: Claimed) -> None:  # noqa: ARG002  # LeaseStore's
+    def released(self, held: Claimed) -> None:  # noqa: ARG002  # LeaseSource's
         """Has another batch claimed in its place."""
         self._notifier.notify((CHANGED,))
 
-    def use_trace(self, held: Claimed) -> AbstractContextManager[None]:  # noqa: ARG002  # LeaseStore's
+    def use_trace(self, held: Claimed) -> AbstractContextManager[None]:  # noqa: ARG002  # LeaseSource's
         """Does nothing: a batch has no trace of its own."""
         return nullcontext()
 

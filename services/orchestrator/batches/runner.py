@@ -25,7 +25,7 @@ from services.orchestrator.journal.batches import CHANGED, BatchStore
 from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs.run_log import CANCELLED, RunLog
-from services.orchestrator.runs.selection import LOOK_SECONDS, CandidateCache
+from services.orchestrator.runs.selector_client import LOOK_SECONDS, CandidateCache
 from services.orchestrator.runs.service import RunService
 
 log = structlog.get_logger(__name__)

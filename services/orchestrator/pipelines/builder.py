@@ -22,9 +22,9 @@ from services.common import call_context
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
 from services.orchestrator.journal import Journal
 from services.orchestrator.pipelines import parameters
-from services.orchestrator.runs import acceptance
+from services.orchestrator.runs import new_run
 from services.orchestrator.runs.history import read_fold
-from services.orchestrator.runs.selection import SelectorClient
+from services.orchestrator.runs.selector_client import SelectorClient
 
 CheckPlan = Callable[[planner_pb2.PlanRequest], Awaitable[Plan]]
 
@@ -56,7 +56,7 @@ class PipelineBuilder:
         """
         if not plan.tasks:
             raise InvalidRequest("the plan has no task", reason="EMPTY", port="plan", remedy="add a task")
-        acceptance.validate(RunSpec(plan=plan))
+        new_run.validate(RunSpec(plan=plan))
         offers, missing = await self._offers(plan)
         specs = {**standard_tasks(), **{offer.spec.name: offer.spec for offer in offers.values()}}
         inputs = parameters.derive_inputs(plan, specs)

@@ -13,7 +13,7 @@ from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.queries import Page
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.builder import PipelineBuilder, with_policy
-from services.orchestrator.runs import acceptance
+from services.orchestrator.runs import new_run
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 _LIST_HINT = "check the name; `hugginggpt pipelines` or `GET /v1/pipelines` lists them"
@@ -91,7 +91,7 @@ class PipelineService:
             FailedPrecondition: TASK_UNAVAILABLE or POLICY.
         """
         pipeline = await self.get(spec.pipeline)
-        acceptance.validate(RunSpec(plan=pipeline.plan, budget=spec.budget))
+        new_run.validate(RunSpec(plan=pipeline.plan, budget=spec.budget))
         parameters.assign_files(pipeline.inputs, spec.inputs)
         parameters.check(pipeline.inputs, spec.inputs)
         caller = with_policy(call_context.current(), pipeline.policy)

@@ -33,8 +33,8 @@ from services.orchestrator.deadline import Deadline
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.history import read_turns
-from services.orchestrator.runs.planning import PlannerClient
-from services.orchestrator.runs.response import ResponderClient
+from services.orchestrator.runs.planner_client import PlannerClient
+from services.orchestrator.runs.responder_client import ResponderClient
 from services.orchestrator.runs.result import final_state, total_usage
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.task_executor import TaskDependencies, TaskExecutor, end_task

@@ -24,11 +24,11 @@ from services.orchestrator.journal import Journal
 from services.orchestrator.journal.runs import EndedRun, NewRun, RunRow
 from services.orchestrator.leases import LeaseManager, stopping_error
 from services.orchestrator.notifier import ChangeNotifier
-from services.orchestrator.runs import acceptance
+from services.orchestrator.runs import new_run
 from services.orchestrator.runs.history import read_events_after, read_state
+from services.orchestrator.runs.leases import ClaimedRun, CommandForwarder
 from services.orchestrator.runs.limiter import RunLimiter
-from services.orchestrator.runs.ownership import ClaimedRun, CommandForwarder
-from services.orchestrator.runs.planning import PlannerClient
+from services.orchestrator.runs.planner_client import PlannerClient
 from services.orchestrator.runs.run_log import RunLog
 
 _MAX_SEQUENCE = 2**53
@@ -114,7 +114,7 @@ class RunService:
             FailedPrecondition: TASK_UNAVAILABLE, a task or pinned model of the pipeline is no longer offered.
             Unavailable: the journal or, for a supplied plan, the planner is unavailable; or this process stops.
         """
-        acceptance.validate(spec)
+        new_run.validate(spec)
         if self.is_closed:
             raise stopping_error()
         with self._limiter.admit(call_context.current().tenant, spec.ByteSize()):
@@ -122,14 +122,14 @@ class RunService:
 
     async def _create(self, spec: RunSpec, position: BatchPosition | None) -> str:
         caller = call_context.current()
-        digest = acceptance.request_digest(spec, caller)
+        digest = new_run.request_digest(spec, caller)
         parent = await self._journal.row(spec.parent_run_id, caller.tenant) if spec.parent_run_id else None
         if spec.HasField("pipeline"):
             caller = await self._pipelines.apply_to_run(spec)
         elif spec.HasField("plan"):
-            spec.plan.CopyFrom(await self._planner.check(acceptance.plan_check_request(spec, spec.plan)))
-        caller = acceptance.with_parent_policy(caller, parent)
-        new = acceptance.new_run(spec, caller, parent, digest, self._run_seconds, batch=position)
+            spec.plan.CopyFrom(await self._planner.check(new_run.plan_check_request(spec, spec.plan)))
+        caller = new_run.with_parent_policy(caller, parent)
+        new = new_run.build(spec, caller, parent, digest, self._run_seconds, batch=position)
         write = self._limiter.track_write(self._journal.accept(new))
         write.add_done_callback(partial(self._start_stored, new))
         try:
@@ -270,8 +270,8 @@ class RunService:
         if plan:
             spec = (await self._journal.events(run_id, 0, 1))[0].run_accepted.spec
             spec.plan.CopyFrom(plan)
-            acceptance.validate(spec)
-            approved.plan.CopyFrom(await self._planner.check(acceptance.plan_check_request(spec, plan)))
+            new_run.validate(spec)
+            approved.plan.CopyFrom(await self._planner.check(new_run.plan_check_request(spec, plan)))
         if not await self._journal.approve(run_id, approved.SerializeToString(deterministic=True)):
             raise _not_waiting(run_id)
         self._leases.claim_now()

@@ -45,7 +45,7 @@ from services.orchestrator.runs.arguments import (
 )
 from services.orchestrator.runs.result import rename_duplicates
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.selection import SelectorClient
+from services.orchestrator.runs.selector_client import SelectorClient
 
 log = structlog.get_logger(__name__)
 

@@ -27,41 +27,37 @@ class NormalizedTask:
     parameters_json: str
 
 
-def normalize_task(parse_task: ParsedTask, context: RepairContext) -> NormalizedTask | list[Problem]:
+def normalize_task(parsed: ParsedTask, context: RepairContext) -> NormalizedTask | list[Problem]:
     """Repairs and validates a parsed task; returns all problems if it cannot run."""
-    name = match_task(parse_task.task, context.catalogue)
+    name = match_task(parsed.task, context.catalogue)
     if name is not None:
-        return _normalize(parse_task, context.catalogue[name], context)
+        return _normalize(parsed, context.catalogue[name], context)
     shapes = [
-        _normalize(parse_task, spec, context)
+        _normalize(parsed, spec, context)
         for spec in context.catalogue.values()
-        if shares_a_word(parse_task.task, spec.name)
+        if shares_a_word(parsed.task, spec.name)
     ]
     fitting = [shape for shape in shapes if isinstance(shape, NormalizedTask)]
-    return fitting[0] if len(fitting) == 1 else [_unavailable(parse_task, context)]
+    return fitting[0] if len(fitting) == 1 else [_unavailable(parsed, context)]
 
 
-def waits_for(parse_task: ParsedTask, context: RepairContext) -> set[int]:
+def waits_for(parsed: ParsedTask, context: RepairContext) -> set[int]:
     """Ids of the tasks that a task depends on: its references, and its declared dependencies if a port is empty."""
     ids = {
         meaning.wire_id
-        for _, value in parse_task.given
+        for _, value in parsed.given
         for meaning in interpret(value, context.names)
         if isinstance(meaning, OutputReference)
     }
-    name = match_task(parse_task.task, context.catalogue)
-    if (
-        parse_task.needs
-        and name
-        and bind_arguments(parse_task, context.catalogue[name], context.names, context.inputs).missing
-    ):
-        ids.update(parse_task.needs)
+    name = match_task(parsed.task, context.catalogue)
+    if parsed.needs and name and bind_arguments(parsed, context.catalogue[name], context.names, context.inputs).missing:
+        ids.update(parsed.needs)
     return ids
 
 
-def _normalize(parse_task: ParsedTask, spec: Spec, context: RepairContext) -> NormalizedTask | list[Problem]:
-    binding = bind_arguments(parse_task, spec, context.names, context.inputs)
-    given, problems = _ports(parse_task, binding, context)
+def _normalize(parsed: ParsedTask, spec: Spec, context: RepairContext) -> NormalizedTask | list[Problem]:
+    binding = bind_arguments(parsed, spec, context.names, context.inputs)
+    given, problems = _ports(parsed, binding, context)
     parameters, parameter_problems = convert_parameters(binding.parameters, spec, context.names)
     problems += parameter_problems + [unknown_argument(name, spec) for name in binding.unmatched]
     pieces = split(given, spec)
@@ -73,7 +69,7 @@ def _normalize(parse_task: ParsedTask, spec: Spec, context: RepairContext) -> No
 
 
 def _ports(
-    parse_task: ParsedTask, binding: Binding, context: RepairContext
+    parsed: ParsedTask, binding: Binding, context: RepairContext
 ) -> tuple[dict[str, list[Single]], list[Problem]]:
     given: dict[str, list[Single]] = {}
     problems: dict[str, list[Problem]] = {port.name: [missing(port, binding.spec)] for port in binding.missing}
@@ -93,12 +89,12 @@ def _ports(
         ):
             continue
         used = {single for singles in given.values() for single in singles}
-        if found := infer_port_value(port, parse_task.needs, used, context):
+        if found := infer_port_value(port, parsed.needs, used, context):
             given[port.name] = found
             del problems[port.name]
     given = {port.name: given[port.name] for port in binding.spec.inputs if port.name in given}
     return given, [one for several in problems.values() for one in several]
 
 
-def _unavailable(parse_task: ParsedTask, context: RepairContext) -> Problem:
-    return Problem(*unavailable_task(parse_task.task, context.catalogue))
+def _unavailable(parsed: ParsedTask, context: RepairContext) -> Problem:
+    return Problem(*unavailable_task(parsed.task, context.catalogue))

@@ -97,7 +97,7 @@ class _PlanWriter:
         inputs = {item.name: item.value for item in self._material.items}
         failed = request.goal.failed if isinstance(request.goal, Replan) else ()
         limit = request.limit or HARD_LIMIT
-        self._drafting = PlanRepairer(catalogue, inputs, request.standing, limit, failed=failed)
+        self._repairer = PlanRepairer(catalogue, inputs, request.standing, limit, failed=failed)
         self._deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         self._is_truncated = False
         self._dropped: list[str] = []
@@ -111,7 +111,7 @@ class _PlanWriter:
     @property
     def problems(self) -> list[str]:
         """Problems of the plan so far, as stated in the repair prompt."""
-        return [*map(str, self._drafting.complaints), *self._dropped, *([TRUNCATED] if self._is_truncated else [])]
+        return [*map(str, self._repairer.complaints), *self._dropped, *([TRUNCATED] if self._is_truncated else [])]
 
     async def write(self, prompt: PlanPrompt) -> None:
         """Calls the LLM and emits tasks as soon as they are complete.
@@ -135,7 +135,7 @@ class _PlanWriter:
             reply.is_truncated or reader.is_incomplete,
             reader.dropped,
         )
-        await self._emit_tasks(self._drafting.close(cut=self._is_truncated))
+        await self._emit_tasks(self._repairer.close(cut=self._is_truncated))
 
     async def finish(self, notes: Iterable[Note]) -> None:
         """Emits the remaining notes.
@@ -143,15 +143,15 @@ class _PlanWriter:
         Raises:
             LLMPlanError: the answers contain nothing usable.
         """
-        is_usable = bool(self._drafting.tasks or self._noted_sources or _NOTHING.fullmatch(self.text))
-        is_readable = is_usable or bool(self._drafting.complaints)
+        is_usable = bool(self._repairer.tasks or self._noted_sources or _NOTHING.fullmatch(self.text))
+        is_readable = is_usable or bool(self._repairer.complaints)
         self._llm.record_answer(valid=is_readable)
         if not is_usable:
             what = "none of the tasks the LLM planned can be run" if is_readable else "what the LLM wrote is no plan"
             raise LLMPlanError(what, self.usage)
         for note in (*notes, *self._unmapped()):
             await self._emit(note)
-        if not (self._drafting.tasks or self._noted_sources) and isinstance(self._goal, New):
+        if not (self._repairer.tasks or self._noted_sources) and isinstance(self._goal, New):
             await self._emit(Note(NoteKind.CHAT, "Nothing in this calls for a task."))
 
     @property
@@ -161,7 +161,7 @@ class _PlanWriter:
     async def _read_text(self, reader: PlanReader, piece: str) -> None:
         known = len(reader.notes)
         for raw in reader.feed(piece):
-            await self._emit_tasks(self._drafting.add(raw))
+            await self._emit_tasks(self._repairer.add(raw))
         for note in reader.notes[known:]:
             self._noted_sources.append(note.source)
             await self._emit(Note(note.kind, note.text, note.source))
@@ -172,7 +172,7 @@ class _PlanWriter:
 
     def _unmapped(self) -> Iterable[Note]:
         faults = [
-            fault for fault in self._drafting.complaints if fault.source not in self._noted_sources or not fault.source
+            fault for fault in self._repairer.complaints if fault.source not in self._noted_sources or not fault.source
         ]
         for fault in faults[:MAX_UNMAPPED_NOTES]:
             words = fault.source or fault.task

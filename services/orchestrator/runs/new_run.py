@@ -81,7 +81,7 @@ def with_parent_policy(caller: Caller, parent: RunRow | None) -> Caller:
     return local
 
 
-def new_run(
+def build(
     spec: RunSpec,
     caller: Caller,
     parent: RunRow | None,
