@@ -1,5 +1,6 @@
 """Appends tasks to existing ones: removes duplicates, renumbers the others and links them."""
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,11 +12,8 @@ Equality = Callable[[Task, Task], bool]
 
 def is_equal(existing: Task, task: Task) -> bool:
     """Whether two tasks are equal, apart from their ids."""
-    return (existing.task, existing.arguments, existing.parameters_json) == (
-        task.task,
-        task.arguments,
-        task.parameters_json,
-    )
+    is_same_call = (existing.task, existing.arguments) == (task.task, task.arguments)
+    return is_same_call and _parameters(existing) == _parameters(task)
 
 
 def is_similar(existing: Task, task: Task) -> bool:
@@ -63,6 +61,10 @@ def new_tasks(tasks: Sequence[Task], prior: Sequence[Task], *, is_same: Equality
     """Returns the tasks that do not exist yet, numbered after the existing ones and linked to them."""
     deduplicator = TaskDeduplicator(prior, is_same=is_same)
     return [added for task in tasks if (added := deduplicator.add(task))]
+
+
+def _parameters(task: Task) -> object:
+    return json.loads(task.parameters_json or "{}")
 
 
 def _non_text_arguments(task: Task) -> Mapping[str, Argument]:

@@ -1,11 +1,11 @@
 """Repairs tasks written by an LLM incrementally, so that every emitted task is valid."""
 
-import json
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from services.planner.continuation import is_equal
 from services.planner.llm.json_stream import RawTask
 from services.planner.llm.normalize import NormalizedTask, normalize_task, waits_for
 from services.planner.llm.plan_format import Fault, ParsedTask, Problem, parse_task
@@ -155,7 +155,7 @@ class PlanRepairer:
         standing = list(self._prior_tasks)
         for arguments in shape.given:
             task = Task(0, shape.spec.name, arguments, shape.parameters_json, source=pending_task.parsed.source)
-            same = next((other for other in standing if _is_same_task(other, task)), None)
+            same = next((other for other in standing if is_equal(other, task)), None)
             if same:
                 standing.remove(same)
             else:
@@ -230,8 +230,3 @@ def _without_failed(prior: Sequence[Task], failed: Collection[int]) -> Iterator[
             lost.add(task.id)
         else:
             yield task
-
-
-def _is_same_task(standing: Task, task: Task) -> bool:
-    same = (standing.task, standing.arguments) == (task.task, task.arguments)
-    return same and json.loads(standing.parameters_json or "{}") == json.loads(task.parameters_json or "{}")
