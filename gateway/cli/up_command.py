@@ -20,15 +20,17 @@ def run_in_foreground(options: Sequence[str], *, verbose: bool) -> int:
     """Runs the local services until they end or a signal arrives; returns the exit status."""
     console = Console(stderr=True, highlight=False)
     is_ready = stopping = False
-    errors: list[Mapping[str, Any]] = []
-    """Errors logged before the services are ready: printed afterwards, or reported as the reason of a failed start."""
+    errors: dict[str, Text] = {}
+    """Errors logged before the services are ready, each once: printed afterwards, or reported as the reason of a failed
+    start."""
 
     def on_line(entry: Mapping[str, Any]) -> None:
         is_problem = entry.get("level") in ("error", "warning")
-        if verbose or (is_problem and is_ready):
-            console.print(log_line(entry), soft_wrap=True)
+        line = log_line(entry)
+        if verbose or (is_problem and is_ready and line.plain not in errors):
+            console.print(line, soft_wrap=True)
         elif entry.get("level") == "error":
-            errors.append(entry)
+            errors[line.plain] = line
 
     with LocalStack(options, on_line) as stack:
 
@@ -51,8 +53,8 @@ def run_in_foreground(options: Sequence[str], *, verbose: bool) -> int:
             raise
         is_ready = True
         _welcome(console, ready)
-        for entry in errors:
-            console.print(log_line(entry), soft_wrap=True)
+        for line in list(errors.values()):
+            console.print(line, soft_wrap=True)
         return stack.wait()
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from uuid import uuid4
 
 import httpx
@@ -48,10 +49,14 @@ class Bucket:
         obstore.delete(self._store(), key)
 
     def drop(self) -> None:
-        """Removes the bucket and its objects."""
-        for key in self.keys():
-            self.remove(key)
-        httpx.delete(f"{self.endpoint}/{self.name}", trust_env=False).raise_for_status()
+        """Removes the bucket and its objects, also those that a service writes meanwhile."""
+        while True:
+            for key in self.keys():
+                self.remove(key)
+            response = httpx.delete(f"{self.endpoint}/{self.name}", trust_env=False)
+            if response.status_code != HTTPStatus.CONFLICT:
+                response.raise_for_status()
+                return
 
     def _store(self) -> ObjectStore:
         return from_url(

@@ -90,6 +90,7 @@ def test_services_start_though_every_expert_lacks_its_extra(tmp_path: Path, with
 def test_up_names_the_expert_that_lacks_its_extra_in_one_line(tmp_path: Path, without: Any) -> None:
     output = up(tmp_path / "home", "remote", without("huggingface_hub"))
     assert "HuggingGPT is ready" in output
-    (line,) = [line for line in output.splitlines() if "pip install" in line]
-    assert "remote" in line
+    lines = [line for line in output.splitlines() if "pip install" in line]
+    assert len(lines) == 1, output
+    assert "remote" in lines[0]
     assert "Traceback" not in output
