@@ -25,7 +25,7 @@ FASTER = 2.0
 _REACHABLE = {Readiness.READY, Readiness.LOADABLE}
 
 
-def rivals(choice: Selection) -> Sequence[SelectedModel]:
+def contenders(choice: Selection) -> Sequence[SelectedModel]:
     """Models that may be first, best ranked first: without failing ones, and in hybrid mode without external ones."""
     first = choice.chosen[0]
     return [

@@ -38,24 +38,24 @@ class Question(NamedTuple):
 
 
 def build_question(
-    spec: TaskSpec, query: SelectionQuery, rivals: Sequence[SelectedModel], budget: int, count: Callable[[str], int]
+    spec: TaskSpec, query: SelectionQuery, contenders: Sequence[SelectedModel], budget: int, count: Callable[[str], int]
 ) -> Question | None:
     """Builds the prompt within the budget; shortens texts first, then drops the last-ranked candidates.
 
     Args:
         spec: of the task.
         query: the selection query.
-        rivals: candidates, best ranked first, with distinct IDs.
+        contenders: candidates, best ranked first, with distinct IDs.
         budget: tokens.
         count: counts the tokens of a text.
 
     Returns:
         None if not even two candidates fit.
     """
-    ids = [chosen.offer.card.id for chosen in rivals]
+    ids = [chosen.offer.card.id for chosen in contenders]
     tries = [(len(ids), scale) for scale in _SCALES] + [(length, _SCALES[-1]) for length in range(len(ids) - 1, 1, -1)]
     for length, scale in tries:
-        messages = _messages(spec, query, rivals[:length], scale)
+        messages = _messages(spec, query, contenders[:length], scale)
         if sum(count(message.content) + _MESSAGE_TOKENS for message in messages) <= budget:
             return Question(messages, _schema(ids[:length]), ids[:length], scale)
     return None
@@ -67,7 +67,7 @@ def can_be_named(model: str) -> bool:
 
 
 def _messages(
-    spec: TaskSpec, query: SelectionQuery, rivals: Sequence[SelectedModel], scale: float
+    spec: TaskSpec, query: SelectionQuery, contenders: Sequence[SelectedModel], scale: float
 ) -> Sequence[Message]:
     token = nonce()
     kind = {
@@ -79,7 +79,7 @@ def _messages(
         "task": _line({name: value for name, value in kind.items() if value}),
         "words": plain(query.source, int(scale * _WORDS)),
         "request": plain(query.request, int(scale * _REQUEST)),
-        "candidates": "\n".join(_line(_set_description(chosen, query, scale)) for chosen in rivals),
+        "candidates": "\n".join(_line(_facts(chosen, query, scale)) for chosen in contenders),
     }
     return _PROMPT.render(**{name: quote_data(name, text, token) for name, text in texts.items()})
 
@@ -92,7 +92,7 @@ def _schema(ids: Sequence[str]) -> Schema:
     )
 
 
-def _set_description(chosen: SelectedModel, query: SelectionQuery, scale: float) -> Mapping[str, object]:
+def _facts(chosen: SelectedModel, query: SelectionQuery, scale: float) -> Mapping[str, object]:
     """Known facts of a candidate; unknown ones are left out."""
     offer, card = chosen.offer, chosen.offer.card
     facts: dict[str, object] = {

@@ -16,7 +16,7 @@ from services.common import call_context
 from services.llm.client import LLM
 from services.llm.errors import LLMError
 from services.llm.usage import Usage
-from services.selector.decisive_ranking import is_clear, rivals
+from services.selector.decisive_ranking import contenders, is_clear
 from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named
 from services.selector.query import SelectionQuery
 from services.selector.selection import Controller, SelectedModel, Selection
@@ -154,7 +154,7 @@ class LlmRanker:
         """
         limit = query.limit or CANDIDATES
         choice = self._selector.choose(replace(query, limit=max(limit, self._described)) if limit > 0 else query)
-        candidates = _distinct(rivals(choice))[: self._described]
+        candidates = _distinct(contenders(choice))[: self._described]
         if choice.controller is Controller.RANK and len(candidates) > 1:
             choice = await self._ask_llm(choice, query, candidates, seconds)
         return replace(choice, chosen=choice.chosen[:limit])

@@ -47,7 +47,7 @@ def stored_items(settings: Settings) -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110  # another process's file tells nobody of its changes
+        while not condition():  # noqa: ASYNC110  # a file of another process reports no changes
             await asyncio.sleep(0.05)
 
 

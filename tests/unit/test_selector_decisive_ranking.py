@@ -9,7 +9,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_LOADABLE, ModelCard
 from services.selector.catalog import ExpertCatalog
-from services.selector.decisive_ranking import is_clear, rivals
+from services.selector.decisive_ranking import contenders, is_clear
 from services.selector.query import Avoid, Mode, SelectionQuery
 from services.selector.selection import Selection
 from services.selector.selector import Selector
@@ -50,7 +50,7 @@ class CatalogUnderTest:
     def is_decided(self, source: str = REQUEST, **fields: Any) -> bool:
         query = SelectionQuery(TASK, source, **fields)
         choice = self.choose(query)
-        return is_clear(choice.spec, query, rivals(choice))
+        return is_clear(choice.spec, query, contenders(choice))
 
 
 CASES: dict[str, tuple[bool, tuple[ModelCard, ...]]] = {
@@ -116,7 +116,7 @@ def test_queue_counts_as_slower() -> None:
 
 
 def ids(choice: Selection) -> list[str]:
-    return [chosen.offer.card.id for chosen in rivals(choice)]
+    return [chosen.offer.card.id for chosen in contenders(choice)]
 
 
 def test_failing_models_are_rivals_only_if_all_fail() -> None:

@@ -10,7 +10,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.selector.catalog import ExpertCatalog
-from services.selector.decisive_ranking import rivals
+from services.selector.decisive_ranking import contenders
 from services.selector.llm_prompt import Question, build_question, can_be_named
 from services.selector.query import Mode, SelectionQuery
 from services.selector.selector import CANDIDATES, Selector
@@ -32,7 +32,7 @@ def question_or_none(*cards: ModelCard, budget: int = 7168, **query_fields: Any)
     catalog.record_reply("lite:1", DescribeResponse(expert="lite", models=cards))
     query = SelectionQuery(TASK, **query_fields)
     choice = Selector(catalog, standard, Mode.REMOTE if query.allows_external else Mode.HYBRID).choose(query)
-    return build_question(choice.spec, query, rivals(choice), budget, count)
+    return build_question(choice.spec, query, contenders(choice), budget, count)
 
 
 def question_for(*cards: ModelCard, **query_fields: Any) -> Question:

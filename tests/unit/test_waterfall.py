@@ -12,18 +12,23 @@ SERVER, CLIENT, OWN = Span.SPAN_KIND_SERVER, Span.SPAN_KIND_CLIENT, Span.SPAN_KI
 MS = 1_000_000
 
 
-def told(service: str, key: str, above: str, kind: "Span.SpanKind.ValueType", lasted: tuple[int, int]) -> ServiceSpan:
+def service_span(
+    service: str, key: str, above: str, kind: "Span.SpanKind.ValueType", lasted: tuple[int, int]
+) -> ServiceSpan:
     span = Span(name=key, span_id=key.encode(), parent_span_id=above.encode(), kind=kind)
     span.start_time_unix_nano, span.end_time_unix_nano = (moment * MS for moment in lasted)
     return ServiceSpan(service, span)
 
 
 def test_call_is_shown_once_with_its_children() -> None:
-    ask = told("gateway", "ask", "outside", SERVER, (10, 90))
-    calls = [told("gateway", "call", "ask", CLIENT, (20, 80)), told("expert", "served", "call", SERVER, (30, 70))]
-    batch = told("expert", "batch", "served", OWN, (40, 60))
+    ask = service_span("gateway", "ask", "outside", SERVER, (10, 90))
+    calls = [
+        service_span("gateway", "call", "ask", CLIENT, (20, 80)),
+        service_span("expert", "served", "call", SERVER, (30, 70)),
+    ]
+    batch = service_span("expert", "batch", "served", OWN, (40, 60))
     batch.span.links.add(span_id=b"served")
-    away = told("gateway", "away", "ask", CLIENT, (85, 86))
+    away = service_span("gateway", "away", "ask", CLIENT, (85, 86))
     assert waterfall([batch, away, *calls, ask]) == [
         Bar(b"ask", "ask", "gateway", 0, 0.0, 80.0),
         Bar(b"served", "served", "expert", 1, 20.0, 60.0),

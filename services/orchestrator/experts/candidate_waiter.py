@@ -5,7 +5,7 @@ import math
 from datetime import timedelta
 
 from services.common.errors import DeadlineExceeded, Overloaded
-from services.orchestrator.experts.candidates import CandidateAttempts, CandidateUnavailable
+from services.orchestrator.experts.candidates import MORE_TIME, CandidateAttempts, CandidateUnavailable
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.limiter import ConcurrencyLimiter
@@ -15,8 +15,6 @@ DEFAULT_START_SECONDS = 180.0
 
 REPORT_WAIT_AFTER_SECONDS = 0.5
 """A wait for a permit is reported after this time."""
-
-_MORE_TIME = "give the run more time (budget.wall_time), or send a smaller request"
 
 
 class CandidateWaiter:
@@ -86,7 +84,7 @@ class CandidateWaiter:
                 await self._limiter.acquire(current.permit)
         except TimeoutError:
             message = f"the deadline passed before {expert} could be called"
-            raise DeadlineExceeded(message, remedy=_MORE_TIME) from None
+            raise DeadlineExceeded(message, remedy=MORE_TIME) from None
         finally:
             notice.cancel()
 
@@ -107,7 +105,7 @@ class CandidateWaiter:
         start = candidate.start_duration.ToTimedelta().total_seconds() or DEFAULT_START_SECONDS
         if start > attempts.seconds_left:
             message = f"expert {expert} is dormant and takes about {start:.0f} s to start, longer than the time left"
-            raise _dormant(message, remedy=f"start {expert} first, or {_MORE_TIME}")
+            raise _dormant(message, remedy=f"start {expert} first, or {MORE_TIME}")
         start_duration = candidate.start_duration if candidate.HasField("start_duration") else None
         attempts.report_waiting(expert, f"{expert} is dormant; it takes about {start:.0f} s to start", start_duration)
         try:

@@ -26,6 +26,10 @@ _Key = tuple[str, str]
 """Expert and model."""
 
 
+MORE_TIME = "give the run more time (budget.wall_time), or send a smaller request"
+"""Remedy of a task whose deadline has passed."""
+
+
 class CandidateUnavailable(Unavailable):
     """A candidate that cannot be called now, nor before the task's time ends."""
 

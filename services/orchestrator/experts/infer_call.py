@@ -21,7 +21,7 @@ from services.common import call_context
 from services.common.channel import dial
 from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
 from services.orchestrator.experts.attempts import TaskAttempts
-from services.orchestrator.experts.candidates import CandidateAttempts
+from services.orchestrator.experts.candidates import MORE_TIME, CandidateAttempts
 from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.load_balancer import Trailer
 from services.orchestrator.experts.reply_validation import check_reply
@@ -40,8 +40,6 @@ PROGRESS_INTERVAL_SECONDS = 0.5
 """Shortest interval between reports; steps in between are dropped, since each report is written to the journal."""
 
 LONGEST_PROGRESS_SECONDS = 3600.0
-
-_MORE_TIME = "give the run more time (budget.wall_time), or send a smaller request"
 
 
 class InferCaller:
@@ -75,7 +73,7 @@ class InferCaller:
         seconds = min(self._attempt_seconds, current.deadline.left)
         if seconds <= 0:
             message = f"the deadline passed before {by.expert} was called"
-            raise DeadlineExceeded(message, remedy=_MORE_TIME)
+            raise DeadlineExceeded(message, remedy=MORE_TIME)
         trailer: Trailer = ()
         attempts.report_start(by)
         self._health.call_started(by, address)
