@@ -74,9 +74,14 @@ class WebhookHarness:
     def delivering(self, retry_delays: Sequence[float] = NO_TIME, guard: SsrfGuard | None = None) -> DeliveryWorker:
         return DeliveryWorker(self.store, guard or self.guard, retry_delays)
 
-    async def deliver(self, times: int = 1, guard: SsrfGuard | None = None) -> None:
-        """Delivers due notifications a number of times and waits for the deliveries."""
-        worker = self.delivering(guard=guard)
+    async def deliver(
+        self, times: int = 1, guard: SsrfGuard | None = None, retry_delays: Sequence[float] = NO_TIME
+    ) -> None:
+        """Delivers due notifications at least a number of times and waits for the deliveries.
+
+        A delivery whose retry is due at once may be attempted again within one of these times.
+        """
+        worker = self.delivering(retry_delays, guard)
         for _ in range(times):
             await worker.deliver_due()
             await worker.drain()
@@ -84,6 +89,10 @@ class WebhookHarness:
     async def only(self, webhook: Webhook) -> Delivery:
         (delivery,) = await self.webhooks.deliveries(webhook.id)
         return delivery
+
+
+def make_due() -> Steps[None]:
+    yield Query("UPDATE deliveries SET due = 0 WHERE due IS NOT NULL")
 
 
 async def never(_request: object) -> Answer:
@@ -202,9 +211,10 @@ async def test_delivery_succeeds_when_receiver_recovers(harness: WebhookHarness)
     webhook = await harness.webhook()
     harness.web.answer_with(PATH, status=503)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.deliver()
+    await harness.deliver(retry_delays=(3600.0,))
     assert (await harness.only(webhook)).state == "waiting"
     harness.web.answer_with(PATH)
+    await harness.store.write(make_due)
     await harness.deliver(3)
     assert (await harness.only(webhook)).state == "delivered"
     assert len(harness.web.requests) == 2
@@ -431,7 +441,7 @@ async def test_delivery_to_forbidden_address_fails_after_one_attempt(harness: We
 async def test_delivery_to_unresolved_host_is_retried(harness: WebhookHarness) -> None:
     webhook = await Webhooks(harness.store).create("a", "https://hooks.test/", "", BY)
     await harness.ended(ended_run("run_1", time.time() + 1))
-    await harness.deliver(2, SsrfGuard(resolve=leading_to()))
+    await harness.deliver(2, SsrfGuard(resolve=leading_to()), retry_delays=(0.0, 300.0))
     delivery = await harness.only(webhook)
     assert delivery.state == "waiting"
     assert delivery.attempts == 2
