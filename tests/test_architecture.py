@@ -1,4 +1,4 @@
-"""Structure of the repository: files at its root, imports of the small services, comments in protos, module lengths."""
+"""Structure of the repository: files at its root, imports of the small services, comments in protos."""
 
 import subprocess
 import sys
@@ -23,8 +23,6 @@ SMALL_SERVICES = (
 )
 WITHOUT_NUMPY = set(SMALL_SERVICES) - {"services.planner.__main__", "services.local.services"}
 """Only the planner reads learned weights."""
-
-MAX_MODULE_LINES = 300
 
 pytestmark = pytest.mark.needs("git")
 
@@ -57,13 +55,3 @@ def test_proto_declarations_have_comments() -> None:
                 without_comment.append(f"{proto.name}:{number} {line.strip()}")
             before = line.strip()
     assert without_comment == []
-
-
-def test_modules_have_at_most_300_lines() -> None:
-    too_long = {
-        str(path): lines
-        for path in tracked_files()
-        if path.suffix == ".py" and "_pb2" not in path.name and path.parts[0] != "tests"
-        if (lines := len((ROOT / path).read_text(encoding="utf-8").splitlines())) > MAX_MODULE_LINES
-    }
-    assert too_long == {}
