@@ -1,23 +1,59 @@
-"""Client of OpenAI-compatible LLM endpoints: one LLM object per role; roles of a process share endpoint state."""
+"""Client of OpenAI-compatible LLM endpoints: one LLM object per role, its replies, and their usage."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
+from protos.hugginggpt.v1 import usage_pb2
 from services.llm.endpoint_capabilities import ChatRequest
-from services.llm.endpoints import shared_state
 from services.llm.errors import LLMError, LLMErrorReason
 from services.llm.prompt import Message, Schema
 from services.llm.settings import LlmSettings
-from services.llm.timeouts import CallTimeouts
-from services.llm.usage import Usage
 
 if TYPE_CHECKING:  # the openai package is imported when an endpoint is opened
-    from services.llm.retrying_call import ModelEndpoint
+    from services.llm.endpoint import ModelEndpoint
     from services.llm.streaming import AnswerStream
 
 __all__ = ["LLM", "LLMError", "LLMErrorReason", "Message", "Reply", "Schema", "Usage"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens, as reported by the endpoint or else estimated, cost and time of one or more calls.
+
+    Args:
+        input_tokens: of the prompt.
+        output_tokens: of the answer.
+        cost: in the currency of the price table; 0 without a price.
+        busy_seconds: time of requests, without queueing and pauses.
+        elapsed_seconds: time of the call.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    busy_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Sums the usage of two consecutive calls."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost + other.cost,
+            self.busy_seconds + other.busy_seconds,
+            self.elapsed_seconds + other.elapsed_seconds,
+        )
+
+    def to_proto(self) -> usage_pb2.Usage:
+        """Converts to the protobuf message."""
+        usage = usage_pb2.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost=self.cost)
+        usage.busy.FromTimedelta(timedelta(seconds=self.busy_seconds))
+        usage.elapsed.FromTimedelta(timedelta(seconds=self.elapsed_seconds))
+        return usage
 
 
 class Reply:
@@ -83,12 +119,10 @@ class LLM:
             clock: of the circuit breaker; the first role that opens the model of an endpoint sets it.
         """
         # The import takes 1.6 s and 40 MB, which deployments without an LLM save.
-        from services.llm.connection import open_connection  # noqa: PLC0415
-        from services.llm.retrying_call import ModelEndpoint  # noqa: PLC0415
+        from services.llm.endpoint import open_endpoint  # noqa: PLC0415
 
-        with shared_state(settings, clock) as (slots, state):
-            async with open_connection(settings) as connection:
-                yield cls(ModelEndpoint(settings, role, connection, slots, state))
+        async with open_endpoint(settings, role, clock) as endpoint:
+            yield cls(endpoint)
 
     def stream(
         self,
@@ -109,10 +143,10 @@ class LLM:
         Raises:
             LLMError: on entering and while iterating; no other exception is raised.
         """
-        from services.llm.retrying_call import RetryingCall  # noqa: PLC0415  # imported by `open`
+        from services.llm.call import LLMCall  # noqa: PLC0415  # imports the openai package, as `open` does
 
         request = ChatRequest(tuple(messages), schema, answer_tokens or self.answer_tokens)
-        return RetryingCall(self._endpoint, request, timeout_seconds)
+        return LLMCall(self._endpoint, request, timeout_seconds)
 
     async def complete(
         self,
@@ -139,7 +173,7 @@ class LLM:
         Raises:
             LLMError: the endpoint does not list its models.
         """
-        return await self._endpoint.connection.models(CallTimeouts(self._endpoint.settings, None))
+        return await self._endpoint.connection.models()
 
     def record_answer(self, *, valid: bool) -> None:
         """Reports whether the last answer was valid; consecutive invalid answers open the circuit breaker."""

@@ -1,15 +1,13 @@
-"""Prompts: messages, templates, quotation of untrusted data, and selection of parts for a token budget."""
+"""Prompts: messages, templates, and quotation of untrusted data."""
 
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar, get_args
-
-T = TypeVar("T")
+from typing import Any, Literal, Self, get_args
 
 _HEADING = re.compile(r"^# +(\S.*?) *$", re.MULTILINE)
 _SLOT = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
@@ -119,57 +117,6 @@ def quote_data(name: str, text: str, nonce: str) -> str:
 def escape_markers(text: str) -> str:
     """Escapes data delimiters and control tokens of chat templates; the result may be longer than the text."""
     return _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text))
-
-
-@dataclass(frozen=True)
-class Part(Generic[T]):
-    """An optional part of a prompt.
-
-    Args:
-        item: the caller's object for the part.
-        text: its text in the prompt.
-        priority: parts with a lower priority are omitted first.
-    """
-
-    item: T
-    text: str
-    priority: float
-
-
-@dataclass(frozen=True)
-class FittedParts(Generic[T]):
-    """Parts selected for a token budget.
-
-    Args:
-        included: in their original order.
-        omitted: in their original order.
-        tokens: of the included parts.
-    """
-
-    included: tuple[Part[T], ...]
-    omitted: tuple[Part[T], ...]
-    tokens: int
-
-
-def fit_to_budget(parts: Sequence[Part[T]], budget: int, count: Callable[[str], int]) -> FittedParts[T]:
-    """Selects the parts of the highest priority that fit in the budget; of equal ones the later part.
-
-    Args:
-        parts: in prompt order.
-        budget: tokens.
-        count: counts the tokens of a text, such as LLM.count_tokens.
-    """
-    chosen, used = set[int](), 0
-    for index in sorted(range(len(parts)), key=lambda index: (-parts[index].priority, -index)):
-        if used >= budget:
-            break
-        tokens = count(parts[index].text)
-        if used + tokens <= budget:
-            chosen.add(index)
-            used += tokens
-    included = tuple(part for index, part in enumerate(parts) if index in chosen)
-    omitted = tuple(part for index, part in enumerate(parts) if index not in chosen)
-    return FittedParts(included, omitted, used)
 
 
 def _role(name: str, file: str) -> Role:

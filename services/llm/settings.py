@@ -19,6 +19,10 @@ class Price(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
 
+    def cost(self, input_tokens: int, output_tokens: int) -> float:
+        """Returns the cost of these tokens."""
+        return (self.input * input_tokens + self.output * output_tokens) / 1e6
+
 
 class LlmSettings(BaseSettings):
     """An OpenAI-compatible endpoint; `of` reads the settings of a role from the environment."""

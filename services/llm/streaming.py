@@ -1,17 +1,26 @@
-"""A streamed answer: its chunks, in the variants of known servers, and its end."""
+"""A streamed answer: its chunks, in the variants of known servers, its end, and the timeouts of a call."""
 
+import asyncio
 import re
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from openai import APIConnectionError, APIError, APIStatusError, AsyncStream
 from openai.types.chat import ChatCompletionChunk
 
-from services.llm import openai_errors
-from services.llm.errors import LLMError
+from services.llm.errors import (
+    LLMError,
+    LLMErrorReason,
+    content_filtered_answer,
+    empty_answer,
+    protocol_error,
+    truncated_answer,
+)
 from services.llm.prompt import replace_surrogates
-from services.llm.timeouts import CallTimeouts
+from services.llm.settings import LlmSettings
 
 USAGE_WAIT_SECONDS = 2.0
 """How long to wait for the token counts after the end of the answer."""
@@ -32,6 +41,84 @@ MAX_MODEL_NAME_LENGTH = 200
 """Longer model names are truncated to this many characters."""
 
 _PROGRESS_FIELDS = ("content", "reasoning_content", "reasoning")
+
+
+class CallTimeouts:
+    """Timeouts of one call; time starts with the object.
+
+    Args:
+        settings: the timeouts.
+        timeout_seconds: seconds the caller allows; None: the timeout of the settings.
+    """
+
+    def __init__(self, settings: LlmSettings, timeout_seconds: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._model = settings.model
+        self._idle_seconds = settings.first_token_seconds
+        self._limit = settings.timeout_seconds
+        self._seconds = self._limit if timeout_seconds is None else min(self._limit, timeout_seconds)
+        self._deadline = self._loop.time() + self._seconds
+        self._last_progress = self._loop.time()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline of the call."""
+        return self._deadline - self._loop.time()
+
+    def record_progress(self) -> None:
+        """Restarts the idle timeout."""
+        self._last_progress = self._loop.time()
+
+    @asynccontextmanager
+    async def limit_wait(self, *, at_most: float | None = None) -> AsyncIterator[None]:
+        """Limits a wait for the endpoint by the idle timeout and the deadline.
+
+        Args:
+            at_most: idle timeout in seconds; None: that of the settings.
+
+        Raises:
+            LLMError: SLOW.
+        """
+        idle_deadline = self._last_progress + (self._idle_seconds if at_most is None else at_most)
+        try:
+            async with asyncio.timeout_at(min(idle_deadline, self._deadline)):
+                yield
+        except TimeoutError:
+            raise self._idle_timeout() if idle_deadline < self._deadline else self.deadline_exceeded() from None
+
+    @asynccontextmanager
+    async def limit_queueing(self) -> AsyncIterator[None]:
+        """Limits the wait for a concurrency slot by the deadline.
+
+        Raises:
+            LLMError: SLOW, not counted against the endpoint.
+        """
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                yield
+        except TimeoutError:
+            raise LLMError(
+                LLMErrorReason.SLOW,
+                f"the LLM {self._model} was busy with other requests for {self._seconds:.3g} s",
+                remedy="raise LLM_CONCURRENCY if its server can do more",
+                counts_against_endpoint=False,
+            ) from None
+
+    def deadline_exceeded(self) -> LLMError:
+        """Returns the error of a missed deadline; one shortened by the caller does not count against the endpoint."""
+        return LLMError(
+            LLMErrorReason.SLOW,
+            f"the LLM {self._model} did not finish within {self._seconds:.3g} s",
+            remedy="raise LLM_TIMEOUT_SECONDS, or take a faster model",
+            counts_against_endpoint=self._seconds >= self._limit,
+        )
+
+    def _idle_timeout(self) -> LLMError:
+        return LLMError(
+            LLMErrorReason.SLOW,
+            f"the LLM {self._model} sent nothing for {self._idle_seconds:.3g} s",
+            remedy="raise LLM_FIRST_TOKEN_SECONDS, or take a faster model",
+        )
 
 
 class AnswerStream:
@@ -89,7 +176,7 @@ class AnswerStream:
             except INVALID_JSON_ERRORS:
                 if self.finish:
                     continue  # the answer is complete
-                raise openai_errors.protocol_error(self.model) from None
+                raise protocol_error(self.model) from None
             if text:
                 self.has_text = True
                 return text
@@ -107,9 +194,7 @@ class AnswerStream:
             if isinstance(error, LLMError) or (_is_stream_event(error) and not self.has_text):
                 raise
             is_disconnected = isinstance(error, APIError)
-            raise (
-                openai_errors.truncated(self.model) if is_disconnected else openai_errors.protocol_error(self.model)
-            ) from None
+            raise (truncated_answer(self.model) if is_disconnected else protocol_error(self.model)) from None
 
     def _process_chunk(self, chunk: ChatCompletionChunk) -> str:
         """Records the metadata of a chunk and returns its text."""
@@ -125,13 +210,13 @@ class AnswerStream:
 
     def _check_finish(self) -> None:
         if self.finish in _FAILED_FINISH_REASONS:
-            raise openai_errors.truncated(self.model)
+            raise truncated_answer(self.model)
         if self.finish is None:
-            raise openai_errors.truncated(self.model) if self._chunks else openai_errors.protocol_error(self.model)
+            raise truncated_answer(self.model) if self._chunks else protocol_error(self.model)
         if self.finish.startswith("content_filter"):
-            raise openai_errors.content_filtered(self.model)
+            raise content_filtered_answer(self.model)
         if not self.has_text:
-            raise openai_errors.empty_answer(self.model, truncated=self.finish == "length")
+            raise empty_answer(self.model, truncated=self.finish == "length")
 
 
 @dataclass(frozen=True, slots=True)

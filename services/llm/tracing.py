@@ -7,10 +7,10 @@ import structlog
 from opentelemetry import metrics, trace
 
 from protos.hugginggpt import semantic_conventions as names
+from services.llm.client import Usage
 from services.llm.endpoint_capabilities import ChatRequest
 from services.llm.errors import LLMError
 from services.llm.settings import LlmSettings
-from services.llm.usage import Usage
 
 log = structlog.get_logger(__name__)
 

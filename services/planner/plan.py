@@ -7,7 +7,7 @@ from typing import Self
 
 from protos.hugginggpt.v1 import artifact_pb2, plan_pb2, task_pb2
 from services.common.media_types import modality_names
-from services.llm.usage import Usage
+from services.llm.client import Usage
 from services.planner.task_spec import Modality
 
 HARD_LIMIT = 1_000

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.llm.prompt import Part, fit_to_budget
+from services.llm.token_budget import Part, fit_to_budget
 from services.responder.escape import describe_file, inline
 from services.responder.run_summary import Artifact, Json, RunSummary, State, Task, Turn
 from services.responder.summarize_outputs import summarize

@@ -13,9 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from services.common import call_context
-from services.llm.client import LLM
-from services.llm.errors import LLMError
-from services.llm.usage import Usage
+from services.llm.client import LLM, LLMError, Usage
 from services.selector.decisive_ranking import contenders, is_clear
 from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named
 from services.selector.query import SelectionQuery

@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.model_pb2 import (
 )
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.llm.usage import Usage
+from services.llm.client import Usage
 from services.selector.query import Mode
 from services.selector.replica import Replica
 from services.selector.task_offers import Offer

@@ -20,8 +20,7 @@ from protos.hugginggpt.v1.task_pb2 import Argument, Reference
 from services.common.artifacts import ArtifactStore
 from services.common.settings import from_environment
 from services.llm.settings import LlmSettings, Price
-from services.llm.token_estimate import TokenEstimator
-from services.llm.usage import cost
+from services.llm.token_budget import TokenEstimator
 from services.orchestrator.settings import Settings
 from tests.bench.batches.client import batch_client, seconds
 from tests.bench.host import ONE_CORE
@@ -151,7 +150,7 @@ def _llm_row(work: Workload, tokens: tuple[float, float], llm: tuple[str, Price]
         return gap(name, "per 1,000 items", None, NO_LLM_PRICE)
     model, price = llm
     note = f"{model} at {price.input:g} in and {price.output:g} out a million tokens; {work.limitation}".rstrip("; ")
-    return Row(name, _round(cost(price, round(tokens[0]), round(tokens[1]))), "per 1,000 items", note=note)
+    return Row(name, _round(price.cost(round(tokens[0]), round(tokens[1]))), "per 1,000 items", note=note)
 
 
 def _priced(settings: LlmSettings) -> tuple[str, Price] | None:

@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM
 from services.common import call_context
 from services.common.channel import connect
 from services.llm.settings import LlmSettings, Price
-from services.llm.token_estimate import TokenEstimator
+from services.llm.token_budget import TokenEstimator
 from services.responder.__main__ import responder
 from services.responder.finish import INTERRUPTED, LENGTH_LIMIT, STOPPED_EARLY
 from services.responder.output_filter import REMOVED_LINK, UNKNOWN_FILE

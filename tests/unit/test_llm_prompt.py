@@ -1,4 +1,4 @@
-"""Prompt templates, quoted data and token budgets."""
+"""Prompt templates and quoted data."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
-from services.llm.prompt import Message, Part, Prompt, fit_to_budget, nonce, quote_data
+from services.llm.prompt import Message, Prompt, nonce, quote_data
 
 bounded = hypothesis_settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -112,34 +112,3 @@ def test_removing_nonce_cannot_create_another() -> None:
 def test_data_name_with_quotes_raises() -> None:
     with pytest.raises(ValueError, match="invalid name of quoted data"):
         quote_data('x" id="y', "text", "n")
-
-
-def parts(*values: float, text: str = "four") -> list[Part[int]]:
-    return [Part(number, text, value) for number, value in enumerate(values)]
-
-
-def included(pieces: list[Part[int]], budget: int) -> list[int]:
-    return [part.item for part in fit_to_budget(pieces, budget, len).included]
-
-
-def test_parts_of_highest_priority_are_included_in_order() -> None:
-    assert included(parts(3, 1, 2), 8) == [0, 2]
-
-
-def test_later_part_is_included_at_equal_priority() -> None:
-    assert included(parts(1, 1, 1), 8) == [1, 2]
-
-
-def test_part_longer_than_budget_does_not_block_others() -> None:
-    pieces = [Part(0, "short", 1.0), Part(1, "very very long", 2.0)]
-    assert included(pieces, 6) == [0]
-
-
-@bounded
-@given(some.lists(some.tuples(some.text(max_size=20), some.floats(0, 1))), some.integers(0, 60))
-def test_included_parts_fit_budget_and_no_part_is_lost(given_parts: list[tuple[str, float]], budget: int) -> None:
-    pieces = [Part(number, text, value) for number, (text, value) in enumerate(given_parts)]
-    result = fit_to_budget(pieces, budget, len)
-    assert result.tokens == sum(len(part.text) for part in result.included) <= budget
-    assert sorted([*result.included, *result.omitted], key=lambda part: part.item) == pieces
-    assert list(result.included) == sorted(result.included, key=lambda part: part.item)

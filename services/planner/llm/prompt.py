@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from services.llm.prompt import (
-    FittedParts,
-    Message,
-    Part,
-    Prompt,
-    escape_markers,
-    fit_to_budget,
-    nonce,
-    prompt_version,
-    quote_data,
-)
+from services.llm.prompt import Message, Prompt, escape_markers, nonce, prompt_version, quote_data
+from services.llm.token_budget import FittedParts, Part, fit_to_budget
 from services.planner.llm import demonstrations, rendering
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
 from services.planner.llm.inputs import LONG, Material, shortened

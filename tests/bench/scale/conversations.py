@@ -15,7 +15,7 @@ from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common.channel import connect
-from services.llm.token_estimate import TokenEstimator
+from services.llm.token_budget import TokenEstimator
 from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.request import Request, Turn
 from services.planner.task_spec import standard_specs

@@ -1,10 +1,8 @@
 """One LLM call: data policy, circuit breaker, concurrency slot, retries with backoff, usage and tracing."""
 
-import asyncio
 import json
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from types import TracebackType
 
 from tenacity import (
@@ -18,32 +16,17 @@ from tenacity import (
 from tenacity.wait import wait_base
 
 from services.common import call_context
-from services.llm.client import Reply
-from services.llm.connection import Connection
+from services.llm.client import Reply, Usage
+from services.llm.endpoint import ModelEndpoint
 from services.llm.endpoint_capabilities import ChatRequest
-from services.llm.endpoints import ModelState
 from services.llm.errors import LLMError, LLMErrorReason
-from services.llm.settings import LlmSettings
-from services.llm.streaming import AnswerStream
-from services.llm.timeouts import CallTimeouts
+from services.llm.streaming import AnswerStream, CallTimeouts
 from services.llm.tracing import Trace
-from services.llm.usage import Usage, cost
 
 MAX_RETRY_PAUSE_SECONDS = 8.0
 
 
-@dataclass(frozen=True)
-class ModelEndpoint:
-    """A model at an endpoint, opened by one role."""
-
-    settings: LlmSettings
-    role: str
-    connection: Connection
-    slots: asyncio.Semaphore
-    state: ModelState
-
-
-class RetryingCall:
+class LLMCall:
     """Context manager of a call: entering waits for the first text, leaving closes the stream and records usage."""
 
     def __init__(self, endpoint: ModelEndpoint, request: ChatRequest, timeout_seconds: float | None) -> None:
@@ -140,10 +123,11 @@ class RetryingCall:
             estimator.prompt(self._request.messages),
             estimator.tokens(text),
         )
+        price = settings.prices.get(settings.model)
         return Usage(
             input_tokens=input_tokens,
             output_tokens=output_tokens,
-            cost=cost(settings.prices.get(settings.model), input_tokens, output_tokens),
+            cost=price.cost(input_tokens, output_tokens) if price else 0.0,
             busy_seconds=self._busy + (now - answer.sent_at if answer else 0.0),
             elapsed_seconds=now - self._started,
         )

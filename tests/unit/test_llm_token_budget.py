@@ -1,4 +1,4 @@
-"""Token estimates."""
+"""Token estimates, and selection of the parts that fit in a budget."""
 
 import pytest
 from hypothesis import given
@@ -6,12 +6,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
 from services.llm.prompt import Message
-from services.llm.token_estimate import (
+from services.llm.token_budget import (
     MAX_FACTOR,
     MESSAGE_TOKENS,
     MIN_FACTOR,
     REPLY_TOKENS,
+    Part,
     TokenEstimator,
+    fit_to_budget,
     raw_estimate,
 )
 
@@ -84,3 +86,34 @@ def test_report_explained_by_schema_does_not_change_factor() -> None:
 
 def test_prompt_estimate_includes_template_tokens() -> None:
     assert TokenEstimator().prompt([Message("user", "")] * 3) == 3 * MESSAGE_TOKENS + REPLY_TOKENS
+
+
+def parts(*values: float, text: str = "four") -> list[Part[int]]:
+    return [Part(number, text, value) for number, value in enumerate(values)]
+
+
+def included(pieces: list[Part[int]], budget: int) -> list[int]:
+    return [part.item for part in fit_to_budget(pieces, budget, len).included]
+
+
+def test_parts_of_highest_priority_are_included_in_order() -> None:
+    assert included(parts(3, 1, 2), 8) == [0, 2]
+
+
+def test_later_part_is_included_at_equal_priority() -> None:
+    assert included(parts(1, 1, 1), 8) == [1, 2]
+
+
+def test_part_longer_than_budget_does_not_block_others() -> None:
+    pieces = [Part(0, "short", 1.0), Part(1, "very very long", 2.0)]
+    assert included(pieces, 6) == [0]
+
+
+@bounded
+@given(some.lists(some.tuples(some.text(max_size=20), some.floats(0, 1))), some.integers(0, 60))
+def test_included_parts_fit_budget_and_no_part_is_lost(given_parts: list[tuple[str, float]], budget: int) -> None:
+    pieces = [Part(number, text, value) for number, (text, value) in enumerate(given_parts)]
+    result = fit_to_budget(pieces, budget, len)
+    assert result.tokens == sum(len(part.text) for part in result.included) <= budget
+    assert sorted([*result.included, *result.omitted], key=lambda part: part.item) == pieces
+    assert list(result.included) == sorted(result.included, key=lambda part: part.item)

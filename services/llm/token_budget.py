@@ -1,11 +1,15 @@
-"""Estimates token counts without the tokenizer of the model, which is not available here."""
+"""Token budgets: token counts without the model's tokenizer, which is not available here, and the parts that fit."""
 
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from services.llm.prompt import Message
+
+T = TypeVar("T")
 
 LETTERS_PER_TOKEN, TOKENS_PER_WORD = 4, 1.3
 """Rule of thumb for English and byte-pair vocabularies: a token is four letters, or three quarters of a word."""
@@ -75,6 +79,57 @@ class TokenEstimator:
         low, high = reported_tokens / (prompt + raw_estimate(schema)), reported_tokens / prompt
         factor = min(MAX_FACTOR, max(MIN_FACTOR, min(high, max(low, self.factor))))
         self.factor = factor if factor > self.factor else self.factor + DECREASE_RATE * (factor - self.factor)
+
+
+@dataclass(frozen=True)
+class Part(Generic[T]):
+    """An optional part of a prompt.
+
+    Args:
+        item: the caller's object for the part.
+        text: its text in the prompt.
+        priority: parts with a lower priority are omitted first.
+    """
+
+    item: T
+    text: str
+    priority: float
+
+
+@dataclass(frozen=True)
+class FittedParts(Generic[T]):
+    """Parts selected for a token budget.
+
+    Args:
+        included: in their original order.
+        omitted: in their original order.
+        tokens: of the included parts.
+    """
+
+    included: tuple[Part[T], ...]
+    omitted: tuple[Part[T], ...]
+    tokens: int
+
+
+def fit_to_budget(parts: Sequence[Part[T]], budget: int, count: Callable[[str], int]) -> FittedParts[T]:
+    """Selects the parts of the highest priority that fit in the budget; of equal ones the later part.
+
+    Args:
+        parts: in prompt order.
+        budget: tokens.
+        count: counts the tokens of a text, such as LLM.count_tokens.
+    """
+    chosen, used = set[int](), 0
+    for index in sorted(range(len(parts)), key=lambda index: (-parts[index].priority, -index)):
+        if used >= budget:
+            break
+        tokens = count(parts[index].text)
+        if used + tokens <= budget:
+            chosen.add(index)
+            used += tokens
+    included = tuple(part for index, part in enumerate(parts) if index in chosen)
+    omitted = tuple(part for index, part in enumerate(parts) if index not in chosen)
+    return FittedParts(included, omitted, used)
 
 
 def _prompt(messages: Sequence[Message]) -> float:
