@@ -2,7 +2,7 @@
 
 from gateway.cli.batch.resume_command import is_batch
 from gateway.cli.run_commands import connected_gateway
-from gateway.client.pipelines.models import reference
+from gateway.client.models import reference
 
 RUN_PREFIX = "run_"
 """Prefix of run ids. An argument that is neither a run id nor a batch id is a pipeline name."""

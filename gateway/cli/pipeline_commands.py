@@ -11,7 +11,7 @@ from gateway.cli.connect import DEFAULT_URL
 from gateway.cli.live_view import one_line, printable
 from gateway.cli.run_commands import connected_gateway
 from gateway.client import HuggingGPT, Pipeline, Port
-from gateway.client.pipelines.models import reference
+from gateway.client.models import reference
 
 
 def show_all(name: str, limit: int, page: str, url: str | None, api_key: str | None, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ AsyncHuggingGPT has the same methods as coroutines.
 
 from gateway.client.aio import AsyncHuggingGPT
 from gateway.client.attachments import Attachment, FileId, Source, Url
+from gateway.client.batch_items import Item
 from gateway.client.errors import (
     Conflict,
     Damaged,
@@ -28,6 +29,11 @@ from gateway.client.errors import (
 )
 from gateway.client.models import (
     Artifact,
+    Batch,
+    BatchCounts,
+    BatchItem,
+    BatchResult,
+    BatchSummary,
     Candidate,
     Conversation,
     Event,
@@ -35,18 +41,15 @@ from gateway.client.models import (
     KeptFile,
     Model,
     Page,
+    Pipeline,
     Port,
     Result,
     Run,
     TaskKind,
     TaskStatus,
 )
-from gateway.client.options import Budget, Constraints, Options
-from gateway.client.pipelines.items import Item
-from gateway.client.pipelines.models import Batch, BatchCounts, BatchItem, BatchResult, BatchSummary, Pipeline
-from gateway.client.pipelines.options import BatchOptions
+from gateway.client.options import BatchOptions, Budget, Constraints, Given, Json, Options
 from gateway.client.sync import HuggingGPT
-from gateway.client.values import Given, Json
 
 __all__ = [
     "Artifact",

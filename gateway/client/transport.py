@@ -12,10 +12,9 @@ import httpx
 
 from gateway.client import calls
 from gateway.client.calls import Call
-from gateway.client.connection import Connection
+from gateway.client.connection import Connection, RetryPolicy
 from gateway.client.errors import Refused, refusal
 from gateway.client.request_body import Sent
-from gateway.client.retry import RetryPolicy
 from gateway.client.streams import EventSource
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from gateway.client import HuggingGPT
 
 
 def test_unreachable_gateway_names_the_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("gateway.client.pipelines.streams.STREAM_TRIES", 1)
+    monkeypatch.setattr("gateway.client.streams.STREAM_TRIES", 1)
     folder = Folder(tmp_path)
     folder.claim("batch_1")
     with HuggingGPT("http://127.0.0.1:9") as client, pytest.raises(Problem) as raised:

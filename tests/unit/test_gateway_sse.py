@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 
 from gateway.client import Event
-from gateway.client.events import Reader
+from gateway.client.streams import Reader
 from gateway.http.sse import EventStream, event_frame
 from gateway.run_stream import RunEventFeed
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from gateway.cli.errors import FAILED, USAGE, Problem
 from gateway.client import Artifact
-from gateway.client.file_names import safe_name
+from gateway.client.downloads import safe_name
 
 LINES, TABLE, SUMMARY, FILES = "results.jsonl", "results.csv", "summary.json", "files"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.cli.batch.parameters import JSON, TEXT, UNKNOWN
 from gateway.client.attachments import FileId, Url
-from gateway.client.values import Given, Json
+from gateway.client.options import Given, Json
 
 _FILE_ID = re.compile(r"file_[0-9A-Za-z]+")
 _URL = re.compile(r"https?://", re.IGNORECASE)

@@ -23,7 +23,7 @@ class OutputFiles:
     """
 
     def __init__(self, client: HuggingGPT, batch_id: str, folder: Folder) -> None:
-        self._house = client
+        self._client = client
         self._batch_id = batch_id
         self._folder = folder
         self._after = 0
@@ -35,7 +35,7 @@ class OutputFiles:
             Problem: a file cannot be written.
         """
         over = END_STATES if include_ended else ()
-        for item in self._house.batch_items(self._batch_id, after=self._after, states=sorted(over)):
+        for item in self._client.batch_items(self._batch_id, after=self._after, states=sorted(over)):
             if item.state not in END_STATES:
                 return
             for output, value in item.outputs.items():
@@ -46,7 +46,7 @@ class OutputFiles:
     def _save(self, name: str, artifact: Artifact) -> None:
         if not self._folder.has(name, artifact):
             with self._folder.writing(name) as file:
-                self._house.copy(artifact, file)
+                self._client.copy(artifact, file)
 
 
 def write(results: Iterable[BatchResult], outputs: Sequence[str], folder: Folder) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.client.file_names import safe_name
+from gateway.client.downloads import safe_name
 
 
 @pytest.mark.parametrize(

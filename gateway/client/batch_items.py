@@ -15,8 +15,8 @@ from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId
 from gateway.client.errors import InvalidRequest
 from gateway.client.models import Artifact, Failure
+from gateway.client.options import Given, part_or_value
 from gateway.client.request_body import CHUNK_BYTES, in_threads
-from gateway.client.values import Given, part_or_value
 
 CONCURRENT_UPLOADS = 8
 """Concurrent uploads."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Json, Unreachable, Url
-from gateway.client.pipelines.items import CONCURRENT_UPLOADS, IN_MEMORY_BYTES, ItemWriter, JsonLinesBody
+from gateway.client.batch_items import CONCURRENT_UPLOADS, IN_MEMORY_BYTES, ItemWriter, JsonLinesBody
 
 A = Artifact(sha256="a" * 64, name="a.png")
 
