@@ -9,11 +9,11 @@ import structlog
 
 from services.common.errors import InvalidRequest
 from services.planner.catalog import TaskCatalog
-from services.planner.continuation import TaskDeduplicator, is_similar, new_tasks
 from services.planner.embedded.planning import Embedded
 from services.planner.excerpt import excerpt
 from services.planner.llm.planner import LLMPlanError, LLMPlanner
 from services.planner.plan import HARD_LIMIT, Decision, Draft, Note, NoteKind, Task, Value
+from services.planner.plan_assembler import is_similar, new_tasks
 from services.planner.plan_check import complaints, references
 from services.planner.process import PlanningLimitExceeded, PlanningProcess
 from services.planner.request import Check, Replan, Request
@@ -99,18 +99,24 @@ class Planner:
     async def _by_llm(
         self, llm: LLMPlanner, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None
     ) -> None:
-        emitter = _StepEmitter(request, emit)
+        tasks: list[Task] = []
+
+        async def emit_step(step: Task | Note) -> None:
+            if isinstance(step, Task):
+                tasks.append(step)
+            await emit(step)
+
         try:
-            decision = await llm.plan(request, catalogue, emitter.emit, seconds=seconds)
+            decision = await llm.plan(request, catalogue, emit_step, seconds=seconds)
         except LLMPlanError as error:
             reason = str(error)
-            log.warning("planned without the LLM", reason=reason, tasks=len(emitter.tasks))
-            await emit(_fell_back(reason, started=bool(emitter.tasks)))
-            steps, decision = await self._plan_without_llm(request, catalogue, emitter.tasks)
+            log.warning("planned without the LLM", reason=reason, tasks=len(tasks))
+            await emit(_fell_back(reason, started=bool(tasks)))
+            steps, decision = await self._plan_without_llm(request, catalogue, tasks)
             await _emit_all(steps, emit)
             decision = replace(decision, llm_model=llm.model, fell_back_because=reason, usage=error.usage)
         else:
-            if isinstance(request.goal, Replan) and not emitter.tasks:
+            if isinstance(request.goal, Replan) and not tasks:
                 await emit(_no_alternative(request.goal))
         await emit(decision)
 
@@ -154,24 +160,6 @@ class Planner:
 
 def _files(request: Request) -> int:
     return len(request.inputs) + sum(len(turn.attachments) for turn in request.conversation)
-
-
-class _StepEmitter:
-    """Emits the steps of an LLM, without tasks that exist already."""
-
-    def __init__(self, request: Request, emit: Emit) -> None:
-        failed = request.goal.failed if isinstance(request.goal, Replan) else ()
-        self._deduplicator = TaskDeduplicator(request.standing, failed)
-        self._emit = emit
-        self.tasks: list[Task] = []
-
-    async def emit(self, step: Task | Note) -> None:
-        """Emits a note, or a task that does not exist yet."""
-        if isinstance(step, Note):
-            await self._emit(step)
-        elif task := self._deduplicator.add(step):
-            self.tasks.append(task)
-            await self._emit(task)
 
 
 async def _emit_all(steps: Iterable[Step], emit: Emit) -> None:

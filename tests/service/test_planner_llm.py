@@ -309,6 +309,32 @@ async def test_interrupted_plan_is_continued() -> None:
     assert 'done {"task": "image-to-text", "id": 1' in llm.requests[0]["messages"][-1]["content"]
 
 
+async def test_continued_plan_without_new_tasks_needs_no_fallback() -> None:
+    prior = [pb.PriorTask(task=DONE, state=run_pb2.TASK_STATE_SUCCEEDED)]
+    goal = pb.PlanGoal(continuation=pb.ContinuePlan())
+    async with scripted(TextReply(plan(OCR))) as (stub, llm):
+        plan_events = await events(stub, plan_request(prior=prior, goal=goal))
+    assert written(plan_events) == []
+    assert notes(plan_events) == []
+    assert decision_of(plan_events).controller == CONTROLLER_LLM
+    assert len(llm.requests) == 1
+
+
+async def test_repeated_task_on_a_file_of_an_earlier_turn_is_not_planned_again() -> None:
+    earlier = [run_pb2.Turn(role=run_pb2.ROLE_USER, text="What is this?", attachments=[SIGN])]
+    done = task_pb2.Task(id=1, task="image-to-text", arguments={"image": task_pb2.Argument(value=SIGN.value)})
+    prior = [pb.PriorTask(task=done, state=run_pb2.TASK_STATE_SUCCEEDED)]
+    again = [
+        OCR | {"id": 2, "args": {"image": "<earlier1>"}},
+        ALOUD | {"id": 3, "dep": [2], "args": {"text": "<text>-2"}},
+    ]
+    async with scripted(TextReply(plan(*again))) as (stub, _):
+        request = plan_request(
+            earlier=earlier, inputs=[], prior=prior, goal=pb.PlanGoal(continuation=pb.ContinuePlan())
+        )
+        assert written(await events(stub, request)) == [("text-to-speech", {"text": "1"})]
+
+
 async def test_replan_does_not_repeat_failed_task() -> None:
     prior = [pb.PriorTask(task=DONE, state=run_pb2.TASK_STATE_FAILED)]
     question = {

@@ -1,29 +1,16 @@
-"""Continued plans, and drafts that are valid only in part."""
+"""Supplied plans, and drafts that are valid only in part."""
 
 import pytest
 
 from services.common.errors import InvalidRequest
-from services.planner.continuation import new_tasks
 from services.planner.plan import Decision, Draft, Input, Reference, Task, Text
 from services.planner.planner import check_plan, valid_part
-from tests.support.plans import LITE, embedded_plan, file, notation, plan_request
+from tests.support.plans import LITE, file, notation
 
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
 ALOUD = Task(2, "text-to-speech", {"text": Reference(1, "text")})
 MOOD = Task(3, "text-classification", {"text": Reference(1, "text")})
 DECISION = Decision("embedded", "", 1.0)
-
-
-@pytest.mark.parametrize("planned_before", range(4))
-def test_interrupted_plan_is_continued_with_missing_tasks(planned_before: int) -> None:
-    text = "Read the text in this image aloud and tell me whether it sounds happy"
-    complete = embedded_plan(plan_request(text, ["sign.png"])).tasks
-    assert [*complete[:planned_before], *new_tasks(complete, complete[:planned_before])] == list(complete)
-
-
-def test_task_planned_by_another_controller_is_not_repeated() -> None:
-    prior = [Task(4, "image-to-text", {"image": Input("file1")}, source="other words")]
-    assert new_tasks([OCR, ALOUD], prior) == [Task(5, "text-to-speech", {"text": Reference(4, "text")})]
 
 
 def test_invalid_tasks_of_a_draft_are_noted_and_the_rest_is_planned() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from services.planner.llm.json_stream import PlanReader, RawTask
 from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import Input, Reference, Task, Value
+from services.planner.plan_assembler import PlanAssembler
 from services.planner.plan_check import complaints
 from tests.support.plans import STANDARD, file
 
@@ -113,7 +114,7 @@ def read(text: str, *, piece: int = 0) -> tuple[list[RawTask], PlanReader]:
 
 
 def repaired_plan(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -> tuple[list[Task], PlanRepairer]:
-    repairer = PlanRepairer(STANDARD, INPUTS, prior)
+    repairer = PlanRepairer(STANDARD, INPUTS, PlanAssembler(prior))
     out = [task for raw in read(text)[0] for task in repairer.add(raw)]
     return [*out, *repairer.close(cut=cut)], repairer
 

@@ -8,6 +8,7 @@ import pytest
 from services.planner.llm.json_stream import RawTask
 from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import SPLIT_LIMIT, Input, Json, Many, Reference, Task, Text, Value
+from services.planner.plan_assembler import PlanAssembler
 from services.planner.plan_check import complaints
 from services.planner.task_spec import Catalogue, Modality, Parameter, Port, Spec
 from tests.support.plans import LITE, STANDARD, file, notation
@@ -24,7 +25,7 @@ def task(name: str, number: int, arguments: Mapping[str, object] | None = None, 
 def repair(
     *tasks: Fields, inputs: Mapping[str, Value] = INPUTS, catalogue: Catalogue = STANDARD, prior: Sequence[Task] = ()
 ) -> tuple[list[str], list[str]]:
-    repairer = PlanRepairer(catalogue, inputs, prior)
+    repairer = PlanRepairer(catalogue, inputs, PlanAssembler(prior))
     out = [task for fields in tasks for task in repairer.add(RawTask(fields))]
     out += repairer.close()
     assert not out or complaints([*prior, *out], catalogue, inputs) == []
@@ -88,7 +89,7 @@ def test_repeated_task_is_planned_once() -> None:
 
 def test_new_ids_follow_those_of_prior_tasks() -> None:
     prior_task = Task(7, "image-to-text", {"image": Input("file1")})
-    repairer = PlanRepairer(STANDARD, INPUTS, [prior_task])
+    repairer = PlanRepairer(STANDARD, INPUTS, PlanAssembler([prior_task]))
     assert repairer.add(RawTask(task("text-to-speech", 30, {"text": "<text>-7"}))) == [
         Task(8, "text-to-speech", {"text": Reference(7, "text")})
     ]
@@ -107,7 +108,7 @@ def test_reference_to_a_failed_task_has_a_complaint() -> None:
         Task(1, "image-to-text", {"image": Input("file1")}),
         Task(2, "summarization", {"text": Reference(1, "text")}),
     ]
-    repairer = PlanRepairer(STANDARD, INPUTS, prior, failed=[1])
+    repairer = PlanRepairer(STANDARD, INPUTS, PlanAssembler(prior, failed=[1]))
     assert repairer.add(RawTask(task("text-to-speech", 3, {"text": "<text>-2"}))) == []
     assert repairer.close() == []
     assert "refers to task 2, which is not there" in str(repairer.complaints[0])

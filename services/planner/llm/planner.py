@@ -13,6 +13,7 @@ from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
 from services.planner.llm.repair import PlanRepairer
 from services.planner.llm.schema import plan_schema
 from services.planner.plan import HARD_LIMIT, Decision, Note, NoteKind, Task
+from services.planner.plan_assembler import PlanAssembler
 from services.planner.request import New, Replan, Request
 from services.planner.task_spec import Catalogue
 
@@ -97,7 +98,8 @@ class _PlanWriter:
         inputs = {item.name: item.value for item in self._material.items}
         failed = request.goal.failed if isinstance(request.goal, Replan) else ()
         limit = request.limit or HARD_LIMIT
-        self._repairer = PlanRepairer(catalogue, inputs, request.standing, limit, failed=failed)
+        plan = PlanAssembler(request.standing, failed)
+        self._repairer = PlanRepairer(catalogue, inputs, plan, limit, resolved=self._material.resolved)
         self._deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         self._is_truncated = False
         self._dropped: list[str] = []
@@ -143,7 +145,7 @@ class _PlanWriter:
         Raises:
             LLMPlanError: the answers contain nothing usable.
         """
-        is_usable = bool(self._repairer.tasks or self._noted_sources or _NOTHING.fullmatch(self.text))
+        is_usable = bool(self._repairer.has_planned or self._noted_sources or _NOTHING.fullmatch(self.text))
         is_readable = is_usable or bool(self._repairer.complaints)
         self._llm.record_answer(valid=is_readable)
         if not is_usable:
@@ -151,7 +153,7 @@ class _PlanWriter:
             raise LLMPlanError(what, self.usage)
         for note in (*notes, *self._unmapped()):
             await self._emit(note)
-        if not (self._repairer.tasks or self._noted_sources) and isinstance(self._goal, New):
+        if not (self._repairer.has_planned or self._noted_sources) and isinstance(self._goal, New):
             await self._emit(Note(NoteKind.CHAT, "Nothing in this calls for a task."))
 
     @property
@@ -168,7 +170,7 @@ class _PlanWriter:
 
     async def _emit_tasks(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
-            await self._emit(self._material.resolved(task))
+            await self._emit(task)
 
     def _unmapped(self) -> Iterable[Note]:
         faults = [

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from services.planner.llm.names import normalize_name
 from services.planner.llm.plan_format import Problem
@@ -18,6 +18,7 @@ from services.planner.llm.values import (
     TextLiteral,
 )
 from services.planner.plan import Input, Json, Reference, Single, Task, Text, Value, modalities
+from services.planner.plan_assembler import PlanAssembler
 from services.planner.plan_check import list_names
 from services.planner.task_spec import Catalogue, Modality, Port, Spec
 
@@ -27,14 +28,12 @@ _STATEMENT_PORTS = {"question", "instruction"}
 
 @dataclass(frozen=True, slots=True)
 class RepairContext:
-    """Everything a task may refer to; a group contains the tasks that one written task became."""
+    """Everything a task may refer to."""
 
     catalogue: Catalogue
     inputs: Mapping[str, Value]
     names: InputNames
-    groups: dict[int, Sequence[Task]] = field(default_factory=dict)
-    """Groups by the ids of the LLM."""
-    prior_groups: list[Sequence[Task]] = field(default_factory=list)
+    plan: PlanAssembler
 
 
 def resolve_port(
@@ -60,13 +59,13 @@ def infer_port_value(
     """Returns the only unused input or output that fits a port; declared dependencies first. None if ambiguous."""
     if port.modality is Modality.TEXT and port.name in _STATEMENT_PORTS:
         return None
-    named = [context.groups[need] for need in needs or () if need in context.groups]
+    named = [context.plan.groups[need] for need in needs or () if need in context.plan.groups]
     candidates = list(_outputs(port, named, used, context))
     if candidates and port.many:
         return [single for group in candidates for single in group]
     if not candidates:
         candidates = [[Input(name)] for name in _fitting(port, context.inputs) if Input(name) not in used]
-        candidates += _outputs(port, context.prior_groups if needs != () else (), used, context)
+        candidates += _outputs(port, context.plan.sources if needs != () else (), used, context)
     return candidates[0] if len(candidates) == 1 else None
 
 
@@ -120,7 +119,7 @@ def _single(port: Port, item: Interpretation, context: RepairContext) -> list[Si
 
 
 def _output(port: Port, pointer: OutputReference, context: RepairContext) -> list[Single] | Problem:
-    group = context.groups.get(pointer.wire_id)
+    group = context.plan.groups.get(pointer.wire_id)
     if not group:
         message = f"port {port.name} refers to task {pointer.wire_id}, which is not there"
         return Problem(message, "refer to one that is")

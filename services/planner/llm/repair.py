@@ -1,24 +1,24 @@
 """Repairs tasks written by an LLM incrementally, so that every emitted task is valid."""
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from services.planner.continuation import is_equal
 from services.planner.llm.json_stream import RawTask
 from services.planner.llm.normalize import NormalizedTask, normalize_task, waits_for
 from services.planner.llm.plan_format import Fault, ParsedTask, Problem, parse_task
 from services.planner.llm.port_values import RepairContext
 from services.planner.llm.values import InputNames
 from services.planner.plan import HARD_LIMIT, Task, Value
-from services.planner.plan_check import complaints, references
+from services.planner.plan_assembler import PlanAssembler
+from services.planner.plan_check import complaints
 from services.planner.task_spec import Catalogue
 
 
 class _State(Enum):
     WAITING = auto()
-    EMITTED = auto()
+    PLANNED = auto()
     INVALID = auto()
 
 
@@ -35,31 +35,34 @@ class _PendingTask:
 
 
 class PlanRepairer:
-    """Builds a plan from task objects; emitted tasks are valid, final and numbered after `prior`.
+    """Builds a plan from task objects; emitted tasks are valid, final and numbered after existing ones.
 
-    The LLM may refer to a prior task by id, unless it used that id for its own task or the prior task failed (is in
-    `failed`, or depends on one that is). A task equal to a prior one is not emitted again.
+    The LLM may refer to an existing task by its id, unless it used that id for its own task or the existing task failed
+    or depends on one that did.
+
+    Args:
+        catalogue: available tasks.
+        inputs: that tasks may use, by the names that the LLM uses.
+        plan: receives the tasks.
+        limit: maximum number of new tasks.
+        resolved: replaces names in a task's arguments that are not names of the run.
     """
 
     def __init__(
         self,
         catalogue: Catalogue,
         inputs: Mapping[str, Value],
-        prior: Sequence[Task] = (),
+        plan: PlanAssembler | None = None,
         limit: int = HARD_LIMIT,
         *,
-        failed: Collection[int] = (),
+        resolved: Callable[[Task], Task] = lambda task: task,
     ) -> None:
-        self._context = RepairContext(catalogue, inputs, InputNames(inputs))
+        self._plan = plan or PlanAssembler()
+        self._context = RepairContext(catalogue, inputs, InputNames(inputs), self._plan)
         self._limit = limit
-        self._next_id = max((task.id for task in prior), default=0) + 1
-        self._by_id = {task.id: task for task in prior}
-        self._prior_tasks = list(_without_failed(prior, failed))
-        self._context.groups.update({task.id: (task,) for task in self._prior_tasks})
-        self._context.prior_groups.extend((task,) for task in self._prior_tasks)
+        self._resolved = resolved
         self._pending_by_id: dict[int, _PendingTask] = {}
         self._order: list[_PendingTask] = []
-        self._tasks: list[Task] = []
         self._closed = False
         self._limit_fault: Fault | None = None
 
@@ -71,12 +74,17 @@ class PlanRepairer:
 
     @property
     def tasks(self) -> list[Task]:
-        """All tasks emitted so far, without prior tasks."""
-        return list(self._tasks)
+        """All tasks emitted so far."""
+        return list(self._plan.tasks)
+
+    @property
+    def has_planned(self) -> bool:
+        """Whether a task was valid, even if it exists already or was left out because it repeats a failure."""
+        return any(pending_task.state is _State.PLANNED for pending_task in self._order)
 
     def add(self, raw: RawTask) -> list[Task]:
         """Adds a task object; returns the tasks that can be emitted now, including those that waited for it."""
-        if len(self._order) >= HARD_LIMIT or len(self._tasks) >= self._limit:
+        if len(self._order) >= HARD_LIMIT or len(self._plan.tasks) >= self._limit:
             message = f"the plan has more than {min(self._limit, HARD_LIMIT)} tasks"
             self._limit_fault = Fault(None, "", message, "leave out what is not asked for")
             return []
@@ -84,7 +92,7 @@ class PlanRepairer:
         wire_id = max(self._pending_by_id, default=-1) + 1 if parsed.wire_id is None else parsed.wire_id
         if not self._accepts(wire_id, parsed):
             return []
-        pending_task = _PendingTask(wire_id, parsed, waits_for(parsed, self._context) - self._context.groups.keys())
+        pending_task = _PendingTask(wire_id, parsed, waits_for(parsed, self._context) - self._plan.groups.keys())
         self._pending_by_id[wire_id] = pending_task
         self._order.append(pending_task)
         return [] if pending_task.pending else self._emit_ready(pending_task)
@@ -103,7 +111,7 @@ class PlanRepairer:
         """Whether a task is new or replaces an invalid one."""
         earlier = self._pending_by_id.get(wire_id)
         if earlier is None:
-            self._forget_prior(wire_id)
+            self._plan.reserve(wire_id)
             return True
         if earlier.state is _State.INVALID or (earlier.state is _State.WAITING and self._closed):
             self._order.remove(earlier)
@@ -112,10 +120,6 @@ class PlanRepairer:
             return False  # an emitted task does not change
         return (earlier.parsed.task, earlier.parsed.given) != (parsed.task, parsed.given)
 
-    def _forget_prior(self, wire_id: int) -> None:
-        if wire_id not in {pending_task.wire_id for pending_task in self._order}:
-            self._context.groups.pop(wire_id, None)
-
     # ------------------------------------------------------------ emitting
 
     def _emit_ready(self, pending_task: _PendingTask) -> list[Task]:
@@ -123,9 +127,9 @@ class PlanRepairer:
         queue = deque([pending_task])
         while queue:
             pending_task = queue.popleft()
-            before = len(self._tasks)
+            before = len(self._plan.tasks)
             if self._try_emit(pending_task):
-                out += self._tasks[before:]
+                out += self._plan.tasks[before:]
                 queue += self._unblocked(pending_task.wire_id)
         return out
 
@@ -143,46 +147,31 @@ class PlanRepairer:
         if problems and cycle:
             problems = [Problem(f"it waits for task {cycle[0]}, which waits for it in turn", "break the circle")]
         pending_task.problems = problems
-        pending_task.state = _State.INVALID if problems else _State.EMITTED
+        pending_task.state = _State.INVALID if problems else _State.PLANNED
         if not problems:
             pending_task.pending.clear()
         return not problems
 
     def _add_to_plan(self, pending_task: _PendingTask, shape: NormalizedTask) -> list[Problem]:
-        """Adds the resulting tasks to the plan, except those that exist already; returns problems if it cannot."""
-        group: list[Task] = []
-        new: list[Task] = []
-        standing = list(self._prior_tasks)
-        for arguments in shape.given:
-            task = Task(0, shape.spec.name, arguments, shape.parameters_json, source=pending_task.parsed.source)
-            same = next((other for other in standing if is_equal(other, task)), None)
-            if same:
-                standing.remove(same)
-            else:
-                new.append(replace(task, id=self._next_id + len(new)))
-            group.append(same or new[-1])
-        if len(self._tasks) + len(new) > self._limit:
+        """Adds the resulting tasks to the plan; returns problems if it cannot."""
+        source = pending_task.parsed.source
+        group = self._plan.number(
+            [
+                self._resolved(Task(0, shape.spec.name, arguments, shape.parameters_json, source=source))
+                for arguments in shape.given
+            ]
+        )
+        if len(self._plan.tasks) + len(group.new) > self._limit:
             return [Problem(f"the plan has more than {self._limit} tasks", "leave out what is not asked for")]
-        if problems := [fault for task in new for fault in self._check(task)]:
+        if problems := [fault for task in group.new for fault in self._check(task)]:
             return problems
-        self._record(pending_task.wire_id, group, new)
-        self._prior_tasks = standing
+        self._plan.add(pending_task.wire_id, group)
         return []
 
     def _check(self, task: Task) -> list[Problem]:
         """Validates a task by the check that every plan must pass."""
-        needed = sorted({reference.task_id for reference in references(task)})
-        context = [self._by_id[task_id] for task_id in needed]
-        faults = complaints([*context, task], self._context.catalogue, self._context.inputs)
+        faults = complaints([*self._plan.needed(task), task], self._context.catalogue, self._context.inputs)
         return [Problem(fault.message, fault.remedy) for fault in faults if fault.task_id == task.id]
-
-    def _record(self, wire_id: int, group: Sequence[Task], new: Sequence[Task]) -> None:
-        self._tasks += new
-        self._next_id += len(new)
-        self._by_id.update({task.id: task for task in new})
-        self._context.groups[wire_id] = group
-        if new:
-            self._context.prior_groups.append(group)
 
     # ------------------------------------------------------------ end of the text
 
@@ -220,13 +209,3 @@ class PlanRepairer:
             Fault(pending_task.wire_id, pending_task.parsed.task, *each, pending_task.parsed.source)
             for each in problems
         ]
-
-
-def _without_failed(prior: Sequence[Task], failed: Collection[int]) -> Iterator[Task]:
-    """Yields the tasks that do not depend on a failed one."""
-    lost = set(failed)
-    for task in prior:
-        if task.id in lost or any(reference.task_id in lost for reference in references(task)):
-            lost.add(task.id)
-        else:
-            yield task
