@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from services.llm.client import LLM, LLMError, Usage
-from services.responder.allowed_links import AllowedLinks
-from services.responder.output_filter import OutputFilter
+from services.responder.links import AllowedLinks
+from services.responder.output_filter import OutputFilter, ReasoningFilter
 from services.responder.prompt import build_prompt
-from services.responder.reasoning_filter import ReasoningFilter
-from services.responder.repetition_filter import RepetitionFilter
+from services.responder.resume import RepetitionFilter
 from services.responder.run_summary import RunSummary
 
 EMPTY_ANSWER = "the LLM gave an empty answer"

@@ -1,4 +1,4 @@
-"""Filters an LLM's Markdown while it streams: removes HTML, and links, images, URLs and files not in its input.
+"""Filters of an LLM's answer while it streams: reasoning, HTML, and links, images, URLs and files not in its input.
 
 Allowed targets are replaced by plain text: the name of the file, or the visible URL. Others are replaced by a marker.
 Emitted text cannot be withdrawn, so text that may become a link is held back until that is decided.
@@ -7,9 +7,16 @@ Emitted text cannot be withdrawn, so text that may become a link is held back un
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from services.responder.allowed_links import AllowedLinks, address_end, is_address, strip_punctuation
-from services.responder.escape import CONTROL, inline
-from services.responder.markdown_links import MAX_TARGET_LENGTH, NeedsMoreText, link_at
+from services.responder.links import (
+    MAX_TARGET_LENGTH,
+    AllowedLinks,
+    NeedsMoreText,
+    address_end,
+    is_address,
+    link_at,
+    strip_punctuation,
+)
+from services.responder.markdown import CONTROL, inline
 
 REMOVED_LINK = "(link left out)"
 UNKNOWN_FILE = "(not a file of this run)"
@@ -40,8 +47,36 @@ _FILE = re.compile(
 )
 
 
+_OPENING, _CLOSING = "<think>", "</think>"
+
+
+class ReasoningFilter:
+    """Removes the reasoning before an answer, in <think> tags, which some endpoints leave in the text."""
+
+    def __init__(self) -> None:
+        self._buffer = ""
+        self._has_answer = False
+
+    def add(self, text: str) -> str:
+        """Adds text and returns what belongs to the answer."""
+        if self._has_answer:
+            return text
+        self._buffer = (self._buffer + text).lstrip()
+        if _OPENING.startswith(self._buffer[: len(_OPENING)]):
+            _, ended, answer = self._buffer.partition(_CLOSING)
+            self._buffer = answer.lstrip() if ended else self._buffer
+            if not ended or not self._buffer:
+                return ""
+        self._has_answer = True
+        return self._buffer
+
+    def end(self) -> str:
+        """Returns the text held back; no more text follows."""
+        return "" if self._has_answer or self._buffer.startswith(_OPENING) else self._buffer
+
+
 class OutputFilter:
-    """Stateful filter of one text.
+    """Removes HTML and unknown targets from one text.
 
     Args:
         allowed: targets the text may name.

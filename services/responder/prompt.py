@@ -9,11 +9,11 @@ import structlog
 from services.llm.client import LLM, LLMError, LLMErrorReason, Message
 from services.llm.prompt import Prompt, escape_markers, nonce, prompt_version, quote_data
 from services.responder import evidence
-from services.responder.allowed_links import AllowedLinks
-from services.responder.repetition_filter import NO_CONTINUATION, resume_point
+from services.responder.evidence import truncate_to_tokens
+from services.responder.links import AllowedLinks
+from services.responder.resume import NO_CONTINUATION, resume_point
 from services.responder.run_summary import RunSummary
 from services.responder.template_answer import required_statements
-from services.responder.token_budget import truncate_to_tokens
 
 log = structlog.get_logger(__name__)
 

@@ -7,18 +7,18 @@ import structlog
 
 from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM, Decision
 from services.common.errors import InvalidRequest
-from services.responder.finish import (
+from services.responder.llm_answer import LLMAnswer, LLMWriter
+from services.responder.prompt import VERSION
+from services.responder.resume import (
     FINISHED,
     INTERRUPTED,
     LENGTH_LIMIT,
     STOPPED_EARLY,
     ending,
-    render_answer,
-    rest_of_own_answer,
+    rest_of_template_answer,
 )
-from services.responder.llm_answer import LLMAnswer, LLMWriter
-from services.responder.prompt import VERSION
 from services.responder.run_summary import RunSummary
+from services.responder.template_answer import render_answer
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class Responder:
                 remedy="send the conversation; its last turn is the request",
             )
         summary = replace(summary, llm=self._writer is not None)
-        if self._writer is None or without_llm or rest_of_own_answer(summary) is not None:
+        if self._writer is None or without_llm or rest_of_template_answer(summary) is not None:
             await _emit_text(remaining_answer(summary), emit)
             fell_back_because = "the run's tokens are spent" if without_llm and self._writer else ""
             reason = "Composed from the results, without an LLM."
@@ -105,7 +105,7 @@ class Responder:
 
 def remaining_answer(summary: RunSummary) -> str:
     """The template answer, without the part that was already sent."""
-    continuation = rest_of_own_answer(summary)
+    continuation = rest_of_template_answer(summary)
     if continuation is not None:
         return continuation
     return ending(summary, INTERRUPTED, summary.sent) if summary.sent else render_answer(summary)

@@ -201,12 +201,6 @@ class RunSummary:
         kinds = {note.kind for note in self.notes}
         return NoteKind.CHAT in kinds and NoteKind.MISSING not in kinds and not self.tasks and self.failure is None
 
-    @property
-    def has_failures(self) -> bool:
-        """Whether any part of the request was not done."""
-        has_unmapped = any(note.kind is NoteKind.MISSING for note in self.notes)
-        return has_unmapped or self.failure is not None or any(not task.state.is_successful for task in self.tasks)
-
 
 # ---------------------------------------------------------------- conversion
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.responder.escape import describe_file, format_percent, inline, join_list, quote
+from services.responder.markdown import describe_file, format_percent, inline, join_list, quote
 from services.responder.run_summary import Json, Task
 
 CONFIDENT = 0.8

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from services.responder.escape import describe_file, inline, inline_full, join_list
+from services.responder.markdown import describe_file, inline, inline_full, join_list
 from services.responder.run_summary import NoteKind, RunSummary, State, Task
 from services.responder.task_phrases import describe_result
 
@@ -38,6 +38,11 @@ class UnfinishedItem:
 
     sentence: str
     evidence: str
+
+
+def render_answer(summary: RunSummary) -> str:
+    """Returns the complete answer as Markdown."""
+    return "\n\n".join(compose(summary)) + "\n"
 
 
 def compose(summary: RunSummary) -> list[str]:

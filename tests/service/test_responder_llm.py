@@ -19,8 +19,8 @@ from services.common.channel import connect
 from services.llm.settings import LlmSettings, Price
 from services.llm.token_budget import TokenEstimator
 from services.responder.__main__ import responder
-from services.responder.finish import INTERRUPTED, LENGTH_LIMIT, STOPPED_EARLY
 from services.responder.output_filter import REMOVED_LINK, UNKNOWN_FILE
+from services.responder.resume import INTERRUPTED, LENGTH_LIMIT, STOPPED_EARLY
 from services.responder.settings import Settings
 from tests.fakes import ErrorReply, RawReply, ScriptedLLM, ScriptedReply, StalledReply, TextReply, TruncatedReply
 

@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.responder import evidence
-from services.responder.escape import shorten
-from services.responder.reasoning_filter import ReasoningFilter
+from services.responder.evidence import split_budget, summarize, truncate_to_tokens
+from services.responder.markdown import shorten
 from services.responder.run_summary import Artifact, Failure, Json, RunSummary, State, Task, Turn
-from services.responder.summarize_outputs import summarize
-from services.responder.token_budget import split_budget, truncate_to_tokens
 
 
 def count(text: str) -> int:
@@ -123,22 +121,3 @@ def test_newest_turns_and_first_files_are_included() -> None:
     sent = evidence.files({f"file{n}": Artifact(f"{n}.png", "image/png", 9) for n in range(1, 99)}, 100, count)
     assert sent.text.startswith("artifact:file1 is 1.png (picture, 9 bytes)\n")
     assert sent.text.endswith(f"and {sent.left_out} more files")
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("<think>It says Exit.</think>\n\nExit.", "Exit."),
-        ("\n<think>\n</think>Exit <think>.", "Exit <think>."),
-        ("<think>It says", ""),
-        ("<thin", "<thin"),
-        ("<b>Exit", "<b>Exit"),
-        ("Exit.", "Exit."),
-        ("", ""),
-    ],
-)
-def test_reasoning_is_removed_from_answer(text: str, answer: str) -> None:
-    for split in range(len(text) + 1):
-        reasoning_filter = ReasoningFilter()
-        filtered = reasoning_filter.add(text[:split]) + reasoning_filter.add(text[split:]) + reasoning_filter.end()
-        assert filtered.rstrip() == answer

@@ -1,4 +1,4 @@
-"""Filter of streamed LLM output."""
+"""Filters of streamed LLM output."""
 
 import re
 from collections.abc import Iterator
@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from services.responder.allowed_links import AllowedLinks, strip_punctuation
-from services.responder.escape import escape_markdown
-from services.responder.markdown_links import MAX_LABEL_LENGTH, MAX_TARGET_LENGTH
-from services.responder.output_filter import MAX_WORD_LENGTH, REMOVED_LINK, UNKNOWN_FILE, OutputFilter
+from services.responder.links import MAX_LABEL_LENGTH, MAX_TARGET_LENGTH, AllowedLinks, strip_punctuation
+from services.responder.markdown import escape_markdown
+from services.responder.output_filter import (
+    MAX_WORD_LENGTH,
+    REMOVED_LINK,
+    UNKNOWN_FILE,
+    OutputFilter,
+    ReasoningFilter,
+)
 from services.responder.run_summary import Artifact
 
 SPEECH = Artifact("speech.wav", "audio/wav", 120_345)
@@ -153,3 +158,22 @@ def test_file_names_are_not_marked_in_conversation() -> None:
 def test_long_hostile_text_is_filtered_fast() -> None:
     for hostile in ("[" * 20_000, "![" * 10_000, "a." * 10_000, "](" * 10_000, "http" * 5_000, "\\" * 20_000):
         assert filtered(*re.findall(".{1,50}", hostile, re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>It says Exit.</think>\n\nExit.", "Exit."),
+        ("\n<think>\n</think>Exit <think>.", "Exit <think>."),
+        ("<think>It says", ""),
+        ("<thin", "<thin"),
+        ("<b>Exit", "<b>Exit"),
+        ("Exit.", "Exit."),
+        ("", ""),
+    ],
+)
+def test_reasoning_is_removed_from_answer(text: str, answer: str) -> None:
+    for split in range(len(text) + 1):
+        reasoning_filter = ReasoningFilter()
+        filtered = reasoning_filter.add(text[:split]) + reasoning_filter.add(text[split:]) + reasoning_filter.end()
+        assert filtered.rstrip() == answer

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.responder.escape import MAX_TEXT_LENGTH, escape_markdown, format_size, quote
+from services.responder.markdown import MAX_TEXT_LENGTH, escape_markdown, format_size, quote
 from services.responder.responder import MAX_CHUNK_LENGTH, remaining_answer, split_text
 from services.responder.run_summary import Artifact, Failure, Json, Note, NoteKind, RunSummary, State, Task
 from services.responder.template_answer import compose

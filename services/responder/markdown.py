@@ -1,4 +1,4 @@
-"""Formats data for Markdown: escaped, on one line where needed, and limited in length."""
+"""Data as Markdown: escaped, on one line where needed, and limited in length."""
 
 import re
 

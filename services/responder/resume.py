@@ -1,6 +1,20 @@
-"""Resumes a partial answer: removes repeated text and keeps words whole."""
+"""Resumes and ends an answer of which a part was sent, after a takeover or when an LLM stops early."""
 
 import re
+
+from services.responder.run_summary import RunSummary
+from services.responder.template_answer import (
+    FAILURES_HEADING,
+    render_answer,
+    unmentioned_failures,
+    unmentioned_results,
+)
+
+INTERRUPTED = "The answer above was interrupted;"
+STOPPED_EARLY = "The model stopped here before its answer was complete;"
+LENGTH_LIMIT = "The answer was truncated here, at its length limit."
+FINISHED = ""
+"""Reasons of an ending, which begin it."""
 
 MIN_REPEATED_LENGTH = 8
 """Characters that count as a repetition even inside a word."""
@@ -11,6 +25,44 @@ NO_CONTINUATION = "DONE"
 _MAX_WORD_FRAGMENT = 40
 _SPACED_LETTER = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """Letter of a script that separates words by spaces."""
+
+
+def ending(summary: RunSummary, reason: str, text: str) -> str:
+    """Returns what follows the text sent so far: the reason, then the results and failures it does not mention.
+
+    Args:
+        summary: results of the run.
+        reason: INTERRUPTED, STOPPED_EARLY, LENGTH_LIMIT or FINISHED.
+        text: the answer so far.
+    """
+    results = unmentioned_results(summary, text) if reason in {INTERRUPTED, STOPPED_EARLY} else ()
+    unmentioned = [*results, *unmentioned_failures(summary, text)]
+    paragraphs = [_reason_sentence(summary, reason, bool(unmentioned)), *unmentioned] if reason else unmentioned
+    return "".join(f"\n\n{paragraph}" for paragraph in paragraphs) + "\n" * bool(paragraphs or text[-1:] != "\n")
+
+
+def rest_of_template_answer(summary: RunSummary) -> str | None:
+    """Returns the rest of a template answer or ending that was sent in part; None if an LLM wrote what was sent."""
+    if not summary.sent:
+        return None
+    if (answer := render_answer(summary)).startswith(summary.sent):
+        return answer.removeprefix(summary.sent)
+    for reason in (INTERRUPTED, STOPPED_EARLY, LENGTH_LIMIT, FINISHED):
+        text, found, after = summary.sent.partition(f"\n\n{reason or FAILURES_HEADING}")
+        if found and (end := ending(summary, reason, text)).startswith(found + after):
+            return end.removeprefix(found + after)
+    return None
+
+
+def _reason_sentence(summary: RunSummary, reason: str, has_more: bool) -> str:
+    if reason == LENGTH_LIMIT:
+        return f"{LENGTH_LIMIT} All results are stored with the run." if summary.tasks else LENGTH_LIMIT
+    if has_more:
+        return f"{reason} the remaining results follow, composed without it."
+    return f"{reason} {'ask again for the rest.' if summary.is_chat_only else 'all results are given above.'}"
+
+
+# ---------------------------------------------------------------- answers of an LLM
 
 
 def resume_point(sent: str) -> str:

@@ -1,4 +1,4 @@
-"""Files and URLs that an answer may name: those of the run and those in the LLM's input."""
+"""Links of an answer: finds them in streamed Markdown, and knows the targets that it may name."""
 
 import re
 from collections.abc import Mapping
@@ -7,6 +7,12 @@ from urllib.parse import unquote
 
 from services.responder.run_summary import Artifact
 
+MAX_LABEL_LENGTH, MAX_TARGET_LENGTH = 200, 1_000
+"""Limits in characters; longer links are treated as plain text."""
+
+MAX_NESTED_BRACKETS = 8
+"""Limit of nested brackets in a link."""
+
 _ADDRESS = re.compile(
     r"(?:https?://|ftp://|file://|www\.|mailto:)"
     r"[^\s<>\"“”‘’«»`|\\\[\]{}\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]*",
@@ -14,6 +20,7 @@ _ADDRESS = re.compile(
 )
 _CLOSING = ".,;:!?*_~'"
 _SCHEME = "artifact:"
+_TARGET_AND_TITLE = re.compile(r"\s*(?:<([^<>\n]*)>|(\S*))(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +85,70 @@ def is_address(target: str) -> bool:
 
 def _is_artifact(target: str) -> bool:
     return target.lower().startswith((_SCHEME, "sandbox:"))
+
+
+# ---------------------------------------------------------------- links in streamed Markdown
+
+
+class NeedsMoreText(Exception):
+    """More text is needed to decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A Markdown link.
+
+    Args:
+        label: Markdown between the brackets.
+        target: URL or path, without title.
+        end: position after the link.
+    """
+
+    label: str
+    target: str
+    end: int
+
+
+def link_at(text: str, at: int, *, complete: bool) -> Link | None:
+    """Returns the link or image that starts at a position; None if there is none.
+
+    Args:
+        text: received so far.
+        at: position of its "[", or of the "!" before it.
+        complete: no more text follows.
+
+    Raises:
+        NeedsMoreText: the following text decides whether it is a link.
+    """
+    opened = text.index("[", at)
+    closed = _closing(text, opened, MAX_LABEL_LENGTH, complete=complete)
+    if closed is None or not _has_target(text, closed, complete=complete):
+        return None
+    end = _closing(text, closed + 1, MAX_TARGET_LENGTH, complete=complete)
+    inside = _TARGET_AND_TITLE.fullmatch(text, closed + 2, end) if end else None
+    if end is None or inside is None:
+        return None
+    return Link(text[opened + 1 : closed], inside[1] or inside[2] or "", end + 1)
+
+
+def _has_target(text: str, closed: int, *, complete: bool) -> bool:
+    if closed + 1 == len(text) and not complete:
+        raise NeedsMoreText
+    return text[closed + 1 : closed + 2] == "("
+
+
+def _closing(text: str, opened: int, longest: int, *, complete: bool) -> int | None:
+    """Returns the position of the matching bracket; None if it is missing, too far or in another paragraph."""
+    opening, closing_text = text[opened], ")" if text[opened] == "(" else "]"
+    depth, at, last = 0, opened, opened + longest
+    while at < len(text) and at <= last:
+        letter = text[at]
+        depth += (letter == opening) - (letter == closing_text)
+        if depth == 0:
+            return at
+        if depth > MAX_NESTED_BRACKETS or text.startswith("\n\n", at):
+            return None
+        at += 2 if letter == "\\" else 1
+    if at >= len(text) and at <= last and not complete:
+        raise NeedsMoreText
+    return None
