@@ -11,14 +11,12 @@ from protos.hugginggpt.tasks import standard_tasks
 from services.common.artifacts import ArtifactStore
 from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
-from services.selector import description_store
 from services.selector.address_sources import parse
 from services.selector.catalog import ExpertCatalog
-from services.selector.description_store import DescriptionStore
 from services.selector.discovery import Discovery, PollIntervals
+from services.selector.dormant_experts import STORE_KIND, DescriptionStore, PreconfiguredExperts
+from services.selector.expert_administration import ExpertRemoval
 from services.selector.llm_ranker import LlmRanker
-from services.selector.preconfigured_experts import PreconfiguredExperts
-from services.selector.removal import Removal
 from services.selector.routing_status import watching
 from services.selector.routing_table import RoutingTable, read
 from services.selector.selector import Selector
@@ -39,12 +37,12 @@ async def selector(settings: Settings, intervals: PollIntervals = PollIntervals(
     standard = standard_tasks()
     table = read(Path(settings.routes)) if settings.routes else RoutingTable()
     catalog = ExpertCatalog(standard, forget_seconds=settings.forget_seconds, table=table)
-    store = ArtifactStore.open(settings.artifacts_url).key_values(description_store.KIND)
+    store = ArtifactStore.open(settings.artifacts_url).key_values(STORE_KIND)
     descriptions = DescriptionStore(store, catalog)
     discovery = Discovery(parse(settings.experts), catalog, intervals)
     ranking = Selector(catalog, standard, settings.inference_mode, settings.region, table)
     async with _open_ranker(settings, ranking) as ranker:
-        servicer = SelectorServicer(catalog, ranking, Removal(catalog, discovery, descriptions), ranker, table)
+        servicer = SelectorServicer(catalog, ranking, ExpertRemoval(catalog, discovery, descriptions), ranker, table)
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
             descriptions.running(),

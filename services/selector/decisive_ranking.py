@@ -16,9 +16,8 @@ from collections.abc import Sequence
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.selector.query import Mode, SelectionQuery
-from services.selector.ranking import PROMPT_SECONDS, Readiness
+from services.selector.ranking import PROMPT_SECONDS, Readiness, stemmed
 from services.selector.selection import SelectedModel, Selection
-from services.selector.tokens import stemmed
 
 FASTER = 2.0
 

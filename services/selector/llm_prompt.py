@@ -10,7 +10,6 @@ from services.llm.prompt import Message, Prompt, Schema, nonce, quote_data
 from services.selector.decisive_ranking import queue
 from services.selector.query import SelectionQuery
 from services.selector.selection import SelectedModel
-from services.selector.tokens import plain
 
 ID_CHARACTERS = 200
 """Longest ID that is shown to an LLM."""
@@ -124,3 +123,9 @@ def _seconds(value: float | None) -> float:
 
 def _line(fields: Mapping[str, object]) -> str:
     return json.dumps(fields, ensure_ascii=False)
+
+
+def plain(text: str, limit: int) -> str:
+    """One line without control and invisible characters, cut to a number of characters."""
+    line = " ".join("".join(character if character.isprintable() else " " for character in text[: 4 * limit]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -15,12 +15,11 @@ import structlog
 from services.common import call_context
 from services.llm.client import LLM, LLMError, Usage
 from services.selector.decisive_ranking import contenders, is_clear
-from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named
+from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named, plain
 from services.selector.query import SelectionQuery
 from services.selector.selection import Controller, SelectedModel, Selection
 from services.selector.selector import CANDIDATES, Selector
 from services.selector.shared_cache import SharedCache
-from services.selector.tokens import plain
 
 REASON_CHARACTERS = 300
 

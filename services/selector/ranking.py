@@ -1,11 +1,12 @@
-"""Ranks the models of a task by described and measured features."""
+"""Ranks the models of a task by described and measured features; descriptions match by stems of their words."""
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from heapq import nlargest
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,6 +22,32 @@ PROMPT_SECONDS = 0.05
 """Medians below this count as equal."""
 _EXTERNAL = -10.0
 _FAILING = -20.0
+
+WEIGHED_CHARACTERS = 2000
+"""Characters of a description that are used: a longer one gains nothing."""
+
+_WORD = re.compile(r"[^\W_]+")
+_SHORTEST = 3
+"""Letters that a stem must have."""
+
+_ENDINGS = (
+    *("inesses", "iness", "ness", "iest", "ier", "ily", "ingly", "edly", "ely"),
+    *("ions", "ion", "ings", "ing", "ies", "ied", "ors", "or", "ers", "er", "ed", "es", "ly", "s", "e", "y"),
+)
+
+_DENIED = re.compile(
+    r"\b(?:(?:do(?:es)?|is|are) not|cannot|can't|doesn't|not|no|never|without|misses|except)\b[^.;:]*", re.IGNORECASE
+)
+"""A negated clause of a description."""
+
+_COMMON = frozenset(
+    _WORD.findall("""
+    a about all also an and any are as at be been but by can could do does for from get give had has have he her his
+    how i if in into is it its let like make many may me more much my no not of on one only or our out please say says
+    she should show so some tell than that the their them then there these they this those to up us use used want was
+    we were what when whether which who will with would you your
+    """)
+)
 
 
 class Readiness(Enum):
@@ -68,7 +95,7 @@ class QueryTerm:
 class RankingQuery:
     """What the models are ranked by."""
 
-    words: Mapping[str, QueryTerm]
+    terms: Mapping[str, QueryTerm]
     """By stem."""
     languages: frozenset[str] = frozenset()
     """Primary language tags that the task names."""
@@ -104,7 +131,7 @@ class _WeightedTerm(NamedTuple):
 
 class _Fit(NamedTuple):
     share: float
-    words: tuple[str, ...]
+    matched: tuple[str, ...]
 
 
 class Ranking:
@@ -170,10 +197,10 @@ class Ranking:
 
     def _weighted_terms(self, query: RankingQuery) -> list[_WeightedTerm]:
         """Weights of the query's terms, higher for rarer ones; a term that all models match, or none, has no weight."""
-        held = [(stem, word, len(self._holders.get(stem, ()))) for stem, word in query.words.items()]
+        held = [(stem, term, len(self._holders.get(stem, ()))) for stem, term in query.terms.items()]
         worth = [
-            (stem, word.written, word.weight * math.log(len(self._features) / holders))
-            for stem, word, holders in held
+            (stem, term.written, term.weight * math.log(len(self._features) / holders))
+            for stem, term, holders in held
             if 0 < holders < len(self._features)
         ]
         total = sum(value for _, _, value in worth)
@@ -182,9 +209,9 @@ class Ranking:
     def _scores(self, query: RankingQuery, terms: Sequence[_WeightedTerm], failing: Iterable[int]) -> list[float]:
         """Scores of all models; visits only those that a term or flag concerns, since there may be ten thousand."""
         scores = self._base_scores.copy()
-        for word in terms:
-            for position in self._holders[word.stem]:
-                scores[position] += FIT * word.share
+        for term in terms:
+            for position in self._holders[term.stem]:
+                scores[position] += FIT * term.share
         if query.languages:
             for position in self._with_languages:
                 scores[position] += _language_score(self._features[position], query)
@@ -196,16 +223,16 @@ class Ranking:
 
     def _fit(self, position: int, terms: Sequence[_WeightedTerm]) -> _Fit:
         stems = self._features[position].stems
-        matched = [word for word in terms if word.stem in stems]
-        return _Fit(sum(word.share for word in matched), tuple(word.written for word in matched))
+        matched = [term for term in terms if term.stem in stems]
+        return _Fit(sum(term.share for term in matched), tuple(term.written for term in matched))
 
     def _reason(
         self, position: int, query: RankingQuery, fit: _Fit, failing: Collection[int], bonuses: Mapping[int, Bonus]
     ) -> str:
         features = self._features[position]
         parts = [bonuses[position].reason] if position in bonuses else []
-        if fit.words:
-            matched = " and ".join(f"“{word}”" for word in fit.words[:3])
+        if fit.matched:
+            matched = " and ".join(f"“{term}”" for term in fit.matched[:3])
             parts.append(f"matches {matched} of the request")
         if query.languages:
             tags = ", ".join(sorted(query.languages))
@@ -240,3 +267,42 @@ def _language_score(features: ModelFeatures, query: RankingQuery) -> float:
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+# ---------------------------------------------------------------- terms
+
+
+def affirmed(description: str) -> str:
+    """The description without negated clauses: "does not detect topics" must not match a request about topics."""
+    return _DENIED.sub(" ", description)
+
+
+def tokenize(text: str) -> Iterator[tuple[str, str]]:
+    """The terms of a text, each with its stem and as written, in order."""
+    for match in _WORD.finditer(text):
+        written = match[0].lower()
+        if written not in _COMMON:
+            yield stem(written), written
+
+
+@lru_cache(maxsize=65_536)
+def stems(name: str, description: str) -> frozenset[str]:
+    """Stems of a model's name and description; cached, since cards are read repeatedly."""
+    return stemmed(f"{name} {affirmed(description[:WEIGHED_CHARACTERS])}")
+
+
+def stemmed(text: str) -> frozenset[str]:
+    """The stems of a text's words."""
+    written = {word.lower() for word in set(_WORD.findall(text))}
+    return frozenset(map(stem, written - _COMMON))
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """The word without its ending, so that face and faces, happy and happiness are equal."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST and (ending != "s" or word[-2] != "s"):
+            word = word.removesuffix(ending)
+            break
+    doubled = len(word) > _SHORTEST and word[-1] == word[-2]
+    return word[:-1] if doubled else word

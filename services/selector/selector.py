@@ -8,12 +8,11 @@ from services.common.errors import InvalidRequest
 from services.selector import routing_table, selection_errors
 from services.selector.catalog import ExpertCatalog
 from services.selector.query import Avoid, Mode, SelectionQuery
-from services.selector.ranking import Bonus, QueryTerm, Ranked, RankingQuery
+from services.selector.ranking import Bonus, QueryTerm, Ranked, RankingQuery, tokenize
 from services.selector.replica import Replica
 from services.selector.routing_table import RoutingTable
 from services.selector.selection import Controller, SelectedModel, Selection
 from services.selector.task_offers import Offer, TaskOffers
-from services.selector.tokens import words
 
 CANDIDATES = 5
 
@@ -173,8 +172,8 @@ class Selector:
 
 
 def _terms(query: SelectionQuery) -> Mapping[str, QueryTerm]:
-    terms = {stem: QueryTerm(written, _REQUEST_WEIGHT) for stem, written in words(query.request)}
-    terms.update({stem: QueryTerm(written, _SOURCE_WEIGHT) for stem, written in words(query.source)})
+    terms = {stem: QueryTerm(written, _REQUEST_WEIGHT) for stem, written in tokenize(query.request)}
+    terms.update({stem: QueryTerm(written, _SOURCE_WEIGHT) for stem, written in tokenize(query.source)})
     return terms
 
 

@@ -1,9 +1,14 @@
 """SelectorService over gRPC: converts between messages and the selector's types."""
 
 import asyncio
+import base64
+import binascii
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
@@ -13,17 +18,19 @@ from protos.hugginggpt.v1.model_pb2 import (
     SELECTION_POLICY_RANK,
 )
 from services.common import call_context
-from services.common.errors import Unavailable
-from services.selector import expert_list, paging
+from services.common.errors import InvalidRequest, Unavailable
 from services.selector.catalog import ExpertCatalog
 from services.selector.catalog_view import sort_key
+from services.selector.expert_administration import ExpertRemoval, list_experts
 from services.selector.llm_ranker import LlmRanker
 from services.selector.query import SelectionQuery
-from services.selector.removal import Removal
 from services.selector.routing_status import routes
 from services.selector.routing_table import RoutingTable
 from services.selector.selection import Controller
 from services.selector.selector import Selector
+
+_Entry = TypeVar("_Entry")
+_Key = tuple[str, ...]
 
 NOTIFY_SECONDS = 2.0
 """Longest wait of ForgetExpert for watchers that do not read."""
@@ -44,7 +51,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self,
         catalog: ExpertCatalog,
         selector: Selector,
-        removal: Removal,
+        removal: ExpertRemoval,
         ranker: LlmRanker | None = None,
         table: RoutingTable = RoutingTable(),  # noqa: B008  # frozen
     ) -> None:
@@ -69,7 +76,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         view = self._catalog.view
         if request.known_revision.partition(".")[0] == view.tasks_digest and not request.page_token:
             return gateway_pb2.ListTasksResponse(revision=view.revision, unchanged=True)
-        tasks, token = paging.page(
+        tasks, token = _page(
             list(view.tasks.values()), lambda task: (task.spec.name,), request.page_size, request.page_token
         )
         reply = gateway_pb2.ListTasksResponse(revision=view.revision, tasks=tasks, next_page_token=token)
@@ -81,7 +88,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         view = self._catalog.view
         if request.known_revision == view.revision and not request.page_token:
             return gateway_pb2.ListModelsResponse(revision=view.revision, unchanged=True)
-        models, token = paging.page(view.models_of(request.task), sort_key, request.page_size, request.page_token)
+        models, token = _page(view.models_of(request.task), sort_key, request.page_size, request.page_token)
         reply = gateway_pb2.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
         if not request.page_token:
             reply.routes.extend(routes(self._table, view, request.task))
@@ -91,8 +98,8 @@ class SelectorServicer(rpc.SelectorServiceServicer):
     async def ListExperts(
         self, request: selector_pb2.ListExpertsRequest, context: Any
     ) -> selector_pb2.ListExpertsResponse:
-        experts, token = paging.page(
-            expert_list.experts(self._catalog), lambda expert: (expert.name,), request.page_size, request.page_token
+        experts, token = _page(
+            list_experts(self._catalog), lambda expert: (expert.name,), request.page_size, request.page_token
         )
         return selector_pb2.ListExpertsResponse(experts=experts, next_page_token=token)
 
@@ -140,3 +147,44 @@ class _Watcher:
     async def next(self) -> None:
         """Waits until another revision was sent, or the stream has ended."""
         await self._sent.wait()
+
+
+# ---------------------------------------------------------------- pages
+
+
+def _page(
+    entries: Sequence[_Entry], key: Callable[[_Entry], _Key], size: int, token: str
+) -> tuple[Sequence[_Entry], str]:
+    """A page and the token of the next; the token is empty on the last page.
+
+    A page begins after the key of the last entry of the page before, even if that is gone.
+
+    Args:
+        entries: the whole list, sorted by key.
+        key: identifies an entry.
+        size: entries of a page; 0 means all.
+        token: token returned with the page before; empty for the first page.
+
+    Raises:
+        InvalidRequest: the size is negative, or the token invalid.
+    """
+    if size < 0:
+        raise InvalidRequest("the page size is negative", remedy="give 0 for all, or a positive number")
+    start = bisect_right(entries, _parse_page_token(token), key=key) if token else 0
+    found = entries[start : start + size] if size else entries[start:]
+    is_last = start + len(found) == len(entries)
+    return found, "" if is_last else _page_token(key(found[-1]))
+
+
+def _page_token(key: _Key) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
+
+
+def _parse_page_token(token: str) -> _Key:
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (binascii.Error, ValueError):
+        fields = None
+    if isinstance(fields, list) and fields and all(isinstance(field, str) for field in fields):
+        return tuple(fields)
+    raise InvalidRequest("the page token is invalid", remedy="begin again without one")

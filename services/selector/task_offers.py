@@ -17,9 +17,8 @@ from protos.hugginggpt.v1.model_pb2 import (
     ModelCard,
 )
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.selector.ranking import ModelFeatures, Ranking, Readiness
+from services.selector.ranking import ModelFeatures, Ranking, Readiness, stems
 from services.selector.replica import Description, Replica, ReplicaState
-from services.selector.tokens import stems
 
 _NEAREST = (ReplicaState.REACHABLE, ReplicaState.UNREACHABLE, ReplicaState.DORMANT)
 

@@ -13,7 +13,7 @@ from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2
 from services.common import errors
 from services.common.channel import connect
-from services.selector.description_store import KIND
+from services.selector.dormant_experts import STORE_KIND
 from tests.fakes import FakeExpert, card
 from tests.support.selector import SelectorUnderTest, StartSelector, selector_starter
 
@@ -75,7 +75,7 @@ async def test_dormant_expert_is_not_planned_once_it_is_forgotten(
         await remove_expert(selector, "vision")
         assert await selector.tasks() == {}
     assert files(tmp_path) == []
-    assert list((tmp_path / "artifacts" / f"_{KIND}").iterdir()) == []
+    assert list((tmp_path / "artifacts" / f"_{STORE_KIND}").iterdir()) == []
 
 
 async def test_address_file_named_after_forgotten_dormant_expert_is_deleted(

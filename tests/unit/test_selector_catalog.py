@@ -18,8 +18,8 @@ from protos.hugginggpt.v1.model_pb2 import (
 )
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData, FailedPrecondition, NotFound
-from services.selector import expert_list
 from services.selector.catalog import ExpertCatalog
+from services.selector.expert_administration import list_experts
 from services.selector.replica import ReplicaState
 from tests.fakes import card
 
@@ -62,7 +62,7 @@ def add_reply(catalog: ExpertCatalog, address: str, described: DescribeResponse)
 
 
 def expert_entry(catalog: ExpertCatalog, name: str) -> Expert:
-    return {expert.name: expert for expert in expert_list.experts(catalog)}[name]
+    return {expert.name: expert for expert in list_experts(catalog)}[name]
 
 
 def test_described_task_has_the_standard_spec(catalog: ExpertCatalog) -> None:
@@ -205,7 +205,7 @@ def test_expert_of_a_dropped_address_is_removed_after_forget_seconds(catalog: Ex
     clock.now += 10
     catalog.expire()
     assert not catalog.view.tasks
-    assert expert_list.experts(catalog) == []
+    assert list_experts(catalog) == []
 
 
 def test_address_that_never_answered_is_reported(catalog: ExpertCatalog, clock: Clock) -> None:
@@ -307,7 +307,7 @@ def test_only_known_dormant_expert_can_be_forgotten(catalog: ExpertCatalog) -> N
     catalog.drop_address(FIRST)
     catalog.forget("vision")
     assert not catalog.view.tasks
-    assert expert_list.experts(catalog) == []
+    assert list_experts(catalog) == []
 
 
 def test_load_is_updated_without_a_new_view(catalog: ExpertCatalog) -> None:

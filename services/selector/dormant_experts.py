@@ -1,31 +1,39 @@
-"""Stores the last description of each expert in the object store, for the next start of the selector."""
+"""Dormant experts: descriptions stored while they ran, and those that the operator preconfigured in *.json files."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
-from services.common.errors import FailedPrecondition, NotFound, ServiceError
+from services.common.errors import CorruptData, FailedPrecondition, NotFound, ServiceError
 from services.common.kv_store import KeyValueStore
 from services.common.supervision import supervise
-from services.selector.catalog import ExpertCatalog
+from services.selector.catalog import ExpertCatalog, check_name
 
 log = structlog.get_logger(__name__)
 
-KIND = "experts"
+STORE_KIND = "experts"
 """Collection of the descriptions in the store."""
 
 FIRST_READ_SECONDS = 2.0
 """Longest wait for the stored descriptions at the start; a slower store is read later."""
 
-POLL_SECONDS = 5.0
-
 LAST_WRITE_SECONDS = 2.0
 """Longest wait for pending writes at the stop."""
+
+STORE_POLL_SECONDS = 5.0
+
+_DESCRIPTION_SUFFIX = ".json"
+FOLDER_POLL_SECONDS = 1.0
+
+_REMEDY = "write it with EXPERT_SCALES_TO_ZERO=true python -m experts.NAME --describe"
 
 
 class DescriptionStore:
@@ -44,7 +52,7 @@ class DescriptionStore:
         catalog: ExpertCatalog,
         *,
         write_pause: float = 1.0,
-        poll_seconds: float = POLL_SECONDS,
+        poll_seconds: float = STORE_POLL_SECONDS,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -162,3 +170,90 @@ def _stable_content(reply: DescribeResponse) -> bytes:
         if card.state == MODEL_STATE_READY:
             card.state = MODEL_STATE_LOADABLE
     return stable.SerializeToString(deterministic=True)
+
+
+# ---------------------------------------------------------------- preconfigured experts
+
+
+@dataclass(frozen=True)
+class _FolderContents:
+    """Contents of the folder."""
+
+    replies: tuple[DescribeResponse, ...] = ()
+    error: str = ""
+
+
+class PreconfiguredExperts:
+    """Reads the folder's descriptions into the catalogue, now and whenever a file changes.
+
+    Args:
+        folder: of files as `--describe` writes them; it need not exist.
+        catalog: receives the descriptions.
+        seconds: interval between reads.
+    """
+
+    def __init__(self, folder: Path, catalog: ExpertCatalog, *, seconds: float = FOLDER_POLL_SECONDS) -> None:
+        self._folder = folder
+        self._catalog = catalog
+        self._seconds = seconds
+        self._contents: dict[str, bytes] = {}
+        self._last = _FolderContents()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Reads the folder until the block exits, once before it is entered."""
+        await self._poll()
+        task = asyncio.create_task(supervise(self._run, name="dormant experts folder"), name="dormant experts folder")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._seconds)
+            await self._poll()
+
+    async def _poll(self) -> None:
+        result = await asyncio.to_thread(self._read)
+        if result.error and result.error != self._last.error:
+            log.warning(
+                "invalid descriptions of dormant experts", folder=str(self._folder), error=result.error, remedy=_REMEDY
+            )
+        self._last = result
+        self._catalog.source_errors[str(self._folder)] = result.error
+        self._catalog.set_preconfigured(result.replies)
+
+    def _read(self) -> _FolderContents:
+        try:
+            files = sorted(file for file in self._folder.iterdir() if file.suffix == _DESCRIPTION_SUFFIX)
+            contents = {file.name: file.read_bytes() for file in files}
+        except FileNotFoundError:
+            return _FolderContents()
+        except OSError as error:
+            return _FolderContents(self._last.replies, f"cannot be read: {error.strerror}")
+        if contents == self._contents:
+            return self._last
+        self._contents = contents
+        return _parse_files(contents)
+
+
+def _parse_files(contents: dict[str, bytes]) -> _FolderContents:
+    replies, invalid = [], []
+    for name, content in contents.items():
+        try:
+            replies.append(_parse_file(content))
+        except (CorruptData, json_format.ParseError, UnicodeDecodeError) as error:
+            invalid.append(f"{name} ({error})")
+    return _FolderContents(
+        tuple(replies), f"has files that describe no dormant expert: {'; '.join(invalid)}" if invalid else ""
+    )
+
+
+def _parse_file(content: bytes) -> DescribeResponse:
+    reply = json_format.Parse(content, DescribeResponse(), ignore_unknown_fields=True)
+    check_name(reply.expert)
+    if not reply.scales_to_zero:
+        raise CorruptData(f"{reply.expert} does not set scales_to_zero")
+    return reply

@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from services.common.errors import Unavailable
 from services.common.kv_store import KeyValueStore
 from services.selector.catalog import ExpertCatalog
-from services.selector.description_store import KIND, DescriptionStore
+from services.selector.dormant_experts import STORE_KIND, DescriptionStore
 from tests.fakes import card
 
 DORMANT = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], scales_to_zero=True)
@@ -17,7 +17,7 @@ class ObservedStore(KeyValueStore):
     """A store that reports writes, and fails a given number of times."""
 
     def __init__(self, store: MemoryStore, failures: int = 0) -> None:
-        super().__init__(store, KIND)
+        super().__init__(store, STORE_KIND)
         self.failures = failures
         self.writes: asyncio.Queue[str] = asyncio.Queue()
 
@@ -86,7 +86,7 @@ async def test_unchanged_description_is_not_written_again() -> None:
 
 async def test_unavailable_store_is_retried() -> None:
     store = MemoryStore()
-    await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
+    await KeyValueStore(store, STORE_KIND).put("big one", DORMANT.SerializeToString())
     descriptions = ObservedStore(store, failures=3)
     restarted = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
     async with DescriptionStore(descriptions, restarted, write_pause=0).running():
@@ -96,8 +96,8 @@ async def test_unavailable_store_is_retried() -> None:
 
 async def test_corrupted_description_is_skipped() -> None:
     store = MemoryStore()
-    await KeyValueStore(store, KIND).put("corrupted", b"\xff\xff\xff")
-    await KeyValueStore(store, KIND).put("big one", DORMANT.SerializeToString())
+    await KeyValueStore(store, STORE_KIND).put("corrupted", b"\xff\xff\xff")
+    await KeyValueStore(store, STORE_KIND).put("big one", DORMANT.SerializeToString())
     restarted = catalog_with()
     async with DescriptionStore(ObservedStore(store), restarted).running():
         assert list(restarted.view.tasks) == ["text-to-video"]
@@ -114,7 +114,7 @@ async def test_forgotten_expert_is_not_stored_until_it_answers_again() -> None:
             catalog.forget("big one")
         async with description_store.forgetting("big one"):
             pass
-        assert await KeyValueStore(store, KIND).all() == {}
+        assert await KeyValueStore(store, STORE_KIND).all() == {}
         catalog.add_address("host:1")
         catalog.record_reply("host:1", DORMANT)
         assert await next_write(descriptions) == "big one"
@@ -148,9 +148,9 @@ async def test_running_expert_deleted_from_the_store_is_written_when_it_changes(
     descriptions = ObservedStore(store)
     async with DescriptionStore(descriptions, catalog, write_pause=0, poll_seconds=0).running():
         await next_write(descriptions)
-        await KeyValueStore(store, KIND).delete("big one")
+        await KeyValueStore(store, STORE_KIND).delete("big one")
         async with asyncio.timeout(5):
-            while not await KeyValueStore(store, KIND).keys():
+            while not await KeyValueStore(store, STORE_KIND).keys():
                 catalog.record_reply("host:1", with_another_model(catalog))
         assert catalog.view.tasks
 
