@@ -16,7 +16,7 @@ from services.selector.catalog import ExpertCatalog
 from services.selector.discovery import Discovery, PollIntervals
 from services.selector.dormant_experts import STORE_KIND, DescriptionStore, PreconfiguredExperts
 from services.selector.expert_administration import ExpertRemoval
-from services.selector.llm_ranker import LlmRanker
+from services.selector.llm_selector import LlmSelector
 from services.selector.routing_status import watching
 from services.selector.routing_table import RoutingTable, read
 from services.selector.selector import Selector
@@ -40,9 +40,11 @@ async def selector(settings: Settings, intervals: PollIntervals = PollIntervals(
     store = ArtifactStore.open(settings.artifacts_url).key_values(STORE_KIND)
     descriptions = DescriptionStore(store, catalog)
     discovery = Discovery(parse(settings.experts), catalog, intervals)
-    ranking = Selector(catalog, standard, settings.inference_mode, settings.region, table)
-    async with _open_ranker(settings, ranking) as ranker:
-        servicer = SelectorServicer(catalog, ranking, ExpertRemoval(catalog, discovery, descriptions), ranker, table)
+    ranking_selector = Selector(catalog, standard, settings.inference_mode, settings.region, table)
+    async with _open_llm_selector(settings, ranking_selector) as llm_selector:
+        servicer = SelectorServicer(
+            catalog, ranking_selector, ExpertRemoval(catalog, discovery, descriptions), llm_selector, table
+        )
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
             descriptions.running(),
@@ -67,13 +69,13 @@ async def selector(settings: Settings, intervals: PollIntervals = PollIntervals(
 
 
 @asynccontextmanager
-async def _open_ranker(settings: Settings, ranking: Selector) -> AsyncIterator[LlmRanker | None]:
-    """Opens the LLM ranker; None without an endpoint."""
+async def _open_llm_selector(settings: Settings, ranking_selector: Selector) -> AsyncIterator[LlmSelector | None]:
+    """Opens the selector that calls an LLM; None without an endpoint."""
     if not settings.llm.base_url:
         yield None
         return
     async with LLM.open(settings.llm, role="selector") as llm:
-        yield LlmRanker(llm, ranking, described=settings.described)
+        yield LlmSelector(llm, ranking_selector, described=settings.described)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""Builds the prompt by which an LLM selects a model, within its token budget."""
+"""Builds the prompt by which an LLM selects a model, within its token budget, and reads its answer."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.llm.prompt import Message, Prompt, Schema, nonce, quote_data
-from services.selector.decisive_ranking import queue
-from services.selector.query import SelectionQuery
-from services.selector.selection import SelectedModel
+from services.selector.selection import SelectedModel, SelectionQuery
 
 ID_CHARACTERS = 200
 """Longest ID that is shown to an LLM."""
@@ -23,6 +24,17 @@ _LANGUAGES = 12
 _SCALES = (1.0, 0.5, 0.25, 0.1)
 _MESSAGE_TOKENS = 8
 """Approximate tokens that an endpoint adds to a message."""
+
+
+REASON_CHARACTERS = 300
+
+_READ_CHARACTERS = 4_000
+_LOOKS_ALIKE = 0.85
+_PAIR = re.compile(
+    r"""["']?\b(?P<key>id|reason)["']?\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"?|'(?P<single>[^'\n]*)'?)""",
+    re.IGNORECASE,
+)
+"""Fields of invalid JSON: single quotes, unquoted keys, superfluous commas, a missing end."""
 
 
 class Question(NamedTuple):
@@ -106,7 +118,7 @@ def _facts(chosen: SelectedModel, query: SelectionQuery, scale: float) -> Mappin
         "where": "external" if offer.external else "",
         "seconds": _seconds(offer.median),
         "seconds_at_worst": _seconds(card.p95.ToNanoseconds() / 1e9),
-        "calls_waiting": queue(chosen),
+        "calls_waiting": chosen.shortest_queue,
     }
     return {name: fact for name, fact in facts.items() if fact}
 
@@ -123,6 +135,79 @@ def _seconds(value: float | None) -> float:
 
 def _line(fields: Mapping[str, object]) -> str:
     return json.dumps(fields, ensure_ascii=False)
+
+
+# ---------------------------------------------------------------- answer
+
+
+class Answer(NamedTuple):
+    """The model that an LLM chose, as it wrote the name."""
+
+    named: str
+    reason: str
+
+
+def read_answer(text: str, ids: Sequence[str]) -> Answer | None:
+    """Parses the chosen model; the last object counts, since some LLMs reason first. None if no model is named.
+
+    Args:
+        text: reply of an LLM.
+        ids: of the candidates; a text without an object may mention one of them.
+    """
+    text = text[-_READ_CHARACTERS:]
+    found = list(_objects(text)) or list(_pairs(text)) or list(_mentioned(text, ids))
+    return found[-1] if found else None
+
+
+def match_candidate(named: str, ids: Sequence[str]) -> str | None:
+    """The one candidate that matches a name: exactly, else by letters and digits, last part, or similarity."""
+    if named in ids:
+        return named
+    for key in (_letters, _last_part):
+        if found := [candidate for candidate in ids if key(candidate) == key(named)]:
+            return found[0] if len(found) == 1 else None
+    by_letters = {_letters(candidate): candidate for candidate in ids}
+    near = get_close_matches(_letters(named), by_letters, n=2, cutoff=_LOOKS_ALIKE)
+    return by_letters[near[0]] if len(near) == 1 else None
+
+
+def _objects(text: str) -> Iterator[Answer]:
+    decoder, start = json.JSONDecoder(strict=False), text.find("{")
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            value, end = {}, start
+        if isinstance(value.get("id"), str):
+            yield _answer(value["id"], value.get("reason"))
+        else:
+            end = start + 1  # the object may be nested deeper
+        start = text.find("{", end)
+
+
+def _pairs(text: str) -> Iterator[Answer]:
+    fields = {match["key"].lower(): match["double"] or match["single"] or "" for match in _PAIR.finditer(text)}
+    if "id" in fields:
+        yield _answer(fields["id"], fields.get("reason"))
+
+
+def _mentioned(text: str, ids: Sequence[str]) -> Iterator[Answer]:
+    named = [candidate for candidate in ids if candidate in text]
+    whole = [candidate for candidate in named if not any(candidate != other and candidate in other for other in named)]
+    if len(whole) == 1:
+        yield _answer(whole[0], None)
+
+
+def _answer(named: str, reason: object) -> Answer:
+    return Answer(named.strip(), plain(reason, REASON_CHARACTERS) if isinstance(reason, str) else "")
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name).casefold()))
+
+
+def _last_part(name: str) -> str:
+    return _letters(name.rstrip("/").rpartition("/")[2])
 
 
 def plain(text: str, limit: int) -> str:

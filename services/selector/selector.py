@@ -7,11 +7,10 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import InvalidRequest
 from services.selector import routing_table, selection_errors
 from services.selector.catalog import ExpertCatalog
-from services.selector.query import Avoid, Mode, SelectionQuery
 from services.selector.ranking import Bonus, QueryTerm, Ranked, RankingQuery, tokenize
 from services.selector.replica import Replica
 from services.selector.routing_table import RoutingTable
-from services.selector.selection import Controller, SelectedModel, Selection
+from services.selector.selection import Avoid, Controller, Mode, SelectedModel, Selection, SelectionQuery
 from services.selector.task_offers import Offer, TaskOffers
 
 CANDIDATES = 5
@@ -101,8 +100,8 @@ class Selector:
         route = self._table.route(query.task)
         if query.model or not (route.model or route.weights):
             return {}
-        without_circuit = [i for i in admitted if i not in failing]
-        return routing_table.leading_bonuses(route, task_offers.offers, without_circuit, f"{query.seed}\0{query.task}")
+        working = [i for i in admitted if i not in failing]
+        return routing_table.leading_bonuses(route, task_offers.offers, working, f"{query.seed}\0{query.task}")
 
     def _shadow(self, task_offers: TaskOffers, query: SelectionQuery, mode: Mode) -> SelectedModel | None:
         """The shadow of the selected model; none for a pinned model."""

@@ -22,11 +22,10 @@ from services.common.errors import InvalidRequest, Unavailable
 from services.selector.catalog import ExpertCatalog
 from services.selector.catalog_view import sort_key
 from services.selector.expert_administration import ExpertRemoval, list_experts
-from services.selector.llm_ranker import LlmRanker
-from services.selector.query import SelectionQuery
+from services.selector.llm_selector import LlmSelector
 from services.selector.routing_status import routes
 from services.selector.routing_table import RoutingTable
-from services.selector.selection import Controller
+from services.selector.selection import Controller, SelectionQuery
 from services.selector.selector import Selector
 
 _Entry = TypeVar("_Entry")
@@ -43,7 +42,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         catalog: of experts.
         selector: selects by ranking.
         removal: removes experts.
-        ranker: selects with an LLM; None: no endpoint is configured.
+        llm_selector: selects with an LLM; None: no endpoint is configured.
         table: the routing table; with one, an LLM is called only if the request selects that policy.
     """
 
@@ -52,21 +51,21 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         catalog: ExpertCatalog,
         selector: Selector,
         removal: ExpertRemoval,
-        ranker: LlmRanker | None = None,
+        llm_selector: LlmSelector | None = None,
         table: RoutingTable = RoutingTable(),  # noqa: B008  # frozen
     ) -> None:
         self._catalog = catalog
         self._table = table
-        self._policy = SELECTION_POLICY_LLM if ranker and not table else SELECTION_POLICY_RANK
+        self._policy = SELECTION_POLICY_LLM if llm_selector and not table else SELECTION_POLICY_RANK
         self._selector = selector
         self._removal = removal
         self._watchers: set[_Watcher] = set()
-        self._ranker = ranker
+        self._llm_selector = llm_selector
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
         query = SelectionQuery.from_proto(request, allows_external=call_context.allows_external_endpoints())
-        if self._ranker and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
-            return (await self._ranker.choose(query, context.time_remaining())).to_proto()
+        if self._llm_selector and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
+            return (await self._llm_selector.choose(query, context.time_remaining())).to_proto()
         choice = self._selector.choose(query)
         if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
             choice = replace(choice, fell_back_because="no LLM is configured")

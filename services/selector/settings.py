@@ -6,8 +6,8 @@ from pydantic_settings import SettingsConfigDict
 from services.common.settings import BalancedSettings, StoreSettings, home
 from services.llm.settings import LlmSettings
 from services.selector.catalog import FORGET_SECONDS
-from services.selector.llm_ranker import DESCRIBED
-from services.selector.query import Mode
+from services.selector.llm_selector import DESCRIBED
+from services.selector.selection import Mode
 
 
 class Settings(BalancedSettings, StoreSettings):

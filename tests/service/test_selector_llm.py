@@ -35,8 +35,8 @@ from services.llm.settings import LlmSettings, Price
 from services.selector.__main__ import selector as serve_selector
 from services.selector.catalog import ExpertCatalog
 from services.selector.discovery import PollIntervals
-from services.selector.llm_ranker import LlmRanker
-from services.selector.query import Mode, SelectionQuery
+from services.selector.llm_selector import LlmSelector
+from services.selector.selection import Mode, SelectionQuery
 from services.selector.selector import Selector
 from services.selector.settings import Settings
 from tests.fakes import ErrorReply, FakeExpert, RawReply, ScriptedLLM, StalledReply, TextReply, TruncatedReply, card
@@ -330,8 +330,8 @@ async def test_cancelled_selection_does_not_cancel_the_shared_call() -> None:
         scripted = await stack.enter_async_context(ScriptedLLM.serving([StalledReply('{"id": "wise", "reason": "x"}')]))
         settings = LlmSettings(base_url=scripted.base_url, model="scripted", internal=True)
         llm = await stack.enter_async_context(LLM.open(settings, role="selector"))
-        ranker = LlmRanker(llm, Selector(catalog, standard, Mode.HYBRID))
-        first, *rest = [asyncio.create_task(ranker.choose(SelectionQuery(TASK), None)) for _ in range(8)]
+        selector = LlmSelector(llm, Selector(catalog, standard, Mode.HYBRID))
+        first, *rest = [asyncio.create_task(selector.choose(SelectionQuery(TASK), None)) for _ in range(8)]
         await scripted.arrivals.get()
         first.cancel()
         with suppress(asyncio.CancelledError):

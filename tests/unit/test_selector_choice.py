@@ -15,8 +15,7 @@ from protos.hugginggpt.v1.model_pb2 import (
 )
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import ExpertCatalog
-from services.selector.query import Avoid, Constraints, Mode, SelectionQuery, languages_of
-from services.selector.selection import Selection
+from services.selector.selection import Avoid, Constraints, Mode, Selection, SelectionQuery, languages_of
 from services.selector.selector import Selector
 from tests.fakes import card
 

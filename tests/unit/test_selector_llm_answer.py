@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.selector.llm_ranker import REASON_CHARACTERS, Answer, read, repaired
+from services.selector.llm_prompt import REASON_CHARACTERS, Answer, match_candidate, read_answer
 
 bounded = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
@@ -25,7 +25,7 @@ FORMS = {
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
 def test_answer_is_read_in_every_form(text: str) -> None:
-    assert read(text, IDS) == Answer("vader", "It knows moods.")
+    assert read_answer(text, IDS) == Answer("vader", "It knows moods.")
 
 
 @pytest.mark.parametrize(
@@ -33,24 +33,24 @@ def test_answer_is_read_in_every_form(text: str) -> None:
     ["I would take facebook/wav2vec2 here.", '{"facebook/wav2vec2": "hears well"}', '{"id": "facebook/wav2vec2", "rea'],
 )
 def test_id_is_read_from_prose_or_truncated_object(text: str) -> None:
-    answer = read(text, IDS)
+    answer = read_answer(text, IDS)
     assert answer
     assert answer.named == "facebook/wav2vec2"
 
 
 def test_longest_matching_id_is_read() -> None:
-    answer = read("whisper-tiny it is", ["whisper", "whisper-tiny"])
+    answer = read_answer("whisper-tiny it is", ["whisper", "whisper-tiny"])
     assert answer
     assert answer.named == "whisper-tiny"
 
 
 @pytest.mark.parametrize("text", ["", "no idea", "vader or facebook/wav2vec2", '{"id": 7}', "{" * 5000, "[1, 2]"])
 def test_answer_without_a_single_candidate_is_none(text: str) -> None:
-    assert read(text, IDS) is None
+    assert read_answer(text, IDS) is None
 
 
 def test_reason_is_one_plain_line_of_limited_length() -> None:
-    answer = read('{"id": "vader", "reason": "a\\u202e\\u0000b\\n\\nc ' + "x" * 900 + '"}', IDS)
+    answer = read_answer('{"id": "vader", "reason": "a\\u202e\\u0000b\\n\\nc ' + "x" * 900 + '"}', IDS)
     assert answer
     assert answer.reason.startswith("a b c x")
     assert len(answer.reason) == REASON_CHARACTERS
@@ -72,24 +72,24 @@ def test_reason_is_one_plain_line_of_limited_length() -> None:
     ],
 )
 def test_unambiguous_name_is_repaired(named: str, candidate: str | None) -> None:
-    assert repaired(named, IDS) == candidate
+    assert match_candidate(named, IDS) == candidate
 
 
 def test_ambiguous_name_is_not_repaired() -> None:
-    assert repaired("whisper", ["a/whisper", "b/whisper"]) is None
-    assert repaired("whisper-large-v2", ["whisper-large-v1", "whisper-large-v3"]) is None
-    assert repaired("a_b", ["a-b", "ab"]) is None
+    assert match_candidate("whisper", ["a/whisper", "b/whisper"]) is None
+    assert match_candidate("whisper-large-v2", ["whisper-large-v1", "whisper-large-v3"]) is None
+    assert match_candidate("a_b", ["a-b", "ab"]) is None
 
 
 @bounded
 @given(st.text() | st.text("{}[]\"':, \nidreason=\\").map(lambda text: text * 3), st.lists(st.text(min_size=1)))
 def test_any_text_is_read_without_error(text: str, ids: list[str]) -> None:
-    answer = read(text, ids)
-    assert answer is None or repaired(answer.named, ids) in {None, *ids}
+    answer = read_answer(text, ids)
+    assert answer is None or match_candidate(answer.named, ids) in {None, *ids}
 
 
 @bounded
 @given(st.text(min_size=1), st.lists(st.text(min_size=1), min_size=1))
 def test_repaired_name_is_a_candidate(named: str, ids: list[str]) -> None:
-    assert repaired(named, ids) in {None, *ids}
-    assert repaired(ids[0], ids) == ids[0]
+    assert match_candidate(named, ids) in {None, *ids}
+    assert match_candidate(ids[0], ids) == ids[0]

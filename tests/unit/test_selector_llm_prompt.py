@@ -10,9 +10,9 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.selector.catalog import ExpertCatalog
-from services.selector.decisive_ranking import contenders
 from services.selector.llm_prompt import Question, build_question, can_be_named
-from services.selector.query import Mode, SelectionQuery
+from services.selector.llm_selector import contenders
+from services.selector.selection import Mode, SelectionQuery
 from services.selector.selector import CANDIDATES, Selector
 from tests.fakes import card
 

@@ -10,10 +10,9 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition, NotFound
 from services.selector.catalog import ExpertCatalog
-from services.selector.query import Avoid, Constraints, Mode, SelectionQuery
 from services.selector.routing_status import problems
 from services.selector.routing_table import ModelName, Route, RoutingTable, named
-from services.selector.selection import Controller, Selection
+from services.selector.selection import Avoid, Constraints, Controller, Mode, Selection, SelectionQuery
 from services.selector.selector import Selector
 from tests.fakes import card
 

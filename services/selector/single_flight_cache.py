@@ -23,7 +23,7 @@ class _Flight(Generic[V]):
     """Whether the usage was reported to a caller."""
 
 
-class SharedCache(Generic[K, V]):
+class SingleFlightCache(Generic[K, V]):
     """Computes each value once for all concurrent callers; a cancelled caller does not affect the others.
 
     Args:

@@ -1,114 +1,53 @@
-"""Selects a model with an LLM where the ranking is not decisive, and parses its answer."""
+"""Selects a model with an LLM where the ranking is not decisive.
+
+The first model is decisive if, compared with every other model that may be first, two things hold:
+
+- its description fits at least as well: it is the same model at another expert; or it matches a term of the task's own
+  text that the kind of task does not contain, and all that the other matches, and supports the languages if the other
+  does;
+- it is better by measurement: the other is dormant or unreachable while the first is reachable; or the first is loaded
+  and at least twice as fast. Its time is its median, at least 50 ms, times one more than its shortest queue; and its
+  95th percentile must not be longer.
+
+Where nothing is measured, or no term tells the models apart, an LLM decides better.
+"""
 
 import asyncio
-import json
-import re
-import unicodedata
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from hashlib import blake2b
-from typing import NamedTuple
 
 import structlog
 
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common import call_context
 from services.llm.client import LLM, LLMError, Usage
-from services.selector.decisive_ranking import contenders, is_clear
-from services.selector.llm_prompt import VERSION, Question, build_question, can_be_named, plain
-from services.selector.query import SelectionQuery
-from services.selector.selection import Controller, SelectedModel, Selection
-from services.selector.selector import CANDIDATES, Selector
-from services.selector.shared_cache import SharedCache
-
-REASON_CHARACTERS = 300
-
-_READ_CHARACTERS = 4_000
-_LOOKS_ALIKE = 0.85
-_PAIR = re.compile(
-    r"""["']?\b(?P<key>id|reason)["']?\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"?|'(?P<single>[^'\n]*)'?)""",
-    re.IGNORECASE,
+from services.selector.llm_prompt import (
+    VERSION,
+    Question,
+    build_question,
+    can_be_named,
+    match_candidate,
+    read_answer,
 )
-"""Fields of invalid JSON: single quotes, unquoted keys, superfluous commas, a missing end."""
-
-
-class Answer(NamedTuple):
-    """The model that an LLM chose, as it wrote the name."""
-
-    named: str
-    reason: str
-
-
-def read(text: str, ids: Sequence[str]) -> Answer | None:
-    """Parses the chosen model; the last object counts, since some LLMs reason first. None if no model is named.
-
-    Args:
-        text: reply of an LLM.
-        ids: of the candidates; a text without an object may mention one of them.
-    """
-    text = text[-_READ_CHARACTERS:]
-    found = list(_objects(text)) or list(_pairs(text)) or list(_mentioned(text, ids))
-    return found[-1] if found else None
-
-
-def repaired(named: str, ids: Sequence[str]) -> str | None:
-    """The one candidate that matches a name: exactly, else by letters and digits, last part, or similarity."""
-    if named in ids:
-        return named
-    for key in (_letters, _last_part):
-        if found := [candidate for candidate in ids if key(candidate) == key(named)]:
-            return found[0] if len(found) == 1 else None
-    by_letters = {_letters(candidate): candidate for candidate in ids}
-    near = get_close_matches(_letters(named), by_letters, n=2, cutoff=_LOOKS_ALIKE)
-    return by_letters[near[0]] if len(near) == 1 else None
-
-
-def _objects(text: str) -> Iterator[Answer]:
-    decoder, start = json.JSONDecoder(strict=False), text.find("{")
-    while start >= 0:
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            value, end = {}, start
-        if isinstance(value.get("id"), str):
-            yield _answer(value["id"], value.get("reason"))
-        else:
-            end = start + 1  # the object may be nested deeper
-        start = text.find("{", end)
-
-
-def _pairs(text: str) -> Iterator[Answer]:
-    fields = {match["key"].lower(): match["double"] or match["single"] or "" for match in _PAIR.finditer(text)}
-    if "id" in fields:
-        yield _answer(fields["id"], fields.get("reason"))
-
-
-def _mentioned(text: str, ids: Sequence[str]) -> Iterator[Answer]:
-    named = [candidate for candidate in ids if candidate in text]
-    whole = [candidate for candidate in named if not any(candidate != other and candidate in other for other in named)]
-    if len(whole) == 1:
-        yield _answer(whole[0], None)
-
-
-def _answer(named: str, reason: object) -> Answer:
-    return Answer(named.strip(), plain(reason, REASON_CHARACTERS) if isinstance(reason, str) else "")
-
-
-def _letters(name: str) -> str:
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name).casefold()))
-
-
-def _last_part(name: str) -> str:
-    return _letters(name.rstrip("/").rpartition("/")[2])
-
+from services.selector.ranking import PROMPT_SECONDS, Readiness, stemmed
+from services.selector.selection import Controller, Mode, SelectedModel, Selection, SelectionQuery
+from services.selector.selector import CANDIDATES, Selector
+from services.selector.single_flight_cache import SingleFlightCache
 
 log = structlog.get_logger(__name__)
 
 DESCRIBED = 5
+"""Default number of candidates in the prompt."""
 
 _CACHED_SECONDS, _CACHED = 60.0, 1024
 _TIMEOUT_SHARE = 0.5
 """Share of the caller's remaining time: the rest is for the fallback and the task."""
+
+FASTER = 2.0
+"""How many times as fast the first model must be."""
+
+_REACHABLE = {Readiness.READY, Readiness.LOADABLE}
 
 
 @dataclass(frozen=True)
@@ -122,7 +61,7 @@ class _LlmChoice:
     usage: Usage
 
 
-class LlmRanker:
+class LlmSelector:
     """Selects among the best ranked models with an LLM.
 
     Args:
@@ -135,7 +74,7 @@ class LlmRanker:
         self._llm = llm
         self._selector = selector
         self._described = described
-        self._choices = SharedCache[Hashable, _LlmChoice](
+        self._choices = SingleFlightCache[Hashable, _LlmChoice](
             lambda llm_choice: bool(llm_choice.model), seconds=_CACHED_SECONDS, size=_CACHED
         )
 
@@ -153,13 +92,13 @@ class LlmRanker:
         choice = self._selector.choose(replace(query, limit=max(limit, self._described)) if limit > 0 else query)
         candidates = _distinct(contenders(choice))[: self._described]
         if choice.controller is Controller.RANK and len(candidates) > 1:
-            choice = await self._ask_llm(choice, query, candidates, seconds)
+            choice = await self._select_with_llm(choice, query, candidates, seconds)
         return replace(choice, chosen=choice.chosen[:limit])
 
-    async def _ask_llm(
+    async def _select_with_llm(
         self, choice: Selection, query: SelectionQuery, candidates: Sequence[SelectedModel], seconds: float | None
     ) -> Selection:
-        if is_clear(choice.spec, query, candidates):
+        if is_decisive(choice.spec, query, candidates):
             return replace(choice, reason=f"{choice.reason}; the ranking is decisive, so no LLM was called")
         question = build_question(choice.spec, query, candidates, self._budget, self._llm.count_tokens)
         if question is None:
@@ -172,7 +111,7 @@ class LlmRanker:
             return replace(choice, llm_model=self._llm.model, fell_back_because="the LLM had not answered in time")
         except LLMError as error:
             return replace(choice, llm_model=self._llm.model, fell_back_because=str(error))
-        return _decided(choice, llm_choice if is_charged else replace(llm_choice, usage=Usage()))
+        return _with_llm_choice(choice, llm_choice if is_charged else replace(llm_choice, usage=Usage()))
 
     @property
     def _budget(self) -> int:
@@ -189,9 +128,9 @@ class LlmRanker:
         if question.scale < 1:
             log.info("texts shortened for the selection prompt", scale=question.scale, candidates=len(question.ids))
         reply = await self._llm.complete(question.messages, schema=question.schema)
-        answer = read(reply.text, question.ids)
+        answer = read_answer(reply.text, question.ids)
         self._llm.record_answer(valid=answer is not None)
-        model = repaired(answer.named, question.ids) if answer else None
+        model = match_candidate(answer.named, question.ids) if answer else None
         if not model:
             log.warning("LLM chose no candidate", llm_model=reply.model, readable=answer is not None)
         return _LlmChoice(model or "", answer.reason if answer else "", reply.model, reply.usage)
@@ -208,7 +147,7 @@ def _distinct(ranked: Sequence[SelectedModel]) -> Sequence[SelectedModel]:
     return [chosen for chosen in ranked if chosen is first[chosen.offer.card.id] and can_be_named(chosen.offer.card.id)]
 
 
-def _decided(choice: Selection, llm_choice: _LlmChoice) -> Selection:
+def _with_llm_choice(choice: Selection, llm_choice: _LlmChoice) -> Selection:
     with_llm = replace(choice, llm_model=llm_choice.llm_model, usage=llm_choice.usage, version=VERSION)
     if not llm_choice.model:
         return replace(with_llm, fell_back_because="the LLM's answer names none of the candidates")
@@ -222,3 +161,68 @@ def _decided(choice: Selection, llm_choice: _LlmChoice) -> Selection:
         reason=best.reason,
         confidence=0.0,
     )
+
+
+# ---------------------------------------------------------------- decisive rankings
+
+
+def contenders(choice: Selection) -> Sequence[SelectedModel]:
+    """Models that may be first, best ranked first: without failing ones, and in hybrid mode without external ones."""
+    first = choice.chosen[0]
+    return [
+        chosen
+        for chosen in choice.chosen
+        if chosen.failing == first.failing
+        and (choice.mode is not Mode.HYBRID or chosen.offer.external == first.offer.external)
+    ]
+
+
+def is_decisive(spec: TaskSpec, query: SelectionQuery, ranked: Sequence[SelectedModel]) -> bool:
+    """Whether the first model needs no comparison by an LLM."""
+    first, *others = ranked
+    terms = (stemmed(query.source) or stemmed(query.request)) - stemmed(f"{spec.name} {spec.description}")
+    return all(
+        _same(first, other) or (_matches_as_many_terms(first, other, terms, query) and _is_clearly_faster(first, other))
+        for other in others
+    )
+
+
+def _same(first: SelectedModel, other: SelectedModel) -> bool:
+    return first.offer.card.id == other.offer.card.id
+
+
+def _matches_as_many_terms(
+    first: SelectedModel, other: SelectedModel, terms: frozenset[str], query: SelectionQuery
+) -> bool:
+    matched = terms & first.offer.stems
+    return (
+        bool(matched)
+        and terms & other.offer.stems <= matched
+        and _supports_languages(first, query) >= _supports_languages(other, query)
+    )
+
+
+def _supports_languages(chosen: SelectedModel, query: SelectionQuery) -> bool:
+    return not chosen.offer.languages or query.languages <= chosen.offer.languages
+
+
+def _is_clearly_faster(first: SelectedModel, other: SelectedModel) -> bool:
+    if first.offer.readiness not in _REACHABLE:
+        return False
+    if other.offer.readiness not in _REACHABLE:
+        return True
+    duration, other_duration = seconds(first), seconds(other)
+    return (
+        first.offer.readiness is Readiness.READY
+        and duration is not None
+        and other_duration is not None
+        and FASTER * duration <= other_duration
+        and first.offer.card.p95.ToNanoseconds() <= other.offer.card.p95.ToNanoseconds()
+    )
+
+
+def seconds(chosen: SelectedModel) -> float | None:
+    """Expected duration of a call with its queue, in seconds; None if not measured."""
+    if chosen.offer.median is None or not chosen.replicas:
+        return None
+    return max(chosen.offer.median, PROMPT_SECONDS) * (1 + chosen.shortest_queue)

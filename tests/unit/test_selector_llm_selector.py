@@ -9,9 +9,8 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_LOADABLE, ModelCard
 from services.selector.catalog import ExpertCatalog
-from services.selector.decisive_ranking import contenders, is_clear
-from services.selector.query import Avoid, Mode, SelectionQuery
-from services.selector.selection import Selection
+from services.selector.llm_selector import contenders, is_decisive
+from services.selector.selection import Avoid, Mode, Selection, SelectionQuery
 from services.selector.selector import Selector
 from tests.fakes import card
 
@@ -50,7 +49,7 @@ class CatalogUnderTest:
     def is_decided(self, source: str = REQUEST, **fields: Any) -> bool:
         query = SelectionQuery(TASK, source, **fields)
         choice = self.choose(query)
-        return is_clear(choice.spec, query, contenders(choice))
+        return is_decisive(choice.spec, query, contenders(choice))
 
 
 CASES: dict[str, tuple[bool, tuple[ModelCard, ...]]] = {
@@ -73,7 +72,7 @@ CASES: dict[str, tuple[bool, tuple[ModelCard, ...]]] = {
 
 
 @pytest.mark.parametrize(("expected", "cards"), CASES.values(), ids=CASES)
-def test_first_candidate_is_clear(expected: bool, cards: tuple[ModelCard, ...]) -> None:
+def test_first_candidate_is_decisive(expected: bool, cards: tuple[ModelCard, ...]) -> None:
     assert CatalogUnderTest(*cards).is_decided() is expected
 
 

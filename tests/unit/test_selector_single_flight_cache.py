@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.selector.shared_cache import SharedCache
+from services.selector.single_flight_cache import SingleFlightCache
 
 
 class BlockedComputation:
@@ -38,17 +38,17 @@ class Clock:
         return self.now
 
 
-def shared_cache(
+def make_cache(
     *,
     size: int = 9,
     clock: Callable[[], float] = Clock(),  # noqa: B008  # a stopped clock
     is_cacheable: bool = True,
-) -> SharedCache[str, str]:
-    return SharedCache(lambda _: is_cacheable, seconds=10, size=size, clock=clock)
+) -> SingleFlightCache[str, str]:
+    return SingleFlightCache(lambda _: is_cacheable, seconds=10, size=size, clock=clock)
 
 
 async def start_eight_requests(
-    cache: SharedCache[str, str], computation: BlockedComputation, compute: Callable[[], Coroutine[Any, Any, str]]
+    cache: SingleFlightCache[str, str], computation: BlockedComputation, compute: Callable[[], Coroutine[Any, Any, str]]
 ) -> list[Any]:
     """Starts eight equal requests; returns once the computation has started, after the last of them."""
     tasks = [asyncio.create_task(cache.get("key", compute)) for _ in range(8)]
@@ -57,7 +57,7 @@ async def start_eight_requests(
 
 
 async def test_concurrent_requests_for_a_key_share_one_computation() -> None:
-    computation, cache = BlockedComputation(), shared_cache()
+    computation, cache = BlockedComputation(), make_cache()
     tasks = await start_eight_requests(cache, computation, computation.answer)
     computation.may_finish.set()
     results = await asyncio.gather(*tasks)
@@ -69,7 +69,7 @@ async def test_concurrent_requests_for_a_key_share_one_computation() -> None:
 async def test_value_expires_after_its_lifetime() -> None:
     computation, clock = BlockedComputation(), Clock()
     computation.may_finish.set()
-    cache = shared_cache(clock=clock)
+    cache = make_cache(clock=clock)
     assert await cache.get("key", computation.answer) == ("answer 1", True)
     clock.now = 9.9
     assert await cache.get("key", computation.answer) == ("answer 1", False)
@@ -78,7 +78,7 @@ async def test_value_expires_after_its_lifetime() -> None:
 
 
 async def test_oldest_value_is_evicted_first() -> None:
-    computation, cache = BlockedComputation(), shared_cache(size=2)
+    computation, cache = BlockedComputation(), make_cache(size=2)
     computation.may_finish.set()
     for key in "abc":
         await cache.get(key, computation.answer)
@@ -88,14 +88,14 @@ async def test_oldest_value_is_evicted_first() -> None:
 
 
 async def test_value_that_is_not_cacheable_is_computed_again() -> None:
-    computation, cache = BlockedComputation(), shared_cache(is_cacheable=False)
+    computation, cache = BlockedComputation(), make_cache(is_cacheable=False)
     computation.may_finish.set()
     assert [await cache.get("key", computation.answer) for _ in range(2)] == [("answer 1", True), ("answer 2", True)]
 
 
 @pytest.mark.parametrize("cancelled", [0, 3])
 async def test_cancelled_request_does_not_cancel_the_shared_computation(cancelled: int) -> None:
-    computation, cache = BlockedComputation(), shared_cache()
+    computation, cache = BlockedComputation(), make_cache()
     tasks = await start_eight_requests(cache, computation, computation.answer)
     tasks[cancelled].cancel()
     with suppress(asyncio.CancelledError):
@@ -109,7 +109,7 @@ async def test_cancelled_request_does_not_cancel_the_shared_computation(cancelle
 
 
 async def test_computation_is_cancelled_when_all_requests_are_cancelled() -> None:
-    computation, cache = BlockedComputation(), shared_cache()
+    computation, cache = BlockedComputation(), make_cache()
     tasks = await start_eight_requests(cache, computation, computation.answer)
     for task in tasks:
         task.cancel()
@@ -120,7 +120,7 @@ async def test_computation_is_cancelled_when_all_requests_are_cancelled() -> Non
 
 
 async def test_error_is_raised_by_all_requests_and_not_cached() -> None:
-    computation, cache = BlockedComputation(), shared_cache()
+    computation, cache = BlockedComputation(), make_cache()
     tasks = await start_eight_requests(cache, computation, computation.fail)
     computation.may_finish.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)
