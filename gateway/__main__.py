@@ -8,22 +8,33 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from gateway.auth.caller import CallerFactory
-from gateway.auth.wiring import access_control
-from gateway.call_log import CallLog
-from gateway.catalog import Catalog, CatalogRoutes
+from gateway.access_control import access_control
+from gateway.auth.identity import CallerFactory
+from gateway.core.batch_items import ItemPreparer
+from gateway.core.batches import BatchService
+from gateway.core.catalog import Catalog
+from gateway.core.file_references import FileResolver, UrlFetcher
+from gateway.core.files import FileService, deleting_expired
+from gateway.core.pipelines import PipelineService
+from gateway.core.runs import RunService
+from gateway.core.validation import RequestValidator
 from gateway.database import gateway_store
-from gateway.file_references import FileResolver
-from gateway.health import Health
+from gateway.grpc.interceptors import CallLog
+from gateway.grpc.servicer import GatewayServicer, PipelineServices
 from gateway.http.app import create_app
 from gateway.http.artifacts import ArtifactRoutes
 from gateway.http.batch_routes import BatchRoutes
+from gateway.http.catalog_routes import CatalogRoutes
 from gateway.http.conversation_routes import ConversationRoutes
 from gateway.http.file_routes import FileRoutes
+from gateway.http.health_routes import Health
 from gateway.http.middleware import RequestContextMiddleware
 from gateway.http.pipeline_routes import PipelineRoutes
+from gateway.http.record_routes import RecordRoutes
+from gateway.http.run_request import RunRequestReader
 from gateway.http.run_routes import RunRoutes
 from gateway.http.server import bind_listener, require_loopback, serve_http
+from gateway.http.webhook_routes import WebhookRoutes
 from gateway.mcp.file_references import References
 from gateway.mcp.resources import Resources
 from gateway.mcp.server import McpServer
@@ -37,22 +48,11 @@ from gateway.openai.message_parts import MessageParts
 from gateway.openai.models import ModelRoutes
 from gateway.openai.response_routes import ResponseRoutes
 from gateway.openai.run_adapter import RunAdapter
-from gateway.pipelines.batch_items import ItemPreparer
-from gateway.pipelines.batches import Batches
-from gateway.pipelines.pipelines import Pipelines
-from gateway.provenance.routes import RecordRoutes
 from gateway.provenance.verification import Verifier
-from gateway.request_validator import RequestValidator
-from gateway.run_request import RunRequestReader
-from gateway.runs import Runs
-from gateway.servicer import GatewayServicer, PipelineServices
 from gateway.settings import Settings
-from gateway.stored_files.files import Files, deleting_expired
-from gateway.url_inputs import UrlFetcher
 from gateway.web.site_files import Site
 from gateway.webhooks.delivery import DeliveryWorker
 from gateway.webhooks.registry import Webhooks
-from gateway.webhooks.routes import WebhookRoutes
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2 as pb
@@ -97,13 +97,13 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             connect(settings.selector) as selector,
             access_control(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
         ):
-            runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
+            runs = RunService(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalog = Catalog(SelectorServiceStub(selector), settings.selector)
             validator = RequestValidator(store)
-            pipelines = Pipelines(OrchestratorServiceStub(orchestrator), validator, access.audit)
-            batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
+            pipelines = PipelineService(OrchestratorServiceStub(orchestrator), validator, access.audit)
+            batches = BatchService(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
-            files = Files(database, runs, access.audit)
+            files = FileService(database, runs, access.audit)
             artifact_routes = ArtifactRoutes(store, presign=settings.presign)
             file_resolver = FileResolver(files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(validator, file_resolver)

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 from gateway.auth.audit import forbid_audit_changes
 from gateway.auth.tables import ACCESS
+from gateway.core.files import FILES
 from gateway.mcp.tables import UPLOADS
-from gateway.stored_files.tables import FILES
-from gateway.webhooks.tables import BATCHES, WEBHOOKS
+from gateway.webhooks.registry import BATCHES, WEBHOOKS
 from services.common.database import Database, open_database
 
 SCHEMA = "gateway"

@@ -9,16 +9,18 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.auth.audit import Actor, audit_query
-from gateway.limits.limits import Limits
+from gateway.auth.identity import Limits
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.artifacts.keys import is_valid_tenant
 from services.common.database import Database, Query, Rows, Steps
-from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
+from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, Unavailable
 
 PREFIX = "hgpt_"
 
@@ -198,3 +200,46 @@ def _key(row: Sequence[Any]) -> Key:
     key_id, secret_digest, name, tenant, policy, admin, limits, created, expires, revoked = row
     terms = Terms(tenant, name, policy, bool(admin), json.loads(limits), expires)
     return Key(key_id, secret_digest, terms, created, revoked)
+
+
+FRESH_SECONDS = 2.0
+"""Seconds a cached key is used without reading it again; a revocation takes effect after at most this time."""
+
+STALE_SECONDS = 300.0
+"""Seconds a cached key is used while the database is unavailable."""
+
+MAX_KEYS = 10_000
+"""Maximum number of cached keys."""
+
+
+class ApiKeyCache:
+    """Reads API keys on demand and caches them for a short time."""
+
+    def __init__(self, keys: Keys, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._entries: OrderedDict[str, tuple[float, Key | None]] = OrderedDict()
+
+    async def find(self, key_id: str) -> Key | None:
+        """Returns the key with the public id, or None.
+
+        Raises:
+            Unavailable: the database is unavailable and the key is not cached.
+        """
+        read, key = self._entries.get(key_id, (None, None))
+        if read is not None and self._clock() - read < FRESH_SECONDS:
+            return key
+        try:
+            key = await self._keys.find(key_id)
+        except Unavailable:
+            if read is None or self._clock() - read >= STALE_SECONDS:
+                raise
+            return key
+        self._store(key_id, key)
+        return key
+
+    def _store(self, key_id: str, key: Key | None) -> None:
+        self._entries[key_id] = (self._clock(), key)
+        self._entries.move_to_end(key_id)
+        if len(self._entries) > MAX_KEYS:
+            self._entries.popitem(last=False)

@@ -1,13 +1,42 @@
-"""Authenticated identity of the current request, in a context variable."""
+"""Limits of a caller."""
 
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from gateway.limits.limits import NO_LIMITS, Limits
-from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
+from pydantic import BaseModel, ConfigDict, Field
+
+from protos.hugginggpt.v1.caller_pb2 import (
+    DATA_POLICY_LOCAL,
+    DATA_POLICY_OPEN,
+    DATA_POLICY_UNSPECIFIED,
+    PRIORITY_INTERACTIVE,
+    Caller,
+    DataPolicy,
+)
 from services.common.errors import PermissionDenied
+
+
+class Limits(BaseModel):
+    """Limits of an API key or a JWT subject; 0 means no limit."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="ignore")
+
+    requests_per_minute: int = Field(0, ge=0)
+    """HTTP requests and gRPC calls of any kind."""
+    concurrent_runs: int = Field(0, ge=0)
+    """Runs that are accepted and have not ended."""
+    bytes_per_day: int = Field(0, ge=0)
+    """Bytes received in bodies, messages and fetched files."""
+    tokens_per_day: int = Field(0, ge=0)
+    """LLM input and output tokens of the caller's runs, counted when a run ends."""
+
+
+NO_LIMITS = Limits()
+
 
 TENANT = "default"
 """Tenant of requests that need no authentication."""
@@ -62,4 +91,43 @@ def require_admin() -> None:
             "this operation affects all tenants and requires an admin key",
             reason="ADMIN",
             remedy="use a key created with hugginggpt keys create --admin",
+        )
+
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+@dataclass(frozen=True)
+class CallerFactory:
+    """Creates the caller of each request from its authenticated identity, never from what a client claims."""
+
+    policy: "DataPolicy.ValueType"
+    """Data policy of the deployment, for requests and keys that state none."""
+
+    def create(self, request_id: str = "", policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED) -> Caller:
+        """Creates a caller for the current identity; an invalid request id is replaced by a new one.
+
+        Args:
+            request_id: request id sent by the client.
+            policy: data policy requested by the client.
+
+        Raises:
+            PermissionDenied: POLICY, the request asks for `open` but its key requires `local`.
+        """
+        current_identity = current()
+        if current_identity.policy == DATA_POLICY_LOCAL and policy == DATA_POLICY_OPEN:
+            raise PermissionDenied(
+                "the API key requires the data policy local, but the request asks for open",
+                reason="POLICY",
+                remedy="leave the policy out, or use a key without --policy local",
+                port="policy",
+            )
+        known = request_id if _REQUEST_ID.fullmatch(request_id) else f"req_{secrets.token_hex(12)}"
+        return Caller(
+            tenant=current_identity.tenant,
+            key_id=current_identity.key_id,
+            policy=policy or current_identity.policy or self.policy,
+            priority=PRIORITY_INTERACTIVE,
+            request_id=known,
+            items_at_once=current_identity.limits.concurrent_runs,
         )

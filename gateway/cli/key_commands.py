@@ -13,11 +13,11 @@ from rich.table import Table
 
 from gateway.auth.api_keys import Key, Keys, Terms
 from gateway.auth.audit import Audit
+from gateway.auth.identity import Limits
 from gateway.cli import terminal
 from gateway.cli.errors import USAGE, Problem
 from gateway.cli.live_view import one_line
 from gateway.cli.operator_database import operator, run_on_database
-from gateway.limits.limits import Limits
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from services.common.database import Database
 

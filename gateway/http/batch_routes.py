@@ -6,21 +6,20 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from gateway.auth.caller import CallerFactory
+from gateway.auth.identity import CallerFactory
+from gateway.core.batch_items import ItemPreparer
+from gateway.core.batches import BatchService
+from gateway.core.pipelines import PipelineService
+from gateway.core.runs import RunService
+from gateway.core.validation import RequestValidator
+from gateway.http import batch_body, batch_results
+from gateway.http.batch_results import BatchStream, summary
+from gateway.http.run_request import JSON_BYTES, read_limited
 from gateway.http.run_routes import LastEventId, json_response
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode, enum_names
 from gateway.json_text import loads, refuse
 from gateway.openapi import pipeline_operations
-from gateway.pipelines import batch_body, batch_results, batch_stream
-from gateway.pipelines.batch_items import ItemPreparer
-from gateway.pipelines.batch_stream import BatchStream
-from gateway.pipelines.batch_summary import summary
-from gateway.pipelines.batches import Batches
-from gateway.pipelines.pipelines import Pipelines
-from gateway.request_validator import RequestValidator
-from gateway.run_request import JSON_BYTES, read_limited
-from gateway.runs import Runs
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
@@ -51,9 +50,9 @@ class BatchRoutes:
 
     def __init__(
         self,
-        batches: Batches,
-        pipelines: Pipelines,
-        runs: Runs,
+        batches: BatchService,
+        pipelines: PipelineService,
+        runs: RunService,
         validator: RequestValidator,
         item_preparer: ItemPreparer,
         *,
@@ -171,7 +170,7 @@ class BatchRoutes:
         seen the last event.
         """
         batch = await self._batches.get(batch_id)
-        if batch.HasField("end_time") and last_event_id == batch_stream.last_event_id(batch):
+        if batch.HasField("end_time") and last_event_id == batch_results.last_event_id(batch):
             return Response(status_code=204)  # tells EventSource clients not to reconnect
         return BatchStream(await self._batches.watch(batch_id))
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from gateway.core.runs import RunService
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import file_operations
-from gateway.runs import Runs
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import Run
@@ -25,7 +25,7 @@ ConversationId = Annotated[
 class ConversationRoutes:
     """Lists, shows and deletes conversations; a run that names a parent run continues its conversation."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: RunService) -> None:
         self._runs = runs
 
     def router(self) -> APIRouter:

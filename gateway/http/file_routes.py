@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from gateway.core.files import FileQuery, FileService, StoredFile
+from gateway.core.uploads import Allowance, store_file
 from gateway.http.artifacts import ArtifactRoutes
 from gateway.http.multipart import is_form, parts
+from gateway.http.run_request import read_limited
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import file_operations
-from gateway.run_request import read_limited
-from gateway.stored_files.files import FileQuery, Files, StoredFile
-from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current
@@ -42,7 +42,9 @@ class FileRoutes:
         upload_bytes: maximum size of a file.
     """
 
-    def __init__(self, files: Files, store: ArtifactStore, artifact_routes: ArtifactRoutes, upload_bytes: int) -> None:
+    def __init__(
+        self, files: FileService, store: ArtifactStore, artifact_routes: ArtifactRoutes, upload_bytes: int
+    ) -> None:
         self._files = files
         self._store = store
         self._artifact_routes = artifact_routes

@@ -7,7 +7,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.auth.caller import CallerFactory
+from gateway.auth.identity import CallerFactory
 from gateway.http.problem import MEDIA_TYPE, http_status, problem_bytes, problem_headers
 from gateway.http.telemetry import Request, observe_request
 from services.common.call_context import use_caller

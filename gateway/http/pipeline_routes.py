@@ -6,14 +6,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from gateway.core.pipelines import PipelineService
+from gateway.http.batch_body import check_single_source
+from gateway.http.run_request import JSON_BYTES, read_limited
 from gateway.http.run_routes import json_response
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.json_text import loads, refuse
 from gateway.openapi import pipeline_operations
-from gateway.pipelines.batch_body import check_single_source
-from gateway.pipelines.pipelines import Pipelines
-from gateway.run_request import JSON_BYTES, read_limited
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 
@@ -28,7 +28,7 @@ PageToken = Annotated[str, Query(description="`next_page_token` of the previous 
 class PipelineRoutes:
     """Saves, lists, shows and deletes pipelines."""
 
-    def __init__(self, pipelines: Pipelines) -> None:
+    def __init__(self, pipelines: PipelineService) -> None:
         self._pipelines = pipelines
         self._schema = files("gateway").joinpath("pipeline.schema.json").read_bytes()
 

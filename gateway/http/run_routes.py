@@ -9,17 +9,17 @@ from pydantic import WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive
 
-from gateway.auth.caller import CallerFactory
+from gateway.auth.identity import CallerFactory
+from gateway.core.pipelines import PipelineService
+from gateway.core.run_stream import RunEventFeed
+from gateway.core.runs import RunService
+from gateway.core.validation import RequestValidator
+from gateway.http.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
 from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode, enum_names
 from gateway.json_text import loads
 from gateway.openapi import document
-from gateway.pipelines.pipelines import Pipelines
-from gateway.request_validator import RequestValidator
-from gateway.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
-from gateway.run_stream import RunEventFeed
-from gateway.runs import Runs
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
@@ -58,8 +58,8 @@ class RunRoutes:
 
     def __init__(
         self,
-        runs: Runs,
-        pipelines: Pipelines,
+        runs: RunService,
+        pipelines: PipelineService,
         request_reader: RunRequestReader,
         validator: RequestValidator,
         callers: CallerFactory,

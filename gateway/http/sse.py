@@ -7,9 +7,9 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.core.run_stream import RunEventFeed
 from gateway.http.problem import problem
 from gateway.json_encoder import dumps, encode
-from gateway.run_stream import RunEventFeed
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError, Unavailable
 

@@ -1,1 +1,1 @@
-"""The house as tools of agents: the Model Context Protocol, over HTTP and over standard input and output."""
+"""The Model Context Protocol interface: tools and resources over HTTP and over standard input and output."""

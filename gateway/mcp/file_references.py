@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from gateway.core.file_references import UrlFetcher
+from gateway.core.files import FileService
+from gateway.core.uploads import Allowance
 from gateway.mcp import resource_uris
-from gateway.stored_files.files import Files
-from gateway.uploads import Allowance
-from gateway.url_inputs import UrlFetcher
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
@@ -25,7 +25,7 @@ class References:
         files_bytes: limit of the bytes that one call may reference.
     """
 
-    def __init__(self, store: ArtifactStore, files: Files, fetching: UrlFetcher, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, files: FileService, fetching: UrlFetcher, files_bytes: int) -> None:
         self._store = store
         self._files = files
         self._fetching = fetching

@@ -12,11 +12,11 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from gateway.core.files import FileQuery, FileService, StoredFile
+from gateway.core.media_types import is_text
+from gateway.core.runs import RunService
 from gateway.mcp import resource_uris
-from gateway.media_types import is_text
 from gateway.openai import links
-from gateway.runs import Runs
-from gateway.stored_files.files import FileQuery, Files, StoredFile
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
@@ -36,7 +36,7 @@ TEMPLATES = (
 class Resources:
     """Lists and reads resources for the current caller."""
 
-    def __init__(self, runs: Runs, store: ArtifactStore, files: Files) -> None:
+    def __init__(self, runs: RunService, store: ArtifactStore, files: FileService) -> None:
         self._runs = runs
         self._store = store
         self._files = files

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from gateway.core.run_stream import RunEventFeed
 from gateway.openai import progress_text
-from gateway.run_stream import RunEventFeed
 from services.common.errors import ServiceError
 
 HEARTBEAT_SECONDS = 8.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.request_validator import MAX_TASKS
+from gateway.core.validation import MAX_TASKS
 
 Schema = dict[str, Any]
 

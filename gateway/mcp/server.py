@@ -32,13 +32,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from gateway.http.run_request import JSON_BYTES
 from gateway.mcp import rendering
 from gateway.mcp.resources import Resources
 from gateway.mcp.telemetry import TracingMiddleware
 from gateway.mcp.tool_definitions import INSTRUCTIONS
 from gateway.mcp.tool_handlers import Call, ToolHandlers
 from gateway.openai import links
-from gateway.run_request import JSON_BYTES
 from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from gateway.catalog import Catalog
+from gateway.core.catalog import Catalog
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.mcp.file_references import References, is_reference

@@ -9,7 +9,10 @@ from typing import Any
 import structlog
 from mcp.types import CallToolResult, Tool
 
-from gateway.auth.caller import CallerFactory
+from gateway.auth.identity import CallerFactory
+from gateway.core.run_stream import RunEventFeed
+from gateway.core.runs import RunService
+from gateway.core.validation import RequestValidator
 from gateway.json_decoder import decode
 from gateway.mcp import rendering, schemas
 from gateway.mcp.argument_validation import validate_arguments
@@ -19,9 +22,6 @@ from gateway.mcp.single_task_tools import SingleTasks
 from gateway.mcp.tool_definitions import FIXED, ExposedTasks
 from gateway.mcp.upload_routes import PATH
 from gateway.mcp.upload_tokens import TOKEN_SECONDS, UploadTokens
-from gateway.request_validator import RequestValidator
-from gateway.run_stream import RunEventFeed
-from gateway.runs import Runs
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, DATA_POLICY_UNSPECIFIED
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_PLAN, RUN_MODE_RESULTS, Run, RunSpec
@@ -54,7 +54,7 @@ class Call:
 class ToolContext:
     """Dependencies of the tools."""
 
-    runs: Runs
+    runs: RunService
     validator: RequestValidator
     references: References
     single_tasks: SingleTasks

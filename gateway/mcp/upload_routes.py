@@ -6,8 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from gateway.auth.caller import CallerFactory
-from gateway.auth.identity import identified_as
+from gateway.auth.identity import CallerFactory, identified_as
+from gateway.core.files import FileService, StoredFile
+from gateway.core.uploads import Allowance, store_file
 from gateway.http.file_routes import file_object
 from gateway.http.multipart import is_form, parts
 from gateway.http.run_routes import json_response
@@ -15,8 +16,6 @@ from gateway.limits.quotas import Meter, Quotas
 from gateway.mcp.upload_tokens import UploadToken, UploadTokens
 from gateway.openapi import examples
 from gateway.openapi.document import answer
-from gateway.stored_files.files import Files, StoredFile
-from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current, use_caller
@@ -72,7 +71,7 @@ class UploadRoutes:
     def __init__(
         self,
         tokens: UploadTokens,
-        files: Files,
+        files: FileService,
         store: ArtifactStore,
         callers: CallerFactory,
         quotas: Quotas,

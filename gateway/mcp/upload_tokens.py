@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 
 from gateway.auth.authenticator import Authenticator
-from gateway.auth.identity import Identity, current
-from gateway.limits.limits import Limits
+from gateway.auth.identity import Identity, Limits, current
 from services.common.artifacts.downloads import clean_name
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import NotFound

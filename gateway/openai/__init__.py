@@ -1,1 +1,1 @@
-"""The gateway as OpenAI's clients know one: chat completions, responses and models, over runs and their events."""
+"""The interface of OpenAI's API: chat completions, responses and models, served by runs."""

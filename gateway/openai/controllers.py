@@ -1,6 +1,6 @@
 """The controllers, which OpenAI clients select as models: ways to run a request, not models of tasks."""
 
-from gateway.catalog import CONTROLLERS, LOCAL_CONTROLLER
+from gateway.core.catalog import CONTROLLERS, LOCAL_CONTROLLER
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from services.common.errors import NotFound
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from gateway.content_type_check import normalized_type
+from gateway.core.file_references import UrlFetcher
+from gateway.core.files import FileService
+from gateway.core.media_types import HEAD_BYTES, sniff, suffix
+from gateway.core.uploads import Allowance, normalized_type, store_file
 from gateway.json_text import checked_text, refuse
-from gateway.media_sniffing import HEAD_BYTES, sniff
-from gateway.media_types import suffix
 from gateway.openai.json_fields import Fields
-from gateway.stored_files.files import Files
-from gateway.uploads import Allowance, store_file
-from gateway.url_inputs import UrlFetcher
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
@@ -48,7 +46,7 @@ class MessageParts:
         files_bytes: size limit of all files of a request.
     """
 
-    def __init__(self, store: ArtifactStore, files: Files, fetching: UrlFetcher, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, files: FileService, fetching: UrlFetcher, files_bytes: int) -> None:
         self._store = store
         self._files = files
         self._fetching = fetching

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from gateway.catalog import controller
+from gateway.http.catalog_routes import controller
 from gateway.http.run_routes import json_response
 from gateway.openai import controllers
 from gateway.openapi import openai_operations

@@ -7,9 +7,9 @@ from typing import Protocol
 import structlog
 from starlette.types import Receive
 
+from gateway.core.run_stream import RunEventFeed
+from gateway.core.runs import RunService
 from gateway.http.sse import disconnected
-from gateway.run_stream import RunEventFeed
-from gateway.runs import Runs
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError
 
@@ -69,7 +69,7 @@ class OwnedRun(WatchedRun):
         keep: whether the run is stored.
     """
 
-    def __init__(self, runs: Runs, feed: RunEventFeed, *, keep: bool) -> None:
+    def __init__(self, runs: RunService, feed: RunEventFeed, *, keep: bool) -> None:
         super().__init__(feed)
         self._runs = runs
         self._keep = keep
@@ -121,7 +121,7 @@ async def read_until_end(source: Source, take: Callable[[RunEvent], object], rec
         await source.close()
 
 
-async def wait_until_stopped(runs: Runs, run_id: str) -> None:
+async def wait_until_stopped(runs: RunService, run_id: str) -> None:
     """Waits for the end of a cancelled run, for at most STOP_SECONDS."""
     feed = await runs.watch(run_id, 0)
     try:

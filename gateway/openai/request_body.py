@@ -4,9 +4,9 @@ import asyncio
 
 from starlette.requests import Request
 
+from gateway.http.run_request import read_limited
 from gateway.json_text import INLINE_PARSE_BYTES, loads
 from gateway.openai.json_fields import Fields
-from gateway.run_request import read_limited
 from services.common.errors import InvalidRequest
 
 BODY_BYTES = 50_000_000

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.core.validation import OPENAI_METADATA
 from gateway.json_encoder import dumps
 from protos.hugginggpt.v1.run_pb2 import RunSpec
-
-METADATA_NAME = "openai"
-"""Key in the run's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +28,13 @@ class RequestOptions:
     def store_in(self, spec: RunSpec) -> None:
         """Writes the options to the metadata of a new run; RequestValidator rejects this key in client metadata."""
         stored = {name: getattr(self, name) for name in self.__slots__}
-        spec.metadata[METADATA_NAME] = dumps(stored).decode()
+        spec.metadata[OPENAI_METADATA] = dumps(stored).decode()
 
     @classmethod
     def of(cls, spec: RunSpec) -> "RequestOptions":
         """Reads the options of a run; defaults for runs of other APIs."""
         try:
-            stored = json.loads(spec.metadata.get(METADATA_NAME, "{}"))
+            stored = json.loads(spec.metadata.get(OPENAI_METADATA, "{}"))
             return cls(**stored) if isinstance(stored.get("form", {}), dict) else cls()
         except (ValueError, TypeError, AttributeError):  # written by another version
             return cls()

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
+from gateway.core.runs import RunService
+from gateway.core.validation import RequestValidator
 from gateway.openai import prompt_shortcuts
 from gateway.openai.message_parts import MessageParts
 from gateway.openai.owned_run_stream import OwnedRun, RecordedEvents, Source, WatchedRun
 from gateway.openai.request_options import RequestOptions
 from gateway.openai.response_format import TEXT
 from gateway.openai.response_projection import Projection, projection
-from gateway.request_validator import RequestValidator
-from gateway.runs import Runs
 from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import NotFound
@@ -24,7 +24,7 @@ class RunAdapter:
         parts: reads message parts.
     """
 
-    def __init__(self, runs: Runs, validator: RequestValidator, parts: MessageParts) -> None:
+    def __init__(self, runs: RunService, validator: RequestValidator, parts: MessageParts) -> None:
         self.runs = runs
         self.parts = parts
         self._validator = validator

@@ -6,9 +6,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gateway.openapi import errors, examples
-from gateway.openapi.schemas import INPUT_SUFFIX, event_stream, list_schema, reference, schemas
-from gateway.pipelines import schema as pipeline_schema
-from gateway.webhooks.schema import WEBHOOK
+from gateway.openapi import schemas as pipeline_schema
+from gateway.openapi.schemas import INPUT_SUFFIX, WEBHOOK, event_stream, list_schema, reference, schemas
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.event_pb2 import RunEvent

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.catalog import CONTROLLERS
+from gateway.core.catalog import CONTROLLERS
 from gateway.openapi import openai_examples
 
 _TEXT = {"type": "string"}

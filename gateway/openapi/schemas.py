@@ -1,5 +1,6 @@
 """JSON Schemas of requests and responses, derived from the protos by the rules of the JSON encoder and decoder."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.json_encoder import JSON_TEXT, enum_names
+from gateway.provenance.record import VERSION
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem, BatchSpec, NewItem
+from protos.hugginggpt.v1.gateway_pb2 import SavePipelineRequest
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.record_pb2 import RunRecord
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 
 INPUT_SUFFIX = "Input"
@@ -163,3 +169,121 @@ def _element(field: FieldDescriptor) -> FieldDescriptor:
 
 def _is_always_sent(field: FieldDescriptor) -> bool:
     return field.is_repeated or (not field.has_presence and field.type in _SCALAR_SCHEMAS)
+
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_SECONDS_OR_NULL = {"type": ["number", "null"]}
+_COST = {"type": "number", "minimum": 0, "description": "In the currency of the deployment's price table."}
+
+RESPONSE_MESSAGES = (Pipeline.DESCRIPTOR, Batch.DESCRIPTOR, BatchItem.DESCRIPTOR)
+"""Response messages that are encoded without changes."""
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+_RESULT = _object(
+    index={"type": "integer", "minimum": 1},
+    name=_TEXT,
+    state=_TEXT,
+    run_id=_TEXT_OR_NULL,
+    outputs={"type": "object"},
+    error={"anyOf": [_object(reason=_TEXT, message=_TEXT, remedy=_TEXT), {"type": "null"}]},
+    seconds=_SECONDS_OR_NULL,
+    input_tokens=_COUNT,
+    output_tokens=_COUNT,
+    cost=_COST,
+)
+_SUMMARY = _object(
+    batch_id=_TEXT,
+    state=_TEXT,
+    counts=reference("BatchCounts"),
+    seconds=_object(total={"type": "number"}, median={"type": "number"}, p95={"type": "number"}),
+    input_tokens=_COUNT,
+    output_tokens=_COUNT,
+    cost=_COST,
+    pool_seconds={"type": "object", "additionalProperties": {"type": "number"}},
+    slowest={"type": "array", "items": _object(index=_COUNT, name=_TEXT, seconds={"type": "number"})},
+    errors={
+        "type": "array",
+        "items": _object(reason=_TEXT, message=_TEXT, count=_COUNT, names={"type": "array", "items": _TEXT}),
+    },
+)
+
+
+OWN_SCHEMAS = {
+    "PipelineList": list_schema(reference("Pipeline"), next_page_token=_TEXT),
+    "BatchList": list_schema(reference("Batch"), next_page_token=_TEXT),
+    "BatchItemList": list_schema(reference("BatchItem"), next_page_token=_TEXT),
+    "BatchResult": _RESULT,
+    "BatchResults": {"type": "array", "items": reference("BatchResult"), "description": "One result per line."},
+    "BatchLines": {
+        "type": "array",
+        "prefixItems": [reference("BatchSpec" + INPUT_SUFFIX)],
+        "items": reference("NewItem" + INPUT_SUFFIX),
+        "minItems": 2,
+        "description": "One JSON value per line: the batch, then its items.",
+    },
+    "BatchSummary": _SUMMARY,
+    "BatchEvents": event_stream("Batch", "Only the last one has it."),
+}
+
+
+def input_schemas() -> dict[str, Any]:
+    """Returns the schemas of request bodies by name."""
+    found = schemas([SavePipelineRequest.DESCRIPTOR, BatchSpec.DESCRIPTOR, NewItem.DESCRIPTOR], as_input=True)
+    del found["SavePipelineRequest" + INPUT_SUFFIX]["properties"]["name"]
+    spec = found["BatchSpec" + INPUT_SUFFIX]
+    items = {"type": "array", "items": reference("NewItem" + INPUT_SUFFIX)}
+    return {**found, "BatchRequest": {**spec, "properties": {**spec["properties"], "items": items}}}
+
+
+WEBHOOK: dict[str, Any] = {
+    "type": "object",
+    "required": ["id", "object", "url", "name", "created_at"],
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "webhook"},
+        "url": {"type": "string"},
+        "name": {"type": "string"},
+        "created_at": {"type": "integer", "description": "Unix time in seconds."},
+        "ended_at": {"type": "integer", "description": "When the receiver answered 410 Gone; no delivery follows."},
+        "secret": {"type": "string", "description": "Signing secret; only returned at creation."},
+        "deliveries": {
+            "type": "array",
+            "description": "The most recent deliveries, newest first.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "description": "Value of the webhook-id header."},
+                    "run_id": {"type": "string", "description": "The run that ended; absent for a batch."},
+                    "batch_id": {"type": "string", "description": "The batch that ended; absent for a run."},
+                    "state": {"enum": ["waiting", "delivered", "failed", "withheld"]},
+                    "attempts": {"type": "integer"},
+                    "outcome": {"type": "string", "description": "Result of the last attempt."},
+                    "created_at": {"type": "integer"},
+                    "next_at": {"type": "integer", "description": "Unix time of the next attempt, in seconds."},
+                },
+            },
+        },
+    },
+}
+
+
+_WITHIN_API = reference("")["$ref"]
+
+
+def record_schema() -> dict[str, Any]:
+    """Returns the schema with all definitions inlined under $defs."""
+    found = schemas([RunRecord.DESCRIPTOR], as_input=False)
+    defined: dict[str, Any] = json.loads(json.dumps(found).replace(_WITHIN_API, "#/$defs/"))
+    defined["RunRecord"]["properties"]["version"] = {"const": VERSION}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The record of a run",
+        "$ref": "#/$defs/RunRecord",
+        "$defs": defined,
+    }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gateway.provenance import digests, media_difference, tolerance
 from gateway.provenance.record import VERSION, code, model
-from gateway.provenance.rerun_terms import RerunTerms, SkipReason
+from gateway.provenance.rerun import RerunTerms, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.record_pb2 import (

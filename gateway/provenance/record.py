@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator
 
 from gateway.provenance import digests
-from gateway.provenance.arguments import flat, value_of
-from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed
+from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed, flat, value_of
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, Caller
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.plan_pb2 import Decision

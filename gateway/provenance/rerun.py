@@ -1,18 +1,57 @@
-"""Builds the rerun of a run: its deterministic tasks as independent tasks with the same commits and inputs."""
+"""Metadata of a rerun: the original run, and why some of its tasks are left out."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from uuid import uuid4
 
-from gateway.provenance.arguments import values_of
+from gateway.core.validation import RERUN_METADATA
 from gateway.provenance.digests import canonical
-from gateway.provenance.rerun_terms import RerunTerms, SkipReason
-from gateway.provenance.run_account import Account, TaskAccount
+from gateway.provenance.run_account import Account, TaskAccount, values_of
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.plan_pb2 import Plan
-from protos.hugginggpt.v1.record_pb2 import VERIFICATION_OUTCOME_GONE, VERIFICATION_OUTCOME_NOT_COMPARABLE
+from protos.hugginggpt.v1.record_pb2 import (
+    VERIFICATION_OUTCOME_GONE,
+    VERIFICATION_OUTCOME_NOT_COMPARABLE,
+    VerificationOutcome,
+)
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, DETERMINISM_UNSPECIFIED, Argument, Task
+
+
+@dataclass(frozen=True)
+class SkipReason:
+    """Why a task is not rerun."""
+
+    outcome: "VerificationOutcome.ValueType"
+    message: str
+
+
+@dataclass(frozen=True)
+class RerunTerms:
+    """What a rerun covers."""
+
+    run_id: str
+    """Id of the original run."""
+    left_out: Mapping[int, SkipReason]
+    """Skipped tasks by task id."""
+
+    def write_to(self, spec: RunSpec) -> None:
+        """Writes the terms to the metadata of the rerun's spec."""
+        left_out = {
+            str(number): [skip_reason.outcome, skip_reason.message] for number, skip_reason in self.left_out.items()
+        }
+        spec.metadata[RERUN_METADATA] = canonical({"run_id": self.run_id, "left_out": left_out})
+
+    @classmethod
+    def read_from(cls, spec: RunSpec) -> "RerunTerms | None":
+        """Reads the terms of a rerun; None if the run is not a rerun."""
+        if RERUN_METADATA not in spec.metadata:
+            return None
+        stored = json.loads(spec.metadata[RERUN_METADATA])
+        left_out = {int(number): SkipReason(*skip_reason) for number, skip_reason in stored["left_out"].items()}
+        return cls(stored["run_id"], left_out)
+
 
 Revisions = Mapping[tuple[str, str], Collection[str]]
 """Available model commits by task and model."""

@@ -1,12 +1,13 @@
 """Accounts of runs that have ended: their state, attempts and decisions, for records and verifications."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gateway.runs import Runs
+from gateway.core.runs import RunService
 from protos.hugginggpt.run_state import ENDED_RUN_STATES, RunFold
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import (
     NEXT_STEP_UNSPECIFIED,
@@ -18,7 +19,7 @@ from protos.hugginggpt.v1.event_pb2 import (
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.run_pb2 import TaskResult
-from protos.hugginggpt.v1.task_pb2 import Task
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import FailedPrecondition
 
@@ -107,7 +108,7 @@ def _apply_to_task(task: TaskAccount, event: RunEvent) -> None:
                 attempt_made.usage = task.result.usage if task.result.HasField("usage") else None
 
 
-async def read(runs: Runs, run_id: str) -> Account:
+async def read(runs: RunService, run_id: str) -> Account:
     """Reads the events of one of the caller's runs.
 
     Raises:
@@ -125,3 +126,29 @@ async def read(runs: Runs, run_id: str) -> Account:
     finally:
         feed.stop()
     return Account(events)
+
+
+def flat(task: Task) -> Iterator[tuple[str, Argument]]:
+    """Yields the arguments by port; each element of a list separately."""
+    for port in sorted(task.arguments):
+        argument = task.arguments[port]
+        for item in argument.list.items if argument.HasField("list") else (argument,):
+            yield port, item
+
+
+def value_of(argument: Argument, account: Account) -> Value | None:
+    """Value of an argument; None if it refers to a value that does not exist."""
+    match argument.WhichOneof("kind"):
+        case "value":
+            return argument.value
+        case "input":
+            return next((each.value for each in account.run.spec.inputs if each.name == argument.input.name), None)
+        case "reference":
+            needed = account.tasks.get(argument.reference.task_id)
+            outputs: Mapping[str, Value] = needed.result.outputs if needed else {}
+            return outputs.get(argument.reference.output)
+    return None
+
+
+def values_of(task: Task, account: Account) -> Sequence[tuple[str, Value | None]]:
+    return [(port, value_of(argument, account)) for port, argument in flat(task)]

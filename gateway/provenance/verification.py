@@ -1,13 +1,12 @@
 """Verification of a run: reruns its deterministic tasks as a new run and compares the results."""
 
-from gateway.catalog import Catalog
+from gateway.core.catalog import Catalog
+from gateway.core.runs import RunService
 from gateway.provenance import rerun, run_account
 from gateway.provenance.comparison import RunComparator, skipped_task, verification
 from gateway.provenance.record import VERSION
-from gateway.provenance.rerun import Revisions
-from gateway.provenance.rerun_terms import RerunTerms, SkipReason
+from gateway.provenance.rerun import RerunTerms, Revisions, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
-from gateway.runs import Runs
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from protos.hugginggpt.v1.gateway_pb2 import ListModelsRequest
@@ -26,7 +25,7 @@ class Verifier:
         store: artifact store.
     """
 
-    def __init__(self, runs: Runs, catalog: Catalog, store: ArtifactStore) -> None:
+    def __init__(self, runs: RunService, catalog: Catalog, store: ArtifactStore) -> None:
         self._runs = runs
         self._catalog = catalog
         self._store = store

@@ -1,1 +1,1 @@
-"""The page at /."""
+"""The web page."""

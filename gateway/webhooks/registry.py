@@ -1,4 +1,4 @@
-"""Webhooks of a tenant and their deliveries."""
+"""Tables of webhooks and deliveries."""
 
 import secrets
 from collections.abc import Sequence
@@ -7,12 +7,47 @@ from dataclasses import dataclass, field
 import httpx
 
 from gateway.auth.audit import Actor, audit_query
-from gateway.webhooks.signature import new_secret
+from gateway.webhooks.sender import new_secret
 from services.common.artifacts.keys import is_valid_tenant
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, PermissionDenied
 from services.common.http_fetch.fetch import parse_url
 from services.common.http_fetch.ssrf_guard import SsrfGuard
+
+WEBHOOKS = """
+    CREATE TABLE webhooks (
+        id TEXT PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        url TEXT NOT NULL,
+        name TEXT NOT NULL,
+        secret TEXT NOT NULL,
+        created REAL NOT NULL,
+        ended REAL
+    );
+    CREATE INDEX webhooks_by_tenant ON webhooks (tenant, created, id);
+    CREATE TABLE deliveries (
+        id TEXT PRIMARY KEY,
+        webhook_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        policy INTEGER NOT NULL,
+        payload TEXT NOT NULL,
+        created REAL NOT NULL,
+        state TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        due REAL,
+        outcome TEXT NOT NULL
+    );
+    CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, created, id);
+    CREATE INDEX deliveries_by_time ON deliveries (due) WHERE due IS NOT NULL
+"""
+"""Ended webhooks get no deliveries; finished deliveries have no due time. Secrets are stored because they sign."""
+
+BATCHES = """
+    ALTER TABLE deliveries ADD COLUMN batch_id TEXT NOT NULL DEFAULT '';
+    ALTER TABLE ended_runs ADD COLUMN what TEXT NOT NULL DEFAULT 'ended runs'
+"""
+"""Keys of ended batches consist of the batch's id and round."""
+
 
 MAX_WEBHOOKS = 20
 """Maximum number of webhooks of a tenant."""

@@ -1,16 +1,47 @@
-"""Sends one webhook notification through the SSRF guard."""
+"""Signatures as specified by Standard Webhooks: HMAC-SHA256 over id, time and body with a shared secret."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
 import httpx
 
-from gateway.webhooks.signature import signature_headers
 from services.common.errors import ServiceError
 from services.common.http_fetch.ssrf_guard import GuardedTransport, HostNotFound, SsrfGuard
+
+PREFIX = "whsec_"
+
+_SECRET_BYTES = 32
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def signature_headers(secret: str, message_id: str, at: int, body: bytes) -> Mapping[str, str]:
+    """Returns the headers that authenticate a body.
+
+    Args:
+        secret: secret created by new_secret.
+        message_id: id of the delivery, equal for all attempts.
+        at: Unix time in seconds.
+        body: body as sent.
+    """
+    content = f"{message_id}.{at}.".encode() + body
+    digest = hmac.digest(base64.b64decode(secret.removeprefix(PREFIX)), content, hashlib.sha256)
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at),
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }
+
 
 ATTEMPT_SECONDS = 15.0
 """Timeout of an attempt, until the response status."""

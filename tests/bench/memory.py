@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gateway.request_validator import MAX_REQUEST_BYTES
+from gateway.core.validation import MAX_REQUEST_BYTES
 from protos.hugginggpt.internal.v1.planner_pb2 import PlanRequest
 from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn

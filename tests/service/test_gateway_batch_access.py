@@ -27,7 +27,7 @@ async def keyed_gateway(
     peers: ScriptedPeers, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[KeyedGateway]:
     monkeypatch.setattr("gateway.auth.session_revocation.CHECK_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.api_keys.FRESH_SECONDS", 0.05)
     async with serve_orchestrator(settings) as running:
         overrides = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
         async with start_keyed_gateway(tmp_path, overrides) as keyed_gateway:
@@ -126,7 +126,7 @@ async def test_batch_stream_survives_orchestrator_restart(
 
 
 async def test_batch_request_fails_fast_without_orchestrator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("service_calls", "pipelines.batches"):
+    for module in ("core.service_calls", "core.batches"):
         monkeypatch.setattr(f"gateway.{module}.CALL_TIMEOUT_SECONDS", 0.5)
     async with start_gateway(tmp_path, settings={"orchestrator": "127.0.0.1:1"}) as gateway:
         pipeline_gateway = PipelineGateway(gateway, ScriptedPeers())

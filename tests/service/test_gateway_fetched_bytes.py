@@ -38,8 +38,8 @@ async def test_fetched_bytes_count_against_the_quota(peers: ScriptedPeers, setti
 async def test_batch_items_share_a_fetch_limit(
     peers: ScriptedPeers, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.file_references.BATCH_FACTOR", 2)
-    monkeypatch.setattr("gateway.pipelines.batch_items.MAX_CONCURRENT", 1)
+    monkeypatch.setattr("gateway.core.file_references.BATCH_FACTOR", 2)
+    monkeypatch.setattr("gateway.core.batch_items.MAX_CONCURRENT", 1)
     given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
     async with (
         web_server({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,

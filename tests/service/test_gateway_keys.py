@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from grpc import StatusCode
 
-from gateway.auth import auth_backoff
+from gateway.auth import authenticator as auth_backoff
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
 from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest, ListTasksRequest

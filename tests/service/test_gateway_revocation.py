@@ -24,7 +24,7 @@ SECONDS = 10.0
 @pytest.fixture
 async def keyed_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KeyedGateway]:
     monkeypatch.setattr("gateway.auth.session_revocation.CHECK_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.api_keys.FRESH_SECONDS", 0.05)
     async with start_keyed_gateway(tmp_path, orchestrator=ScriptedOrchestrator(script=())) as opened:
         yield opened
 

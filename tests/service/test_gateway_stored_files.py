@@ -9,8 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from gateway.stored_files.files import Files
-from gateway.stored_files.tables import FILES
+from gateway.core.files import FILES, FileService
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common import database as databases
@@ -129,9 +128,9 @@ async def test_expired_file_is_deleted(
             self.held[holder] = sha256s
 
     now, holder = 1_000.0, Holder()
-    monkeypatch.setattr("gateway.stored_files.files.time.time", lambda: now)
+    monkeypatch.setattr("gateway.core.files.time.time", lambda: now)
     async with databases.open_database(tmp_path / "files.sqlite", "gateway", (FILES,)) as database:
-        files = Files(database, holder, None)  # type: ignore[arg-type]
+        files = FileService(database, holder, None)  # type: ignore[arg-type]
         stored = await files.add(await gateway.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
         permanent = await files.add(stored.artifact, "p")
         now = 1_061.0

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from gateway.request_validator import MAX_REQUEST_BYTES
+from gateway.core.validation import MAX_REQUEST_BYTES
 from services.common.errors import Unavailable
 from services.planner.catalog import TaskCatalog
 from services.planner.embedded.planning import Embedded

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.catalog import Catalog
+from gateway.core.catalog import Catalog
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2

@@ -6,16 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.auth.api_key_cache import FRESH_SECONDS, STALE_SECONDS, ApiKeyCache
-from gateway.auth.api_keys import Keys, Terms, digest, parts
+from gateway.auth.api_keys import FRESH_SECONDS, STALE_SECONDS, ApiKeyCache, Keys, Terms, digest, parts
 from gateway.auth.audit import Actor, Audit
-from gateway.auth.auth_backoff import MAX_FAILURES, WINDOW_SECONDS, AuthBackoff
-from gateway.auth.authenticator import KeyAuthenticator
-from gateway.auth.identity import Identity, identified_as
+from gateway.auth.authenticator import MAX_FAILURES, WINDOW_SECONDS, AuthBackoff, KeyAuthenticator
+from gateway.auth.identity import NO_LIMITS, Identity, Limits, identified_as
 from gateway.database import gateway_store
-from gateway.limits.limits import NO_LIMITS, Limits
+from gateway.limits.quotas import UNASSIGNED_SECONDS, RunSlots
 from gateway.limits.rate_window import DAY, MINUTE, MemoryCounters, StoredCounters
-from gateway.limits.run_slots import UNASSIGNED_SECONDS, RunSlots
 from services.common.database import Database, Operation, Query, Rows, Steps
 from services.common.errors import (
     FailedPrecondition,
@@ -198,7 +195,7 @@ async def test_failures_are_counted_by_network_and_expire() -> None:
 
 
 async def test_failures_of_many_addresses_use_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.auth.auth_backoff.MAX_NETWORKS", 100)
+    monkeypatch.setattr("gateway.auth.authenticator.MAX_NETWORKS", 100)
     backoff = AuthBackoff(Clock(0))
     for number in range(1000):
         backoff.record_failure(f"10.0.{number // 256}.{number % 256}")

@@ -10,7 +10,7 @@ import pytest
 from grpc import StatusCode
 from structlog.testing import capture_logs
 
-from gateway.call_log import CallLog
+from gateway.grpc.interceptors import CallLog
 from services.common.errors import NotFound
 
 

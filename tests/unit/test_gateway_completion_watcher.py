@@ -8,11 +8,16 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.auth.completion_watcher import CompletionWatcher
-from gateway.auth.cursor_follower import FULL_OVERLAP_SECONDS, OVERLAP_SECONDS, RETENTION_SECONDS, SHORT_OVERLAP_SECONDS
+from gateway.core.completion_watcher import (
+    FULL_OVERLAP_SECONDS,
+    OVERLAP_SECONDS,
+    RETENTION_SECONDS,
+    SHORT_OVERLAP_SECONDS,
+    CompletionWatcher,
+)
 from gateway.database import gateway_store
+from gateway.limits.quotas import RunSlots
 from gateway.limits.rate_window import DAY, StoredCounters
-from gateway.limits.run_slots import RunSlots
 from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller
@@ -139,7 +144,7 @@ async def test_tokens_count_for_the_day_on_which_the_run_ended(
 async def test_ends_during_an_outage_are_processed_afterwards(
     orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
+    monkeypatch.setattr("gateway.core.completion_watcher.POLL_SECONDS", 0)
     slots = RunSlots(gateway_database, Clock(NOW))
     await slots.assign(await slots.reserve("k", 1), "run_1")
     ledger.away = True
@@ -157,7 +162,7 @@ async def test_ends_during_an_outage_are_processed_afterwards(
 async def test_polling_continues_after_an_unexpected_exception(
     orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
+    monkeypatch.setattr("gateway.core.completion_watcher.POLL_SECONDS", 0)
     ledger.end("run_1", NOW)
     looking, looks = following(orchestrator_channel, gateway_database), 0
     real_look = looking.poll
@@ -179,7 +184,7 @@ async def test_polling_continues_after_an_unexpected_exception(
 async def test_last_end_is_processed_once_during_a_long_pause(
     orchestrator_channel: grpc.aio.Channel, gateway_database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
+    monkeypatch.setattr("gateway.core.completion_watcher.POLL_SECONDS", 0)
     ledger.end("run_1", NOW)
     await following(orchestrator_channel, gateway_database).poll()
     clock = Clock(NOW + 2 * RETENTION_SECONDS)

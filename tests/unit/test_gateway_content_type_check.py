@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.content_type_check import check_content_type, is_compatible
+from gateway.core.uploads import check_content_type, is_compatible
 from services.common.errors import InvalidRequest
 
 AGREE = [

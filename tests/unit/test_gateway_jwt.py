@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from pydantic import ValidationError
 
-from gateway.auth.jwks import MAX_AGE_SECONDS, MIN_REFRESH_SECONDS, Jwks
-from gateway.auth.jwt_tokens import JwtTokens
+from gateway.auth.identity import Limits
+from gateway.auth.jwt import MAX_AGE_SECONDS, MIN_REFRESH_SECONDS, Jwks, JwtTokens
 from gateway.auth.settings import AccessSettings
-from gateway.limits.limits import Limits
 from services.common.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from tests.support.clock import Clock
 

@@ -11,9 +11,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from jsonschema import Draft202012Validator
 
 from gateway.json_encoder import encode
+from gateway.openapi.schemas import record_schema
 from gateway.provenance.record import record
 from gateway.provenance.run_account import Account
-from gateway.provenance.schema import record_schema
 from protos.hugginggpt.v1 import (
     artifact_pb2,
     caller_pb2,

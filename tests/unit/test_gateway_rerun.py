@@ -1,7 +1,6 @@
 """The spec of a verification rerun."""
 
-from gateway.provenance.rerun import artifacts_of, spec
-from gateway.provenance.rerun_terms import RerunTerms, SkipReason
+from gateway.provenance.rerun import RerunTerms, SkipReason, artifacts_of, spec
 from gateway.provenance.run_account import Account
 from protos.hugginggpt.v1 import artifact_pb2, event_pb2, model_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from grpc import StatusCode
 
-from gateway.auth.origin_guard import OriginGuard
+from gateway.http.authentication import OriginGuard
 from gateway.http.problem import MethodNotAllowed, RangeNotSatisfiable, RouteNotFound, http_status, problem
 from gateway.http.server import bind_listener, host_and_port, require_loopback
 from services.common import errors

@@ -6,8 +6,8 @@ import httpx
 
 from gateway.client import Event
 from gateway.client.streams import Reader
+from gateway.core.run_stream import RunEventFeed
 from gateway.http.sse import EventStream, event_frame
-from gateway.run_stream import RunEventFeed
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
 from services.common.errors import CorruptData, Unavailable
 from tests.fakes import ANSWERED

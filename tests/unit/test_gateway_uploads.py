@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.core.media_types import media_type
+from gateway.core.uploads import Allowance, store_file
 from gateway.http.multipart import MAX_PARTS, parts
-from gateway.media_types import media_type
-from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.downloads import NAME_CHARACTERS, clean_name

@@ -10,8 +10,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from gateway.core.validation import OPENAI_METADATA
 from gateway.openai.chat_completion import Completion
-from gateway.openai.request_options import METADATA_NAME, RequestOptions
+from gateway.openai.request_options import RequestOptions
 from gateway.openai.response_projection import Event, Projection, projection
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.event_pb2 import (
@@ -169,7 +170,7 @@ def test_event_of_an_unplanned_task_is_ignored() -> None:
 
 @pytest.mark.parametrize("note", ["", "[]", "3", "{", '{"form":3}', '{"model":1,"new":2}', '{"projection":99}'])
 def test_run_of_other_api_is_rendered(note: str) -> None:
-    spec = RunSpec(request="do it", metadata={METADATA_NAME: note})
+    spec = RunSpec(request="do it", metadata={OPENAI_METADATA: note})
     response_projection = projection(spec, "")
     response_projection.take(RunEvent(run_id="run_1", sequence=1, run_accepted=RunAccepted(spec=spec)))
     Response.model_validate(response_projection.response())

@@ -1,1 +1,0 @@
-"""Pipelines and batches: operations shared by HTTP and gRPC, and their bodies and results."""
