@@ -11,7 +11,7 @@ from experts.text.token_windows import MAX_WINDOWS, too_large_error
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
@@ -20,7 +20,6 @@ _MAX_SHARE = 0.5
 """Default maximum length of a summary, as a share of its text."""
 _DEFAULT_TOKENS = 142
 _MIN_TOKENS = 16
-_CHARACTERS_PER_TOKEN = 24
 _MAX_ROUNDS = 4
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 
@@ -69,7 +68,7 @@ class Summarizer(TorchHandler):
             raise InvalidRequest(
                 f"min_length {min_words} is above max_length {max_words}", remedy="lower min_length or raise max_length"
             )
-        if len(text) > MAX_WINDOWS * self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+        if len(text) > MAX_WINDOWS * self._max_input_tokens * MAX_CHARACTERS_PER_TOKEN:
             raise too_large_error(self.model_id, "text", f"{len(text)} characters", self._limit())
         parts = self._split(text, max_words, min_words)
         if len(parts) > MAX_WINDOWS:

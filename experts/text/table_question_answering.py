@@ -12,12 +12,11 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.non_finite import require_finite
-from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 
 NO_ANSWER = "The table does not say."
 MAX_CELLS = 10_000
-_CHARACTERS_PER_TOKEN = 24
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?|[-+]?\.\d+")
 
 
@@ -58,7 +57,7 @@ class TableQuestionAnswerer(TorchHandler):
         from pandas import DataFrame
 
         question = inputs["question"]
-        if len(question) > self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+        if len(question) > self._max_input_tokens * MAX_CHARACTERS_PER_TOKEN:
             raise too_large_error(
                 self.model_id, "question", f"{len(question)} characters", f"{self._max_input_tokens} tokens"
             )

@@ -10,14 +10,13 @@ from experts.text.token_windows import too_large_error
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import Sampling, generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition
 
 DEFAULT_NEW_TOKENS = 512
 _MIN_NEW_TOKENS = 16
 """Tokens of the model's limit that a prompt must leave for the result."""
-_CHARACTERS_PER_TOKEN = 24
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class TextGenerator(TorchHandler):
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> PromptItem:
         text = inputs["text"]
-        if len(text) > self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+        if len(text) > self._max_input_tokens * MAX_CHARACTERS_PER_TOKEN:
             raise self._too_large_error(f"{len(text)} characters")
         with self._lock:
             tokens = self._tokens(text)

@@ -6,14 +6,12 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 MAX_WINDOWS = 64
 """Maximum windows of one text."""
 _UNLIMITED = 1_000_000
-_CHARACTERS_PER_TOKEN = 24
-"""More than any prose has: longer texts are rejected before they are tokenized."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class WindowTokenizer:
             InvalidRequest: TOO_LARGE, naming the port.
         """
         limit, text = MAX_WINDOWS * self.max_tokens, first if self._cuts_first or second is None else second
-        if len(text) > limit * _CHARACTERS_PER_TOKEN:
+        if len(text) > limit * MAX_CHARACTERS_PER_TOKEN:
             raise too_large_error(self.model_id, port, f"{len(text)} characters", f"about {limit} tokens")
         encoding = self._truncating_engine.encode(first, second)
         windows = [encoding, *encoding.overflowing]
@@ -98,7 +96,7 @@ class WindowTokenizer:
             InvalidRequest: TOO_LARGE, naming the port.
         """
         limit = self.max_tokens // 2
-        has_too_many_characters = len(text) > limit * _CHARACTERS_PER_TOKEN
+        has_too_many_characters = len(text) > limit * MAX_CHARACTERS_PER_TOKEN
         if has_too_many_characters or self.count(text) > limit:
             size = f"{len(text)} characters" if has_too_many_characters else f"{self.count(text)} tokens"
             raise too_large_error(self.model_id, port or name, size, f"{limit} tokens", name)

@@ -13,12 +13,11 @@ from experts.text.token_windows import MAX_WINDOWS, too_large_error
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
 
 DEFAULT_TARGET = "en"
-_CHARACTERS_PER_TOKEN = 24
 _LENGTH_RATIO = 2
 """Maximum tokens of a translation per token of its sentence; _LENGTH_STEP more are allowed."""
 _LENGTH_STEP = 24
@@ -66,7 +65,7 @@ class Translator(TorchHandler):
     def prepare(self, inputs: Inputs, parameters: Parameters) -> TranslationItem:
         text = inputs["text"]
         source, target = self._languages(text, parameters)
-        if len(text) > MAX_WINDOWS * self._max_input_tokens * _CHARACTERS_PER_TOKEN:
+        if len(text) > MAX_WINDOWS * self._max_input_tokens * MAX_CHARACTERS_PER_TOKEN:
             raise too_large_error(self.model_id, "text", f"{len(text)} characters", self._limit())
 
         def count(piece: str) -> int:

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+MAX_CHARACTERS_PER_TOKEN = 24
+"""More than any prose has: a text longer than its token limit times this is rejected before it is tokenized."""
+
 _DEFAULT = 512
 _UNLIMITED = 1_000_000
 """From this value on, a tokenizer's limit means that it has none."""

@@ -1,9 +1,7 @@
 """Checks of the length of a question."""
 
+from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN
 from services.common.errors import InvalidRequest
-
-_CHARACTERS_PER_TOKEN = 24
-"""More than any prose has: longer questions are rejected before they are tokenized."""
 
 
 def check_characters(question: str, max_tokens: int, model_id: str) -> str:
@@ -12,7 +10,7 @@ def check_characters(question: str, max_tokens: int, model_id: str) -> str:
     Raises:
         InvalidRequest: TOO_LARGE.
     """
-    if len(question) > max_tokens * _CHARACTERS_PER_TOKEN:
+    if len(question) > max_tokens * MAX_CHARACTERS_PER_TOKEN:
         raise _too_large_error(f"{len(question)} characters", max_tokens, model_id)
     return question
 
