@@ -89,29 +89,29 @@ class LlmSelector:
             ServiceError: those of Selector.choose(); never because of the LLM.
         """
         limit = query.limit or CANDIDATES
-        choice = self._selector.choose(replace(query, limit=max(limit, self._described)) if limit > 0 else query)
-        candidates = _distinct(contenders(choice))[: self._described]
-        if choice.controller is Controller.RANK and len(candidates) > 1:
-            choice = await self._select_with_llm(choice, query, candidates, seconds)
-        return replace(choice, chosen=choice.chosen[:limit])
+        selection = self._selector.choose(replace(query, limit=max(limit, self._described)) if limit > 0 else query)
+        candidates = _distinct(contenders(selection))[: self._described]
+        if selection.controller is Controller.RANK and len(candidates) > 1:
+            selection = await self._select_with_llm(selection, query, candidates, seconds)
+        return replace(selection, chosen=selection.chosen[:limit])
 
     async def _select_with_llm(
-        self, choice: Selection, query: SelectionQuery, candidates: Sequence[SelectedModel], seconds: float | None
+        self, selection: Selection, query: SelectionQuery, candidates: Sequence[SelectedModel], seconds: float | None
     ) -> Selection:
-        if is_decisive(choice.spec, query, candidates):
-            return replace(choice, reason=f"{choice.reason}; the ranking is decisive, so no LLM was called")
-        question = build_question(choice.spec, query, candidates, self._budget, self._llm.count_tokens)
+        if is_decisive(selection.spec, query, candidates):
+            return replace(selection, reason=f"{selection.reason}; the ranking is decisive, so no LLM was called")
+        question = build_question(selection.spec, query, candidates, self._budget, self._llm.count_tokens)
         if question is None:
-            return replace(choice, fell_back_because="no two candidates fit into the LLM's context")
+            return replace(selection, fell_back_because="no two candidates fit into the LLM's context")
         key = self._key(query, question)
         try:
             async with asyncio.timeout(None if seconds is None else _TIMEOUT_SHARE * seconds):
                 llm_choice, is_charged = await self._choices.get(key, lambda: self._call(question))
         except TimeoutError:
-            return replace(choice, llm_model=self._llm.model, fell_back_because="the LLM had not answered in time")
+            return replace(selection, llm_model=self._llm.model, fell_back_because="the LLM had not answered in time")
         except LLMError as error:
-            return replace(choice, llm_model=self._llm.model, fell_back_because=str(error))
-        return _with_llm_choice(choice, llm_choice if is_charged else replace(llm_choice, usage=Usage()))
+            return replace(selection, llm_model=self._llm.model, fell_back_because=str(error))
+        return _with_llm_choice(selection, llm_choice if is_charged else replace(llm_choice, usage=Usage()))
 
     @property
     def _budget(self) -> int:
@@ -147,17 +147,17 @@ def _distinct(ranked: Sequence[SelectedModel]) -> Sequence[SelectedModel]:
     return [chosen for chosen in ranked if chosen is first[chosen.offer.card.id] and can_be_named(chosen.offer.card.id)]
 
 
-def _with_llm_choice(choice: Selection, llm_choice: _LlmChoice) -> Selection:
-    with_llm = replace(choice, llm_model=llm_choice.llm_model, usage=llm_choice.usage, version=VERSION)
+def _with_llm_choice(selection: Selection, llm_choice: _LlmChoice) -> Selection:
+    with_llm = replace(selection, llm_model=llm_choice.llm_model, usage=llm_choice.usage, version=VERSION)
     if not llm_choice.model:
         return replace(with_llm, fell_back_because="the LLM's answer names none of the candidates")
-    position = next(i for i, chosen in enumerate(choice.chosen) if chosen.offer.card.id == llm_choice.model)
-    best = choice.chosen[position]
+    position = next(i for i, chosen in enumerate(selection.chosen) if chosen.offer.card.id == llm_choice.model)
+    best = selection.chosen[position]
     best = replace(best, reason=llm_choice.reason or best.reason)
     return replace(
         with_llm,
         controller=Controller.LLM,
-        chosen=[best, *choice.chosen[:position], *choice.chosen[position + 1 :]],
+        chosen=[best, *selection.chosen[:position], *selection.chosen[position + 1 :]],
         reason=best.reason,
         confidence=0.0,
     )
@@ -166,14 +166,14 @@ def _with_llm_choice(choice: Selection, llm_choice: _LlmChoice) -> Selection:
 # ---------------------------------------------------------------- decisive rankings
 
 
-def contenders(choice: Selection) -> Sequence[SelectedModel]:
+def contenders(selection: Selection) -> Sequence[SelectedModel]:
     """Models that may be first, best ranked first: without failing ones, and in hybrid mode without external ones."""
-    first = choice.chosen[0]
+    first = selection.chosen[0]
     return [
         chosen
-        for chosen in choice.chosen
+        for chosen in selection.chosen
         if chosen.failing == first.failing
-        and (choice.mode is not Mode.HYBRID or chosen.offer.external == first.offer.external)
+        and (selection.mode is not Mode.HYBRID or chosen.offer.external == first.offer.external)
     ]
 
 
@@ -182,12 +182,13 @@ def is_decisive(spec: TaskSpec, query: SelectionQuery, ranked: Sequence[Selected
     first, *others = ranked
     terms = (stemmed(query.source) or stemmed(query.request)) - stemmed(f"{spec.name} {spec.description}")
     return all(
-        _same(first, other) or (_matches_as_many_terms(first, other, terms, query) and _is_clearly_faster(first, other))
+        _is_same_model(first, other)
+        or (_matches_as_many_terms(first, other, terms, query) and _is_clearly_faster(first, other))
         for other in others
     )
 
 
-def _same(first: SelectedModel, other: SelectedModel) -> bool:
+def _is_same_model(first: SelectedModel, other: SelectedModel) -> bool:
     return first.offer.card.id == other.offer.card.id
 
 
@@ -211,7 +212,7 @@ def _is_clearly_faster(first: SelectedModel, other: SelectedModel) -> bool:
         return False
     if other.offer.readiness not in _REACHABLE:
         return True
-    duration, other_duration = seconds(first), seconds(other)
+    duration, other_duration = _expected_seconds(first), _expected_seconds(other)
     return (
         first.offer.readiness is Readiness.READY
         and duration is not None
@@ -221,7 +222,7 @@ def _is_clearly_faster(first: SelectedModel, other: SelectedModel) -> bool:
     )
 
 
-def seconds(chosen: SelectedModel) -> float | None:
+def _expected_seconds(chosen: SelectedModel) -> float | None:
     """Expected duration of a call with its queue, in seconds; None if not measured."""
     if chosen.offer.median is None or not chosen.replicas:
         return None

@@ -33,7 +33,7 @@ _TAG_LENGTHS = (2, 3)
 
 @dataclass(frozen=True)
 class Constraints:
-    """Empty fields do not constrain.
+    """Requirements on the models of a task; empty fields do not constrain.
 
     Args:
         licenses: in lower case.

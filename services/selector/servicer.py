@@ -66,10 +66,10 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         query = SelectionQuery.from_proto(request, allows_external=call_context.allows_external_endpoints())
         if self._llm_selector and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
             return (await self._llm_selector.choose(query, context.time_remaining())).to_proto()
-        choice = self._selector.choose(query)
-        if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
-            choice = replace(choice, fell_back_because="no LLM is configured")
-        return choice.to_proto()
+        selection = self._selector.choose(query)
+        if request.selection_policy == SELECTION_POLICY_LLM and selection.controller is Controller.RANK:
+            selection = replace(selection, fell_back_because="no LLM is configured")
+        return selection.to_proto()
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         view = self._catalog.view

@@ -71,11 +71,11 @@ def test_reason_is_one_plain_line_of_limited_length() -> None:
         ("openai", None),
     ],
 )
-def test_unambiguous_name_is_repaired(named: str, candidate: str | None) -> None:
+def test_unambiguous_name_matches_a_candidate(named: str, candidate: str | None) -> None:
     assert match_candidate(named, IDS) == candidate
 
 
-def test_ambiguous_name_is_not_repaired() -> None:
+def test_ambiguous_name_matches_no_candidate() -> None:
     assert match_candidate("whisper", ["a/whisper", "b/whisper"]) is None
     assert match_candidate("whisper-large-v2", ["whisper-large-v1", "whisper-large-v3"]) is None
     assert match_candidate("a_b", ["a-b", "ab"]) is None
@@ -90,6 +90,6 @@ def test_any_text_is_read_without_error(text: str, ids: list[str]) -> None:
 
 @bounded
 @given(st.text(min_size=1), st.lists(st.text(min_size=1), min_size=1))
-def test_repaired_name_is_a_candidate(named: str, ids: list[str]) -> None:
+def test_matched_name_is_a_candidate(named: str, ids: list[str]) -> None:
     assert match_candidate(named, ids) in {None, *ids}
     assert match_candidate(ids[0], ids) == ids[0]

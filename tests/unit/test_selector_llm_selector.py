@@ -76,7 +76,7 @@ def test_first_candidate_is_decisive(expected: bool, cards: tuple[ModelCard, ...
     assert CatalogUnderTest(*cards).is_decided() is expected
 
 
-def test_no_shortcut_if_no_term_distinguishes_the_models() -> None:
+def test_ranking_is_not_decisive_if_no_term_distinguishes_the_models() -> None:
     offers = CatalogUnderTest(voice("a", "Eine ruhige Stimme.", p50=0.1), voice("b", "Eine laute Stimme.", p50=9))
     assert not offers.is_decided("with a certain something")
     assert not offers.is_decided("text to speech")  # terms of the task name describe no model
@@ -87,20 +87,20 @@ def test_request_text_is_used_for_a_task_without_text() -> None:
     assert CatalogUnderTest(voice("a", p50=0.1), voice("b", p50=9)).is_decided("", request="speak in a calm voice")
 
 
-def test_no_shortcut_if_only_the_second_model_supports_the_language() -> None:
+def test_ranking_is_not_decisive_if_only_the_second_model_supports_the_language() -> None:
     cards = (voice("a", "A calm voice.", p50=0.1, languages=["en"]), voice("b", "A tone.", p50=9, languages=["de"]))
     assert CatalogUnderTest(*cards).is_decided()
     assert not CatalogUnderTest(*cards).is_decided(languages=frozenset({"de"}))
 
 
-def test_reachable_model_is_clear_of_unreachable_one() -> None:
+def test_reachable_model_is_decisive_over_unreachable_one() -> None:
     offers = CatalogUnderTest(voice("a"), voice("b"))
     assert not offers.is_decided()
     offers.catalog.record_failure("e1:1", "does not answer")
     assert offers.is_decided()
 
 
-def test_reachable_model_is_not_clear_of_better_matching_dormant_one() -> None:
+def test_reachable_model_is_not_decisive_over_better_matching_dormant_one() -> None:
     offers = CatalogUnderTest(voice("a", OTHER))
     offers.record("dormant:1", voice("b", "Calm.", p50=1), scales_to_zero=True)
     offers.catalog.drop_address("dormant:1")
@@ -118,13 +118,13 @@ def ids(choice: Selection) -> list[str]:
     return [chosen.offer.card.id for chosen in contenders(choice)]
 
 
-def test_failing_models_are_rivals_only_if_all_fail() -> None:
+def test_failing_models_are_contenders_only_if_all_fail() -> None:
     offers = CatalogUnderTest(voice("a"), voice("b"), voice("c"))
     assert ids(offers.choose(SelectionQuery(TASK, avoid=[Avoid(model="a")]))) == ["b", "c"]
     assert ids(offers.choose(SelectionQuery(TASK, avoid=[Avoid()]))) == ["a", "b", "c"]
 
 
-def test_external_models_are_rivals_only_in_remote_mode() -> None:
+def test_external_models_are_contenders_only_in_remote_mode() -> None:
     offers = CatalogUnderTest(
         voice("a"), voice("b", location=MODEL_LOCATION_EXTERNAL), voice("c", location=MODEL_LOCATION_EXTERNAL)
     )
