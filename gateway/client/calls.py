@@ -304,7 +304,7 @@ def _pipeline_path(name: str, *more: str) -> str:
 
 
 def _batch_path(batch_id: str, *more: str) -> str:
-    return "/".join(("/v1/batches", quote(batch_id, safe=""), *more))
+    return "/".join(("/v1/pipeline-batches", quote(batch_id, safe=""), *more))
 
 
 def save_pipeline(name: str, source: Plan | str, options: Mapping[str, Any], inputs: Sequence[Port]) -> Call[Pipeline]:
@@ -333,7 +333,7 @@ def delete_pipeline(name: str, version: int) -> Call[None]:
 
 def start_batch(body: Body, key: str) -> Call[Batch]:
     """Starts a batch; requests with the same key start only one."""
-    return Call("POST", "/v1/batches", _batch, headers={"Idempotency-Key": key or uuid4().hex}, form=body)
+    return Call("POST", "/v1/pipeline-batches", _batch, headers={"Idempotency-Key": key or uuid4().hex}, form=body)
 
 
 def batch(batch_id: str) -> Call[Batch]:
@@ -346,7 +346,7 @@ def batches(states: Sequence[str], page_size: int, page_token: str) -> Call[Page
         return Page([Batch.model_validate(each) for each in content["data"]], content.get("next_page_token", ""))
 
     params = {"state": list(states) or None, "page_size": page_size, "page_token": page_token}
-    return Call("GET", "/v1/batches", read, params)
+    return Call("GET", "/v1/pipeline-batches", read, params)
 
 
 def items(batch_id: str, after: int, states: Sequence[str], page_token: str) -> Call[Page[BatchItem]]:

@@ -250,7 +250,9 @@ class BatchFollower:
         try:
             return self._retry_policy.pause(error)
         except Unreachable as error_:
-            error_.remedy = f"read it at {self._url}/v1/batches/{self._batch_id} when the gateway is reachable again"
+            error_.remedy = (
+                f"read it at {self._url}/v1/pipeline-batches/{self._batch_id} when the gateway is reachable again"
+            )
             raise
 
 

@@ -1,4 +1,4 @@
-"""Parses the body of POST /v1/batches: one JSON document, or JSON lines of any number."""
+"""Parses the body of POST /v1/pipeline-batches: one JSON document, or JSON lines of any number."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Collection

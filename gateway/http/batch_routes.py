@@ -1,4 +1,4 @@
-"""Routes of /v1/batches."""
+"""Routes of /v1/pipeline-batches."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -66,7 +66,7 @@ class BatchRoutes:
         self._callers = callers
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix="/v1/batches", tags=["batches"], default_response_class=Response)
+        router = APIRouter(prefix="/v1/pipeline-batches", tags=["batches"], default_response_class=Response)
         add = router.add_api_route
         add("", self.create_batch, methods=["POST"], **pipeline_operations.START)
         add("", self.list_batches, methods=["GET"], **pipeline_operations.BATCHES)
@@ -99,7 +99,7 @@ class BatchRoutes:
         with use_caller(self._callers.create(current().request_id, await self._policy(submitted.spec))):
             spec = await self._validator.validate_batch(submitted.spec, idempotency_key)
             batch = await self._batches.start(spec, self._item_preparer.prepared_pages(submitted.pages))
-        return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch.batch_id}"})
+        return json_response(encode(batch), 202, {"location": f"/v1/pipeline-batches/{batch.batch_id}"})
 
     async def list_batches(
         self,
@@ -186,7 +186,7 @@ class BatchRoutes:
             refuse("", "has fields other than failed_only", remedy='send {"failed_only": true}, or no body')
         parameters = decode(pb.ResumeBatchRequest, {**body, "batch_id": batch_id})
         batch = await self._batches.resume(batch_id, failed_only=parameters.failed_only)
-        return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch_id}"})
+        return json_response(encode(batch), 202, {"location": f"/v1/pipeline-batches/{batch_id}"})
 
     async def delete_batch(self, batch_id: BatchId) -> Response:
         """Deletes a batch that has ended, with its items and their runs."""

@@ -47,7 +47,7 @@ class PipelineRoutes:
         """Saves a plan under a name: an explicit plan, or the plan of a run that has ended.
 
         References `{"input": "…"}` in its tasks become the pipeline's inputs. Versions are immutable: a different plan
-        becomes the next version. `POST /v1/runs` and `POST /v1/batches` run a pipeline without planning.
+        becomes the next version. `POST /v1/runs` and `POST /v1/pipeline-batches` run a pipeline without planning.
         """
         document = loads(await read_limited(request.stream(), JSON_BYTES, "the body"))
         if not isinstance(document, dict):

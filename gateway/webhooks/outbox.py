@@ -53,7 +53,7 @@ def run_payload(run: EndedRun) -> str:
 
 def batch_payload(batch: EndedBatch) -> str:
     """Body of a batch notification: id, state and counts, no content and no item names."""
-    place = f"/v1/batches/{batch.batch_id}"
+    place = f"/v1/pipeline-batches/{batch.batch_id}"
     return _body("batch.ended", batch, {"batch": place, "results": f"{place}/results", "summary": f"{place}/summary"})
 
 

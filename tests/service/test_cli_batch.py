@@ -168,7 +168,7 @@ async def test_batch_errors_are_reported_before_start(read_aloud: ReadAloud, mon
         result = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=read_aloud.shell.environment())
         assert result.exit_code == status, (arguments, result.stderr)
         assert output in result.stderr, (arguments, result.stderr)
-    assert (await read_aloud.gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await read_aloud.gateway.http.get("/v1/pipeline-batches")).json()["data"] == []
     assert not list(folder.glob("out/*"))
 
 

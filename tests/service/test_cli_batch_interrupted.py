@@ -60,7 +60,7 @@ def saved_files(folder: Path) -> dict[str, bytes]:
 
 
 async def only_batch(read_aloud: ReadAloud) -> dict[str, Any]:
-    (batch,) = (await read_aloud.gateway.http.get("/v1/batches")).json()["data"]
+    (batch,) = (await read_aloud.gateway.http.get("/v1/pipeline-batches")).json()["data"]
     assert isinstance(batch, dict)
     return batch
 
@@ -124,7 +124,7 @@ async def test_full_disk_is_detected_before_start(read_aloud: ReadAloud) -> None
     assert output.status == 2, output
     assert "cannot write to out" in output.err, output
     assert list((read_aloud.folder / "out").iterdir()) == []
-    assert (await read_aloud.gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await read_aloud.gateway.http.get("/v1/pipeline-batches")).json()["data"] == []
 
 
 async def test_resume_failed_runs_only_failed_items(read_aloud: ReadAloud) -> None:
@@ -158,4 +158,4 @@ async def test_plan_of_request_needs_confirmation(read_aloud: ReadAloud) -> None
         os.close(terminal)
         assert output.status == status, output
         assert "Run this on 1 item? [y/N]" in output.err, output
-        assert len((await read_aloud.gateway.http.get("/v1/batches")).json()["data"]) == batches
+        assert len((await read_aloud.gateway.http.get("/v1/pipeline-batches")).json()["data"]) == batches

@@ -279,7 +279,7 @@ async def test_broken_connections_start_one_batch_and_repeat_no_result(
         results = [result.name async for result in client.batch_results(started.batch_id)]
     assert proxy.cuts == 2
     assert results == [item.name for item in items]
-    assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
+    assert len((await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"]) == 1
 
 
 async def test_same_idempotency_key_starts_one_batch(
@@ -315,7 +315,7 @@ async def test_cancelled_start_creates_no_batch(client: AsyncHuggingGPT, pipelin
     with pytest.raises(asyncio.CancelledError):
         await starting
     resume_upload.set()
-    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"] == []
 
 
 async def test_exception_in_items_creates_no_batch(client: AsyncHuggingGPT, pipeline_gateway: PipelineGateway) -> None:
@@ -325,4 +325,4 @@ async def test_exception_in_items_creates_no_batch(client: AsyncHuggingGPT, pipe
 
     with pytest.raises(LookupError):
         await client.start_batch(items(), plan=PLAN)
-    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"] == []

@@ -36,7 +36,7 @@ async def keyed_gateway(
 
 async def start_batch(keyed_gateway: KeyedGateway, token: str, count: int = 3, **spec: object) -> httpx.Response:
     sent = {"plan": PINNED, "items": notes(count), **spec}
-    return await keyed_gateway.gateway.http.post("/v1/batches", json=sent, headers=bearer(token))
+    return await keyed_gateway.gateway.http.post("/v1/pipeline-batches", json=sent, headers=bearer(token))
 
 
 async def test_key_limits_concurrent_batch_items(keyed_gateway: KeyedGateway) -> None:
@@ -96,7 +96,7 @@ async def test_shutdown_ends_batch_streams(peers: ScriptedPeers, settings: Setti
         async with start_pipeline_gateway(peers, settings, tmp_path, DRAIN_SECONDS=60) as pipeline_gateway:
             batch_id = await pipeline_gateway.started(notes(1))
             await inferring.wait()
-            url = f"http://127.0.0.1:{pipeline_gateway.gateway.http_port}/v1/batches/{batch_id}/events"
+            url = f"http://127.0.0.1:{pipeline_gateway.gateway.http_port}/v1/pipeline-batches/{batch_id}/events"
             response = await client.send(client.build_request("GET", url), stream=True)
             lines = response.aiter_lines()
             while "running" not in await anext(lines):
@@ -133,7 +133,7 @@ async def test_batch_request_fails_fast_without_orchestrator(tmp_path: Path, mon
         for response in (
             await pipeline_gateway.send([{"plan": PINNED}, *notes(2)]),
             await pipeline_gateway.save(),
-            await pipeline_gateway.http.get("/v1/batches"),
+            await pipeline_gateway.http.get("/v1/pipeline-batches"),
         ):
             assert response.status_code == 503
             assert response.json()["code"] == "UNAVAILABLE"

@@ -60,38 +60,38 @@ async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: P
 
 async def test_invalid_batch_document_is_rejected(pipeline_gateway: PipelineGateway) -> None:
     for document, status, code in DOCUMENTS:
-        rejected = await pipeline_gateway.http.post("/v1/batches", json=document)
+        rejected = await pipeline_gateway.http.post("/v1/pipeline-batches", json=document)
         assert rejected.status_code == status, (document, rejected.text)
         assert rejected.json()["code"] == code, (document, rejected.text)
         assert rejected.json()["remedy"], document
-    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize(("content", "kind", "status", "code"), BODIES, ids=range(len(BODIES)))
 async def test_invalid_batch_body_is_rejected(
     pipeline_gateway: PipelineGateway, content: bytes, kind: str, status: int, code: str
 ) -> None:
-    rejected = await pipeline_gateway.http.post("/v1/batches", content=content, headers={"content-type": kind})
+    rejected = await pipeline_gateway.http.post("/v1/pipeline-batches", content=content, headers={"content-type": kind})
     assert rejected.status_code == status, rejected.text
     assert rejected.json()["code"] == code, rejected.text
     assert rejected.json()["remedy"]
-    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"failed_only": 1}', b'{"all": true}'])
 async def test_invalid_resume_body_is_rejected(pipeline_gateway: PipelineGateway, body: bytes) -> None:
-    path = f"/v1/batches/{await pipeline_gateway.started(NOTE)}/resume"
+    path = f"/v1/pipeline-batches/{await pipeline_gateway.started(NOTE)}/resume"
     rejected = await pipeline_gateway.http.post(path, content=body)
     assert rejected.status_code == 400
     assert rejected.json()["remedy"] != ""
 
 
 async def test_invalid_list_parameters_are_rejected(pipeline_gateway: PipelineGateway) -> None:
-    path = f"/v1/batches/{await pipeline_gateway.started(NOTE)}"
+    path = f"/v1/pipeline-batches/{await pipeline_gateway.started(NOTE)}"
     for there in (
-        "/v1/batches?state=done",
-        "/v1/batches?page_size=-1",
-        "/v1/batches?page_token=x",
+        "/v1/pipeline-batches?state=done",
+        "/v1/pipeline-batches?page_size=-1",
+        "/v1/pipeline-batches?page_token=x",
         "/v1/pipelines?page_size=1001",
         f"{path}/items?state=done",
         f"{path}/items?after=-1",

@@ -42,7 +42,9 @@ def given(name: str = "", **value: Any) -> dict[str, Any]:
 
 async def items(pipeline_gateway: PipelineGateway, batch_id: str) -> list[dict[str, Any]]:
     await pipeline_gateway.ended(batch_id)
-    listed: list[dict[str, Any]] = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
+    listed: list[dict[str, Any]] = (await pipeline_gateway.http.get(f"/v1/pipeline-batches/{batch_id}/items")).json()[
+        "data"
+    ]
     return listed
 
 
@@ -105,7 +107,7 @@ async def test_unresolvable_value_fails_only_its_item(pipeline_gateway: Pipeline
     assert failed[2]["name"] == "file_of_nobody"
     assert failed[5]["name"] == "ftp://127.0.0.1/x"
     assert {item["failure"].get("port") for item in failed[:-1]} == {"note"}
-    again = await pipeline_gateway.http.post(f"/v1/batches/{batch_id}/resume", json={"failed_only": True})
+    again = await pipeline_gateway.http.post(f"/v1/pipeline-batches/{batch_id}/resume", json={"failed_only": True})
     assert again.status_code == 202
     assert (await pipeline_gateway.ended(batch_id))["counts"] == batch["counts"]
 
@@ -181,4 +183,4 @@ async def test_item_limit_applies_to_grpc(pipeline_gateway: PipelineGateway, mon
             from_rpc(await rpc_error(pipeline_gateway.gateway.grpc.CreateBatch(requests, timeout=20))).reason
             == "TOO_LARGE"
         )
-    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"] == []

@@ -65,12 +65,12 @@ async def test_batch_of_100_000_items_is_accepted(peers: ScriptedPeers, settings
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
     ):
         before, most = await gateway.resources(), 0
-        sending = asyncio.create_task(client.post("/v1/batches", content=body(), headers=NDJSON))
+        sending = asyncio.create_task(client.post("/v1/pipeline-batches", content=body(), headers=NDJSON))
         while not (await asyncio.wait([sending], timeout=0.5))[0]:
             most = max(most, (await gateway.resources()).bytes)
         accepted = sending.result()
         assert accepted.status_code == 202, accepted.text
-        path = f"/v1/batches/{accepted.json()['batch_id']}"
+        path = f"/v1/pipeline-batches/{accepted.json()['batch_id']}"
         assert accepted.json()["counts"]["total"] == ITEMS
         read = 0
         async with client.stream("GET", f"{path}/results") as response:
@@ -88,7 +88,7 @@ async def test_batch_of_100_000_items_is_accepted(peers: ScriptedPeers, settings
 async def test_disconnected_upload_stores_no_batch(pipeline_gateway: PipelineGateway, settings: Settings) -> None:
     port = pipeline_gateway.gateway.http_port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST /v1/batches HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+    head = f"POST /v1/pipeline-batches HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
     writer.write(f"{head}content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n".encode())
     content = lines({"plan": PINNED}, *notes(2_000))
     writer.write(b"%x\r\n%s\r\n" % (len(content), content))
@@ -97,7 +97,7 @@ async def test_disconnected_upload_stores_no_batch(pipeline_gateway: PipelineGat
     writer.transport.abort()
     await until(lambda: stored_items(settings) == 0)
     assert reader.at_eof() or not await reader.read()
-    assert (await pipeline_gateway.http.get("/v1/batches")).json()["data"] == []
+    assert (await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"] == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_malformed_line_stores_no_batch(
     pipeline_gateway: PipelineGateway, settings: Settings, line: bytes, message: str
 ) -> None:
     content = lines({"plan": PINNED}, *notes(1_000)) + line + b"\n" + lines(*notes(1_000))
-    rejected = await pipeline_gateway.http.post("/v1/batches", content=content, headers=NDJSON)
+    rejected = await pipeline_gateway.http.post("/v1/pipeline-batches", content=content, headers=NDJSON)
     assert rejected.status_code == 400
     assert rejected.json()["remedy"] != ""
     assert rejected.json()["detail"].startswith(message), rejected.text
@@ -135,8 +135,10 @@ async def test_stalled_result_readers_use_little_memory(
         watched_gateway(tmp_path, f"127.0.0.1:{running.port}", 2.0) as gateway,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
     ):
-        accepted = await client.post("/v1/batches", content=lines({"plan": PINNED}, *notes(ANSWERS)), headers=NDJSON)
-        path = f"/v1/batches/{accepted.json()['batch_id']}"
+        accepted = await client.post(
+            "/v1/pipeline-batches", content=lines({"plan": PINNED}, *notes(ANSWERS)), headers=NDJSON
+        )
+        path = f"/v1/pipeline-batches/{accepted.json()['batch_id']}"
         ending = json.loads((await client.get(f"{path}/events")).text.split("data: ")[-1])
         assert ending["counts"]["completed"] == ANSWERS
         before = await gateway.resources()

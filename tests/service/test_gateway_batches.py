@@ -36,7 +36,7 @@ async def test_invalid_item_fails_alone(pipeline_gateway: PipelineGateway) -> No
     response = await pipeline_gateway.start(notes(5))
     started = response.json()
     assert response.status_code == 202
-    assert response.headers["location"] == f"/v1/batches/{started['batch_id']}"
+    assert response.headers["location"] == f"/v1/pipeline-batches/{started['batch_id']}"
     batch = await pipeline_gateway.ended(started["batch_id"])
     assert batch["state"] == "incomplete"
     assert batch["counts"]["completed"] == 4
@@ -72,7 +72,7 @@ async def test_same_idempotency_key_returns_the_same_batch(pipeline_gateway: Pip
     other = await pipeline_gateway.send(documents[:-1], **{"idempotency-key": "one"})
     assert other.status_code == 422
     assert other.json()["code"] == "IDEMPOTENCY"
-    assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
+    assert len((await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"]) == 1
 
 
 async def test_batch_accepts_every_plan_source(pipeline_gateway: PipelineGateway) -> None:
@@ -91,13 +91,15 @@ async def test_batches_and_items_are_listed_by_page_and_state(pipeline_gateway: 
     ids = [await pipeline_gateway.started(notes(count)) for count in (5, 2, 1)]
     for batch_id in ids:
         await pipeline_gateway.ended(batch_id)
-    page = (await pipeline_gateway.http.get("/v1/batches", params={"page_size": 2})).json()
+    page = (await pipeline_gateway.http.get("/v1/pipeline-batches", params={"page_size": 2})).json()
     assert [each["batch_id"] for each in page["data"]] == [ids[2], ids[1]]
-    rest = (await pipeline_gateway.http.get("/v1/batches", params={"page_token": page["next_page_token"]})).json()
+    rest = (
+        await pipeline_gateway.http.get("/v1/pipeline-batches", params={"page_token": page["next_page_token"]})
+    ).json()
     assert [each["batch_id"] for each in rest["data"]] == [ids[0]]
-    some = (await pipeline_gateway.http.get("/v1/batches", params={"state": "incomplete"})).json()
+    some = (await pipeline_gateway.http.get("/v1/pipeline-batches", params={"state": "incomplete"})).json()
     assert [each["batch_id"] for each in some["data"]] == [ids[0]]
-    items = f"/v1/batches/{ids[0]}/items"
+    items = f"/v1/pipeline-batches/{ids[0]}/items"
     first = (await pipeline_gateway.http.get(items, params={"page_size": 2})).json()
     assert [each["index"] for each in first["data"]] == [1, 2]
     rest = await pipeline_gateway.http.get(items, params={"page_token": first["next_page_token"]})
@@ -116,7 +118,7 @@ async def test_summary_has_counts_durations_and_errors(pipeline_gateway: Pipelin
         [*notes(6), {"name": "in/7.png", "inputs": [{"name": "picture", "text": "x"}]}]
     )
     await pipeline_gateway.ended(batch_id)
-    summary = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/summary")).json()
+    summary = (await pipeline_gateway.http.get(f"/v1/pipeline-batches/{batch_id}/summary")).json()
     assert summary["state"] == "incomplete"
     assert summary["counts"]["completed"] == 5
     assert summary["counts"]["failed"] == 2
@@ -132,7 +134,7 @@ async def test_equal_errors_of_several_files_are_grouped(pipeline_gateway: Pipel
     ]
     batch_id = await pipeline_gateway.started([*notes(1), *broken])
     await pipeline_gateway.ended(batch_id)
-    summary = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/summary")).json()
+    summary = (await pipeline_gateway.http.get(f"/v1/pipeline-batches/{batch_id}/summary")).json()
     assert [(error["count"], error["message"], error["names"]) for error in summary["errors"]] == [
         (2, "cannot read in/…: it is empty", ["in/a.png", "in/b.png"]),
         (1, "cannot read in/a: it is a folder", ["in/a"]),
@@ -143,7 +145,7 @@ async def test_batch_is_cancelled_resumed_and_deleted(pipeline_gateway: Pipeline
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     pipeline_gateway.peers.infer["model"] = lambda _: wait_until_cancelled(inferring, cancelled)
     batch_id = await pipeline_gateway.started(notes(3), plan=PINNED, max_at_once=1)
-    path = f"/v1/batches/{batch_id}"
+    path = f"/v1/pipeline-batches/{batch_id}"
     await inferring.wait()
     rejected = await pipeline_gateway.http.delete(path)
     assert rejected.status_code == 409
@@ -170,7 +172,7 @@ async def test_batch_is_cancelled_resumed_and_deleted(pipeline_gateway: Pipeline
 
 async def test_batch_stream_returns_204_after_its_end(pipeline_gateway: PipelineGateway) -> None:
     batch_id = await pipeline_gateway.started(notes(1))
-    events = f"/v1/batches/{batch_id}/events"
+    events = f"/v1/pipeline-batches/{batch_id}/events"
     (id_,) = [
         line[4:] for line in (await pipeline_gateway.http.get(events)).text.splitlines() if line.startswith("id: ")
     ]
@@ -185,7 +187,7 @@ async def test_csv_has_one_row_per_item_without_formulas(pipeline_gateway: Pipel
         [note(text) for text in hostile] + [note(text, "text") for text in summary]
     )
     await pipeline_gateway.ended(batch_id)
-    path = f"/v1/batches/{batch_id}/results"
+    path = f"/v1/pipeline-batches/{batch_id}/results"
     response = await pipeline_gateway.http.get(path, headers={"accept": "text/csv"})
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     rows = list(csv.DictReader(io.StringIO(response.text, newline="")))

@@ -31,7 +31,7 @@ async def url_errors(pipeline_gateway: PipelineGateway, url: str, run_id: str) -
     inputs = [{"name": "note", "url": url}]
     batch_id = await pipeline_gateway.started([{"inputs": inputs}, note("good")], run_id=run_id, policy="open")
     await pipeline_gateway.ended(batch_id)
-    item, _ = (await pipeline_gateway.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
+    item, _ = (await pipeline_gateway.http.get(f"/v1/pipeline-batches/{batch_id}/items")).json()["data"]
     parts = [{"type": "input_text", "text": "and this?"}, {"type": "input_file", "file_url": url}]
     run = {"plan": PINNED, "parent_run_id": run_id, "inputs": inputs, "policy": "open"}
     response = {

@@ -32,7 +32,7 @@ async def test_fetched_bytes_count_against_the_quota(peers: ScriptedPeers, setti
         assert run.status_code == 429
         assert {answer.json()["code"] for answer in (many, run)} == {"BYTES_QUOTA"}
         assert len(web.requests) < 20
-        assert len((await pipeline_gateway.http.get("/v1/batches")).json()["data"]) == 1
+        assert len((await pipeline_gateway.http.get("/v1/pipeline-batches")).json()["data"]) == 1
 
 
 async def test_batch_items_share_a_fetch_limit(

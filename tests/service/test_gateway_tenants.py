@@ -53,7 +53,7 @@ LISTS = {
     "GET /v1/conversations",
     "GET /v1/webhooks",
     "GET /v1/pipelines",
-    "GET /v1/batches",
+    "GET /v1/pipeline-batches",
 }
 """Routes that list objects of the caller's tenant."""
 
@@ -63,7 +63,7 @@ MAKE = {
     "POST /v1/chat/completions",
     "POST /v1/responses",
     "POST /v1/webhooks",
-    "POST /v1/batches",
+    "POST /v1/pipeline-batches",
     "PUT /v1/pipelines/{name}",
     "POST /mcp",
 }
@@ -76,9 +76,12 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
     ("/v1/runs", {"request": "x", "history": [{"text": "x", "attachments": [{"artifact": {"sha256": "{sha256}"}}]}]}),
     ("/v1/runs", {"request": "x", "parent_run_id": "{run_id}"}),
     ("/v1/runs", {"pipeline": {"name": "{name}"}, "inputs": [{"name": "note", "text": "x"}]}),
-    ("/v1/batches", {"pipeline": {"name": "{name}"}, "items": NOTE}),
-    ("/v1/batches", {"run_id": "{run_id}", "items": NOTE}),
-    ("/v1/batches", {"plan": [{"id": 1, "task": "image-to-text", "arguments": {"image": OF_A}}], "items": NOTE}),
+    ("/v1/pipeline-batches", {"pipeline": {"name": "{name}"}, "items": NOTE}),
+    ("/v1/pipeline-batches", {"run_id": "{run_id}", "items": NOTE}),
+    (
+        "/v1/pipeline-batches",
+        {"plan": [{"id": 1, "task": "image-to-text", "arguments": {"image": OF_A}}], "items": NOTE},
+    ),
     ("/v1/responses", {"model": "hugginggpt", "input": "x", "previous_response_id": "{response_id}"}),
     (
         "/v1/responses",
@@ -123,7 +126,7 @@ class TenantObjects:
         plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
         await self.gateway.http.put("/v1/pipelines/of-a", json={"plan": plan}, headers=bearer(self.a))
         batch_spec = {"pipeline": {"name": "of-a"}, "items": NOTE}
-        batch = await self.gateway.http.post("/v1/batches", json=batch_spec, headers=bearer(self.a))
+        batch = await self.gateway.http.post("/v1/pipeline-batches", json=batch_spec, headers=bearer(self.a))
         self.ids = {
             "name": "of-a",
             "batch_id": batch.json()["batch_id"],
@@ -178,7 +181,7 @@ async def test_routes_hide_objects_of_other_tenants(tenant_objects: TenantObject
         body = dict[str, str]() if method == "POST" else None
         response = await tenant_objects.gateway.http.request(method, there, headers=bearer(tenant_objects.b), json=body)
         assert response.status_code == 404, (route, response.text)
-        if method == "GET" and not path.endswith("/batches/{batch_id}/events"):
+        if method == "GET" and not path.endswith("/{batch_id}/events"):
             own.add(there)
         tried += 1
     assert tried >= 25
@@ -213,7 +216,7 @@ async def test_objects_of_other_tenants_cannot_be_used(
         path, json=tenant_objects.filled(body), headers=bearer(tenant_objects.b)
     )
     assert response.status_code == 404, response.text
-    for there in ("/v1/runs", "/v1/batches"):
+    for there in ("/v1/runs", "/v1/pipeline-batches"):
         assert (await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))).json()["data"] == []
 
 
@@ -224,8 +227,8 @@ async def test_batch_item_cannot_use_files_of_other_tenants(
     plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
     items = [*NOTE, {"inputs": [{"name": "note", **tenant_objects.filled(value)}]}]
     sent = {"plan": plan, "items": items}
-    batch = await tenant_objects.gateway.http.post("/v1/batches", json=sent, headers=bearer(tenant_objects.b))
-    there = f"/v1/batches/{batch.json()['batch_id']}/items"
+    batch = await tenant_objects.gateway.http.post("/v1/pipeline-batches", json=sent, headers=bearer(tenant_objects.b))
+    there = f"/v1/pipeline-batches/{batch.json()['batch_id']}/items"
     _, stored = (await tenant_objects.gateway.http.get(there, headers=bearer(tenant_objects.b))).json()["data"]
     assert stored["state"] == "failed"
     assert stored["inputs"] == []
@@ -331,7 +334,7 @@ async def test_deletions_are_audited(tenant_objects: TenantObjects) -> None:
     )
     await tenant_objects.gateway.http.delete("/v1/pipelines/of-a", headers=bearer(tenant_objects.a))
     await tenant_objects.gateway.http.delete(
-        tenant_objects.filled("/v1/batches/{batch_id}"), headers=bearer(tenant_objects.a)
+        tenant_objects.filled("/v1/pipeline-batches/{batch_id}"), headers=bearer(tenant_objects.a)
     )
     acts = [
         (entry["tenant"], entry["action"], entry["subject"])

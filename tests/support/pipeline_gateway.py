@@ -47,10 +47,10 @@ class PipelineGateway:
         return await self.http.put(f"/v1/pipelines/{name}", json=body or {"plan": PINNED})
 
     async def start(self, items: Sequence[Any], **spec: Any) -> httpx.Response:
-        return await self.http.post("/v1/batches", json={**(spec or {"plan": PINNED}), "items": items})
+        return await self.http.post("/v1/pipeline-batches", json={**(spec or {"plan": PINNED}), "items": items})
 
     async def send(self, documents: Iterable[Any], **headers: str) -> httpx.Response:
-        return await self.http.post("/v1/batches", content=lines(*documents), headers={**NDJSON, **headers})
+        return await self.http.post("/v1/pipeline-batches", content=lines(*documents), headers={**NDJSON, **headers})
 
     async def started(self, items: Sequence[Any], **spec: Any) -> str:
         """Starts a batch and returns its id."""
@@ -61,7 +61,7 @@ class PipelineGateway:
     async def ended(self, batch_id: str) -> dict[str, Any]:
         """Waits for a batch to end and returns it."""
         batch = {}
-        async with self.http.stream("GET", f"/v1/batches/{batch_id}/events") as response:
+        async with self.http.stream("GET", f"/v1/pipeline-batches/{batch_id}/events") as response:
             async for line in response.aiter_lines():
                 if line.startswith("data: "):
                     batch = json.loads(line.removeprefix("data: "))
@@ -69,7 +69,7 @@ class PipelineGateway:
         return batch
 
     async def results(self, batch_id: str, **filters: Any) -> list[dict[str, Any]]:
-        response = await self.http.get(f"/v1/batches/{batch_id}/results", params=filters)
+        response = await self.http.get(f"/v1/pipeline-batches/{batch_id}/results", params=filters)
         assert response.status_code == 200, response.text
         return [json.loads(line) for line in response.text.splitlines()]
 

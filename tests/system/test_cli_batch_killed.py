@@ -23,7 +23,9 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def current_batch(local_stack: LocalStack) -> Any:
-    (batch,) = httpx.get(f"{local_stack.url}/v1/batches", trust_env=False).raise_for_status().json()["data"] or [{}]
+    (batch,) = httpx.get(f"{local_stack.url}/v1/pipeline-batches", trust_env=False).raise_for_status().json()[
+        "data"
+    ] or [{}]
     return batch
 
 

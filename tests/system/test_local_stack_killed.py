@@ -40,23 +40,23 @@ class Client:
     def start(self) -> str:
         spec = {"plan": PLAN, "max_at_once": 8, "bypass_memo": True}
         batch = {**spec, "items": [item(number) for number in range(1, ITEMS + 1)]}
-        return str(self._http.post("/v1/batches", json=batch).raise_for_status().json()["batch_id"])
+        return str(self._http.post("/v1/pipeline-batches", json=batch).raise_for_status().json()["batch_id"])
 
     def resume(self, batch_id: str) -> None:
-        self._http.post(f"/v1/batches/{batch_id}/resume").raise_for_status()
+        self._http.post(f"/v1/pipeline-batches/{batch_id}/resume").raise_for_status()
 
     def batch(self, batch_id: str) -> Any:
-        return self._http.get(f"/v1/batches/{batch_id}").raise_for_status().json()
+        return self._http.get(f"/v1/pipeline-batches/{batch_id}").raise_for_status().json()
 
     def lines(self, batch_id: str) -> list[dict[str, Any]]:
         """The batch's results, once it has ended."""
         eventually(lambda: bool(self.batch(batch_id).get("end_time")), 60)
-        text = self._http.get(f"/v1/batches/{batch_id}/results").raise_for_status().text
+        text = self._http.get(f"/v1/pipeline-batches/{batch_id}/results").raise_for_status().text
         return [json.loads(line) for line in text.splitlines()]
 
     def completed(self, batch_id: str) -> Mapping[int, str]:
         """Run ids of completed items, by index."""
-        url = f"/v1/batches/{batch_id}/items?state=completed&page_size={ITEMS}"
+        url = f"/v1/pipeline-batches/{batch_id}/items?state=completed&page_size={ITEMS}"
         found = self._http.get(url).raise_for_status().json()
         return {each["index"]: each["run_id"] for each in found["data"]}
 

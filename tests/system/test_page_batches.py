@@ -145,9 +145,9 @@ async def test_broken_batch_stream_resumes(tab: Tab) -> None:
         frames = (f"event: batch\ndata: {json.dumps(batch)}\n\n" for batch in batch_json.pop(0))
         await route.fulfill(body="".join(frames), content_type="text/event-stream")
 
-    await tab.page.route("**/v1/batches/**", lambda route: route.fulfill(json={"data": []}))
-    await tab.page.route("**/v1/batches/batch_x", lambda route: route.fulfill(json=batch_state("running", 0)))
-    await tab.page.route("**/v1/batches/batch_x/events", events)
+    await tab.page.route("**/v1/pipeline-batches/**", lambda route: route.fulfill(json={"data": []}))
+    await tab.page.route("**/v1/pipeline-batches/batch_x", lambda route: route.fulfill(json=batch_state("running", 0)))
+    await tab.page.route("**/v1/pipeline-batches/batch_x/events", events)
     page = await tab.open("/?batch=batch_x")
     await expect(page.locator(".pace")).to_have_text("9,997 of 10,000 · 2.5 items/s · about 1 min 15 s left")
     await expect(page.get_by_text("An expert wakes up.")).to_be_visible()
@@ -166,7 +166,7 @@ async def test_plan_of_an_unnamed_batch_can_be_saved(tab: Tab, local_stack: Loca
     item = {"inputs": [{"name": "sign", "text": "Read me."}]}
     plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "sign"}}}]
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
-        batch = (await http.post("/v1/batches", json={"plan": plan, "items": [item]})).json()["batch_id"]
+        batch = (await http.post("/v1/pipeline-batches", json={"plan": plan, "items": [item]})).json()["batch_id"]
     page = await tab.open(f"/?batch={batch}")
     await ended(page)
     await page.get_by_role("button", name="Save this plan").click()
@@ -223,16 +223,16 @@ async def test_batch_with_markup_in_every_field_is_shown_as_text(tab: Tab) -> No
         "errors": [{**failure, "count": 2, "names": [HOSTILE]}],
     }
     answers = {
-        "/batches?": {"data": [batch_json]},
+        "/pipeline-batches?": {"data": [batch_json]},
         "/items": {"data": [item, {**item, "index": 2, "outputs": {}, "failure": failure}]},
         "/summary": summary,
-        "/batches/": batch_json,
+        "/pipeline-batches/": batch_json,
     }
 
     async def answer(route: Route) -> None:
         await route.fulfill(body=next(json.dumps(body) for part, body in answers.items() if part in route.request.url))
 
-    await tab.page.route("**/v1/batches**", answer)
+    await tab.page.route("**/v1/pipeline-batches**", answer)
     page = await tab.open("/?batches")
     await expect(page.locator(".entry")).to_contain_text(IMG)
     await inert(page)

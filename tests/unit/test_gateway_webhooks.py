@@ -172,7 +172,7 @@ async def test_batch_notification_has_counts(harness: WebhookHarness) -> None:
         "completed": 19,
         "failed": 1,
     }
-    at = "/v1/batches/batch_1"
+    at = "/v1/pipeline-batches/batch_1"
     assert content["data"]["links"] == {"batch": at, "results": f"{at}/results", "summary": f"{at}/summary"}
     delivery = await harness.only(webhook)
     assert delivery.batch_id == "batch_1"

@@ -40,7 +40,7 @@ export class BatchView {
   constructor(api, files, id, listener) {
     this._api = api;
     this._files = files;
-    this._path = `/v1/batches/${encodeURIComponent(id)}`;
+    this._path = `/v1/pipeline-batches/${encodeURIComponent(id)}`;
     this._listener = listener;
     this._closed = new AbortController();
     this._items = new Items(api, files, id);

@@ -11,7 +11,7 @@ import { ago, amount } from "./format.js";
 /** @param {import("./api.js").Api} api */
 export function batches(api) {
   return new Listing(api, {
-    path: "/v1/batches",
+    path: "/v1/pipeline-batches",
     title: "Batches",
     lead: "One pipeline run on many inputs. Each item is a run of its own.",
     none: "There is no batch yet. Open a pipeline and run it on several files.",

@@ -143,7 +143,7 @@ export class RunForm {
     const named = this._parameters.find(({ files }) => files.length > 1);
     const items = named.files.map(({ name }, at) => ({ name, ...this._item(written, at) }));
     const lines = [this._spec(), ...items].map((line) => `${JSON.stringify(line)}\n`);
-    const batch = await this._post("/v1/batches", new Blob(lines), "application/x-ndjson");
+    const batch = await this._post("/v1/pipeline-batches", new Blob(lines), "application/x-ndjson");
     this._go(batchAddress(batch.batch_id));
   }
 

@@ -21,7 +21,7 @@ export class Items {
   constructor(api, files, batch) {
     this._api = api;
     this._files = files;
-    this._path = `/v1/batches/${encodeURIComponent(batch)}/items`;
+    this._path = `/v1/pipeline-batches/${encodeURIComponent(batch)}/items`;
     this._closed = new AbortController();
     this._state = "";
     this._starts = [""];

@@ -24,7 +24,7 @@ def unreadable(run_id: str) -> CorruptData:
 
 def unknown_batch(batch_id: str) -> NotFound:
     """The error for a batch that does not exist, or belongs to another tenant."""
-    remedy = "check the ID; `hugginggpt batches` or `GET /v1/batches` lists them"
+    remedy = "check the ID; `hugginggpt batches` or `GET /v1/pipeline-batches` lists them"
     return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy=remedy)
 
 

@@ -97,7 +97,9 @@ class RequestMix:
     async def batch(self) -> bool:
         items = [{"name": str(each), "inputs": [{"name": "note", "text": f"note {each}"}]} for each in range(ITEMS)]
         plan = [{"id": 1, "task": TASK, "arguments": {"text": {"input": "note"}}}]
-        started = await self._http.post("/v1/batches", json={"plan": plan, "items": items, "bypass_memo": True})
+        started = await self._http.post(
+            "/v1/pipeline-batches", json={"plan": plan, "items": items, "bypass_memo": True}
+        )
         async with self._http.stream("GET", f"{started.headers['location']}/events") as reply:
             events = [line async for line in reply.aiter_lines() if line.startswith("data:")]
         return bool(json.loads(events[-1].removeprefix("data:"))["state"] == "completed")

@@ -114,7 +114,7 @@ def batch_results(http: httpx.Client, policy: str) -> dict[str, Any]:
 
 def _ended(http: httpx.Client, batch: dict[str, Any]) -> Any:
     """The finished batch, or the error with which it was rejected."""
-    created = http.post("/v1/batches", json=batch)
+    created = http.post("/v1/pipeline-batches", json=batch)
     if created.status_code != httpx.codes.ACCEPTED:
         return created.json()
     location = created.headers["location"]
