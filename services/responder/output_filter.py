@@ -45,9 +45,7 @@ _FILE = re.compile(
     r"(?![\w-])",
     re.IGNORECASE | re.ASCII,
 )
-
-
-_OPENING, _CLOSING = "<think>", "</think>"
+_THINK_START, _THINK_END = "<think>", "</think>"
 
 
 class ReasoningFilter:
@@ -62,8 +60,8 @@ class ReasoningFilter:
         if self._has_answer:
             return text
         self._buffer = (self._buffer + text).lstrip()
-        if _OPENING.startswith(self._buffer[: len(_OPENING)]):
-            _, ended, answer = self._buffer.partition(_CLOSING)
+        if _THINK_START.startswith(self._buffer[: len(_THINK_START)]):
+            _, ended, answer = self._buffer.partition(_THINK_END)
             self._buffer = answer.lstrip() if ended else self._buffer
             if not ended or not self._buffer:
                 return ""
@@ -72,7 +70,7 @@ class ReasoningFilter:
 
     def end(self) -> str:
         """Returns the text held back; no more text follows."""
-        return "" if self._has_answer or self._buffer.startswith(_OPENING) else self._buffer
+        return "" if self._has_answer or self._buffer.startswith(_THINK_START) else self._buffer
 
 
 class OutputFilter:
