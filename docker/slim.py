@@ -11,10 +11,10 @@ from importlib import import_module
 from pathlib import Path
 
 IMPORTED = """
-asyncpg fastapi.responses google.protobuf.json_format google.rpc.error_details_pb2 grpc_health.v1.health
-grpc_reflection.v1alpha.reflection grpc_status.rpc_status httpcore httpx jsonschema jwt.algorithms mcp.server
-numpy.typing obstore.store openai.lib.streaming.chat openai.resources.chat.chat openai.resources.chat.completions
-openai.resources.models opentelemetry.exporter.otlp.proto.grpc.metric_exporter
+asyncpg fastapi.responses google.protobuf.json_format google.protobuf.text_format google.rpc.error_details_pb2
+grpc_health.v1.health grpc_reflection.v1alpha.reflection grpc_status.rpc_status httpcore httpx jsonschema
+jwt.algorithms mcp.server numpy.typing obstore.store openai.lib.streaming.chat openai.resources.chat.chat
+openai.resources.chat.completions openai.resources.models opentelemetry.exporter.otlp.proto.grpc.metric_exporter
 opentelemetry.exporter.otlp.proto.grpc.trace_exporter opentelemetry.exporter.prometheus pydantic_settings structlog
 tenacity uvicorn.protocols.http.httptools_impl uvloop yaml
 """

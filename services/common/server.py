@@ -14,7 +14,6 @@ import grpc
 import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from pydantic import ValidationError
 
 from services.common import logging, metrics, tracing
@@ -22,6 +21,7 @@ from services.common.channel import MESSAGE_LIMITS
 from services.common.errors import InvalidRequest, ServiceError, Unavailable
 from services.common.health import HealthServicer
 from services.common.interceptors import server_interceptors
+from services.common.reflection import add_reflection
 from services.common.settings import ServiceSettings, from_environment, invalid_settings
 from services.common.tls import Certificate, process_identity, set_process_identity
 
@@ -113,8 +113,7 @@ async def serving(
     register(server)
     running = RunningServer(_bound_port(bind, server, listen), HealthServicer())
     health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
-    names = (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    add_reflection((service.full_name, health.SERVICE_NAME), server)
     await running.set_ready("liveness")
     await running.set_ready("", "startup", "readiness", service.full_name, ready=ready)
     health_server = await _start_health_server(running.health, health_listen)

@@ -6,9 +6,11 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
 from protos.hugginggpt.internal.v1 import responder_pb2 as pb
@@ -256,12 +258,27 @@ async def test_failed_shutdown_hook_does_not_prevent_shutdown() -> None:
         pass
 
 
-async def test_reflection_lists_the_service(serve: Serve) -> None:
+def reflection_messages(version: str) -> tuple[Any, Any]:
+    """Classes of the request and the response of server reflection in a version."""
+    pool = descriptor_pool.Default()
+    names = (f"grpc.reflection.{version}.ServerReflection{kind}" for kind in ("Request", "Response"))
+    request, response = (GetMessageClass(pool.FindMessageTypeByName(name)) for name in names)
+    return request, response
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_lists_and_describes_services(serve: Serve, version: str) -> None:
     channel = await serve(registration(CallerReporter()), RESPONDER)
-    stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # typed for blocking channels
-    request = reflection_pb2.ServerReflectionRequest(list_services="")
-    reply = await anext(aiter(stub.ServerReflectionInfo(iter([request]), timeout=5)))
-    assert RESPONDER.full_name in {service.name for service in reply.list_services_response.service}
+    request, response = reflection_messages(version)
+    service = f"grpc.reflection.{version}.ServerReflection"
+    call = channel.stream_stream(f"/{service}/ServerReflectionInfo", request.SerializeToString, response.FromString)
+    names = [RESPONDER.full_name, service]
+    requests = [request(list_services=""), *(request(file_containing_symbol=name) for name in names)]
+    listed, *described = [reply async for reply in call(iter(requests), timeout=5)]
+    assert set(names) <= {each.name for each in listed.list_services_response.service}
+    for name, reply in zip(names, described, strict=True):
+        file, *_dependencies = reply.file_descriptor_response.file_descriptor_proto
+        assert FileDescriptorProto.FromString(file).package == name.rpartition(".")[0]
 
 
 async def test_port_in_use_is_unavailable() -> None:
