@@ -1,12 +1,23 @@
-"""Commands for batches. Their implementation is imported only when they run, so that --help is fast."""
+"""Commands for batches: start, resume and list; watch and get for batches."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli import terminal
+from gateway.cli.connect import connected_gateway, gateway
+from gateway.cli.errors import INTERRUPTED, Problem
 from gateway.cli.options import ApiKey, Json, Limit, Mode, NextPage, PlanFile, Policy, Settings, States, Url
 from gateway.cli.shell_completion import batches as batch_ids
+
+if TYPE_CHECKING:
+    from gateway.cli.batch.follow import FollowedBatch
+    from gateway.cli.batch.live_view import View
+    from gateway.cli.batch.output import Folder
+
+PREFIX = "batch_"
+"""Prefix of batch ids."""
 
 OutFolder = Annotated[
     Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the results of this one batch.")
@@ -74,7 +85,6 @@ def batch(
     Exit status: 0 every item completed; 1 any other end; 2 invalid arguments; 130 cancelled with Ctrl-C. The batch
     continues if this command is killed: hugginggpt resume follows it to its end and writes the results.
     """
-    from gateway.cli import terminal
     from gateway.cli.batch import report, start
     from gateway.cli.batch.live_view import view
 
@@ -120,15 +130,30 @@ def resume(
 
     Exit status: as for hugginggpt batch.
     """
-    from gateway.cli import terminal
-    from gateway.cli.batch import report, resume_command
-    from gateway.cli.batch.live_view import view
+    from gateway.cli.batch import live_view, report
 
     with terminal.problems_reported():
-        batch_view = view(as_json=as_json)
-        ended = resume_command.resume(batch_id, out, batch_view, failed_only=failed, url=url, api_key=api_key)
+        view = live_view.view(as_json=as_json)
+        ended = _resume(batch_id, out, view, failed_only=failed, url=url, api_key=api_key)
         report.print_summary(ended, as_json=as_json)
     raise typer.Exit(ended.status)
+
+
+def _resume(
+    batch_id: str, out: Path, view: "View", *, failed_only: bool, url: str | None, api_key: str | None
+) -> "FollowedBatch":
+    """Resumes a batch, follows it to its end and saves all results. Ctrl-C cancels the batch."""
+    from gateway.cli.batch import follow
+
+    folder = _prepare_folder(batch_id, out)
+    try:
+        with gateway(url, view.busy, api_key) as client:
+            view.busy("")
+            client.resume_batch(batch_id, failed_only=failed_only)
+            folder.claim(batch_id)
+            return follow.finish(client, batch_id, folder, view)
+    finally:
+        view.close()
 
 
 def batches(
@@ -146,8 +171,62 @@ def batches(
 
       hugginggpt batches --state running
     """
-    from gateway.cli import terminal
-    from gateway.cli.batch import resume_command
+    from gateway.cli.batch import report
 
     with terminal.problems_reported():
-        resume_command.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
+        with connected_gateway(url, api_key) as client:
+            listed = client.batches(states=[each.value for each in state or ()], page_size=limit, page_token=page)
+        if as_json:
+            terminal.print_page("batches", listed)
+        else:
+            for batch in listed:
+                terminal.out().print(report.line(batch), soft_wrap=True)
+            terminal.print_next_page("hugginggpt batches", listed.next)
+
+
+def is_batch(what: str) -> bool:
+    """Whether an id is that of a batch."""
+    return what.startswith(PREFIX)
+
+
+def watch(batch_id: str, url: str | None, api_key: str | None, *, as_json: bool) -> int:
+    """Follows a batch and prints its summary; returns the exit status. Ctrl-C does not cancel the batch."""
+    from gateway.cli.batch import follow, live_view, report
+
+    view = live_view.view(as_json=as_json)
+    try:
+        with gateway(url, view.busy, api_key) as client:
+            view.busy("")
+            ended = follow.watch(client, batch_id, view)
+    except KeyboardInterrupt:
+        raise Problem("stopped watching; the batch continues", status=INTERRUPTED) from None
+    finally:
+        view.close()
+    report.print_summary(ended, as_json=as_json)
+    return ended.status
+
+
+def get(batch_id: str, out: Path, url: str | None, api_key: str | None, *, as_json: bool) -> int:
+    """Saves the present results of a batch and prints its summary; returns the exit status."""
+    from gateway.cli.batch import follow, live_view, report
+
+    folder = _prepare_folder(batch_id, out)
+    view = live_view.view(as_json=as_json)
+    try:
+        with gateway(url, view.busy, api_key) as client:
+            client.batch(batch_id)  # raises before the folder is claimed if the batch does not exist
+            folder.claim(batch_id)
+            ended = follow.save(client, batch_id, folder)
+    finally:
+        view.close()
+    report.print_summary(ended, as_json=as_json)
+    return ended.status
+
+
+def _prepare_folder(batch_id: str, out: Path) -> "Folder":
+    from gateway.cli.batch.output import Folder
+
+    folder = Folder(out)
+    folder.prepare()
+    folder.check_free(batch_id)
+    return folder

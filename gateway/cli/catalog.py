@@ -1,4 +1,4 @@
-"""hugginggpt tasks, models and experts list."""
+"""The commands tasks and models."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli import routing, terminal
-from gateway.cli.connect import gateway
-from gateway.cli.live_view import one_line, printable
+from gateway.cli import terminal
+from gateway.cli.connect import connected_gateway
+from gateway.cli.options import ApiKey, Json, Url
+from gateway.cli.terminal import one_line, printable
 
 _LONGEST_NAME, _NARROWEST, _GAP = 36, 12, 2
 """Widths in cells: maximum of the name column, minimum of the others, and the gap between columns."""
@@ -20,12 +21,21 @@ _LONGEST_NAME, _NARROWEST, _GAP = 36, 12, 2
 Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
 
+def tasks(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """List the available tasks."""
+    with terminal.problems_reported():
+        show("/v1/tasks", _tasks, url, api_key, as_json=as_json)
+
+
+def models(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """List the available models."""
+    with terminal.problems_reported():
+        show("/v1/models", _models, url, api_key, as_json=as_json)
+
+
 def show(path: str, draw: Draw, url: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Fetches a path of the gateway and prints it."""
-    with (
-        terminal.err().status("connecting to the gateway") as status,
-        gateway(url, lambda what: status.update(what or "connecting to the gateway"), api_key) as client,
-    ):
+    with connected_gateway(url, api_key) as client:
         content = client.fetch(path)
     if as_json:
         terminal.print_json(content)
@@ -35,7 +45,7 @@ def show(path: str, draw: Draw, url: str | None, api_key: str | None, *, as_json
             console.print(entry)
 
 
-def tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     rows = [
         (
             task["name"],
@@ -44,43 +54,27 @@ def tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         )
         for task in content["data"]
     ]
-    for task, line in zip(content["data"], _aligned(rows), strict=True):
+    for task, line in zip(content["data"], aligned(rows), strict=True):
         yield line
-        yield _below(task.get("description", ""))
+        yield below(task.get("description", ""))
 
 
-def models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     routes = content.get("routes", ())
     for task, cards in groupby(content["models"], key=lambda card: card.get("task", "")):
         yield Text(one_line(task), style="cyan")
         for card in cards:
             state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
             line = _line(card["id"], card.get("expert", ""), state, card.get("license", ""))
-            if rules := ", ".join(routing.describe_model_rules(card, routes)):
+            if rules := ", ".join(_describe_rules(card, routes)):
                 line.append(f"  {rules}", "yellow")
             yield Padding(line, (0, 0, 0, 2))
-            yield _below(card.get("description", ""), 4)
-    for problem in routing.problems(routes):
+            yield below(card.get("description", ""), 4)
+    for problem in routing_problems(routes):
         yield Text(f"routing table: {one_line(problem)}", style="red")
 
 
-def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
-    rows = [
-        (
-            expert.get("name", ""),
-            "dormant" if expert.get("dormant") else "available" if expert.get("addresses") else "unreachable",
-            ", ".join(expert.get("addresses", ())),
-        )
-        for expert in content["data"]
-    ]
-    for expert, line in zip(content["data"], _aligned(rows), strict=True):
-        yield line
-        yield _below(", ".join(expert.get("tasks", ())))
-        for problem in expert.get("problems", ()):
-            yield Padding(Text(one_line(problem), style="red"), (0, 0, 0, 2))
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[RenderableType]:
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[RenderableType]:
     """Renders rows with aligned columns; a cell that is too long wraps within its column."""
     if not rows:
         return
@@ -109,9 +103,49 @@ def _line(name: str, *facts: str) -> Text:
     return Text.assemble((one_line(name), "bold"), "  ", text)
 
 
-def _below(text: str, indent: int = 2) -> RenderableType:
+def below(text: str, indent: int = 2) -> RenderableType:
     return Padding(Text(printable(text), style="dim"), (0, 0, 0, indent))
 
 
 def _ports(ports: list[Mapping[str, Any]]) -> str:
     return ", ".join(f"{port['name']}{'' if port.get('required') else '?'}" for port in ports)
+
+
+def _describe_rules(card: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Describes the rules for a model and its task.
+
+    Args:
+        card: card of the model.
+        routes: routes of the gateway; those without a task apply to all.
+    """
+    for route in routes:
+        if route.get("task", card["task"]) == card["task"]:
+            yield from _rules(card, route)
+
+
+def routing_problems(routes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Problems of the table, such as unknown model names."""
+    return [problem for route in routes for problem in route.get("problems", ())]
+
+
+def _rules(card: Mapping[str, Any], route: Mapping[str, Any]) -> Iterator[str]:
+    candidates = route.get("candidates", ())
+    total = sum(each["weight"] for each in candidates)
+    own = next((each for each in candidates if _matches(each, card)), None)
+    is_forbidden = any(_matches(each, card) for each in route.get("forbidden", ()))
+    if is_forbidden:
+        yield "forbidden"
+    elif _matches(route.get("model", {}), card):
+        yield "always first"
+    elif _matches(route.get("shadow", {}), card):
+        yield "shadow"
+    elif own and own["weight"]:
+        yield f"weight {own['weight']:g} of {total:g}"
+    elif candidates:
+        yield "candidate" if own else "not chosen"
+    if card["id"] in route.get("scores", {}):
+        yield f"score {route['scores'][card['id']]:.2f}"
+
+
+def _matches(name: Mapping[str, Any], card: Mapping[str, Any]) -> bool:
+    return name.get("id") == card["id"] and name.get("revision", "") in {"", card.get("revision", "")}

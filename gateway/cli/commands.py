@@ -1,16 +1,20 @@
-"""The commands. Their implementation is imported only when they run, so that --help is fast."""
+"""All commands of hugginggpt. The client is imported when a command runs, so that --help is fast."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gateway.cli import batches, pipelines, records, runs
+from gateway.cli import batches, pipelines, records, runs, terminal
+from gateway.cli.catalog import models, tasks
+from gateway.cli.check_expert import check_expert
 from gateway.cli.compare import compare
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
 from gateway.cli.options import ApiKey, Files, Json, Mode, Out, Pin, PlanFile, Policy, Url
 from gateway.cli.shell_completion import runs as run_ids
+from gateway.cli.trace import trace
+from gateway.cli.up import up
 from gateway.cli.webhooks import webhooks
 
 app = typer.Typer(
@@ -60,7 +64,6 @@ def hugginggpt(
     """
 
 
-@app.command()
 def ask(
     request: Annotated[
         str, typer.Argument(help="The task in plain language; - reads it from standard input. Optional with --plan.")
@@ -125,9 +128,10 @@ def ask(
 
     Exit status: 0 completed; 1 any other end; 2 invalid arguments; 130 cancelled with Ctrl-C.
     """
-    from gateway.cli import ask_command, terminal
+    from gateway.cli import follow, live_view
+    from gateway.cli.ask import AskRequest, start_and_follow
 
-    ask_request = ask_command.AskRequest(
+    ask_request = AskRequest(
         request,
         file or [],
         out,
@@ -146,44 +150,13 @@ def ask(
         pin=pin,
     )
     with terminal.problems_reported():
-        answered = ask_command.ask(ask_request, terminal.view(as_json=as_json))
-        terminal.print_result(answered, as_json=as_json)
-        if problem := answered.save_problem or answered.pipeline_problem:
+        followed = start_and_follow(ask_request, live_view.view(as_json=as_json))
+        follow.print_result(followed, as_json=as_json)
+        if problem := followed.save_problem or followed.pipeline_problem:
             raise problem
-    raise typer.Exit(answered.status)
+    raise typer.Exit(followed.status)
 
 
-@app.command()
-def up(
-    experts: Annotated[str, typer.Option(metavar="NAMES", help="Experts to run, separated by commas.")] = "lite",
-    orchestrators: Annotated[int, typer.Option(min=1, help="Number of orchestrator processes.")] = 1,
-    http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="HTTP address to listen on. [127.0.0.1:8080]")
-    ] = None,
-    grpc: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="gRPC address to listen on. [127.0.0.1:50051]")
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the whole log.")] = False,
-) -> None:
-    """Start all services on this machine and run them until Ctrl-C.
-
-    [bold]Examples[/]
-
-      hugginggpt up
-
-      hugginggpt up --orchestrators 2 --http 127.0.0.1:8090
-    """
-    from gateway.cli import terminal, up_command
-
-    options = ["--experts", experts, "--orchestrators", str(orchestrators)]
-    for name, value in (("--http", http), ("--grpc", grpc)):
-        options += [name, value] if value else []
-    with terminal.problems_reported():
-        status = up_command.run_in_foreground(options, verbose=verbose)
-    raise typer.Exit(status)
-
-
-@app.command()
 def mcp(
     root: Annotated[
         list[Path] | None,
@@ -204,32 +177,12 @@ def mcp(
 
       {"mcpServers": {"hugginggpt": {"command": "hugginggpt", "args": ["mcp"]}}}
     """
-    from gateway.cli import terminal
     from gateway.mcp.bridge import serve
 
     with terminal.problems_reported():
         serve.serve(url, api_key, root or [])
 
 
-@app.command()
-def tasks(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the available tasks."""
-    from gateway.cli import catalog, terminal
-
-    with terminal.problems_reported():
-        catalog.show("/v1/tasks", catalog.tasks, url, api_key, as_json=as_json)
-
-
-@app.command()
-def models(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the available models."""
-    from gateway.cli import catalog, terminal
-
-    with terminal.problems_reported():
-        catalog.show("/v1/models", catalog.models, url, api_key, as_json=as_json)
-
-
-@app.command()
 def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """Check the installation and the services, and suggest remedies. Exit status 1 if a check fails.
 
@@ -237,62 +190,17 @@ def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> No
     the tokens they use are reported.
     """
     from gateway.cli import doctor as diagnostics
-    from gateway.cli import terminal
 
     with terminal.problems_reported():
         is_ok = diagnostics.diagnose(url, api_key, as_json=as_json)
     raise typer.Exit(0 if is_ok else 1)
 
 
-@app.command("check-expert")
-def check_expert(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the expert.")],
-    *,
-    every_model: Annotated[
-        bool, typer.Option("--every-model", help="Call every model of every task instead of one.")
-    ] = False,
-    policy: Annotated[
-        Policy, typer.Option(help="open: also call external models and send them samples.")
-    ] = Policy.LOCAL,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Limit of one call whose model is loaded.")
-    ] = 20.0,
-    load_timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Limit of loading a model.")] = 300.0,
-    pid: Annotated[
-        int | None, typer.Option(metavar="PROCESS", help="The expert's process: it gets SIGTERM to check its shutdown.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Call an expert as the orchestrator does, and check that it implements the expert interface correctly.
-
-    Checks its description and health, each task with a small sample, invalid calls, deadlines, cancelled calls,
-    overload and, with --pid, its shutdown. Samples and results go through the artifact store at ARTIFACTS_URL; the
-    expert must use the same store.
-
-    [bold]Examples[/]
-
-      python -m experts.host my_expert &
-
-      hugginggpt check-expert 127.0.0.1:50051 --pid $!
-
-    Each check passes, gives a warning, fails, or is not run.
-
-    Exit status: 0 no check failed and at least one task succeeded; 1 a check failed or no task succeeded; 2 invalid
-    arguments.
-    """
-    from gateway.cli import terminal
-    from gateway.cli.check_expert import check, command
-
-    request = check.CheckRequest(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
-    with terminal.problems_reported():
-        is_ok = command.check_and_print(request, as_json=as_json)
-    raise typer.Exit(0 if is_ok else 1)
-
-
-for run_command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
-    app.command()(run_command)
-for pipeline_command in (pipelines.pipelines, pipelines.show, pipelines.run, pipelines.save, pipelines.export):
-    app.command()(pipeline_command)
-app.command("import")(pipelines.import_)
-for other in (batches.batch, batches.resume, batches.batches, compare, records.record, records.verify, records.trace):
-    app.command()(other)
+for command in (
+    *(ask, up, mcp, tasks, models, doctor, check_expert),
+    *(runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete),
+    *(pipelines.pipelines, pipelines.show, pipelines.run, pipelines.save, pipelines.export, pipelines.import_),
+    *(batches.batch, batches.resume, batches.batches),
+    *(compare, records.record, records.verify, trace),
+):
+    app.command(command.__name__.strip("_").replace("_", "-"))(command)

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from gateway.cli import terminal
 from gateway.cli.local_stack import LocalStack
-from gateway.client import HuggingGPT, Unreachable
-from gateway.client.request_body import Sent
+
+if TYPE_CHECKING:
+    from gateway.client import HuggingGPT
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
@@ -13,8 +16,11 @@ ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 @contextmanager
 def gateway(
-    url: str | None, busy: Callable[[str], None], api_key: str | None = None, on_sent: Sent | None = None
-) -> Iterator[HuggingGPT]:
+    url: str | None,
+    busy: Callable[[str], None],
+    api_key: str | None = None,
+    on_sent: Callable[[int, int], None] | None = None,
+) -> "Iterator[HuggingGPT]":
     """Connects to a gateway. If none runs at the default address, starts local services and stops them afterwards.
 
     Args:
@@ -27,6 +33,8 @@ def gateway(
         HuggingGPTError: another server answers, or nothing listens at the given address.
         Problem: the local services do not start.
     """
+    from gateway.client import HuggingGPT, Unreachable
+
     with HuggingGPT(url or DEFAULT_URL, api_key, on_sent=on_sent) as client:
         try:
             client.greet()
@@ -42,4 +50,15 @@ def gateway(
         HuggingGPT(stack.ready()["url"], api_key, on_sent=on_sent) as client,
     ):
         busy("")
+        yield client
+
+
+@contextmanager
+def connected_gateway(url: str | None, api_key: str | None) -> "Iterator[HuggingGPT]":
+    """Connects to a gateway like gateway(); shows the connection's progress on standard error."""
+    connecting = "connecting to the gateway"
+    with (
+        terminal.err().status(connecting) as status,
+        gateway(url, lambda what: status.update(what or connecting), api_key) as client,
+    ):
         yield client

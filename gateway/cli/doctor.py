@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from gateway.cli import routing, terminal
+from gateway.cli import terminal
+from gateway.cli.catalog import routing_problems
 from gateway.cli.connect import DEFAULT_URL
-from gateway.cli.doctor_finding import Finding, Level
-from gateway.cli.live_view import printable
-from gateway.cli.llm_endpoints import endpoints
+from gateway.cli.findings import render
+from gateway.cli.llm_probe import endpoints
 from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
+from gateway.conformance.findings import Finding, Level
 from services.common.errors import InvalidRequest
 from services.common.settings import StoreSettings, from_environment, home
 
@@ -54,7 +51,7 @@ def diagnose(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
     if as_json:
         terminal.print_json({"ok": is_ok, "checks": [asdict(finding) for finding in findings]})
     else:
-        Console(highlight=False).print(_table(findings))
+        terminal.out().print(render(findings, "remedy"))
     return is_ok
 
 
@@ -118,7 +115,7 @@ def _service_checks(client: HuggingGPT) -> Iterator[Finding]:
         level = Level.WRONG if problems else Level.OK
         remedy = "read its log, or remove it with hugginggpt experts forget NAME" if problems else ""
         yield Finding(f"expert {expert.get('name', '')}", level, "; ".join((state, *problems)), remedy)
-    for problem in routing.problems(client.fetch("/v1/models?page_size=1").get("routes", ())):
+    for problem in routing_problems(client.fetch("/v1/models?page_size=1").get("routes", ())):
         yield Finding("routing table", Level.WARNING, problem, "start the expert, or correct SELECTOR_ROUTES")
 
 
@@ -161,14 +158,3 @@ def _port(check: str, port: int) -> Finding:
             remedy = f"hugginggpt up --grpc 127.0.0.1:{port + 1}"
             return Finding(check, Level.WARNING, f"127.0.0.1:{port}: {error.strerror}", remedy)
     return Finding(check, Level.OK, f"127.0.0.1:{port} is free")
-
-
-def _table(findings: list[Finding]) -> Table:
-    styles = {Level.OK: "green", Level.WARNING: "yellow", Level.WRONG: "red"}
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("", "check", "found", "remedy"):
-        table.add_column(column, overflow="fold")
-    for finding in findings:
-        mark = Text(finding.level.value, style=styles[finding.level])
-        table.add_row(mark, *(Text(printable(cell)) for cell in (finding.check, finding.found, finding.remedy)))
-    return table

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.standard_input import STDIN
+from gateway.cli.options import STDIN
 
 YAML_BYTES = 1_000_000
 """Size limit of YAML files: parsing is slow."""

@@ -1,14 +1,20 @@
-"""Follows a run to its end and saves its files."""
+"""Follows a run to its end, saves its files and prints its result."""
 
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.markdown import Markdown
+from rich.text import Text
+
+from gateway.cli import terminal
 from gateway.cli.errors import USAGE, Problem
 from gateway.cli.live_view import View
-from gateway.cli.run import Run
+from gateway.cli.run import Run, report
+from gateway.cli.terminal import one_line, printable
 from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError, Pipeline, Unreachable
 
 
@@ -55,17 +61,17 @@ def _explaining_disconnects(events: Iterable[Event], run: Run) -> Iterator[Event
         raise Problem(error.message, remedy=remedy) from error
 
 
-def save(client: HuggingGPT, answered: FollowedRun, folder: Path) -> None:
+def save(client: HuggingGPT, followed: FollowedRun, folder: Path) -> None:
     """Saves the files of a run; stores the reason if that fails."""
     try:
-        for content in answered.run.artifacts():
+        for content in followed.run.artifacts():
             artifact = Artifact.model_validate(content)
             (path,) = client.save(artifact, folder)
-            answered.saved.append({"name": artifact.name, "media_type": artifact.media_type, "path": str(path)})
+            followed.saved.append({"name": artifact.name, "media_type": artifact.media_type, "path": str(path)})
     except HuggingGPTError as error:
-        answered.save_problem = Problem.of(error)
+        followed.save_problem = Problem.of(error)
     except OSError as error:
-        answered.save_problem = Problem(f"cannot write to {folder}: {error.strerror}", remedy="choose another --out")
+        followed.save_problem = Problem(f"cannot write to {folder}: {error.strerror}", remedy="choose another --out")
 
 
 def open_folder(folder: Path) -> None:
@@ -90,3 +96,39 @@ def cancel_on_interrupt(client: HuggingGPT, run: Run) -> Iterator[None]:
             if run.run_id and not run.ended:
                 client.cancel(run.run_id)
         raise
+
+
+def print_result(followed: FollowedRun, *, as_json: bool) -> None:
+    """Prints the answer to standard output, and problems to standard error."""
+    run, pipeline = followed.run, followed.pipeline
+    if as_json:
+        saved = {"pipeline": {"name": pipeline.name, "version": pipeline.version}} if pipeline else {}
+        terminal.print_json({**report(run, followed.saved), **saved})
+    else:
+        _print_answer(followed)
+    console = terminal.err()
+    if pipeline and not as_json:
+        name = pipeline.name
+        console.print(f"saved as {name}, version {pipeline.version}: hugginggpt run {name} --file FILE", soft_wrap=True)
+    if run.awaits_approval:
+        console.print(f"the plan awaits approval: hugginggpt approve {run.run_id}", soft_wrap=True)
+    failure = run.failure or {}
+    message = failure.get("message", "")
+    if message and (as_json or message not in run.answer):  # the answer usually contains the message
+        terminal.print_problem(one_line(f"{run.status}: {message}"), one_line(failure.get("remedy", "")))
+
+
+def _print_answer(followed: FollowedRun) -> None:
+    console = terminal.out()
+    text = printable(followed.run.answer)
+    if console.is_terminal:
+        console.print()
+        console.print(Markdown(text))
+        console.print()
+    elif text:
+        sys.stdout.write(text.rstrip("\n") + "\n")
+    target = console if console.is_terminal else terminal.err()
+    for saved in followed.saved:
+        target.print(
+            Text.assemble(("saved ", "dim"), saved["path"], (f"  {saved['media_type']}", "dim")), soft_wrap=True
+        )

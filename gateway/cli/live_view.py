@@ -1,7 +1,6 @@
 """Views of an active run: a live table on a terminal, otherwise one line per step."""
 
 import time
-import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
@@ -11,8 +10,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli import decisions
-from gateway.cli.run import Run, Task
+from gateway.cli import terminal
+from gateway.cli.run import Decision, Run, Task
+from gateway.cli.terminal import one_line
 
 MARKS = {
     "planned": ("·", "dim"),
@@ -25,9 +25,6 @@ MARKS = {
 }
 PLAIN_MARKS = {"·": ".", "…": ".", "✓": "+", "✗": "x", "–": "-"}
 """Replacements for terminals that support only ASCII."""
-
-_BIDI_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""Bidirectional classes of the characters that change the text direction."""
 
 PROGRESS_MIN_BYTES = 10_000_000
 """Upload size from which progress is shown."""
@@ -49,19 +46,12 @@ class View(Protocol):
         """Ends the display."""
 
 
-def printable(text: str) -> str:
-    """Removes control characters and direction changes: text of models and files must not control the terminal."""
-    return "".join(letter for letter in text if letter in "\n\t" or not _is_control(letter))
-
-
-def one_line(text: str) -> str:
-    """Makes a single printable line, without invisible characters."""
-    line = " ".join(text.expandtabs(1).splitlines())
-    return "".join(letter for letter in line if unicodedata.category(letter) not in ("Cc", "Cf"))
-
-
-def _is_control(letter: str) -> bool:
-    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
+def view(*, as_json: bool) -> View:
+    """A live table on a terminal, otherwise lines on standard error; nothing for --json."""
+    if as_json:
+        return NullView()
+    console = terminal.out()
+    return LiveTable(console) if console.is_terminal else LineView(terminal.err())
 
 
 class NullView:
@@ -130,7 +120,7 @@ def _attempt(task: Task) -> str:
 
 _TASK_TEXTS: Mapping[str, Callable[[Task], str]] = {
     "task_planned": lambda _: "planned",
-    "task_selected": lambda task: decisions.describe_choice(task.decision),
+    "task_selected": lambda task: describe_choice(task.decision),
     "task_waiting": lambda task: f"waiting, {task.note}",
     "task_started": lambda task: " ".join(filter(None, (f"running on {task.model}", _attempt(task)))),
     "attempt_failed": lambda task: task.note,
@@ -141,11 +131,11 @@ _TASK_TEXTS: Mapping[str, Callable[[Task], str]] = {
 def _planner_text(run: Run) -> str:
     if run.pipeline:
         return f"plan of pipeline {run.pipeline}"
-    return decisions.describe_planner(run.decisions.get("plan", {}), llm_planned_first=run.llm_planned_first)
+    return describe_planner(run.decisions.get("plan", {}), llm_planned_first=run.llm_planned_first)
 
 
 def _answer_text(run: Run) -> str:
-    return decisions.describe_answer_writer(run.decisions.get("answer", {}))
+    return describe_answer_writer(run.decisions.get("answer", {}))
 
 
 _RUN_TEXTS: Mapping[str, Callable[[Run], str]] = {"plan_completed": _planner_text, "run_ended": _answer_text}
@@ -205,9 +195,7 @@ class LiveTable:
         return Group(*notes, table, *decisions_made, *([self._spinner] if self._what else []))
 
     def _row(self, task: Task) -> list[RenderableType]:
-        note = " ".join(
-            filter(None, (_attempt(task), decisions.describe_choice(task.decision), task.note, _cause(task)))
-        )
+        note = " ".join(filter(None, (_attempt(task), describe_choice(task.decision), task.note, _cause(task))))
         return [
             self._mark(task),
             str(task.id),
@@ -227,3 +215,50 @@ class LiveTable:
         if task.seconds is None and task.state == "running" and task.id in self._start_times:
             return time.monotonic() - self._start_times[task.id]
         return task.seconds
+
+
+_PLANNERS = {"llm": "the LLM {}", "embedded": "the embedded planner", "supplied": "the client"}
+_WRITERS = {"llm": "written by the LLM {}", "composed": "composed from the results"}
+_CHOOSERS = {"llm": "the LLM {}", "rank": "rank", "pinned": "the request", "routed": "the routing table"}
+
+
+def describe_planner(decision: Decision, *, llm_planned_first: bool = False) -> str:
+    """Describes the planner.
+
+    Args:
+        decision: decision of the completed plan.
+        llm_planned_first: an LLM had planned tasks before the embedded planner took over.
+    """
+    if not decision.get("controller"):
+        return str(decision.get("reason", ""))
+    planner = _named(_PLANNERS, decision)
+    before = f"first by the LLM {_model(decision)}, then " if llm_planned_first else ""
+    return f"planned {before}by {planner}{_reason(decision)}"
+
+
+def describe_answer_writer(decision: Decision) -> str:
+    """Describes what wrote the answer; empty if no LLM was configured for it."""
+    return f"answer {_named(_WRITERS, decision)}{_reason(decision)}" if _is_reported(decision) else ""
+
+
+def describe_choice(decision: Decision) -> str:
+    """Describes what chose the model; empty if no LLM was configured for it."""
+    return f"chosen by {_named(_CHOOSERS, decision)}{_reason(decision)}" if _is_reported(decision) else ""
+
+
+def _is_reported(decision: Decision) -> bool:
+    return decision.get("controller") == "llm" or bool(decision.get("fell_back_because"))
+
+
+def _named(names: Mapping[str, str], decision: Decision) -> str:
+    controller = decision["controller"]
+    return names.get(controller, controller).format(_model(decision))
+
+
+def _model(decision: Decision) -> str:
+    return str(decision.get("llm_model", ""))
+
+
+def _reason(decision: Decision) -> str:
+    because = decision.get("fell_back_because")
+    return f": {because}" if because else ""

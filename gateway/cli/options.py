@@ -8,6 +8,9 @@ import typer
 
 from gateway.cli import shell_completion
 
+STDIN = "-"
+"""Argument that means standard input."""
+
 Url = Annotated[
     str | None,
     typer.Option(

@@ -1,10 +1,17 @@
-"""Commands for pipelines. Their implementation is imported only when they run, so that --help is fast."""
+"""Commands for pipelines: list, show, run, save, export and import."""
 
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
+from rich.tree import Tree
 
+from gateway.cli import terminal
+from gateway.cli.connect import DEFAULT_URL, connected_gateway
+from gateway.cli.errors import USAGE, Problem
 from gateway.cli.options import (
     ApiKey,
     Files,
@@ -20,6 +27,12 @@ from gateway.cli.options import (
     Settings,
     Url,
 )
+from gateway.cli.terminal import one_line, printable
+
+if TYPE_CHECKING:
+    from gateway.client import HuggingGPT, Pipeline, Port
+
+_NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the pipeline.")]
 
@@ -41,10 +54,37 @@ def pipelines(
 
       hugginggpt pipelines read-aloud
     """
-    from gateway.cli import pipeline_commands, terminal
-
     with terminal.problems_reported():
-        pipeline_commands.show_all(name, limit, page, url, api_key, as_json=as_json)
+        with connected_gateway(url, api_key) as client:
+            if name:
+                listed = client.pipeline_versions(name, page_size=limit, page_token=page)
+            else:
+                listed = client.pipelines(page_size=limit, page_token=page)
+        if as_json:
+            terminal.print_page("pipelines", listed)
+        else:
+            _print_list(listed.items)
+            terminal.print_next_page(f"hugginggpt pipelines {name}".rstrip(), listed.next)
+
+
+def _print_list(listed: "Sequence[Pipeline]") -> None:
+    for each in listed:
+        terminal.out().print(_line(each), soft_wrap=True)
+    if not listed:
+        console = terminal.err()
+        console.print(
+            'there are no pipelines; save one with: hugginggpt ask "…" --file FILE --save NAME', soft_wrap=True
+        )
+
+
+def _line(pipeline: "Pipeline") -> Text:
+    from gateway.cli import plan_graph
+
+    saved = pipeline.create_time.astimezone().strftime("%Y-%m-%d %H:%M") if pipeline.create_time else ""
+    description = one_line(" ".join(pipeline.description.split()))[:80]
+    ports = plan_graph.flow(pipeline.inputs, pipeline.outputs)
+    named = f"{pipeline.name}@{pipeline.version}"
+    return Text.assemble((f"{named:<24}", "bold"), f"  {saved}  {ports:<24}  ", (description, "dim"))
 
 
 def show(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -56,10 +96,46 @@ def show(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None, as_jso
 
       hugginggpt show read-aloud@1 --json
     """
-    from gateway.cli import pipeline_commands, terminal
-
     with terminal.problems_reported():
-        pipeline_commands.show(pipeline, url, api_key, as_json=as_json)
+        with connected_gateway(url, api_key) as client:
+            found = find(client, pipeline)
+        if as_json:
+            terminal.print_json(found.model_dump(mode="json"))
+        else:
+            for part in _parts(found):
+                terminal.out().print(part, soft_wrap=True)
+
+
+def find(client: "HuggingGPT", reference_text: str) -> "Pipeline":
+    """Fetches a pipeline by NAME or NAME@VERSION."""
+    from gateway.client.models import reference
+
+    target = reference(reference_text)
+    return client.pipeline(target["name"], target.get("version", 0))
+
+
+def _parts(pipeline: "Pipeline") -> Iterator[Text | Tree]:
+    from gateway.cli import plan_graph
+
+    saved = pipeline.create_time.astimezone().strftime(", saved %Y-%m-%d %H:%M") if pipeline.create_time else ""
+    source = f" from {pipeline.source_run_id}" if pipeline.source_run_id else ""
+    policy = f", policy {pipeline.policy}" if pipeline.policy else ""
+    yield Text.assemble((pipeline.name, "bold"), f"  version {pipeline.version}{saved}{source}{policy}")
+    if pipeline.description:
+        yield Text(printable(pipeline.description.strip()), style="dim")
+    yield Text("")
+    yield from plan_graph.render(pipeline.inputs, pipeline.plan)
+    yield Text("")
+    yield from _ports("output", pipeline.outputs)
+
+
+def _ports(label: str, ports: "Sequence[Port]") -> Iterator[Text]:
+    for port in ports:
+        optional = "" if port.required else ", optional"
+        description = f"  {one_line(port.description)}" if port.description else ""
+        yield Text.assemble(
+            f"{label} ", (one_line(port.name), "bold"), f"  {port.modality}{optional}", (description, "dim")
+        )
 
 
 def run(
@@ -91,9 +167,10 @@ def run(
 
     Exit status: as for hugginggpt ask.
     """
-    from gateway.cli import ask_command, terminal
+    from gateway.cli import follow, live_view
+    from gateway.cli.ask import AskRequest, start_and_follow
 
-    ask_request = ask_command.AskRequest(
+    request = AskRequest(
         "",
         file or [],
         out,
@@ -107,11 +184,11 @@ def run(
         settings=settings or [],
     )
     with terminal.problems_reported():
-        answered = ask_command.ask(ask_request, terminal.view(as_json=as_json))
-        terminal.print_result(answered, as_json=as_json)
-        if answered.save_problem:
-            raise answered.save_problem
-    raise typer.Exit(answered.status)
+        followed = start_and_follow(request, live_view.view(as_json=as_json))
+        follow.print_result(followed, as_json=as_json)
+        if followed.save_problem:
+            raise followed.save_problem
+    raise typer.Exit(followed.status)
 
 
 def save(
@@ -130,10 +207,28 @@ def save(
 
       hugginggpt save run_19a2b3c4d5e6f708192a3b4 read-aloud --pin
     """
-    from gateway.cli import save_command, terminal
-
     with terminal.problems_reported():
-        save_command.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
+        check_name(name)
+        with connected_gateway(url, api_key) as client:
+            saved = client.save_pipeline(name, run, description=description, pin_models=pin)
+        _print_saved(saved, as_json=as_json)
+
+
+def check_name(name: str) -> None:
+    """Raises Problem if a name is not valid for a pipeline."""
+    if not _NAME.fullmatch(name):
+        remedy = "use at most 63 lower-case letters, digits, '.', '-' and '_', starting with a letter"
+        raise Problem(f"{name!r} is not a valid pipeline name", remedy=remedy, status=USAGE)
+
+
+def _print_saved(saved: "Pipeline", *, as_json: bool) -> None:
+    if as_json:
+        terminal.print_json(saved.model_dump(mode="json"))
+        return
+    console = terminal.out()
+    console.print(Text.assemble("saved as ", (saved.name, "bold"), f", version {saved.version}"), soft_wrap=True)
+    for port in saved.inputs:
+        console.print(Text(f"  input {one_line(port.name)}: {port.modality}", style="dim"), soft_wrap=True)
 
 
 def export(
@@ -151,10 +246,16 @@ def export(
 
       hugginggpt export read-aloud --out read-aloud.yaml
     """
-    from gateway.cli import pipeline_commands, terminal
+    from gateway.cli import pipeline_file
 
     with terminal.problems_reported():
-        pipeline_commands.export(pipeline, out, url, api_key)
+        with connected_gateway(url, api_key) as client:
+            found = find(client, pipeline)
+        text = pipeline_file.serialize(found, (url or DEFAULT_URL).rstrip("/"))
+        if out:
+            out.write_text(text, "utf-8")
+        else:
+            terminal.print_text(text)
 
 
 def import_(
@@ -178,7 +279,19 @@ def import_(
 
       hugginggpt import run.json --name read-aloud
     """
-    from gateway.cli import pipeline_commands, terminal
+    from gateway.cli import document_file, pipeline_file
 
     with terminal.problems_reported():
-        pipeline_commands.import_(file, name, url, api_key, pin=pin, as_json=as_json)
+        if name:
+            check_name(name)
+        read = pipeline_file.parse(document_file.read(file), name)
+        with connected_gateway(url, api_key) as client:
+            saved = client.save_pipeline(
+                read.name,
+                read.plan,
+                description=read.description,
+                policy=read.policy,
+                inputs=read.inputs,
+                pin_models=pin,
+            )
+        _print_saved(saved, as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from gateway.cli.live_view import one_line
+from gateway.cli.terminal import one_line
 from gateway.client import Port
 
 VALUE_CHARACTERS = 40

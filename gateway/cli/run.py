@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gateway.cli.decisions import Decision
-
 Event = Mapping[str, Any]
 """A RunEvent as JSON: one of its keys is the kind of event."""
+
+Decision = Mapping[str, Any]
+"""A Decision of a run event; empty if the event has none."""
 
 COMPLETED = "completed"
 END_STATES = (COMPLETED, "incomplete", "failed", "cancelled")

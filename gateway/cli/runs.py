@@ -1,12 +1,29 @@
-"""Commands for existing runs."""
+"""Commands for existing runs: watch, list, approve, cancel, get and delete."""
 
+import re
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
+from gateway.cli import batches, terminal
+from gateway.cli.connect import connected_gateway, gateway
+from gateway.cli.errors import INTERRUPTED, Problem
 from gateway.cli.options import ApiKey, Json, Limit, NextPage, Out, PlanFile, RunId, RunOrBatchId, States, Url
 from gateway.cli.shell_completion import all_ids
+from gateway.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from gateway.cli.follow import FollowedRun
+    from gateway.cli.live_view import View
+    from gateway.client import Artifact, HuggingGPT, KeptFile, Run
+
+RUN_PREFIX = "run_"
+"""Prefix of run ids."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -18,15 +35,30 @@ def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: J
 
     Exit status: 0 completed, or awaiting approval; 1 any other end.
     """
-    from gateway.cli import run_commands, terminal
-    from gateway.cli.batch import resume_command
+    from gateway.cli import follow, live_view
 
     with terminal.problems_reported():
-        if resume_command.is_batch(run):
-            raise typer.Exit(resume_command.watch(run, url, api_key, as_json=as_json))
-        answered = run_commands.watch(run, terminal.view(as_json=as_json), url, api_key)
-        terminal.print_result(answered, as_json=as_json)
-    raise typer.Exit(answered.status)
+        if batches.is_batch(run):
+            raise typer.Exit(batches.watch(run, url, api_key, as_json=as_json))
+        followed = _watch(run, live_view.view(as_json=as_json), url, api_key)
+        follow.print_result(followed, as_json=as_json)
+    raise typer.Exit(followed.status)
+
+
+def _watch(run_id: str, view: "View", url: str | None, api_key: str | None) -> "FollowedRun":
+    """Follows a run; Ctrl-C does not cancel it."""
+    from gateway.cli import follow
+
+    followed = follow.FollowedRun()
+    try:
+        with gateway(url, view.busy, api_key) as client, closing(client.watch(run_id)) as events:
+            view.busy("connecting to the run")
+            follow.follow(client, events, followed.run, view)
+    except KeyboardInterrupt:
+        raise Problem("stopped watching; the run continues", status=INTERRUPTED) from None
+    finally:
+        view.close()
+    return followed
 
 
 def runs(
@@ -48,10 +80,21 @@ def runs(
 
       hugginggpt runs --state running --state queued --json
     """
-    from gateway.cli import run_commands, terminal
-
     with terminal.problems_reported():
-        run_commands.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
+        with connected_gateway(url, api_key) as client:
+            listed = client.runs(states=[each.value for each in state or ()], page_size=limit, page_token=page)
+        if as_json:
+            terminal.print_page("runs", listed)
+        else:
+            for run in listed:
+                terminal.out().print(_line(run), soft_wrap=True)
+            terminal.print_next_page("hugginggpt runs", listed.next)
+
+
+def _line(run: "Run") -> Text:
+    created = run.create_time.astimezone().strftime("%Y-%m-%d %H:%M") if run.create_time else ""
+    request = one_line(" ".join(str(run.spec.get("request", "")).split()))
+    return Text.assemble((run.run_id, "bold"), f"  {run.state:<17}  {created}  ", (request[:80], "dim"))
 
 
 def approve(
@@ -75,14 +118,35 @@ def approve(
 
     Exit status: 0 completed; 1 any other end; 2 invalid arguments; 130 cancelled with Ctrl-C.
     """
-    from gateway.cli import run_commands, terminal
+    from gateway.cli import follow, live_view
 
     with terminal.problems_reported():
-        answered = run_commands.approve(run, plan, out, terminal.view(as_json=as_json), url=url, api_key=api_key)
-        terminal.print_result(answered, as_json=as_json)
-        if answered.save_problem:
-            raise answered.save_problem
-    raise typer.Exit(answered.status)
+        followed = _approve(run, plan, out, live_view.view(as_json=as_json), url=url, api_key=api_key)
+        follow.print_result(followed, as_json=as_json)
+        if followed.save_problem:
+            raise followed.save_problem
+    raise typer.Exit(followed.status)
+
+
+def _approve(
+    run_id: str, plan: Path | None, out: Path, view: "View", *, url: str | None, api_key: str | None
+) -> "FollowedRun":
+    """Approves the plan of a run, follows the run to its end and saves its files. Ctrl-C cancels the run."""
+    from gateway.cli import follow, request_files
+
+    tasks = request_files.read_plan(plan) if plan else None
+    follow.open_folder(out)
+    followed = follow.FollowedRun()
+    try:
+        with gateway(url, view.busy, api_key) as client, follow.cancel_on_interrupt(client, followed.run):
+            view.busy("approving")
+            client.approve(run_id, tasks)
+            with closing(client.watch(run_id)) as events:
+                follow.follow(client, events, followed.run, view, is_approved=True)
+            follow.save(client, followed, out)
+    finally:
+        view.close()
+    return followed
 
 
 def cancel(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -94,21 +158,22 @@ def cancel(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: 
 
     Exit status: 0 cancellation requested, or already cancelled; 1 it had already ended otherwise.
     """
-    from gateway.cli import run_commands, terminal
-    from gateway.cli.batch import resume_command
-    from gateway.cli.errors import Problem
-    from gateway.cli.run import END_STATES
+    from gateway.client.models import END_STATES
 
+    id_key = "batch_id" if batches.is_batch(run) else "run_id"
     with terminal.problems_reported():
-        cancel_it = resume_command.cancel if resume_command.is_batch(run) else run_commands.cancel
-        state = cancel_it(run, url, api_key)
+        with connected_gateway(url, api_key) as client:
+            if batches.is_batch(run):
+                client.cancel_batch(run)
+                state = client.batch(run).state
+            else:
+                client.cancel(run)
+                state = client.get(run).state
         if state in END_STATES and state != "cancelled":
             if as_json:
-                terminal.print_json({resume_command.id_key(run): run, "cancelled": False, "state": state})
+                terminal.print_json({id_key: run, "cancelled": False, "state": state})
             raise Problem(f"{run} is already {state}: nothing was cancelled")
-        terminal.print_done(
-            f"requested cancellation of {run}", {resume_command.id_key(run): run, "cancelled": True}, as_json=as_json
-        )
+        terminal.print_done(f"requested cancellation of {run}", {id_key: run, "cancelled": True}, as_json=as_json)
 
 
 def get(
@@ -130,13 +195,36 @@ def get(
 
       hugginggpt get file_5d1c2f8e7a9b40d3c6e1f2a3
     """
-    from gateway.cli import run_commands, terminal
-    from gateway.cli.batch import resume_command
-
     with terminal.problems_reported():
-        if resume_command.is_batch(what):
-            raise typer.Exit(resume_command.get(what, out, url, api_key, as_json=as_json))
-        run_commands.get(what, out, url, api_key, as_json=as_json)
+        if batches.is_batch(what):
+            raise typer.Exit(batches.get(what, out, url, api_key, as_json=as_json))
+        paths = _save_files(what, out, url, api_key)
+        if as_json:
+            terminal.print_json({"saved": [str(path) for path in paths]})
+        for path in paths if not as_json else ():
+            terminal.out().print(f"saved {one_line(str(path))}", soft_wrap=True)
+
+
+def _save_files(what: str, out: Path, url: str | None, api_key: str | None) -> list[Path]:
+    """Saves the files of a run, a stored file or an artifact.
+
+    Raises:
+        Problem: there are no files, or they cannot be written.
+    """
+    from gateway.cli import follow
+
+    follow.open_folder(out)
+    with connected_gateway(url, api_key) as client:
+        paths = client.save(_source(client, what), out)
+    if not paths:
+        raise Problem(f"{what} has no output files", remedy=f"print its answer: hugginggpt watch {what}")
+    return paths
+
+
+def _source(client: "HuggingGPT", what: str) -> "Run | KeptFile | Artifact":
+    if _DIGEST.fullmatch(what):
+        return client.artifact(what)
+    return client.file(what) if what.startswith("file_") else client.get(what)
 
 
 def delete(
@@ -160,8 +248,22 @@ def delete(
 
       hugginggpt delete read-aloud
     """
-    from gateway.cli import delete_command, terminal
-
     with terminal.problems_reported():
-        kind = delete_command.delete(what, url, api_key)
+        with connected_gateway(url, api_key) as client:
+            kind = _delete(client, what)
         terminal.print_done(f"deleted {what}", {kind: what, "deleted": True}, as_json=as_json)
+
+
+def _delete(client: "HuggingGPT", what: str) -> str:
+    """Deletes a run, batch or pipeline; returns its key in the JSON output."""
+    from gateway.client.models import reference
+
+    if what.startswith(RUN_PREFIX):
+        client.delete(what)
+        return "run_id"
+    if batches.is_batch(what):
+        client.delete_batch(what)
+        return "batch_id"
+    target = reference(what)
+    client.delete_pipeline(target["name"], target.get("version", 0))
+    return "pipeline"

@@ -59,7 +59,7 @@ def experts(context: typer.Context, incomplete: str) -> list[Completion]:
 def _complete(
     context: typer.Context, incomplete: str, completions: "Callable[[HuggingGPT], Iterator[Completion]]"
 ) -> list[Completion]:
-    from gateway.client import HuggingGPT  # noqa: PLC0415  # imported late so that other completions are fast
+    from gateway.client import HuggingGPT  # imported late so that other completions are fast
 
     try:
         with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as client:

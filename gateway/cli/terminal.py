@@ -1,21 +1,23 @@
-"""Output of the commands: for terminals, for files, or as JSON."""
+"""Output of the commands: text for terminals and files, JSON, and errors."""
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.text import Text
 
 from gateway.cli.errors import FAILED, INTERRUPTED, Problem
-from gateway.cli.follow import FollowedRun
-from gateway.cli.live_view import LineView, LiveTable, NullView, View, one_line, printable
-from gateway.cli.run import report
-from gateway.client import HuggingGPTError
+
+if TYPE_CHECKING:
+    from gateway.client import Page
+
+_BIDI_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Bidirectional classes of the characters that change the text direction."""
 
 
 def out() -> Console:
@@ -26,31 +28,19 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def view(*, as_json: bool) -> View:
-    """A live table on a terminal, otherwise lines on standard error; nothing for --json."""
-    if as_json:
-        return NullView()
-    console = out()
-    return LiveTable(console) if console.is_terminal else LineView(err())
+def printable(text: str) -> str:
+    """Removes control characters and direction changes: text of models and files must not control the terminal."""
+    return "".join(letter for letter in text if letter in "\n\t" or not _is_control(letter))
 
 
-def print_result(answered: FollowedRun, *, as_json: bool) -> None:
-    """Prints the answer to standard output, and problems to standard error."""
-    run, pipeline = answered.run, answered.pipeline
-    if as_json:
-        saved = {"pipeline": {"name": pipeline.name, "version": pipeline.version}} if pipeline else {}
-        print_json({**report(run, answered.saved), **saved})
-    else:
-        _print_answer(answered)
-    if pipeline and not as_json:
-        name = pipeline.name
-        err().print(f"saved as {name}, version {pipeline.version}: hugginggpt run {name} --file FILE", soft_wrap=True)
-    if run.awaits_approval:
-        err().print(f"the plan awaits approval: hugginggpt approve {run.run_id}", soft_wrap=True)
-    failure = run.failure or {}
-    message = failure.get("message", "")
-    if message and (as_json or message not in run.answer):  # the answer usually contains the message
-        print_problem(one_line(f"{run.status}: {message}"), one_line(failure.get("remedy", "")))
+def one_line(text: str) -> str:
+    """Makes a single printable line, without invisible characters."""
+    line = " ".join(text.expandtabs(1).splitlines())
+    return "".join(letter for letter in line if unicodedata.category(letter) not in ("Cc", "Cf"))
+
+
+def _is_control(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
 
 
 def print_json(content: Any) -> None:
@@ -61,6 +51,18 @@ def print_json(content: Any) -> None:
 def print_text(text: str) -> None:
     """Prints text unchanged."""
     sys.stdout.write(text)
+
+
+def print_page(name: str, page: "Page[Any]") -> None:
+    """Prints a page of a list as JSON."""
+    more = {"next_page": page.next} if page.next else {}
+    print_json({name: [each.model_dump(mode="json") for each in page], **more})
+
+
+def print_next_page(command: str, token: str) -> None:
+    """Prints the command that lists the next page, if there is one."""
+    if token:
+        err().print(f"more: {command} --page {token}", soft_wrap=True)
 
 
 def print_done(message: str, content: Any, *, as_json: bool) -> None:
@@ -81,6 +83,8 @@ def print_problem(message: str, remedy: str) -> None:
 @contextmanager
 def problems_reported() -> Iterator[None]:
     """Turns problems and Ctrl-C into an error message and an exit status."""
+    from gateway.client import HuggingGPTError
+
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams; replaces what the encoding lacks
     try:
@@ -101,19 +105,3 @@ def problems_reported() -> Iterator[None]:
     except OSError as error:
         print_problem(str(error), "")
         raise typer.Exit(FAILED) from None
-
-
-def _print_answer(answered: FollowedRun) -> None:
-    console = out()
-    text = printable(answered.run.answer)
-    if console.is_terminal:
-        console.print()
-        console.print(Markdown(text))
-        console.print()
-    elif text:
-        sys.stdout.write(text.rstrip("\n") + "\n")
-    target = console if console.is_terminal else err()
-    for saved in answered.saved:
-        target.print(
-            Text.assemble(("saved ", "dim"), saved["path"], (f"  {saved['media_type']}", "dim")), soft_wrap=True
-        )

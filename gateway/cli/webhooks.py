@@ -1,10 +1,20 @@
-"""Commands of hugginggpt webhooks. Their implementation is imported only when they run, so that --help is fast."""
+"""The commands of hugginggpt webhooks: read and write the gateway's database as its operator."""
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from gateway.cli import terminal
 from gateway.cli.keys import Database, Json
+from gateway.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from gateway.webhooks.registry import Webhook, Webhooks
+    from services.common.database import Database as GatewayDatabase
 
 webhooks = typer.Typer(no_args_is_help=True)
 
@@ -37,10 +47,8 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a webhook and print the secret for checking signatures. The secret cannot be shown again."""
-    from gateway.cli import terminal, webhook_commands
-
     with terminal.problems_reported():
-        webhook_commands.create(database, tenant, url, name, as_json=as_json)
+        _create(database, tenant, url, name, as_json=as_json)
 
 
 @webhooks.command("list")
@@ -50,10 +58,8 @@ def list_webhooks(
     as_json: Json = False,
 ) -> None:
     """List the webhooks with the result of their last delivery."""
-    from gateway.cli import terminal, webhook_commands
-
     with terminal.problems_reported():
-        webhook_commands.show(database, tenant, as_json=as_json)
+        _list(database, tenant, as_json=as_json)
 
 
 @webhooks.command()
@@ -62,8 +68,72 @@ def delete(
     database: Database = None,
 ) -> None:
     """Delete a webhook; pending deliveries are not sent."""
-    from gateway.cli import terminal, webhook_commands
+    from gateway.cli.operator_database import operator, run_on_database
+    from gateway.webhooks.registry import Webhooks
 
     with terminal.problems_reported():
-        webhook_commands.delete(database, webhook_id)
+        run_on_database(database, lambda opened: Webhooks(opened).delete(webhook_id, operator()))
         typer.echo(f"deleted {webhook_id}")
+
+
+def _create(database_url: str | None, tenant: str, url: str, name: str, *, as_json: bool) -> None:
+    """Creates a webhook; prints its secret to standard output and its id to standard error."""
+    from gateway.cli.operator_database import operator, run_on_database
+    from gateway.settings import Settings
+    from gateway.webhooks.registry import Webhooks
+    from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
+    from services.common.call_context import use_caller
+    from services.common.http_fetch.addresses import AllowList
+    from services.common.http_fetch.ssrf_guard import SsrfGuard
+    from services.common.settings import from_environment
+
+    async def create_with_guard(database: "GatewayDatabase") -> "Webhook":
+        settings = from_environment(Settings)
+        guard = SsrfGuard(AllowList.parse(settings.fetch_allow), internal_only=not settings.fetch_urls)
+        with use_caller(Caller(tenant=tenant, policy=DATA_POLICY_OPEN)):  # so that the host name is resolved
+            return await Webhooks(database, guard).create(tenant, url, name, operator())
+
+    webhook = run_on_database(database_url, create_with_guard)
+    if as_json:
+        terminal.print_json({**_as_json(webhook, ""), "secret": webhook.secret})
+        return
+    terminal.err().print(f"webhook {webhook.id} of tenant {tenant}; its secret cannot be shown again:", soft_wrap=True)
+    sys.stdout.write(webhook.secret + "\n")
+
+
+def _list(database_url: str | None, tenant: str, *, as_json: bool) -> None:
+    """Prints the webhooks as a table or as JSON."""
+    from gateway.cli.operator_database import run_on_database
+
+    found = run_on_database(database_url, lambda database: _all(database, tenant))
+    if as_json:
+        terminal.print_json({"webhooks": found})
+        return
+    if not found:
+        terminal.err().print("there are no webhooks; create one with hugginggpt webhooks create")
+        return
+    table = Table(box=None)
+    for column in ("id", "tenant", "name", "url", "last delivery"):
+        table.add_column(column, no_wrap=column == "id", overflow="fold")
+    for each in found:
+        table.add_row(*(one_line(each[cell]) for cell in ("id", "tenant", "name", "url", "last")))
+    Console(highlight=False).print(table)
+
+
+async def _all(database: "GatewayDatabase", tenant: str) -> Sequence[dict[str, Any]]:
+    from gateway.webhooks.registry import Webhooks
+
+    webhooks = Webhooks(database)
+    return [_as_json(each, await _last(webhooks, each)) for each in await webhooks.list(tenant)]
+
+
+async def _last(webhooks: "Webhooks", webhook: "Webhook") -> str:
+    for delivery in await webhooks.deliveries(webhook.id):
+        return f"{delivery.state}: {delivery.outcome}" if delivery.outcome else delivery.state
+    return ""
+
+
+def _as_json(webhook: "Webhook", last: str) -> dict[str, Any]:
+    from gateway.webhooks.rendering import render_webhook
+
+    return {**render_webhook(webhook), "tenant": webhook.tenant, "last": last}

@@ -41,7 +41,7 @@ def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(LLM_SETTINGS)]:
         monkeypatch.delenv(name)
     ports: dict[int, str] = {}
-    monkeypatch.setattr("gateway.cli.llm_endpoints.USUAL_PORTS", ports)
+    monkeypatch.setattr("gateway.cli.llm_probe.USUAL_PORTS", ports)
 
 
 @pytest.fixture

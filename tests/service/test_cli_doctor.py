@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.llm_endpoints import offers
+from gateway.cli.llm_probe import offers
 from tests.fakes import ErrorReply, RawReply, ScriptedLLM, ScriptedReply, TextReply
 from tests.fakes.llm.doctor_answers import doctor_answer
 from tests.support.scripted_gateway import ScriptedGateway
@@ -240,7 +240,7 @@ async def test_invalid_settings_are_reported(setting: str, value: str, message: 
 async def test_server_on_default_port_is_suggested_but_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedLLM.serving(Model(), models=["a", "b", "c", "d"]) as server:
         port = int(server.base_url.removesuffix("/v1").rpartition(":")[2])
-        monkeypatch.setattr("gateway.cli.llm_endpoints.USUAL_PORTS", {port: "Ollama", 9: "vLLM"})
+        monkeypatch.setattr("gateway.cli.llm_probe.USUAL_PORTS", {port: "Ollama", 9: "vLLM"})
         found = await doctor()
     assert list(found) == ["LLM", "LLM offer"]
     assert "(default port of Ollama) offers a, b, c and 1 more; it is not used" in found["LLM offer"]["found"]

@@ -105,7 +105,7 @@ def test_entries_wrap_indented_at_80_columns(
 
 @pytest.fixture
 def short_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.expert_addresses.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.cli.experts.ANSWER_SECONDS", 0.1)
 
 
 def test_unreachable_expert_is_added_by_address(
@@ -177,7 +177,7 @@ def test_doctor_passes_with_healthy_services(scripted_gateway: ScriptedGateway) 
     scripted_gateway.pages["/v1/experts"] = {"data": PAGES["/v1/experts"]["data"][:1]}
     result = run("doctor")
     assert result.exit_code == 0
-    assert f"ok gateway answers at {scripted_gateway.url}" in lines(result)
+    assert f"passed gateway answers at {scripted_gateway.url}" in lines(result)
 
 
 def test_doctor_checks_engines_only_if_expert_is_installed(

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.batch import report
-from gateway.cli.batch.finish import FollowedBatch
+from gateway.cli.batch.follow import FollowedBatch
 from gateway.cli.batch.live_view import BarView, LineView
-from gateway.cli.batch.output_folder import Folder
+from gateway.cli.batch.output import Folder
 from gateway.client import Batch, BatchResult, BatchSummary
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.batch import item_files, items
-from gateway.cli.batch.output_folder import file_name
+from gateway.cli.batch import items
+from gateway.cli.batch.output import file_name
 from gateway.cli.batch.parameters import Parameters
 from gateway.cli.errors import USAGE, Problem
 from gateway.client import Artifact, FileId, Item, Json, Url
@@ -45,22 +45,22 @@ def problem(file: Path, parameters: Parameters = PARAMETERS, *settings: str) -> 
 
 def test_item_names_are_one_line(folder: Path) -> None:
     (folder / "two\nlines\u202e.png").write_bytes(b"picture")
-    found = items.of_files(item_files.of_patterns([str(folder / "two*")]), SIGNS, {})
+    found = items.of_files(items.files_of_patterns([str(folder / "two*")]), SIGNS, {})
     assert [item.name for item in found] == ["two lines.png"]
     (item,) = of_manifest(table(folder, "image,name", '"a.png","x\ny"'), SIGNS)
     assert item.name == "x y"
 
 
 def test_folder_lists_files_without_hidden_ones_and_results(folder: Path) -> None:
-    found = items.of_files(item_files.of_folder(folder, folder / "out"), SIGNS, {})
+    found = items.of_files(items.files_of_folder(folder, folder / "out"), SIGNS, {})
     assert found.count == 3
     assert [item.name for item in found] == ["a.png", "b.png", "sub/a.png"]
     assert [item.inputs for item in found][2] == {"image": folder / "sub/a.png"}
 
 
 def test_patterns_yield_unique_files_with_distinct_names(folder: Path) -> None:
-    found = item_files.of_patterns([str(folder / "sub/*.png"), str(folder / "**/a.png"), str(folder / "b.png")])
-    assert [name for name, _ in item_files.with_names(found)] == ["sub/a.png", "a.png", "b.png"]
+    found = items.files_of_patterns([str(folder / "sub/*.png"), str(folder / "**/a.png"), str(folder / "b.png")])
+    assert [name for name, _ in items.with_names(found)] == ["sub/a.png", "a.png", "b.png"]
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_patterns_yield_unique_files_with_distinct_names(folder: Path) -> None:
 )
 def test_pattern_without_match_is_a_problem(folder: Path, pattern: str, message: str) -> None:
     with pytest.raises(Problem, match=message):
-        item_files.of_patterns([str(folder / pattern)])
+        items.files_of_patterns([str(folder / pattern)])
 
 
 def test_empty_or_missing_folder_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, message in (("empty", "has no files"), ("gone", "No such file")):
         with pytest.raises(Problem, match=message):
-            item_files.of_folder(tmp_path / name, tmp_path / "out")
+            items.files_of_folder(tmp_path / name, tmp_path / "out")
 
 
 def test_files_of_same_name_have_distinct_output_names(folder: Path) -> None:
@@ -97,14 +97,14 @@ def test_output_file_stays_in_folder_for_any_item_name(tmp_path: Path, name: str
 
 def test_unreadable_file_is_still_an_item(folder: Path) -> None:
     (folder / "broken.png").symlink_to(folder / "nowhere")
-    assert folder / "broken.png" in item_files.of_folder(folder, folder / "out")
-    assert item_files.of_patterns([str(folder / "broken.png")]) == [folder / "broken.png"]
+    assert folder / "broken.png" in items.files_of_folder(folder, folder / "out")
+    assert items.files_of_patterns([str(folder / "broken.png")]) == [folder / "broken.png"]
 
 
 def test_file_name_with_invalid_utf8_is_accepted(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
     odd.write_bytes(b"picture")
-    assert [name for name, _ in item_files.with_names([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
+    assert [name for name, _ in items.with_names([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
 
 
 def test_files_fill_the_only_suitable_parameter() -> None:

@@ -1,6 +1,6 @@
 """Remedies of errors on the command line."""
 
-from gateway.cli.remedies import remedy
+from gateway.cli.errors import remedy
 from gateway.client import InvalidRequest, NotFound
 
 

@@ -15,7 +15,7 @@ def test_commands_do_not_import_services() -> None:
     program += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
-    assert "gateway.cli.ask_command" in imported
+    assert "gateway.cli.ask" in imported
     assert not {"services.local.supervisor", "services.local.services", "gateway.__main__", "fastapi"} & imported
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway.cli.live_view import LineView, LiveTable, one_line, printable
+from gateway.cli.live_view import LineView, LiveTable
 from gateway.cli.run import Run
-from gateway.cli.up_command import log_line
+from gateway.cli.terminal import one_line, printable
+from gateway.cli.up import log_line
 
 PLANNED = {"task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
 STARTED = {"task_id": 1, "attempt": 1, "task_started": {"by": {"model_id": "rapidocr", "expert": "lite"}}}

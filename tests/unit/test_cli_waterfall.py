@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from gateway.cli.tracing.chart import render
-from gateway.cli.tracing.waterfall import Span, Waterfall
+from gateway.cli.trace import render
+from gateway.cli.waterfall import Span, Waterfall
 
 Event = dict[str, Any]
 Timed = tuple[float, Event]

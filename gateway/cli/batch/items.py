@@ -1,18 +1,72 @@
-"""Builds the items of a batch: names, and values of the plan's parameters."""
+"""Items of a batch: names, and values of the plan's parameters, from files or a table."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.batch import manifest, parameter_values
-from gateway.cli.batch.item_files import with_names
+from gateway.cli.batch import manifest
 from gateway.cli.batch.manifest import Row
-from gateway.cli.batch.parameters import Parameters
+from gateway.cli.batch.parameters import InvalidValue, Parameters, of_text
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.live_view import one_line
+from gateway.cli.terminal import one_line
 from gateway.client import FileId, Given, Item, Url
+
+
+def files_of_folder(folder: Path, out: Path) -> list[Path]:
+    """Finds all files of a folder and its subfolders, sorted by path, except hidden ones and the output folder.
+
+    Raises:
+        Problem: the folder cannot be read, or has no files.
+    """
+    found: list[Path] = []
+    results = out.resolve()
+    for path, folders, names in os.walk(folder, onerror=_unreadable):
+        here = Path(path)
+        folders[:] = [name for name in folders if not name.startswith(".") and (here / name).resolve() != results]
+        found += [here / name for name in names if not name.startswith(".")]
+    if not found:
+        raise Problem(f"{folder} has no files", remedy="check --folder", status=USAGE)
+    return sorted(found)
+
+
+def files_of_patterns(patterns: Sequence[str]) -> list[Path]:
+    """Finds the files that match patterns, without duplicates, sorted by path within each pattern.
+
+    Raises:
+        Problem: a pattern matches no file.
+    """
+    return list(dict.fromkeys(file for pattern in patterns for file in _matching(pattern)))
+
+
+def with_names(files: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yields files with their item names: the path relative to the common folder."""
+    if not files:
+        return
+    common = os.path.commonpath([os.path.abspath(file.parent) for file in files])  # noqa: PTH100  # does not resolve symbolic links
+    for file in files:
+        name = os.path.relpath(file, common)
+        yield os.fsencode(name).decode(errors="replace"), file  # names on disk may be invalid UTF-8
+
+
+def _matching(pattern: str) -> list[Path]:
+    if Path(pattern).is_file() or not has_magic(pattern):
+        found = [Path(pattern)] if os.path.lexists(pattern) else []
+    else:
+        found = sorted(file for file in map(Path, glob(pattern, recursive=True)) if not file.is_dir())  # noqa: PTH207  # a pattern may be an absolute path
+    if not found:
+        raise Problem(f"no file matches {pattern}", remedy="check --files", status=USAGE)
+    if found[0].is_dir():
+        raise Problem(f"{pattern} is a folder", remedy=f"use --folder {pattern}", status=USAGE)
+    return found
+
+
+def _unreadable(error: OSError) -> None:
+    raise Problem(f"cannot read {error.filename}: {error.strerror}", remedy="check --folder", status=USAGE) from error
+
 
 NAME = "name"
 """Column of the item names, unless a parameter has this name."""
@@ -75,7 +129,7 @@ def settings(arguments: Sequence[str], parameters: Parameters) -> dict[str, Give
             raise Problem(f"--set {one} has no value", remedy="write PARAMETER=VALUE", status=USAGE)
         parameters.check_name(name, "--set")
         with _explaining_invalid_values(f"--set {name}"):
-            found[name] = parameter_values.of_text(text, parameters.modality(name), Path())
+            found[name] = of_text(text, parameters.modality(name), Path())
     return found
 
 
@@ -116,5 +170,5 @@ class _ItemReader:
 def _explaining_invalid_values(where: str) -> Iterator[None]:
     try:
         yield
-    except parameter_values.InvalidValue as error:
+    except InvalidValue as error:
         raise Problem(f"{where} {error}", remedy="see hugginggpt batch --help", status=USAGE) from error

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from gateway.cli import terminal
-from gateway.cli.live_view import one_line
+from gateway.cli.terminal import one_line
 from gateway.client import Batch
 
 PROGRESS_LINES = 10

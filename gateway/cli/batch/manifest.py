@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from gateway.cli.batch.parameter_values import Read, of_json, of_text
+from gateway.cli.batch.parameters import Read, of_json, of_text
 from gateway.cli.errors import USAGE, Problem
 
 SEPARATORS = ",;\t"

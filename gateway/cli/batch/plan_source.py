@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from gateway.cli import pipeline_commands, plan_graph, terminal
+from gateway.cli import pipelines, plan_graph, terminal
 from gateway.cli.batch import report
 from gateway.cli.batch.items import Items
 from gateway.cli.batch.live_view import View
@@ -35,7 +35,7 @@ class Source:
 
 def from_pipeline(client: HuggingGPT, reference: str) -> Source:
     """A saved pipeline: NAME for its latest version, or NAME@VERSION."""
-    found = pipeline_commands.find(client, reference)
+    found = pipelines.find(client, reference)
     modalities = {port.name: port.modality for port in found.inputs}
     required = [port.name for port in found.inputs if port.required]
     return Source({"pipeline": found}, Parameters(f"{found.name}@{found.version}", modalities, required))

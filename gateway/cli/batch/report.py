@@ -6,9 +6,9 @@ from typing import Any
 from rich.text import Text
 
 from gateway.cli import terminal
-from gateway.cli.batch.finish import FollowedBatch
-from gateway.cli.batch.output_folder import LINES, SUMMARY, TABLE
-from gateway.cli.live_view import one_line
+from gateway.cli.batch.follow import FollowedBatch
+from gateway.cli.batch.output import LINES, SUMMARY, TABLE
+from gateway.cli.terminal import one_line
 from gateway.client import Batch, BatchCounts, BatchResult, BatchSummary
 
 LISTED_ERRORS, LISTED_ITEMS = 10, 3

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.cli import attachments
-from gateway.cli.batch import finish, item_files, items, manifest, plan_source, report
-from gateway.cli.batch.finish import FollowedBatch
+from gateway.cli import request_files
+from gateway.cli.batch import follow, items, manifest, plan_source, report
+from gateway.cli.batch.follow import FollowedBatch
 from gateway.cli.batch.items import Items
 from gateway.cli.batch.live_view import View
-from gateway.cli.batch.output_folder import Folder
+from gateway.cli.batch.output import Folder
 from gateway.cli.batch.parameters import Parameters
 from gateway.cli.batch.plan_source import Source
 from gateway.cli.connect import gateway
@@ -70,7 +70,7 @@ class BatchRequest:
             file = self.manifest
             next(manifest.rows(file), None)  # checks the file before services are started
             return lambda parameters: items.of_manifest(file, parameters, items.settings(self.settings, parameters))
-        found = item_files.of_folder(self.folder, self.out) if self.folder else item_files.of_patterns(self.patterns)
+        found = items.files_of_folder(self.folder, self.out) if self.folder else items.files_of_patterns(self.patterns)
         return lambda parameters: items.of_files(found, parameters, items.settings(self.settings, parameters))
 
 
@@ -78,7 +78,7 @@ def start(request: BatchRequest, view: View) -> FollowedBatch:
     """Starts a batch, follows it to its end and saves its results. Ctrl-C cancels the batch."""
     request.check()
     make_items = request.items_factory()
-    plan = attachments.read_plan(request.plan) if request.plan else []
+    plan = request_files.read_plan(request.plan) if request.plan else []
     folder = Folder(request.out)
     folder.prepare()
     folder.check_free()
@@ -90,7 +90,7 @@ def start(request: BatchRequest, view: View) -> FollowedBatch:
             batch_id = _start_batch(client, request, source, each, view)
             folder.claim(batch_id)
             view.started(f"{batch_id}: {report.items(each.count)}; resume if interrupted: {folder.resume_hint}")
-            return finish.finish(client, batch_id, folder, view)
+            return follow.finish(client, batch_id, folder, view)
     finally:
         view.close()
 

@@ -1,1 +1,0 @@
-"""hugginggpt compare: runs several models of one task on the same files."""

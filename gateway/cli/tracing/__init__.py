@@ -1,1 +1,0 @@
-"""hugginggpt trace: durations of the steps of a run."""
