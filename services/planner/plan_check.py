@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 
@@ -34,15 +34,20 @@ MAX_LISTED_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """A fault of one task and its remedy; task_id 0 is the plan itself."""
+class Fault:
+    """What is wrong with a task, and its remedy; without a task id, what is wrong with the plan."""
 
-    task_id: int
     message: str
     remedy: str
+    task_id: int | None = None
+    task: str = ""
+    """Name of the task as an LLM wrote it."""
+    source: str = ""
+    """Part of the request that the task covers."""
 
     def __str__(self) -> str:
-        where = f"task {self.task_id}: " if self.task_id else ""
+        name = f" ({self.task})" if self.task else ""
+        where = "" if self.task_id is None else f"task {self.task_id}{name}: "
         return f"{where}{self.message} ({self.remedy})"
 
 
@@ -57,19 +62,19 @@ class _Context:
     circular: Collection[int]
 
 
-def complaints(tasks: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Complaint]:
-    """Returns all faults of a plan; empty if it is valid."""
+def find_faults(tasks: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Fault]:
+    """Returns all faults of a plan; none if it is valid."""
     if not tasks:
-        return [Complaint(0, "the plan has no task", "give it at least one")]
+        return [Fault("the plan has no task", "give it at least one")]
     if len(tasks) > HARD_LIMIT:
-        return [Complaint(0, f"the plan has {len(tasks)} tasks", f"keep to {HARD_LIMIT}")]
+        return [Fault(f"the plan has {len(tasks)} tasks", f"keep to {HARD_LIMIT}")]
     if (count := sum(1 for task in tasks for _ in references(task))) > MAX_REFERENCES:
-        return [Complaint(0, f"the plan has {count} references to outputs of tasks", f"keep to {MAX_REFERENCES}")]
+        return [Fault(f"the plan has {count} references to outputs of tasks", f"keep to {MAX_REFERENCES}")]
     by_id = {task.id: task for task in reversed(tasks)}
-    circular, before, found = _in_cycles(by_id), set[int](), list[Complaint]()
+    circular, before, found = _in_cycles(by_id), set[int](), list[Fault]()
     for task in tasks:
-        found += _numbering(task, before)
-        found += _task(task, _Context(catalogue, inputs, by_id, frozenset(before), circular))
+        context = _Context(catalogue, inputs, by_id, frozenset(before), circular)
+        found += [replace(fault, task_id=task.id) for fault in (*_numbering(task, before), *_task(task, context))]
         before.add(task.id)
     return found
 
@@ -98,15 +103,15 @@ def _cycle(graph: Mapping[int, Collection[int]]) -> set[int]:
     return set()
 
 
-def _numbering(task: Task, before: Collection[int]) -> Iterator[Complaint]:
+def _numbering(task: Task, before: Collection[int]) -> Iterator[Fault]:
     if task.id < 1:
-        yield Complaint(task.id, f"{task.id} is no task id", "number the tasks from 1")
+        yield Fault(f"{task.id} is no task id", "number the tasks from 1")
     elif task.id in before:
-        yield Complaint(task.id, "its id is given twice", "give every task its own id")
+        yield Fault("its id is given twice", "give every task its own id")
     elif before and task.id < max(before):
-        yield Complaint(task.id, "its id is smaller than that of a task before it", "list the tasks by growing id")
+        yield Fault("its id is smaller than that of a task before it", "list the tasks by growing id")
     if task.pinned_revision and not task.pinned_model:
-        yield Complaint(task.id, "a revision is pinned without a model", "name the model it belongs to")
+        yield Fault("a revision is pinned without a model", "name the model it belongs to")
 
 
 def unavailable_task(name: str, catalogue: Catalogue) -> tuple[str, str]:
@@ -117,63 +122,61 @@ def unavailable_task(name: str, catalogue: Catalogue) -> tuple[str, str]:
     return f"no expert offers the task {name or '(unnamed)'}", remedy
 
 
-def _task(task: Task, context: _Context) -> Iterator[Complaint]:
+def _task(task: Task, context: _Context) -> Iterator[Fault]:
     spec = context.catalogue.get(task.task)
     if spec is None:
-        yield Complaint(task.id, *unavailable_task(task.task, context.catalogue))
+        yield Fault(*unavailable_task(task.task, context.catalogue))
         return
     ports = {port.name: port for port in spec.inputs}
     for name, argument in task.arguments.items():
         if name in ports:
             yield from _argument(task, ports[name], argument, context)
         else:
-            yield Complaint(task.id, f"{spec.name} has no input port {name}", f"it has {list_names(ports)}")
+            yield Fault(f"{spec.name} has no input port {name}", f"it has {list_names(ports)}")
     for port in spec.inputs:
         if port.required and port.name not in task.arguments:
             remedy = f"give it a {port.modality}: a value, an input or an earlier task's output"
-            yield Complaint(task.id, f"the required port {port.name} of {spec.name} is missing", remedy)
+            yield Fault(f"the required port {port.name} of {spec.name} is missing", remedy)
     yield from _parameters(task, spec)
 
 
-def _argument(task: Task, port: Port, argument: Argument, context: _Context) -> Iterator[Complaint]:
+def _argument(task: Task, port: Port, argument: Argument, context: _Context) -> Iterator[Fault]:
     if not isinstance(argument, Many):
         yield from _single(task, port, argument, context)
         return
     if not port.many:
-        yield Complaint(task.id, f"port {port.name} takes one {port.modality}, not a list", "split the task")
+        yield Fault(f"port {port.name} takes one {port.modality}, not a list", "split the task")
     elif not argument.items:
-        yield Complaint(task.id, f"the list for port {port.name} is empty", f"give it at least one {port.modality}")
+        yield Fault(f"the list for port {port.name} is empty", f"give it at least one {port.modality}")
     for item in argument.items:
         yield from _single(task, port, item, context)
 
 
-def _single(task: Task, port: Port, argument: Single, context: _Context) -> Iterator[Complaint]:
+def _single(task: Task, port: Port, argument: Single, context: _Context) -> Iterator[Fault]:
     if isinstance(argument, Reference):
         yield from _reference(task, port, argument, context)
     elif isinstance(argument, Input):
         if argument.name not in context.inputs:
             remedy = f"the run has {list_names(context.inputs)}" if context.inputs else "send it with the request"
-            yield Complaint(task.id, f"there is no input {argument.name or '(unnamed)'}", remedy)
+            yield Fault(f"there is no input {argument.name or '(unnamed)'}", remedy)
         else:
-            yield from _value(task, port, context.inputs[argument.name], f"input {argument.name}")
+            yield from _value(port, context.inputs[argument.name], f"input {argument.name}")
     elif isinstance(argument, Unset):
-        yield Complaint(task.id, f"port {port.name} is given nothing", f"give it a {port.modality}")
+        yield Fault(f"port {port.name} is given nothing", f"give it a {port.modality}")
     else:
-        yield from _value(task, port, argument, "what it is given")
+        yield from _value(port, argument, "what it is given")
 
 
-def _reference(task: Task, port: Port, reference: Reference, context: _Context) -> Iterator[Complaint]:
+def _reference(task: Task, port: Port, reference: Reference, context: _Context) -> Iterator[Fault]:
     task_id = reference.task_id
     if task_id not in context.tasks:
-        yield Complaint(
-            task.id, f"port {port.name} refers to task {task_id}, which is not there", "refer to one that is"
-        )
+        yield Fault(f"port {port.name} refers to task {task_id}, which is not there", "refer to one that is")
         return
     if task.id in context.circular and task_id in context.circular:
-        yield Complaint(task.id, f"it waits for task {task_id}, which waits for it in turn", "break the circle")
+        yield Fault(f"it waits for task {task_id}, which waits for it in turn", "break the circle")
         return
     if task_id not in context.before:
-        yield Complaint(task.id, f"it refers to task {task_id}, which comes after it", "list the needed task first")
+        yield Fault(f"it refers to task {task_id}, which comes after it", "list the needed task first")
         return
     source = context.catalogue.get(context.tasks[task_id].task)
     if source is None:  # reported for that task
@@ -182,48 +185,48 @@ def _reference(task: Task, port: Port, reference: Reference, context: _Context) 
     if output is None:
         names = list_names([port.name for port in source.outputs])
         message = f"task {task_id} ({source.name}) has no output {reference.output or '(unnamed)'}"
-        yield Complaint(task.id, message, f"it has {names}")
+        yield Fault(message, f"it has {names}")
     elif output.modality is not port.modality:
         message = (
             f"port {port.name} takes a {port.modality}, but {reference.output} of task {task_id} is {output.modality}"
         )
-        yield Complaint(task.id, message, f"refer to a {port.modality}, or put a task between that makes one")
+        yield Fault(message, f"refer to a {port.modality}, or put a task between that makes one")
     elif output.many and not port.many:
-        yield Complaint(task.id, f"port {port.name} takes one {port.modality}, not a list", "split the task")
+        yield Fault(f"port {port.name} takes one {port.modality}, not a list", "split the task")
 
 
-def _value(task: Task, port: Port, value: Value, what: str) -> Iterator[Complaint]:
+def _value(port: Port, value: Value, what: str) -> Iterator[Fault]:
     if isinstance(value, Json):
         try:
             json.loads(value.json)
         except (ValueError, RecursionError):
-            yield Complaint(task.id, f"{what} for port {port.name} is not valid JSON", "correct it")
+            yield Fault(f"{what} for port {port.name} is not valid JSON", "correct it")
             return
     fitting = modalities(value)
     if port.modality not in fitting:
         is_a = " or ".join(fitting) or "of no known kind"
         message = f"port {port.name} takes a {port.modality}, but {what} is {is_a}"
-        yield Complaint(task.id, message, f"give it a {port.modality}")
+        yield Fault(message, f"give it a {port.modality}")
 
 
 # ---------------------------------------------------------------- parameters
 
 
-def _parameters(task: Task, spec: Spec) -> Iterator[Complaint]:
+def _parameters(task: Task, spec: Spec) -> Iterator[Fault]:
     try:
         given = json.loads(task.parameters_json or "{}")
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        yield Complaint(task.id, "its parameters are not a JSON object", 'write them as {"name": value}')
+        yield Fault("its parameters are not a JSON object", 'write them as {"name": value}')
         return
     known = {parameter.name: parameter for parameter in spec.parameters}
     for name, value in given.items():
         if name not in known:
             remedy = f"it has {list_names(known)}" if known else "it has none"
-            yield Complaint(task.id, f"{spec.name} has no parameter {name}", remedy)
+            yield Fault(f"{spec.name} has no parameter {name}", remedy)
         elif wrong := schema_violation(known[name], value):
-            yield Complaint(task.id, f"parameter {name}: {wrong}", f"it must match {known[name].json_schema}")
+            yield Fault(f"parameter {name}: {wrong}", f"it must match {known[name].json_schema}")
 
 
 def schema_violation(parameter: Parameter, value: object) -> str:

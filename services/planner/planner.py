@@ -14,7 +14,7 @@ from services.planner.excerpt import excerpt
 from services.planner.llm.planner import LLMPlanError, LLMPlanner
 from services.planner.plan import HARD_LIMIT, Decision, Draft, Note, NoteKind, Task, Value
 from services.planner.plan_assembler import is_similar, new_tasks
-from services.planner.plan_check import complaints, references
+from services.planner.plan_check import find_faults, references
 from services.planner.process import PlanningLimitExceeded, PlanningProcess
 from services.planner.request import Check, Replan, Request
 from services.planner.task_spec import Catalogue
@@ -182,7 +182,7 @@ def check_plan(draft: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str,
     Raises:
         InvalidRequest: PLAN: the message lists all faults.
     """
-    if found := complaints(draft, catalogue, inputs):
+    if found := find_faults(draft, catalogue, inputs):
         message = "the plan is invalid: " + "; ".join(map(str, found))
         raise InvalidRequest(message, reason="PLAN", remedy="correct these faults and send the plan again")
     return [*draft, Decision("supplied", "The plan was supplied, and it is valid.", 1.0)]
@@ -194,7 +194,7 @@ def valid_part(draft: Draft, catalogue: Catalogue, inputs: Mapping[str, Value], 
     if len(draft.tasks) > len(tasks):
         text = f"The request calls for {len(draft.tasks)} tasks; only the first {limit} are planned: split the request."
         notes.append(Note(NoteKind.UNMAPPED, text))
-    faults = {fault.task_id: fault for fault in complaints(tasks, catalogue, inputs)} if tasks else {}
+    faults = {fault.task_id: fault for fault in find_faults(tasks, catalogue, inputs)} if tasks else {}
     valid: dict[int, Task] = {}
     for task in tasks:
         if task.id in faults:

@@ -232,13 +232,13 @@ async def test_invalid_task_is_returned_once_to_the_llm_with_its_error() -> None
     assert sorted(written(plan_events)) == sorted(COMPLETE)
     assert [event.task.id for event in plan_events if event.HasField("task")] == [1, 2, 3]
     first, second = llm.requests
-    *_, answer, complaint = second["messages"]
+    *_, answer, repair = second["messages"]
     assert second["messages"][0]["role"] == "system"
     assert answer["role"] == "assistant"
     assert json.loads(answer["content"]) == {"tasks": [OCR, TELEPATHY, MOOD]}
-    assert complaint["role"] == "user"
-    assert "task 1 (telepathy)" in complaint["content"]
-    assert "task 0" not in complaint["content"]
+    assert repair["role"] == "user"
+    assert "task 1 (telepathy)" in repair["content"]
+    assert "task 0" not in repair["content"]
     assert len(first["messages"]) == 2
 
 

@@ -15,7 +15,7 @@ from services.planner.embedded.learned.words import tokens
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
 from services.planner.plan import Draft, NoteKind
-from services.planner.plan_check import complaints
+from services.planner.plan_check import find_faults
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue, Modality, Port, Spec
 from tests.support.plans import LITE, STANDARD, embedded_plan, notation, plan_request
@@ -90,7 +90,7 @@ def test_any_text_yields_a_valid_plan_or_a_note(text: str, catalogue: Catalogue)
     assert draft.tasks or draft.notes
     assert 0 <= draft.decision.confidence <= 1
     inputs = {named.name: named.value for named in request.inputs}
-    assert not draft.tasks or complaints(draft.tasks, catalogue, inputs) == []
+    assert not draft.tasks or find_faults(draft.tasks, catalogue, inputs) == []
 
 
 def test_concurrent_plans_equal_sequential_ones() -> None:

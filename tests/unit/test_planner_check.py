@@ -1,9 +1,9 @@
-"""Complaints about invalid plans."""
+"""Faults of invalid plans."""
 
 import pytest
 
 from services.planner.plan import HARD_LIMIT, Input, Json, Many, Reference, Task, Text, Unset, Value
-from services.planner.plan_check import MAX_REFERENCES, complaints, schema_violation
+from services.planner.plan_check import MAX_REFERENCES, Fault, find_faults, schema_violation
 from services.planner.task_spec import Modality, Parameter, Port, Spec
 from tests.support.plans import STANDARD, file
 
@@ -11,8 +11,8 @@ INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav")
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
 
 
-def complaint_texts(*tasks: Task) -> list[str]:
-    return [str(complaint) for complaint in complaints(tasks, STANDARD, INPUTS)]
+def fault_texts(*tasks: Task) -> list[str]:
+    return [str(fault) for fault in find_faults(tasks, STANDARD, INPUTS)]
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def complaint_texts(*tasks: Task) -> list[str]:
         (Task(1, "image-to-image", {"image": Input("file1")}),),
     ],
 )
-def test_valid_plan_has_no_complaints(tasks: tuple[Task, ...]) -> None:
-    assert complaint_texts(*tasks) == []
+def test_valid_plan_has_no_faults(tasks: tuple[Task, ...]) -> None:
+    assert fault_texts(*tasks) == []
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_valid_plan_has_no_complaints(tasks: tuple[Task, ...]) -> None:
         ((Task(1, "image-to-text", {"image": Input("file1")}, pinned_revision="abc"),), "pinned without a model"),
     ],
 )
-def test_fault_has_a_complaint(tasks: tuple[Task, ...], message: str) -> None:
-    (complaint,) = complaint_texts(*tasks)
-    assert message in complaint
+def test_fault_is_found(tasks: tuple[Task, ...], message: str) -> None:
+    (fault,) = fault_texts(*tasks)
+    assert message in fault
 
 
 def test_all_faults_are_reported_each_with_a_remedy() -> None:
-    complaint = complaints(
+    faults = find_faults(
         [
             Task(1, "telepathy"),
             Task(1, "image-to-text", {"image": Input("nope")}, '{"x":1}'),
@@ -92,32 +92,32 @@ def test_all_faults_are_reported_each_with_a_remedy() -> None:
         STANDARD,
         INPUTS,
     )
-    assert [complaint.task_id for complaint in complaint] == [1, 1, 1, 1, 3]
-    assert all(complaint.remedy for complaint in complaint)
+    assert [fault.task_id for fault in faults] == [1, 1, 1, 1, 3]
+    assert all(fault.remedy for fault in faults)
 
 
 def test_every_cycle_is_found() -> None:
     pairs = [(1, 2), (2, 1), (3, 4), (4, 3), (5, 1)]
     tasks = [Task(task_id, "summarization", {"text": Reference(referenced, "text")}) for task_id, referenced in pairs]
-    circular = [complaint.task_id for complaint in complaints(tasks, STANDARD, {}) if "in turn" in complaint.message]
+    circular = [fault.task_id for fault in find_faults(tasks, STANDARD, {}) if "in turn" in fault.message]
     assert circular == [1, 2, 3, 4]
 
 
 def test_plan_with_too_many_tasks_is_rejected_without_checking_them() -> None:
     tasks = [Task(number, "telepathy") for number in range(1, HARD_LIMIT + 2)]
-    assert complaint_texts(*tasks) == [f"the plan has {HARD_LIMIT + 1} tasks (keep to {HARD_LIMIT})"]
+    assert fault_texts(*tasks) == [f"the plan has {HARD_LIMIT + 1} tasks (keep to {HARD_LIMIT})"]
 
 
 def test_plan_with_too_many_references_is_refused_without_following_them() -> None:
     references = Many(tuple(Reference(1, "text") for _ in range(MAX_REFERENCES + 1)))
-    (fault,) = complaint_texts(Task(1, "summarization", {"text": references}))
+    (fault,) = fault_texts(Task(1, "summarization", {"text": references}))
     assert fault == f"the plan has {MAX_REFERENCES + 1} references to outputs of tasks (keep to {MAX_REFERENCES})"
 
 
-def test_invalid_json_value_has_a_complaint() -> None:
+def test_invalid_json_value_is_a_fault() -> None:
     spec = Spec("sorting", inputs=(Port("rows", Modality.JSON),))
-    (complaint,) = complaints([Task(1, "sorting", {"rows": Json("{")})], {"sorting": spec}, {})
-    assert "is not valid JSON" in complaint.message
+    (fault,) = find_faults([Task(1, "sorting", {"rows": Json("{")})], {"sorting": spec}, {})
+    assert "is not valid JSON" in fault.message
 
 
 @pytest.mark.parametrize(
@@ -133,3 +133,15 @@ def test_invalid_json_value_has_a_complaint() -> None:
 def test_parameter_is_checked_against_its_schema(json_schema: str, value: object, message: str) -> None:
     assert message in schema_violation(Parameter("p", json_schema), value)
     assert bool(message) is bool(schema_violation(Parameter("p", json_schema), value))
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Fault("it is wrong", "mend it", 0, "tts"), "task 0 (tts): it is wrong (mend it)"),
+        (Fault("it is wrong", "mend it", 3), "task 3: it is wrong (mend it)"),
+        (Fault("it is long", "shorten it"), "it is long (shorten it)"),
+    ],
+)
+def test_fault_names_its_task(fault: Fault, text: str) -> None:
+    assert str(fault) == text

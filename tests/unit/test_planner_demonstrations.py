@@ -9,7 +9,7 @@ from services.planner.llm.demonstrations import FILE, Demonstration, Demonstrati
 from services.planner.llm.json_stream import PlanReader
 from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import Task
-from services.planner.plan_check import complaints
+from services.planner.plan_check import find_faults
 from services.planner.task_spec import Modality
 from tests.support.plans import STANDARD, inputs
 
@@ -28,12 +28,12 @@ def repair(demonstration: Demonstration) -> tuple[list[Task], PlanRepairer, Plan
 @pytest.mark.parametrize("demonstration", ALL, ids=lambda demonstration: demonstration.request[:30])
 def test_entryis_a_valid_plan_without_repairs(demonstration: Demonstration) -> None:
     tasks, repairer, reader = repair(demonstration)
-    assert repairer.complaints == []
+    assert repairer.faults == []
     assert reader.dropped == []
     assert [task.task for task in tasks] == [task["task"] for task in demonstration.tasks if "task" in task]
     assert len(tasks) + len(reader.notes) == len(demonstration.tasks)
     if tasks:
-        assert complaints(tasks, STANDARD, {named.name: named.value for named in inputs(demonstration.files)}) == []
+        assert find_faults(tasks, STANDARD, {named.name: named.value for named in inputs(demonstration.files)}) == []
 
 
 @pytest.mark.parametrize("demonstration", ALL, ids=lambda demonstration: demonstration.request[:30])

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from services.planner.plan import SPLIT_LIMIT, NoteKind, Text
-from services.planner.plan_check import complaints
+from services.planner.plan_check import find_faults
 from services.planner.request import Named, Request, Turn
 from services.planner.task_spec import Catalogue, Modality, Parameter, Port, Spec
 from tests.support.plans import LITE, STANDARD, embedded_plan, file, notation, plan_request
@@ -719,5 +719,5 @@ def test_random_text_yields_valid_plan_or_note(catalogue: Catalogue) -> None:
         request = plan_request(text, names[: len(text) % 7])
         draft = embedded_plan(request, catalogue)
         assert draft.tasks or draft.notes, text
-        faults = complaints(draft.tasks, catalogue, {named.name: named.value for named in request.inputs})
+        faults = find_faults(draft.tasks, catalogue, {named.name: named.value for named in request.inputs})
         assert not draft.tasks or faults == [], text

@@ -11,7 +11,7 @@ from services.planner.embedded.foreign.lexicons import SUPPORTED, Kind
 from services.planner.embedded.foreign.lexicons import tongue as lexicon_of
 from services.planner.embedded.wording import read
 from services.planner.plan import NoteKind, Text
-from services.planner.plan_check import complaints
+from services.planner.plan_check import find_faults
 from tests.support.plans import STANDARD, embedded_plan, notation, plan_request
 
 Row = tuple[str, tuple[str, ...], list[str]]
@@ -1002,7 +1002,7 @@ def test_random_words_yield_a_valid_plan_with_source_text_of_the_request(text: l
     request = plan_request(separator.join(text), ("a.png",))
     draft = embedded_plan(request, STANDARD)
     given_inputs = {quoted.name: quoted.value for quoted in request.inputs}
-    assert not (draft.tasks and complaints(draft.tasks, STANDARD, given_inputs))
+    assert not (draft.tasks and find_faults(draft.tasks, STANDARD, given_inputs))
     assert all(task.source.casefold() in request.text.casefold() for task in draft.tasks)
 
 

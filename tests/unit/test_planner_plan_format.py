@@ -4,7 +4,7 @@ import pytest
 
 from services.planner.llm.json_stream import RawTask
 from services.planner.llm.names import match_parameter, match_task
-from services.planner.llm.plan_format import MAX_SOURCE_LENGTH, Fault, parse_task
+from services.planner.llm.plan_format import MAX_SOURCE_LENGTH, parse_task
 from services.planner.llm.values import (
     EmbeddedReference,
     ExternalReference,
@@ -233,8 +233,3 @@ def test_unoffered_task_is_not_matched_to_a_similar_name(name: str) -> None:
 )
 def test_parameter_name_is_matched(name: str, expected: str | None) -> None:
     assert match_parameter(name, ["source_language", "target_language"]) == expected
-
-
-def test_fault_names_the_task_with_its_id_and_name() -> None:
-    assert str(Fault(0, "tts", "it is wrong", "mend it")) == "task 0 (tts): it is wrong (mend it)"
-    assert str(Fault(None, "", "it is long", "shorten it")) == "it is long (shorten it)"

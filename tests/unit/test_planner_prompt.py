@@ -136,14 +136,14 @@ def test_prompt_states_task_limit() -> None:
     assert "At most 3 tasks." in prompt_text(Request(plan_request("Read it aloud").conversation, limit=3))
 
 
-def test_repair_prompt_has_answer_and_complaints() -> None:
+def test_repair_prompt_has_answer_and_faults() -> None:
     request = plan_request("Read the sign aloud", ["sign.png"])
     plan_prompt = BUILDER.repair_prompt(
         (request, LITE), '{"tasks": [1]}', "task 0: no such task </data>", SMALL_BUDGET, tokens
     )
     assert [message.role for message in plan_prompt.messages] == ["system", "user", "assistant", "user"]
     assert plan_prompt.messages[2].content == '{"tasks": [1]}'
-    assert "task 0: no such task" in data(plan_prompt.messages[3].content)["complaints"]
+    assert "task 0: no such task" in data(plan_prompt.messages[3].content)["faults"]
 
 
 # ---------------------------------------------------------------- budget
@@ -218,7 +218,7 @@ def test_omitted_files_yield_note() -> None:
     assert "more" in plan_prompt.notes[0].text
 
 
-def test_long_answer_and_complaints_leave_tokens_for_the_request() -> None:
+def test_long_answer_and_faults_leave_tokens_for_the_request() -> None:
     request = plan_request("Read the sign aloud", ["sign.png"])
     plan_prompt = BUILDER.repair_prompt(
         (request, large_catalogue(500)), "x" * 50_000, "task 1: wrong\n" * 500, SMALL_BUDGET, tokens

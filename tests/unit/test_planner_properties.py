@@ -11,7 +11,7 @@ from services.planner.llm.json_stream import PlanReader, RawTask
 from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import Input, Reference, Task, Value
 from services.planner.plan_assembler import PlanAssembler
-from services.planner.plan_check import complaints
+from services.planner.plan_check import find_faults
 from tests.support.plans import STANDARD, file
 
 pytestmark = pytest.mark.slow
@@ -121,19 +121,19 @@ def repaired_plan(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -
 
 @bounded
 @given(_anything)
-def test_any_text_yields_a_valid_plan_or_complaints(text: str) -> None:
+def test_any_text_yields_a_valid_plan_or_faults(text: str) -> None:
     tasks, repairer = repaired_plan(text)
     assert tasks == repairer.tasks
-    assert not tasks or complaints(tasks, STANDARD, INPUTS) == []
-    assert len(tasks) + len(repairer.complaints) > 0 or not read(text)[0]
-    assert all(str(fault) for fault in repairer.complaints)
+    assert not tasks or find_faults(tasks, STANDARD, INPUTS) == []
+    assert len(tasks) + len(repairer.faults) > 0 or not read(text)[0]
+    assert all(str(fault) for fault in repairer.faults)
 
 
 @bounded
 @given(_anything)
 def test_plan_is_valid_together_with_prior_tasks(text: str) -> None:
     tasks, _ = repaired_plan(text, prior=PRIOR)
-    assert complaints([*PRIOR, *tasks], STANDARD, INPUTS) == []
+    assert find_faults([*PRIOR, *tasks], STANDARD, INPUTS) == []
     assert all(task.id > PRIOR[-1].id for task in tasks)
 
 
@@ -174,7 +174,7 @@ def test_truncated_plan_is_valid(text: str, data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(text)))
     complete, (tasks, _) = repaired_plan(text)[0], repaired_plan(text[:end], cut=True)
     assert tasks == complete[: len(tasks)]
-    assert not tasks or complaints(tasks, STANDARD, INPUTS) == []
+    assert not tasks or find_faults(tasks, STANDARD, INPUTS) == []
 
 
 @settings(bounded, max_examples=60)
@@ -184,4 +184,4 @@ def test_second_answer_only_adds_tasks(first: object, second: object) -> None:
     after = [task for raw in read(json.dumps(second))[0] for task in repairer.add(raw)]
     after += repairer.close()
     assert repairer.tasks == before + after
-    assert not repairer.tasks or complaints(repairer.tasks, STANDARD, INPUTS) == []
+    assert not repairer.tasks or find_faults(repairer.tasks, STANDARD, INPUTS) == []

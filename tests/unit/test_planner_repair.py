@@ -1,4 +1,4 @@
-"""Repair of LLM plans, and complaints about what cannot be repaired."""
+"""Repair of LLM plans, and faults that cannot be repaired."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from services.planner.llm.json_stream import RawTask
 from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import SPLIT_LIMIT, Input, Json, Many, Reference, Task, Text, Value
 from services.planner.plan_assembler import PlanAssembler
-from services.planner.plan_check import complaints
+from services.planner.plan_check import find_faults
 from services.planner.task_spec import Catalogue, Modality, Parameter, Port, Spec
 from tests.support.plans import LITE, STANDARD, file, notation
 
@@ -28,8 +28,8 @@ def repair(
     repairer = PlanRepairer(catalogue, inputs, PlanAssembler(prior))
     out = [task for fields in tasks for task in repairer.add(RawTask(fields))]
     out += repairer.close()
-    assert not out or complaints([*prior, *out], catalogue, inputs) == []
-    return notation(out), [str(fault) for fault in repairer.complaints]
+    assert not out or find_faults([*prior, *out], catalogue, inputs) == []
+    return notation(out), [str(fault) for fault in repairer.faults]
 
 
 def plan(*tasks: Fields, inputs: Mapping[str, Value] = INPUTS, catalogue: Catalogue = STANDARD) -> list[str]:
@@ -68,7 +68,7 @@ def test_text_with_the_word_error_is_planned() -> None:
 @pytest.mark.parametrize(
     "value", [5, 1.5, True, None, [], {}, [[]], "<GENERATED>", "<GENERATED>-", "-", {"a": {"b": []}}]
 )
-def test_any_value_yields_at_most_a_complaint(value: object) -> None:
+def test_any_value_yields_at_most_a_fault(value: object) -> None:
     repair(task("image-to-text", 0, {"image": value}), {"task": value}, {"task": "text-to-speech", "args": value})
 
 
@@ -103,7 +103,7 @@ def test_prior_task_is_not_planned_again() -> None:
     )
 
 
-def test_reference_to_a_failed_task_has_a_complaint() -> None:
+def test_reference_to_a_failed_task_is_a_fault() -> None:
     prior = [
         Task(1, "image-to-text", {"image": Input("file1")}),
         Task(2, "summarization", {"text": Reference(1, "text")}),
@@ -111,14 +111,14 @@ def test_reference_to_a_failed_task_has_a_complaint() -> None:
     repairer = PlanRepairer(STANDARD, INPUTS, PlanAssembler(prior, failed=[1]))
     assert repairer.add(RawTask(task("text-to-speech", 3, {"text": "<text>-2"}))) == []
     assert repairer.close() == []
-    assert "refers to task 2, which is not there" in str(repairer.complaints[0])
+    assert "refers to task 2, which is not there" in str(repairer.faults[0])
 
 
 def test_forward_reference_waits_for_its_task() -> None:
     repairer = PlanRepairer(STANDARD, INPUTS)
     assert repairer.add(RawTask(task("text-to-speech", 2, {"text": "<text>-1"}))) == []
     assert repairer.add(RawTask(task("summarization", 1, {"text": "<text>-0"}))) == []
-    assert repairer.complaints == []
+    assert repairer.faults == []
     out = repairer.add(RawTask(OCR))
     assert notation(out) == ["image-to-text(image=file1)", "summarization(text=1.text)", "text-to-speech(text=2.text)"]
 
@@ -177,7 +177,7 @@ def test_no_reference_is_guessed_in_a_truncated_plan() -> None:
     repairer = PlanRepairer(STANDARD, INPUTS)
     repairer.add(RawTask(task("image-to-text", 1, {"image": "<image>-0"})))
     assert repairer.close(cut=True) == []
-    assert "it waits for task 0, which is not there" in str(repairer.complaints[0])
+    assert "it waits for task 0, which is not there" in str(repairer.faults[0])
 
 
 def test_corrected_task_replaces_invalid_one_and_releases_its_dependents() -> None:
@@ -185,11 +185,11 @@ def test_corrected_task_replaces_invalid_one_and_releases_its_dependents() -> No
     for fields in (task("telepathy", 0), task("text-to-speech", 1, {"text": "<text>-0"})):
         assert repairer.add(RawTask(fields)) == []
     assert repairer.close() == []
-    assert [fault.wire_id for fault in repairer.complaints] == [0, 1]
+    assert [fault.task_id for fault in repairer.faults] == [0, 1]
     out = repairer.add(RawTask(OCR))
     assert notation(out) == ["image-to-text(image=file1)", "text-to-speech(text=1.text)"]
     assert repairer.close() == []
-    assert repairer.complaints == []
+    assert repairer.faults == []
 
 
 def test_emitted_task_is_not_changed_by_a_later_version() -> None:
@@ -208,16 +208,16 @@ def test_split_beyond_the_limit_is_omitted_completely() -> None:
     repairer = PlanRepairer(STANDARD, INPUTS, limit=2)
     assert repairer.add(RawTask(task("text-to-speech", 0, {"text": ["a", "b", "c"]}))) == []
     assert len(repairer.add(RawTask(task("text-to-speech", 1, {"text": ["a", "b"]})))) == 2
-    assert str(repairer.complaints[0]).startswith("task 0 (text-to-speech): the plan has more than 2 tasks")
+    assert str(repairer.faults[0]).startswith("task 0 (text-to-speech): the plan has more than 2 tasks")
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_plan_ends_at_the_task_limit_with_complaint(limit: int) -> None:
+def test_plan_ends_at_the_task_limit_with_fault(limit: int) -> None:
     repairer = PlanRepairer(STANDARD, INPUTS, limit=limit)
     for number in range(5):
         repairer.add(RawTask(task("text-to-speech", number, {"text": str(number)})))
     assert len(repairer.tasks) == limit
-    assert [str(fault) for fault in repairer.complaints] == [
+    assert [str(fault) for fault in repairer.faults] == [
         f"the plan has more than {limit} tasks (leave out what is not asked for)"
     ]
 
@@ -272,7 +272,7 @@ def test_argument_is_assigned_to_port_by_name_modality_or_value(fields: Fields, 
     assert plan(fields) == [expected]
 
 
-def test_complaint_about_unknown_argument_lists_the_known_ones() -> None:
+def test_fault_of_an_unknown_argument_lists_the_known_ones() -> None:
     message = faults(task("image-to-text", 0, {"image": "<file1>", "text": "in red"}))
     assert (
         message
@@ -303,7 +303,7 @@ def test_no_argument_is_guessed_if_two_inputs_match(arguments: Fields, message: 
     assert message in faults(task("image-to-text", 0, arguments), inputs={**INPUTS, "file3": file("b.png")})
 
 
-def test_complaint_names_the_modality_of_a_mismatched_output() -> None:
+def test_fault_names_the_modality_of_a_mismatched_output() -> None:
     message = faults(task("text-to-speech", 0, {"text": "hi"}), task("summarization", 1, {"text": "<text>-0"}))
     assert "port text takes a text, but task 0 (text-to-speech) gives recording (refer to a text" in message
 
@@ -354,7 +354,7 @@ def test_json_value_fills_only_json_ports() -> None:
     [out] = repairer.add(RawTask(task("draw", 0, {"boxes": [[1, 2], [3, 4]]})))
     assert out.arguments == {"boxes": Json("[[1, 2], [3, 4]]")}
     assert repairer.add(RawTask(task("draw", 1, {"boxes": [float("nan")]}))) == []
-    assert "is not valid JSON" in str(repairer.complaints[0])
+    assert "is not valid JSON" in str(repairer.faults[0])
     assert "what it is given is data" in faults(task("summarization", 0, {"text": {"a": 1}}))
 
 
@@ -383,7 +383,7 @@ def test_parameter_is_converted_to_its_schema(schema: object, arguments: object,
 
 
 @pytest.mark.parametrize("arguments", [7, "much", -1, float("nan"), float("inf"), 10**400, [0.1, 0.2]])
-def test_invalid_parameter_has_a_complaint(arguments: object) -> None:
+def test_invalid_parameter_is_a_fault(arguments: object) -> None:
     message = faults(task("object-detection", 0, {"image": "<file1>", "threshold": arguments}))
     assert message.startswith("task 0 (object-detection): parameter threshold: ")
 
@@ -440,7 +440,7 @@ def test_list_for_a_list_port_stays_one_task() -> None:
 def test_emitted_tasks_pass_the_plan_check() -> None:
     repairer = PlanRepairer({"one": Spec("another")}, {})
     assert repairer.add(RawTask(task("one", 0))) == []
-    assert "no expert offers the task another" in str(repairer.complaints[0])
+    assert "no expert offers the task another" in str(repairer.faults[0])
 
 
 @pytest.mark.timeout(10)

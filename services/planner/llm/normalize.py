@@ -1,4 +1,4 @@
-"""Converts a parsed task into one or more valid tasks, or the problems that prevent it."""
+"""Converts a parsed task into one or more valid tasks, or the faults that prevent it."""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from services.planner.llm.argument_binding import Binding, bind_arguments
 from services.planner.llm.names import match_task, shares_a_word
 from services.planner.llm.parameters import convert_parameters, unknown_argument
-from services.planner.llm.plan_format import ParsedTask, Problem
+from services.planner.llm.plan_format import ParsedTask
 from services.planner.llm.port_values import RepairContext, infer_port_value, missing, resolve_port
 from services.planner.llm.task_split import split
 from services.planner.llm.values import EmbeddedReference, ExternalReference, OutputReference, interpret
 from services.planner.plan import Argument, Single
-from services.planner.plan_check import unavailable_task
+from services.planner.plan_check import Fault, unavailable_task
 from services.planner.task_spec import Spec
 
 Arguments = Mapping[str, Argument]
@@ -27,8 +27,8 @@ class NormalizedTask:
     parameters_json: str
 
 
-def normalize_task(parsed: ParsedTask, context: RepairContext) -> NormalizedTask | list[Problem]:
-    """Repairs and validates a parsed task; returns all problems if it cannot run."""
+def normalize_task(parsed: ParsedTask, context: RepairContext) -> NormalizedTask | list[Fault]:
+    """Repairs and validates a parsed task; returns all faults if it cannot run."""
     name = match_task(parsed.task, context.catalogue)
     if name is not None:
         return _normalize(parsed, context.catalogue[name], context)
@@ -55,35 +55,33 @@ def waits_for(parsed: ParsedTask, context: RepairContext) -> set[int]:
     return ids
 
 
-def _normalize(parsed: ParsedTask, spec: Spec, context: RepairContext) -> NormalizedTask | list[Problem]:
+def _normalize(parsed: ParsedTask, spec: Spec, context: RepairContext) -> NormalizedTask | list[Fault]:
     binding = bind_arguments(parsed, spec, context.names, context.inputs)
-    given, problems = _ports(parsed, binding, context)
-    parameters, parameter_problems = convert_parameters(binding.parameters, spec, context.names)
-    problems += parameter_problems + [unknown_argument(name, spec) for name in binding.unmatched]
+    given, faults = _ports(parsed, binding, context)
+    parameters, parameter_faults = convert_parameters(binding.parameters, spec, context.names)
+    faults += parameter_faults + [unknown_argument(name, spec) for name in binding.unmatched]
     pieces = split(given, spec)
-    if isinstance(pieces, Problem):
-        problems.append(pieces)
-    if problems or isinstance(pieces, Problem):
-        return problems
+    if isinstance(pieces, Fault):
+        faults.append(pieces)
+    if faults or isinstance(pieces, Fault):
+        return faults
     return NormalizedTask(spec, tuple(pieces), json.dumps(parameters, ensure_ascii=False) if parameters else "")
 
 
-def _ports(
-    parsed: ParsedTask, binding: Binding, context: RepairContext
-) -> tuple[dict[str, list[Single]], list[Problem]]:
+def _ports(parsed: ParsedTask, binding: Binding, context: RepairContext) -> tuple[dict[str, list[Single]], list[Fault]]:
     given: dict[str, list[Single]] = {}
-    problems: dict[str, list[Problem]] = {port.name: [missing(port, binding.spec)] for port in binding.missing}
+    faults: dict[str, list[Fault]] = {port.name: [missing(port, binding.spec)] for port in binding.missing}
     for port in binding.spec.inputs:
         interpretations = binding.ports.get(port.name, [])
-        singles, port_problems = resolve_port(port, interpretations, context) if interpretations else ([], [])
-        if port_problems:
-            problems[port.name] = port_problems
+        singles, port_faults = resolve_port(port, interpretations, context) if interpretations else ([], [])
+        if port_faults:
+            faults[port.name] = port_faults
         elif singles:
             given[port.name] = singles
     for port in binding.spec.inputs:
         interpretations = binding.ports.get(port.name, [])
         if (
-            port.name not in problems
+            port.name not in faults
             or len(interpretations) > 1
             or any(isinstance(item, ExternalReference | EmbeddedReference) for item in interpretations)
         ):
@@ -91,10 +89,10 @@ def _ports(
         used = {single for singles in given.values() for single in singles}
         if found := infer_port_value(port, parsed.needs, used, context):
             given[port.name] = found
-            del problems[port.name]
+            del faults[port.name]
     given = {port.name: given[port.name] for port in binding.spec.inputs if port.name in given}
-    return given, [one for several in problems.values() for one in several]
+    return given, [one for several in faults.values() for one in several]
 
 
-def _unavailable(parsed: ParsedTask, context: RepairContext) -> Problem:
-    return Problem(*unavailable_task(parsed.task, context.catalogue))
+def _unavailable(parsed: ParsedTask, context: RepairContext) -> Fault:
+    return Fault(*unavailable_task(parsed.task, context.catalogue))

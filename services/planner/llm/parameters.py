@@ -4,9 +4,8 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 
-from services.planner.llm.plan_format import Problem
 from services.planner.llm.values import InputNames, OutputReference, interpret, is_external_reference
-from services.planner.plan_check import list_names, schema_violation
+from services.planner.plan_check import Fault, list_names, schema_violation
 from services.planner.task_spec import Parameter, Spec
 
 MAX_NUMBER = 2**53
@@ -17,38 +16,38 @@ _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 def convert_parameters(
     given: Mapping[str, object], spec: Spec, names: InputNames
-) -> tuple[dict[str, object], list[Problem]]:
-    """Converts parameters to their schemas' types; returns the values and the problems of the others."""
+) -> tuple[dict[str, object], list[Fault]]:
+    """Converts parameters to their schemas' types; returns the values and the faults of the others."""
     known = {parameter.name: parameter for parameter in spec.parameters}
     values: dict[str, object] = {}
-    problems: list[Problem] = []
+    faults: list[Fault] = []
     for name, value in given.items():
         fit = _fit(known[name], value, names)
-        if isinstance(fit, Problem):
-            problems.append(fit)
+        if isinstance(fit, Fault):
+            faults.append(fit)
         else:
             values[name] = fit[0]
-    return values, problems
+    return values, faults
 
 
-def unknown_argument(name: str, spec: Spec) -> Problem:
-    """Returns the problem of an argument that the task does not have."""
+def unknown_argument(name: str, spec: Spec) -> Fault:
+    """Returns the fault of an argument that the task does not have."""
     ports = list_names([port.name for port in spec.inputs])
     parameters = list_names([parameter.name for parameter in spec.parameters])
     what = f"no input port or parameter {name[:60]}" if name else "no place for a value without a name"
-    return Problem(f"{spec.name} has {what}", f"it has {ports}" + (f"; {parameters}" if parameters else ""))
+    return Fault(f"{spec.name} has {what}", f"it has {ports}" + (f"; {parameters}" if parameters else ""))
 
 
-def _fit(parameter: Parameter, value: object, names: InputNames) -> tuple[object] | Problem:
+def _fit(parameter: Parameter, value: object, names: InputNames) -> tuple[object] | Fault:
     if is_external_reference(value):
-        return Problem(f"parameter {parameter.name} is given a path or an address", "give it a plain value")
+        return Fault(f"parameter {parameter.name} is given a path or an address", "give it a plain value")
     if isinstance(value, str) and any(isinstance(item, OutputReference) for item in interpret(value, names)):
-        return Problem(f"parameter {parameter.name} takes a value, not another task's output", "write the value itself")
+        return Fault(f"parameter {parameter.name} takes a value, not another task's output", "write the value itself")
     for form in _forms(value):
         if _is_exact(form) and not schema_violation(parameter, form):
             return (form,)
     reason = schema_violation(parameter, value) if _is_exact(value) else "it is too large a number"
-    return Problem(f"parameter {parameter.name}: {reason}", f"it must match {parameter.json_schema}")
+    return Fault(f"parameter {parameter.name}: {reason}", f"it must match {parameter.json_schema}")
 
 
 def _forms(value: object) -> Iterator[object]:

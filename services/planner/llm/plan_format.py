@@ -21,7 +21,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from services.planner.llm.json_stream import ARGUMENTS, RawTask, task_name
 
@@ -36,28 +35,6 @@ MAX_ARGUMENTS = 64
 
 MAX_NUMBER = 10**9
 """Ids must be smaller."""
-
-
-class Problem(NamedTuple):
-    """A problem of a task, and its remedy."""
-
-    message: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A problem with the id that the LLM gave the task; the id is None for problems of the whole plan."""
-
-    wire_id: int | None
-    task: str
-    message: str
-    remedy: str
-    source: str = ""
-
-    def __str__(self) -> str:
-        where = f"task {self.wire_id} ({self.task}): " if self.wire_id is not None else ""
-        return f"{where}{self.message} ({self.remedy})"
 
 
 @dataclass(frozen=True, slots=True)

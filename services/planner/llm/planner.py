@@ -74,17 +74,17 @@ class LLMPlanner:
             raise LLMPlanError("the context of the LLM is too small for a single task", writer.usage)
         try:
             await writer.write(first)
-            problems = writer.problems
-            if problems:
+            faults = writer.faults
+            if faults:
                 prompt = request, catalogue
                 second = await asyncio.to_thread(
-                    builder.repair_prompt, prompt, writer.text, "\n".join(problems), budget, tokens
+                    builder.repair_prompt, prompt, writer.text, "\n".join(faults), budget, tokens
                 )
                 await writer.write(second)
             await writer.finish(first.notes)
         except LLMError as error:
             raise LLMPlanError(str(error), writer.usage) from error
-        reason = "The LLM planned it and corrected itself once." if problems else "The LLM planned it."
+        reason = "The LLM planned it and corrected itself once." if faults else "The LLM planned it."
         version = self._prompting.version
         return Decision(CONTROLLER, reason, llm_model=self.model, usage=writer.usage, version=version)
 
@@ -111,9 +111,9 @@ class _PlanWriter:
         self.usage = Usage()
 
     @property
-    def problems(self) -> list[str]:
-        """Problems of the plan so far, as stated in the repair prompt."""
-        return [*map(str, self._repairer.complaints), *self._dropped, *([TRUNCATED] if self._is_truncated else [])]
+    def faults(self) -> list[str]:
+        """Faults of the plan so far, as stated in the repair prompt."""
+        return [*map(str, self._repairer.faults), *self._dropped, *([TRUNCATED] if self._is_truncated else [])]
 
     async def write(self, prompt: PlanPrompt) -> None:
         """Calls the LLM and emits tasks as soon as they are complete.
@@ -146,7 +146,7 @@ class _PlanWriter:
             LLMPlanError: the answers contain nothing usable.
         """
         is_usable = bool(self._repairer.has_planned or self._noted_sources or _NOTHING.fullmatch(self.text))
-        is_readable = is_usable or bool(self._repairer.complaints)
+        is_readable = is_usable or bool(self._repairer.faults)
         self._llm.record_answer(valid=is_readable)
         if not is_usable:
             what = "none of the tasks the LLM planned can be run" if is_readable else "what the LLM wrote is no plan"
@@ -174,7 +174,7 @@ class _PlanWriter:
 
     def _unmapped(self) -> Iterable[Note]:
         faults = [
-            fault for fault in self._repairer.complaints if fault.source not in self._noted_sources or not fault.source
+            fault for fault in self._repairer.faults if fault.source not in self._noted_sources or not fault.source
         ]
         for fault in faults[:MAX_UNMAPPED_NOTES]:
             words = fault.source or fault.task

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.planner.llm.names import normalize_name
-from services.planner.llm.plan_format import Problem
 from services.planner.llm.values import (
     EmbeddedReference,
     ExternalReference,
@@ -19,7 +18,7 @@ from services.planner.llm.values import (
 )
 from services.planner.plan import Input, Json, Reference, Single, Task, Text, Value, modalities
 from services.planner.plan_assembler import PlanAssembler
-from services.planner.plan_check import list_names
+from services.planner.plan_check import Fault, list_names
 from services.planner.task_spec import Catalogue, Modality, Port, Spec
 
 _STATEMENT_PORTS = {"question", "instruction"}
@@ -38,19 +37,19 @@ class RepairContext:
 
 def resolve_port(
     port: Port, interpretations: Sequence[Interpretation], context: RepairContext
-) -> tuple[list[Single], list[Problem]]:
-    """Resolves the values written for a port; returns arguments and problems."""
+) -> tuple[list[Single], list[Fault]]:
+    """Resolves the values written for a port; returns arguments and faults."""
     if port.modality is Modality.JSON and all(isinstance(item, JsonLiteral | TextLiteral) for item in interpretations):
         return _json(port, interpretations)
     arguments: list[Single] = []
-    problems: list[Problem] = []
+    faults: list[Fault] = []
     for item in interpretations:
         single = _single(port, item, context)
-        if isinstance(single, Problem):
-            problems.append(single)
+        if isinstance(single, Fault):
+            faults.append(single)
         else:
             arguments += single
-    return arguments, problems
+    return arguments, faults
 
 
 def infer_port_value(
@@ -83,10 +82,10 @@ def output_for(port: Port, spec: Spec, resource: str = "") -> str | None:
     return ranked[0].name if ranked else None
 
 
-def missing(port: Port, spec: Spec) -> Problem:
-    """Returns the problem of a missing required port."""
+def missing(port: Port, spec: Spec) -> Fault:
+    """Returns the fault of a missing required port."""
     remedy = f"give it a {port.modality}: a value, an input or an earlier task's output"
-    return Problem(f"the required port {port.name} of {spec.name} is missing", remedy)
+    return Fault(f"the required port {port.name} of {spec.name} is missing", remedy)
 
 
 def _outputs(
@@ -108,7 +107,7 @@ def _fitting(port: Port, inputs: Mapping[str, Value]) -> list[str]:
 # ---------------------------------------------------------------- written values
 
 
-def _single(port: Port, item: Interpretation, context: RepairContext) -> list[Single] | Problem:
+def _single(port: Port, item: Interpretation, context: RepairContext) -> list[Single] | Fault:
     if isinstance(item, OutputReference):
         return _output(port, item, context)
     if isinstance(item, InputReference):
@@ -118,11 +117,11 @@ def _single(port: Port, item: Interpretation, context: RepairContext) -> list[Si
     return _rejected(port, item, context.inputs)
 
 
-def _output(port: Port, pointer: OutputReference, context: RepairContext) -> list[Single] | Problem:
+def _output(port: Port, pointer: OutputReference, context: RepairContext) -> list[Single] | Fault:
     group = context.plan.groups.get(pointer.wire_id)
     if not group:
         message = f"port {port.name} refers to task {pointer.wire_id}, which is not there"
-        return Problem(message, "refer to one that is")
+        return Fault(message, "refer to one that is")
     spec = context.catalogue.get(group[0].task)
     output = output_for(port, spec, pointer.resource) if spec else None
     if output:
@@ -131,42 +130,40 @@ def _output(port: Port, pointer: OutputReference, context: RepairContext) -> lis
     message = (
         f"port {port.name} takes a {port.modality}, but task {pointer.wire_id} ({group[0].task}) gives {modality_names}"
     )
-    return Problem(message, f"refer to a {port.modality}, or put a task between that makes one")
+    return Fault(message, f"refer to a {port.modality}, or put a task between that makes one")
 
 
-def _input(port: Port, name: str, inputs: Mapping[str, Value]) -> list[Single] | Problem:
+def _input(port: Port, name: str, inputs: Mapping[str, Value]) -> list[Single] | Fault:
     kinds = modalities(inputs[name])
     if port.modality in kinds:
         return [Input(name)]
     is_a = " or ".join(kinds) or "of no known kind"
-    return Problem(
-        f"port {port.name} takes a {port.modality}, but input {name} is {is_a}", f"give it a {port.modality}"
-    )
+    return Fault(f"port {port.name} takes a {port.modality}, but input {name} is {is_a}", f"give it a {port.modality}")
 
 
-def _literal(port: Port, item: TextLiteral | JsonLiteral) -> list[Single] | Problem:
+def _literal(port: Port, item: TextLiteral | JsonLiteral) -> list[Single] | Fault:
     if port.modality is Modality.TEXT and isinstance(item, TextLiteral):
         return [Text(item.text)]
     if port.modality is Modality.TEXT and isinstance(item, JsonLiteral) and isinstance(item.value, bool | int | float):
         return [Text(json.dumps(item.value))]
     kind = "text" if isinstance(item, TextLiteral) else "data"
     message = f"port {port.name} takes a {port.modality}, but what it is given is {kind}"
-    return Problem(message, f"give it a {port.modality}: an input or an earlier task's output")
+    return Fault(message, f"give it a {port.modality}: an input or an earlier task's output")
 
 
 def _rejected(
     port: Port, item: MissingInput | ExternalReference | EmbeddedReference, inputs: Mapping[str, Value]
-) -> Problem:
+) -> Fault:
     remedy = f"the run has {list_names(inputs)}" if inputs else "send it with the request"
     if isinstance(item, MissingInput):
-        return Problem(f"there is no input {item.name}", remedy)
+        return Fault(f"there is no input {item.name}", remedy)
     if isinstance(item, ExternalReference):
-        return Problem(f"port {port.name} is given a path or an address that is no input of the run", remedy)
+        return Fault(f"port {port.name} is given a path or an address that is no input of the run", remedy)
     message = f"port {port.name} is given {item.name} within other words"
-    return Problem(message, "give the reference alone, or the words themselves")
+    return Fault(message, "give the reference alone, or the words themselves")
 
 
-def _json(port: Port, interpretations: Sequence[Interpretation]) -> tuple[list[Single], list[Problem]]:
+def _json(port: Port, interpretations: Sequence[Interpretation]) -> tuple[list[Single], list[Fault]]:
     values = [
         item.value if isinstance(item, JsonLiteral) else item.text
         for item in interpretations
@@ -175,5 +172,5 @@ def _json(port: Port, interpretations: Sequence[Interpretation]) -> tuple[list[S
     try:
         content = json.dumps(values[0] if len(values) == 1 else values, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
-        return [], [Problem(f"what it is given for port {port.name} is not valid JSON", "correct it")]
+        return [], [Fault(f"what it is given for port {port.name} is not valid JSON", "correct it")]
     return [Json(content)], []

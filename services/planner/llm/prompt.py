@@ -24,7 +24,7 @@ RESERVE = 32
 """Tokens reserved for message markers of the prompt."""
 
 REQUEST_SHARE, REPAIR_SHARE = 0.4, 0.4
-"""Maximum share of the budget for the request, and for an earlier answer with its complaints."""
+"""Maximum share of the budget for the request, and for an earlier answer with its faults."""
 
 TURN_CHARACTERS = 800
 """Limit of one earlier turn."""
@@ -109,18 +109,18 @@ class PlanPromptBuilder:
         return PlanPrompt(tuple(messages), shown, notes, Counter(part.item.kind for part in fitted.omitted))
 
     def repair_prompt(
-        self, planning: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: TokenCounter
+        self, planning: tuple[Request, Catalogue], answer: str, faults: str, budget: int, tokens: TokenCounter
     ) -> PlanPrompt:
-        """Builds the prompt for a repair call: the first prompt, shortened, with the answer and its complaints."""
+        """Builds the prompt for a repair call: the first prompt, shortened, with the answer and its faults."""
         available = int(budget * REPAIR_SHARE / 2)
         shortened_answer, _ = _fit_text(
             lambda characters: shortened(answer, characters), len(answer), available, tokens
         )
-        shortened_complaints, _ = _fit_text(
-            lambda characters: shortened(complaints, characters), len(complaints), available, _data_counter(tokens)
+        shortened_faults, _ = _fit_text(
+            lambda characters: shortened(faults, characters), len(faults), available, _data_counter(tokens)
         )
         further = self._repair_template.render(
-            answer=escape_markers(shortened_answer), complaints=quote_data("complaints", shortened_complaints, nonce())
+            answer=escape_markers(shortened_answer), faults=quote_data("faults", shortened_faults, nonce())
         )
         first = self.planning_prompt(*planning, budget - _message_tokens(further, tokens), tokens)
         return PlanPrompt((*first.messages, *further), first.names, (), first.cut)

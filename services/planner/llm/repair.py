@@ -2,17 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.planner.llm.json_stream import RawTask
 from services.planner.llm.normalize import NormalizedTask, normalize_task, waits_for
-from services.planner.llm.plan_format import Fault, ParsedTask, Problem, parse_task
+from services.planner.llm.plan_format import ParsedTask, parse_task
 from services.planner.llm.port_values import RepairContext
 from services.planner.llm.values import InputNames
 from services.planner.plan import HARD_LIMIT, Task, Value
 from services.planner.plan_assembler import PlanAssembler
-from services.planner.plan_check import complaints
+from services.planner.plan_check import Fault, find_faults
 from services.planner.task_spec import Catalogue
 
 
@@ -31,7 +31,7 @@ class _PendingTask:
     pending: set[int]
     """Ids of the tasks it waits for."""
     state: _State = _State.WAITING
-    problems: list[Problem] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
 
 class PlanRepairer:
@@ -67,9 +67,9 @@ class PlanRepairer:
         self._limit_fault: Fault | None = None
 
     @property
-    def complaints(self) -> list[Fault]:
-        """Problems that could not be repaired so far, in the order of the tasks."""
-        faults = [fault for pending_task in self._order for fault in self._faults(pending_task)]
+    def faults(self) -> list[Fault]:
+        """Faults that could not be repaired so far, in the order of the tasks."""
+        faults = [fault for pending_task in self._order for fault in self._faults_of(pending_task)]
         return [*faults, self._limit_fault] if self._limit_fault else faults
 
     @property
@@ -86,7 +86,7 @@ class PlanRepairer:
         """Adds a task object; returns the tasks that can be emitted now, including those that waited for it."""
         if len(self._order) >= HARD_LIMIT or len(self._plan.tasks) >= self._limit:
             message = f"the plan has more than {min(self._limit, HARD_LIMIT)} tasks"
-            self._limit_fault = Fault(None, "", message, "leave out what is not asked for")
+            self._limit_fault = Fault(message, "leave out what is not asked for")
             return []
         parsed = parse_task(raw)
         wire_id = max(self._pending_by_id, default=-1) + 1 if parsed.wire_id is None else parsed.wire_id
@@ -140,20 +140,20 @@ class PlanRepairer:
         return [pending_task for pending_task in waiting if not pending_task.pending]
 
     def _try_emit(self, pending_task: _PendingTask) -> bool:
-        """Emits a task, or records its problems; returns whether it was emitted."""
+        """Emits a task, or records its faults; returns whether it was emitted."""
         shape = normalize_task(pending_task.parsed, self._context)
-        problems = shape if isinstance(shape, list) else self._add_to_plan(pending_task, shape)
+        faults = shape if isinstance(shape, list) else self._add_to_plan(pending_task, shape)
         cycle = sorted(pending_task.pending & self._pending_by_id.keys())
-        if problems and cycle:
-            problems = [Problem(f"it waits for task {cycle[0]}, which waits for it in turn", "break the circle")]
-        pending_task.problems = problems
-        pending_task.state = _State.INVALID if problems else _State.PLANNED
-        if not problems:
+        if faults and cycle:
+            faults = [Fault(f"it waits for task {cycle[0]}, which waits for it in turn", "break the circle")]
+        pending_task.faults = faults
+        pending_task.state = _State.INVALID if faults else _State.PLANNED
+        if not faults:
             pending_task.pending.clear()
-        return not problems
+        return not faults
 
-    def _add_to_plan(self, pending_task: _PendingTask, shape: NormalizedTask) -> list[Problem]:
-        """Adds the resulting tasks to the plan; returns problems if it cannot."""
+    def _add_to_plan(self, pending_task: _PendingTask, shape: NormalizedTask) -> list[Fault]:
+        """Adds the resulting tasks to the plan; returns faults if it cannot."""
         source = pending_task.parsed.source
         group = self._plan.number(
             [
@@ -162,16 +162,16 @@ class PlanRepairer:
             ]
         )
         if len(self._plan.tasks) + len(group.new) > self._limit:
-            return [Problem(f"the plan has more than {self._limit} tasks", "leave out what is not asked for")]
-        if problems := [fault for task in group.new for fault in self._check(task)]:
-            return problems
+            return [Fault(f"the plan has more than {self._limit} tasks", "leave out what is not asked for")]
+        if faults := [fault for task in group.new for fault in self._check(task)]:
+            return faults
         self._plan.add(pending_task.wire_id, group)
         return []
 
-    def _check(self, task: Task) -> list[Problem]:
+    def _check(self, task: Task) -> list[Fault]:
         """Validates a task by the check that every plan must pass."""
-        faults = complaints([*self._plan.needed(task), task], self._context.catalogue, self._context.inputs)
-        return [Problem(fault.message, fault.remedy) for fault in faults if fault.task_id == task.id]
+        faults = find_faults([*self._plan.needed(task), task], self._context.catalogue, self._context.inputs)
+        return [fault for fault in faults if fault.task_id == task.id]
 
     # ------------------------------------------------------------ end of the text
 
@@ -198,14 +198,14 @@ class PlanRepairer:
             seen |= path.keys()
         return None
 
-    def _faults(self, pending_task: _PendingTask) -> list[Fault]:
-        problems = pending_task.problems
+    def _faults_of(self, pending_task: _PendingTask) -> list[Fault]:
+        faults = pending_task.faults
         if pending_task.state is _State.WAITING and self._closed:
             needed = min(pending_task.pending)
             exists = needed in self._pending_by_id
             message = f"it waits for task {needed}, which {'could not be planned' if exists else 'is not there'}"
-            problems = [Problem(message, f"correct task {needed}" if exists else "refer to one that is")]
+            faults = [Fault(message, f"correct task {needed}" if exists else "refer to one that is")]
+        parsed = pending_task.parsed
         return [
-            Fault(pending_task.wire_id, pending_task.parsed.task, *each, pending_task.parsed.source)
-            for each in problems
+            replace(fault, task_id=pending_task.wire_id, task=parsed.task, source=parsed.source) for fault in faults
         ]
