@@ -34,15 +34,12 @@ def read(text: str, *, piece: int = 0) -> tuple[list[object], PlanReader]:
         PLAN.replace("}]", ",},]"),
         str([FIRST, SECOND]),
         PLAN.replace('"', "“").replace("“,", "”,"),
-        "[" + json.dumps(FIRST) + ", // then {aloud}\n/* {x} */ " + json.dumps(SECOND) + "]",
-        PLAN.replace('"id"', "id").replace('"args"', "args").replace('"dep"', "# why\n'dep'"),
+        json.dumps({"tasks": [FIRST, SECOND]}).replace('}, {"task"', '}, // then {aloud}\n {"task"'),
+        PLAN.replace('"id"', "id").replace('"args"', "args").replace('"dep"', "// why\n'dep'"),
         PLAN.replace(', "args"', ' "args"'),
         PLAN[:-2] + "]",
         PLAN.replace('}}, {"task"', '}, {"task"'),
-        "{" + json.dumps(FIRST) + "}" + json.dumps(SECOND),
         PLAN + "}}]",
-        PLAN.replace('{"task"', '{["task"', 1),
-        PLAN[:-2] + "\n```\nThat is all.",
         f"<b>The plan</b> w/o a word: {PLAN}",
         f"<think>{{ <b>a</b> </a-long-tag-that-is-none> </think> {PLAN}",
         PLAN.replace('"say it"', '"say it" // aloud\n'),
@@ -67,8 +64,7 @@ def test_task_is_available_at_its_closing_brace() -> None:
         ("null", None),
         ("True", True),
         ("false", False),
-        ("NaN", None),
-        ("-Infinity", None),
+        ("NaN", "NaN"),
         ("1e999", "1e999"),
         ("9" * 5_000, "9" * 5_000),
         ("-1.5e2", -150.0),
@@ -78,9 +74,7 @@ def test_task_is_available_at_its_closing_brace() -> None:
         ('"tab\tbell\x07"', "tab\tbell\x07"),
         ('"He said "hi" to me"', 'He said "hi" to me'),
         ("'it's'", "it's"),
-        ("`it`", "it"),
-        ("/etc/passwd", "/etc/passwd"),
-        (r'"\u12 and \x4a"', "\\u12 and J"),
+        (r'"\u12 and \x4a"', "\\u12 and \\x4a"),
         (r'"\u00e9\ud83d\ude00\n\/\'\d"', "é😀\n/'\\d"),
         (r'"\ud83d alone"', "\ufffd alone"),
         ('"half \ud83d"', "half \ufffd"),
@@ -98,7 +92,7 @@ def test_objects_in_arguments_are_not_tasks() -> None:
 
 
 def test_braces_around_a_plan_are_not_tasks() -> None:
-    assert read(f"Use {{curly}} and {{'chat': None}}. {PLAN}")[0] == [FIRST, SECOND]
+    assert read(f"Use {{curly}} and {{'note': None}}. {PLAN}")[0] == [FIRST, SECOND]
 
 
 def test_text_with_the_word_error_is_still_a_plan() -> None:
@@ -107,12 +101,11 @@ def test_text_with_the_word_error_is_still_a_plan() -> None:
 
 
 def test_notes_are_read_inside_and_next_to_the_task_list() -> None:
-    text = """[{"note": "Unmapped", "text": "no mail", "source": "mail it"}, {"clarify": "Which file?"}]
-    {"tasks": [], "chat": "Hello!"} {"note": "odd", "text": "x"} {"chat": 3}"""
+    text = """[{"note": "Unmapped", "text": "no mail", "source": "mail it"}]
+    {"tasks": [], "notes": [{"note": "clarify", "text": "Which file?"}]} {"note": "odd", "text": "x"}"""
     assert read(text)[1].notes == [
         RawNote(NoteKind.UNMAPPED, "no mail", "mail it"),
         RawNote(NoteKind.CLARIFY, "Which file?"),
-        RawNote(NoteKind.CHAT, "Hello!"),
     ]
 
 
@@ -145,7 +138,7 @@ def test_too_large_or_deep_object_is_dropped_and_the_rest_is_read(oversized: str
 
 
 def test_plan_of_many_tasks_is_not_too_large() -> None:
-    tasks, reader = read(json.dumps({"tasks": [SECOND] * 1_000, "chat": "hi"}))
+    tasks, reader = read(json.dumps({"tasks": [*[SECOND] * 1_000, {"note": "chat", "text": "hi"}]}))
     assert len(tasks) == 1_000
     assert reader.dropped == []
     assert len(reader.notes) == 1

@@ -225,23 +225,12 @@ def test_plan_ends_at_the_task_limit_with_fault(limit: int) -> None:
 # ---------------------------------------------------------------- names
 
 
-def test_unknown_task_is_matched_by_input_modality_if_unambiguous() -> None:
-    catalogue = {name: STANDARD[name] for name in ("text-to-speech", "automatic-speech-recognition", "summarization")}
-    assert plan(task("speech-writing", 0, {"audio": "<file2>"}), catalogue=catalogue) == [
-        "automatic-speech-recognition(audio=file2)"
-    ]
-    assert "no expert offers the task mind-reading (use one that is: automatic-speech" in faults(
-        task("mind-reading", 0, {"audio": "<file2>"}), catalogue=catalogue
-    )
-
-
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         (task("image-to-text", 0, {"img": "<file1>"}), "image-to-text(image=file1)"),
         (task("image-to-text", 0, {"images": ["<file1>"]}), "image-to-text(image=file1)"),
         (task("image-to-text", 0, {"Input Image": "sign.png"}), "image-to-text(image=file1)"),
-        (task("image-to-text", 0, {"image": "<file1>", "file": "<file1>"}), "image-to-text(image=file1)"),
         ({"task": "image-to-text", "args": ["<file1>"]}, "image-to-text(image=file1)"),
         ({"task": "image-to-text", "args": "file1"}, "image-to-text(image=file1)"),
         (task("image-to-text", 0, {"image": [None]}), "image-to-text(image=file1)"),
@@ -268,7 +257,7 @@ def test_unknown_task_is_matched_by_input_modality_if_unambiguous() -> None:
         ),
     ],
 )
-def test_argument_is_assigned_to_port_by_name_modality_or_value(fields: Fields, expected: str) -> None:
+def test_argument_is_assigned_to_port_by_name_or_value(fields: Fields, expected: str) -> None:
     assert plan(fields) == [expected]
 
 
@@ -367,12 +356,9 @@ def test_json_value_fills_only_json_ports() -> None:
         ({"type": "integer"}, "3", 3),
         ({"type": "integer"}, 3.0, 3),
         ({"type": "number"}, "0.5", 0.5),
-        ({"type": "string"}, 5, "5"),
-        ({"type": "boolean"}, "yes", True),
+        ({"type": "boolean"}, "true", True),
         ({"type": "array", "items": {"type": "string"}}, "cat, dog", ["cat", "dog"]),
         ({"type": "array", "items": {"type": "string"}}, "cat", ["cat"]),
-        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
-        ({"enum": ["fast", "slow"]}, "Fast", "fast"),
         ({"type": "object"}, {"a": 1}, {"a": 1}),
     ],
 )

@@ -26,7 +26,7 @@ class Place(Enum):
 
 
 class Token(NamedTuple):
-    """One of { } [ ] , : ` or a "string" or a "bare" word."""
+    """One of { } [ ] , : or a "string" or a "bare" word."""
 
     kind: str
     text: str = ""
@@ -34,21 +34,21 @@ class Token(NamedTuple):
 
 _Step = tuple[int, Token | None]
 
-_PUNCTUATION = "{}[],:`"
+_PUNCTUATION = "{}[],:"
 _SPACE = re.compile(r"\s+")
-_PROSE = re.compile(r"[{\[\]/<]")
+_PROSE = re.compile(r"[{\[\]<]")
 _TAG = re.compile(r"[a-z/]", re.IGNORECASE)
-_THOUGHTS = ("think", "thinking", "reasoning")
+_THOUGHTS = ("think", "thinking")
 _LONGEST_TAG = 12
 
-_QUOTES = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "„": '”“"', "‘": "’‘'", "’": "’‘'", "`": "`"}
+_QUOTES = {'"': '"', "'": "'", "“": '”“"', "”": '”“"'}
 _INSIDE = {closers: re.compile(f"[\\\\{closers}]") for closers in set(_QUOTES.values())}
 _BARE = {Place.VALUE: re.compile(r"[,}\]\n]")} | dict.fromkeys((Place.KEY, Place.DEEP), re.compile(r"[:,{}\[\]\n]"))
-_AFTER_STRING = {Place.KEY: ":,}", Place.VALUE: ",}]`", Place.DEEP: ":,}]"}
-_REMARK = re.compile(r"\s(?://|#|/\*)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "", "\n": ""}
-_HEX_DIGITS = {"u": 4, "x": 2}
-_HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
+_AFTER_STRING = {Place.KEY: ":,}", Place.VALUE: ",}]", Place.DEEP: ":,}]"}
+_COMMENT = re.compile(r"\s//")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_HEX_DIGITS = 4
+_HEX = re.compile(r"[0-9a-f]", re.IGNORECASE)
 
 
 class Lexer:
@@ -64,12 +64,11 @@ class Lexer:
         self._remaining = LONGEST
         self._closers = ""
         self._pending = ""
-        self._last = ""
 
     @property
     def idle(self) -> bool:
-        """Whether no reasoning or comment is open."""
-        return self._state not in (self._reasoning, self._block)
+        """Whether no reasoning is open."""
+        return self._state != self._reasoning
 
     def tokens(self, delta: str) -> Iterator[Token]:
         """Adds text; yields the tokens that it completes."""
@@ -87,35 +86,25 @@ class Lexer:
         char = text[at]
         if space := _SPACE.match(text, at):
             return space.end(), None
-        if char in _PUNCTUATION and not (char == "`" and self.place is Place.VALUE):
+        if char in _PUNCTUATION:
             return at + 1, Token(char)
         self._stored, self._remaining = [], LONGEST
         if char in _QUOTES:
             self._closers, self._state = _QUOTES[char], self._string
             return at + 1, None
-        if char == "#":
-            self._state = self._line
-        elif char == "/":
-            self._state = self._slash
-        else:
-            self._state = self._bare
-            return at, None
-        return at + 1, None
+        self._state = self._comment if char == "/" else self._bare
+        return at, None
 
     # ------------------------------------------------------------ prose, where only the start of an object counts
 
     def _prose(self, text: str, at: int) -> _Step:
         found = _PROSE.search(text, at)
         if not found:
-            self._last = text[-1]
             return len(text), None
-        before = text[found.start() - 1] if found.start() > at else self._last
-        char = self._last = found.group()
+        char = found.group()
         if char == "{":
             return found.end(), Token("{")
-        if char == "/":
-            self._state = self._slash if not before or before.isspace() or before in ",[}]" else self._between
-        elif char == "<":
+        if char == "<":
             self._pending, self._state = "", self._tag
         else:
             self.listing = char == "["
@@ -140,31 +129,14 @@ class Lexer:
             self._state = self._between
         return at + 1, None
 
-    # ------------------------------------------------------------ comments
+    # ------------------------------------------------------------ comments and words
 
-    def _slash(self, text: str, at: int) -> _Step:
-        if text[at] in "/*":
-            self._pending = ""
-            self._state = self._line if text[at] == "/" else self._block
-            return at + 1, None
-        self._stored, self._remaining = ["/"], LONGEST
-        self._state = self._between if self.place is Place.PROSE else self._bare
-        return at, None
-
-    def _line(self, text: str, at: int) -> _Step:
+    def _comment(self, text: str, at: int) -> _Step:
         end = text.find("\n", at)
         if end < 0:
             return len(text), None
         self._state = self._between
         return end, None
-
-    def _block(self, text: str, at: int) -> _Step:
-        if self._pending == "*" and text[at] == "/":
-            self._state = self._between
-        self._pending = text[at]
-        return at + 1, None
-
-    # ------------------------------------------------------------ words
 
     def _bare(self, text: str, at: int) -> _Step:
         end = _BARE[self.place].search(text, at)
@@ -172,7 +144,7 @@ class Lexer:
         if not end:
             return len(text), None
         self._state = self._between
-        word = _REMARK.split("".join(self._stored), maxsplit=1)[0].strip()
+        word = _COMMENT.split("".join(self._stored), maxsplit=1)[0].strip()
         return end.start(), Token("bare", replace_surrogates(word)) if word else None
 
     def _string(self, text: str, at: int) -> _Step:
@@ -191,9 +163,7 @@ class Lexer:
             self._pending += char if len(self._pending) < MOST_SPACE else ""
             return at + 1, None
         self._state = self._between
-        if char in _AFTER_STRING[self.place] or ("\n" in self._pending and char in _QUOTES):
-            return at, Token("string", replace_surrogates("".join(self._stored)))
-        if char in "/#" and self._pending[1:]:
+        if char in _AFTER_STRING[self.place] or (char == "/" and self._pending[1:]):
             return at, Token("string", replace_surrogates("".join(self._stored)))
         self._store(self._pending)
         self._state = self._string
@@ -201,24 +171,21 @@ class Lexer:
 
     def _escape(self, text: str, at: int) -> _Step:
         char = text[at]
-        if char in _HEX_DIGITS:
-            self._pending, self._state = char, self._digits
+        if char == "u":
+            self._pending, self._state = "", self._digits
             return at + 1, None
         self._store(_ESCAPES.get(char, "\\" + char if char.isalnum() else char))
         self._state = self._string
         return at + 1, None
 
     def _digits(self, text: str, at: int) -> _Step:
-        if _HEX.match(text[at]):
-            self._pending += text[at]
-            if len(self._pending) <= _HEX_DIGITS[self._pending[0]]:
-                return at + 1, None
-            self._store(chr(int(self._pending[1:], 16)))
-            self._state = self._string
+        is_digit = bool(_HEX.match(text[at]))
+        self._pending += text[at] if is_digit else ""
+        if is_digit and len(self._pending) < _HEX_DIGITS:
             return at + 1, None
-        self._store("\\" + self._pending)
+        self._store(chr(int(self._pending, 16)) if is_digit else f"\\u{self._pending}")
         self._state = self._string
-        return at, None
+        return at + is_digit, None
 
     def _store(self, text: str) -> None:
         if text and self._remaining > 0:

@@ -23,17 +23,17 @@ MAX_NOTES = 32
 MAX_NOTE_LENGTH = 1_000
 """Limit of characters of one note."""
 
-TASK = ("task", "task_name", "tool", "name")
-"""Keys of a task's name, best first; the last two count only next to arguments."""
+TASK = ("task", "tool", "name")
+"""Keys of a task's name, best first; the others count only next to arguments."""
 
-ARGUMENTS = ("args", "arguments", "parameters", "params", "inputs", "input")
+ARGUMENTS = ("args", "arguments", "parameters", "inputs")
 """Keys of a task's arguments."""
 
-_PLANS = {"tasks", "plan", "steps", "task_list", "nodes", "notes", "result", "output", "answer", ""}
+_PLANS = {"tasks", "plan", "steps", "notes"}
+"""Keys of a plan."""
+
 _NOTES = {"unmapped": NoteKind.UNMAPPED, "clarify": NoteKind.CLARIFY, "chat": NoteKind.CHAT}
-_CONSTANTS = {"true": True, "false": False} | dict.fromkeys(
-    ("none", "null", "undefined", "nan", "infinity", "-infinity")
-)
+_CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
@@ -80,8 +80,8 @@ class _Frame:
 class PlanReader:
     """Finds tasks and notes in the text of an LLM. Never raises; time is linear, memory bounded.
 
-    Accepts arrays, enclosing objects, JSON lines, code fences, prose, comments, Python literals, any or no quotes,
-    trailing and missing commas, and missing brackets.
+    Accepts arrays, enclosing objects, JSON lines, code fences, prose, reasoning, comments, Python literals, other
+    quotes or none, trailing commas, and a missing bracket at the end of a task.
     """
 
     def __init__(self) -> None:
@@ -123,8 +123,6 @@ class PlanReader:
             self._open(token.kind)
         elif token.kind in "}]":
             self._close(is_list=token.kind == "]")
-        elif token.kind == "`":
-            self._close_all()
         elif token.kind == "string":
             self._word(token.text, token.text)
         elif token.kind == "bare":
@@ -161,12 +159,9 @@ class PlanReader:
 
     def _open(self, kind: str) -> None:
         top = self._stack[-1] if self._stack else None
-        if top and top.place is Place.KEY:
-            if kind == "[":
-                return
-            if task_name(top.fields) and top.is_outside_task:  # its closing brace is missing
-                self._end_frame()
-                top = self._stack[-1] if self._stack else None
+        if top and top.place is Place.KEY and kind == "{" and task_name(top.fields) and top.is_outside_task:
+            self._end_frame()  # its closing brace is missing
+            top = self._stack[-1] if self._stack else None
         is_outside_task = top is None or (top.is_outside_task and (top.is_list or (top.key or "").lower() in _PLANS))
         if len(self._stack) >= MAX_DEPTH:
             self._skipped_depth = 1
@@ -181,10 +176,6 @@ class PlanReader:
             self._end_frame()
             if same:
                 return
-
-    def _close_all(self) -> None:
-        while self._stack:
-            self._end_frame()
 
     def _end_frame(self) -> None:
         self._check_length()
@@ -233,10 +224,9 @@ class PlanReader:
     def _note(self, fields: Mapping[str, object]) -> None:
         source = str(fields.get("source") or "")[:MAX_NOTE_LENGTH]
         kind = _NOTES.get(str(fields.get("note", "")).strip().lower())
-        entries = [(kind, fields.get("text"))] if kind else [(_NOTES[key], fields.get(key)) for key in _NOTES]
-        for kind, text in entries:
-            if isinstance(text, str) and text.strip() and len(self.notes) < MAX_NOTES:
-                self.notes.append(RawNote(kind, text.strip()[:MAX_NOTE_LENGTH], source))
+        text = fields.get("text")
+        if kind and isinstance(text, str) and text.strip() and len(self.notes) < MAX_NOTES:
+            self.notes.append(RawNote(kind, text.strip()[:MAX_NOTE_LENGTH], source))
 
     def _drop(self, reason: str) -> None:
         if len(self.dropped) < MAX_NOTES and reason not in self.dropped:
@@ -245,7 +235,7 @@ class PlanReader:
 
 def task_name(fields: Mapping[str, object]) -> str:
     """Returns the name in a task object; empty if it is not a task."""
-    keys = TASK if any(key in fields for key in ARGUMENTS) else TASK[:2]
+    keys = TASK if any(key in fields for key in ARGUMENTS) else TASK[:1]
     return next((name.strip() for key in keys if isinstance(name := fields.get(key), str) and name.strip()), "")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.planner.llm.argument_binding import Binding, bind_arguments
-from services.planner.llm.names import match_task, shares_a_word
+from services.planner.llm.names import match_task
 from services.planner.llm.parameters import convert_parameters, unknown_argument
 from services.planner.llm.plan_format import ParsedTask
 from services.planner.llm.port_values import RepairContext, infer_port_value, missing, resolve_port
@@ -30,15 +30,9 @@ class NormalizedTask:
 def normalize_task(parsed: ParsedTask, context: RepairContext) -> NormalizedTask | list[Fault]:
     """Repairs and validates a parsed task; returns all faults if it cannot run."""
     name = match_task(parsed.task, context.catalogue)
-    if name is not None:
-        return _normalize(parsed, context.catalogue[name], context)
-    shapes = [
-        _normalize(parsed, spec, context)
-        for spec in context.catalogue.values()
-        if shares_a_word(parsed.task, spec.name)
-    ]
-    fitting = [shape for shape in shapes if isinstance(shape, NormalizedTask)]
-    return fitting[0] if len(fitting) == 1 else [_unavailable(parsed, context)]
+    if name is None:
+        return [Fault(*unavailable_task(parsed.task, context.catalogue))]
+    return _normalize(parsed, context.catalogue[name], context)
 
 
 def waits_for(parsed: ParsedTask, context: RepairContext) -> set[int]:
@@ -92,7 +86,3 @@ def _ports(parsed: ParsedTask, binding: Binding, context: RepairContext) -> tupl
             del faults[port.name]
     given = {port.name: given[port.name] for port in binding.spec.inputs if port.name in given}
     return given, [one for several in faults.values() for one in several]
-
-
-def _unavailable(parsed: ParsedTask, context: RepairContext) -> Fault:
-    return Fault(*unavailable_task(parsed.task, context.catalogue))

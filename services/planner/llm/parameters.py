@@ -1,7 +1,6 @@
 """Converts parameter values to the types of their JSON schemas."""
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 
 from services.planner.llm.values import InputNames, OutputReference, interpret, is_external_reference
@@ -11,7 +10,7 @@ from services.planner.task_spec import Parameter, Spec
 MAX_NUMBER = 2**53
 """Larger integers lose precision in JSON."""
 
-_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
 def convert_parameters(
@@ -51,31 +50,16 @@ def _fit(parameter: Parameter, value: object, names: InputNames) -> tuple[object
 
 
 def _forms(value: object) -> Iterator[object]:
-    """Yields a value, then other values it may represent."""
-    if isinstance(value, float) and value.is_integer():
-        yield int(value)
+    """Yields a value, then other values that a text may stand for: a boolean, a number or a list."""
     yield value
     if isinstance(value, str):
-        yield from _read(value)
-    elif isinstance(value, int | float):
-        yield json.dumps(value)
-    if not isinstance(value, list):
-        yield [value]
-
-
-def _read(text: str) -> Iterator[object]:
-    word = text.strip()
-    if word.lower() in _TRUTH:
-        yield _TRUTH[word.lower()]
-    yield word.lower()
-    with contextlib.suppress(ValueError):
-        number = float(word)
-        yield int(number) if number.is_integer() else number
-    if word.startswith("["):
-        with contextlib.suppress(ValueError, RecursionError):
-            yield json.loads(word)
-    if "," in word:
-        yield [part.strip() for part in word.split(",") if part.strip()]
+        text = value.strip()
+        if text.lower() in _BOOLEANS:
+            yield _BOOLEANS[text.lower()]
+        with contextlib.suppress(ValueError):
+            number = float(text)
+            yield int(number) if number.is_integer() else number
+        yield [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _is_exact(value: object) -> bool:

@@ -14,7 +14,7 @@ The LLM writes an array of tasks, which may also contain notes:
 - A note is `unmapped` (no task of the catalogue does this), `clarify` (a question to the user) or
   `chat` (an answer without tasks).
 
-Also accepted: `<GENERATED>-0`, `<GENERATED-0>`, `{{task_0.text}}` and similar, ids as text, missing ids or deps.
+tests/service/test_planner_dialects.py lists what is accepted too.
 """
 
 import json
@@ -65,36 +65,32 @@ def parse_task(raw: RawTask) -> ParsedTask:
 
 # ---------------------------------------------------------------- ids
 
-_DEPENDENCIES = ("dep", "deps", "depends_on", "dependencies", "dependency")
-_NUMBERS = re.compile(r"(?<![\d.-])-?\d{1,9}(?!\d)")
+_DEPENDENCIES = ("dep", "depends_on", "dependencies")
+_NUMBER = re.compile(r"(?<!\d)(?<!^-)\d{1,9}(?!\d)")
+"""A number in an id such as task-3; -1 is none."""
 
 
 def _id(value: object) -> int | None:
     if isinstance(value, str):
-        found = re.fullmatch(r"\s*(-?\d{1,9})(?:\.0*)?\s*", value) or re.search(r"(?<!\d)(\d{1,9})(?!\d)", value)
-        value = int(found.group(1)) if found else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
+        found = _NUMBER.search(value)
+        value = int(found.group()) if found else None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_NUMBER:
         return None
-    return int(value) if value == int(value) else None
+    return value
 
 
 def _needs(fields: Mapping[str, object]) -> tuple[int, ...] | None:
     written = next((fields[key] for key in _DEPENDENCIES if fields.get(key) is not None), None)
     if written is None:
         return None
-    if isinstance(written, str):
-        items: list[object] = list(_NUMBERS.findall(written))
-    else:
-        items = written if isinstance(written, list) else [written]
+    items = written if isinstance(written, list) else [written]
     return tuple(dict.fromkeys(number for item in items if (number := _id(item)) is not None))[:MAX_ARGUMENTS]
 
 
 # ---------------------------------------------------------------- arguments
 
-_ASIDE = {
-    *("task", "task_name", "tool", "name", "id", "task_id", "source", "reason", "description", "comment", "note"),
-    *("thought", "type", "model", "explanation", *_DEPENDENCIES),
-}
+_ASIDE = {"task", "tool", "name", "id", "task_id", "source", "reason", "thought", *_DEPENDENCIES}
+"""Keys of a task that are no arguments, where its arguments are next to them."""
 
 
 def _given(fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -119,8 +115,6 @@ def _pairs(written: object) -> Iterator[tuple[str, object]]:
 def _pair(item: object) -> Iterator[tuple[str, object]]:
     if isinstance(item, dict) and isinstance(item.get("name"), str) and "value" in item:
         yield item["name"], item["value"]
-    elif isinstance(item, dict) and len(item) == 1:
-        yield from item.items()
     else:
         yield "", item
 

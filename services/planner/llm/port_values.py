@@ -99,9 +99,7 @@ def _outputs(
 
 
 def _fitting(port: Port, inputs: Mapping[str, Value]) -> list[str]:
-    """Returns the inputs that fit a port; only those whose main modality it is, if there are any."""
-    fitting = {name: modalities(value) for name, value in inputs.items() if port.modality in modalities(value)}
-    return [name for name, kinds in fitting.items() if kinds[0] is port.modality] or list(fitting)
+    return [name for name, value in inputs.items() if port.modality in modalities(value)]
 
 
 # ---------------------------------------------------------------- written values

@@ -58,29 +58,24 @@ Interpretation = (
     OutputReference | InputReference | MissingInput | TextLiteral | JsonLiteral | ExternalReference | EmbeddedReference
 )
 
-_SPACE = r"\s{0,4}"
-_RESOURCE = r"(?P<resource>[A-Za-z][\w ]{0,39}?)"
-_OUTPUT = rf"(?:{_SPACE}\.{_SPACE}(?P<output>\w{{1,40}}))?"
 _ID = r"(?P<id>\d{1,9})"
+_NAME = r"[A-Za-z]\w{0,39}"
+_KINDS = "generated|resource|text|image|audio|video|table|json"
 _POINTERS = (
-    re.compile(rf"<{_SPACE}{_RESOURCE}{_SPACE}>{_SPACE}[-_:#]?{_SPACE}{_ID}{_OUTPUT}"),
-    re.compile(rf"<{_SPACE}{_RESOURCE}{_SPACE}[-_:#. ]{_SPACE}{_ID}{_OUTPUT}{_SPACE}>"),
-    re.compile(
-        rf"(?:\{{\{{?|\$\{{){_SPACE}(?P<resource>[A-Za-z]\w{{0,39}}?)?[ _.\[-]{{0,4}}{_ID}\]?"
-        r"(?:[.\[ ]{0,4}(?:outputs?|results?)?[.\[\"' ]{0,4}(?P<output>[A-Za-z]\w{0,39}))?[\"'\]]{0,4}\s{0,4}\}\}?"
-    ),
-    re.compile(rf"\$?(?P<resource>task|step|node)[ _-]?{_ID}\.(?P<output>\w{{1,40}})", re.IGNORECASE),
-    re.compile(rf"(?P<resource>generated|resource|text|image|audio|video)-{_ID}", re.IGNORECASE),
-    re.compile(rf"(?P<resource>\$){_ID}"),
+    re.compile(rf"<(?P<resource>{_NAME})>-{_ID}"),
+    re.compile(rf"<(?P<resource>{_NAME})-{_ID}>"),
+    re.compile(rf"(?:\{{\{{ ?|\$\{{)?task_{_ID}\.(?P<resource>{_NAME})(?: ?\}}\}}|\}})?"),
+    re.compile(rf"(?P<resource>{_KINDS})-{_ID}", re.IGNORECASE),
+    re.compile(rf"\$(?P<resource>){_ID}"),
 )
-_KINDS = "generated|resource|text|image|audio|video|table|json|labels|objects|segments|details|mask|depth|answers"
 _WITHIN = re.compile(
-    rf"<(?:{_KINDS})>-\d{{1,9}}|<(?:{_KINDS})-\d{{1,9}}>|(?:\{{\{{|\$\{{)\s?(?:task|step|node)"
-    r"[ _.\[-]?\d[^{}]{0,40}\}",
+    rf"<\s?(?:{_KINDS}|labels|objects|segments|details|mask|depth|answers)\s?>?\s?[-_:#. ]\s?\d{{1,9}}>?"
+    r"|(?:\{\{|\$\{)\s?(?:task|step|node)s?[ _.\[-]?\d[^{}]{0,40}\}",
     re.IGNORECASE,
 )
+"""A reference within other text, or one in another form; names of outputs are those of usual tasks."""
 _BRACKETED = re.compile(r"<\s{0,4}([^<>\s](?:[^<>\n]{0,119}[^<>\s])?)\s{0,4}>")
-_BETWEEN = re.compile(r"\s{0,4}(?:[,;&]|\band\b)\s{0,4}")
+_BETWEEN = re.compile(r"\s{0,4}(?:,|\band\b)\s{0,4}")
 _LONGEST_LIST = 2_000
 _FOREIGN = re.compile(
     r"(?:[a-z][a-z0-9+.-]{1,19}://|data:\w|file:|www\.)\S*"
@@ -89,24 +84,24 @@ _FOREIGN = re.compile(
     r"|mp4|mov|avi|mkv|webm|pdf|csv|tsv|xlsx?|ods|parquet|txt|md|json|xml|html?|docx?|pptx?|zip)",
     re.IGNORECASE,
 )
-_OWN = {"task_id", "task", "id", "from", "ref", "$ref", "step", "node", "output", "resource", "port", "name", "key"}
+_REFERENCE_KEYS = {"task_id", "task", "output"}
 
 
 class InputNames:
-    """Inputs of a run by the names an LLM may use for them."""
+    """Inputs of a run by the names an LLM may use for them: their own, or that of the file."""
 
     def __init__(self, inputs: Mapping[str, Value]) -> None:
         self._exact = dict.fromkeys(inputs)
-        self._loose: dict[str, set[str]] = {}
+        self._by_file_name: dict[str, set[str]] = {}
         for name, value in inputs.items():
-            for alias in (name, value.name if isinstance(value, File) else name):
-                self._loose.setdefault(_plain(alias), set()).add(name)
+            if isinstance(value, File):
+                self._by_file_name.setdefault(value.name, set()).add(name)
 
     def find(self, text: str) -> str | None:
-        """Returns the input with this name or file name; None if there is none or more than one."""
+        """Returns the input with this name or file name, or at this path; None if there is none or more than one."""
         if text in self._exact:
             return text
-        found = self._loose.get(_plain(text)) or self._loose.get(_plain(PurePosixPath(text).name)) or set()
+        found = self._by_file_name.get(text) or self._by_file_name.get(PurePosixPath(text).name) or set()
         return next(iter(found)) if len(found) == 1 else None
 
     def mentioned(self, text: str) -> str | None:
@@ -163,7 +158,7 @@ def _one(text: str, names: InputNames) -> Interpretation | None:
     for pattern in _POINTERS:
         if found := pattern.fullmatch(text):
             parts = found.groupdict()
-            return OutputReference(int(parts["id"]), parts.get("output") or parts["resource"] or "")
+            return OutputReference(int(parts["id"]), parts["resource"])
     if _FOREIGN.fullmatch(inner):
         return ExternalReference()
     return MissingInput(inner) if bracketed else None
@@ -183,26 +178,16 @@ def _mixed(text: str, names: InputNames) -> str | None:
 
 
 def _object(value: Mapping[str, object], names: InputNames) -> Iterator[Interpretation]:
-    keys = {str(key).lower() for key in value}
-    if keys <= {"text", "value"} or keys == {"input"}:
-        yield from interpret(next(iter(value.values()), None), names)
-    elif keys <= _OWN and (pointer := _pointer(value)):
+    if value.keys() == {"input"}:
+        yield from interpret(value["input"], names)
+    elif pointer := _pointer(value):
         yield pointer
-    elif len(value) == 1 and next(iter(value.values())) is None:  # {{task_0.text}} without quotes
-        yield from interpret("{" + str(next(iter(value))) + "}", names)
-    elif keys == {""}:
-        yield from interpret(value[""], names)
-    else:
+    elif value:
         yield JsonLiteral(value)
 
 
 def _pointer(value: Mapping[str, object]) -> OutputReference | None:
-    ids = [item for item in value.values() if isinstance(item, int) and not isinstance(item, bool)]
-    resources = [item for item in value.values() if isinstance(item, str)]
-    if len(ids) != 1 or len(resources) > 1 or ids[0] < 0:
+    wire_id, output = value.get("task_id", value.get("task")), value.get("output", "")
+    if not value.keys() <= _REFERENCE_KEYS or not isinstance(wire_id, int) or not isinstance(output, str):
         return None
-    return OutputReference(ids[0], resources[0] if resources else "")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]+", "", name).casefold()
+    return None if isinstance(wire_id, bool) or wire_id < 0 else OutputReference(wire_id, output)
