@@ -8,7 +8,7 @@ import pytest
 
 from protos.hugginggpt.v1 import artifact_pb2
 from services.planner.llm.json_stream import PlanReader
-from services.planner.llm.names import match_task
+from services.planner.llm.normalization import match_task
 from services.planner.llm.repair import PlanRepairer
 from services.planner.plan import Value
 from tests.fakes import ScriptedReply, TextReply, TruncatedReply
@@ -89,7 +89,6 @@ DIALECTS = [
             {"task": "speech-synthesis"},
             {"task": "sentiment-classification"},
         ),
-        "file names": args("sign.png", "<text>-0"),
         "other port names": changed(
             {"args": {"img": "<file1>"}}, {"args": {"input": "<text>-0"}}, {"args": {"content": "<text>-0"}}
         ),
@@ -105,18 +104,6 @@ DIALECTS = [
                 for task in TASKS
             ]
         ),
-        # references
-        "JARVIS references": args("<file1>", "<GENERATED>-0"),
-        "references in brackets": args("<file1>", "<text-0>"),
-        "template references": args("{{file1}}", "{{task_0.text}}"),
-        "dollar references": args("file1", "$0"),
-        "dotted references": args("file1", "task_0.text"),
-        "dollar templates": args("file1", "${task_0.text}"),
-        "references without brackets": args("file1", "text-0"),
-        "nodes": args("<file1>", "<node-0>"),
-        "objects as references": args({"input": "file1"}, {"task_id": 0, "output": "text"}),
-        "objects with tasks": args("<file1>", {"task": 0}),
-        "paths of files": args("/mnt/data/sign.png", "<text>-0"),
         "the file as an output of its own task": args("<image>-0", "<text>-0"),
         # missing dependencies
         "no dependencies": changed({}, {}, {}, without=["dep"]),
@@ -162,7 +149,7 @@ def test_dialects_differ() -> None:
 
 # ---------------------------------------------------------------- arguments and parameters of all standard tasks
 
-INPUTS: Mapping[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav")}
+INPUTS: Mapping[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("door.png")}
 SEGMENTS = {"task": "image-segmentation", "id": 0, "args": {"image": "<file1>"}}
 HEARD = {"task": "automatic-speech-recognition", "id": 1, "args": {"audio": "<file2>"}}
 
@@ -310,6 +297,33 @@ def assembled(answer: str) -> list[str]:
     assert repairer.faults == []
     assert not reader.is_incomplete
     return notation(tasks)
+
+
+REFERENCES = [
+    "<text>-1",
+    "<GENERATED>-1",
+    "<text-1>",
+    "<node-1>",
+    "text-1",
+    "$1",
+    "task_1.text",
+    "{{task_1.text}}",
+    "{{ task_1.text }}",
+    "${task_1.text}",
+    {"task_id": 1, "output": "text"},
+    {"task": 1},
+]
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=str)
+def test_dialect_gives_the_output_of_a_task(reference: object) -> None:
+    answer = {"tasks": [OCR, HEARD, call("summarization", {"text": reference})]}
+    assert assembled(json.dumps(answer)) == SUMMARIZED
+
+
+@pytest.mark.parametrize("name", ["<file3>", "file3", "door.png", "/mnt/data/door.png", {"input": "file3"}], ids=str)
+def test_dialect_gives_the_file(name: object) -> None:
+    assert assembled(json.dumps([call("image-to-text", {"image": name})])) == ["image-to-text(image=file3)"]
 
 
 NOTES = {

@@ -2,8 +2,9 @@
 
 import pytest
 
+from services.planner.llm.argument_binding import match_parameter
 from services.planner.llm.json_stream import RawTask
-from services.planner.llm.names import match_parameter, match_task
+from services.planner.llm.normalization import match_task
 from services.planner.llm.plan_format import MAX_SOURCE_LENGTH, parse_task
 from services.planner.llm.values import (
     EmbeddedReference,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from services.planner.llm.schema import plan_schema
+from services.planner.llm.plan_format import plan_schema
 from services.planner.task_spec import Modality, Parameter, Port, Spec
 from tests.support.plans import STANDARD
 

@@ -3,7 +3,7 @@
 The text of the LLM becomes valid tasks in two incremental steps:
 
     reader = PlanReader()                                 # text -> task objects, each when its brace closes
-    repairer = PlanRepairer(catalogue, inputs, prior, limit)  # task objects -> valid tasks
+    repairer = PlanRepairer(catalogue, inputs, plan, limit)   # task objects -> valid tasks
     for delta in reply:
         for raw in reader.feed(delta):
             for task in repairer.add(raw): emit(task)     # valid together with all tasks emitted before

@@ -1,9 +1,10 @@
 """Assigns a task's arguments to ports and parameters, whatever names the LLM gave them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from services.planner.llm.names import match_parameter, normalize_name
 from services.planner.llm.plan_format import ParsedTask
 from services.planner.llm.values import (
     InputNames,
@@ -98,14 +99,13 @@ def _by_parameter_name(argument: _Argument, binding: Binding) -> _Target:
 
 
 def _by_value(argument: _Argument, binding: Binding, inputs: Mapping[str, Value]) -> _Target:
-    """Returns the only port without an argument that accepts the values, a required one if there is any."""
+    """Returns the only port without an argument that accepts the values."""
     ports = [
         port
         for port in _unbound_ports(binding)
         if all(_accepts(port, item, inputs) for item in argument.interpretations)
     ]
-    candidates = [port for port in ports if port.required] or ports
-    return candidates[0] if len(candidates) == 1 else None
+    return ports[0] if len(ports) == 1 else None
 
 
 def _by_numbered_name(argument: _Argument, binding: Binding) -> _Target:
@@ -126,3 +126,35 @@ def _accepts(port: Port, item: Interpretation, inputs: Mapping[str, Value]) -> b
 
 def _unbound_ports(binding: Binding) -> Iterator[Port]:
     return (port for port in binding.spec.inputs if port.name not in binding.ports)
+
+
+# ---------------------------------------------------------------- names
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_LONGEST = 120
+
+
+def words(name: str) -> tuple[str, ...]:
+    """Splits a name into lower-case words."""
+    return _words(name[:_LONGEST])
+
+
+@lru_cache(maxsize=8_192)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.casefold() for word in _WORD.findall(name))
+
+
+def normalize_name(name: str) -> str:
+    """The words of a name, joined without separators."""
+    return "".join(words(name))
+
+
+_SYNONYMS = {"lang": "language", "src": "source", "tgt": "target", "classes": "labels"}
+
+
+def match_parameter(requested: str, names: Collection[str]) -> str | None:
+    """Returns the only parameter whose name contains all words of the given one."""
+    query = {_SYNONYMS.get(word, word) for word in words(requested)}
+    found = ((name, set(words(name))) for name in names)
+    matching = [name for name, known in found if query and query <= known and "negative" not in known - query]
+    return matching[0] if len(matching) == 1 else None

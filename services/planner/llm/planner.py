@@ -9,9 +9,9 @@ import structlog
 from services.llm.client import LLM, LLMError, Usage
 from services.planner.llm.inputs import Material
 from services.planner.llm.json_stream import PlanReader
+from services.planner.llm.plan_format import plan_schema
 from services.planner.llm.prompt import PlanPrompt, PlanPromptBuilder
 from services.planner.llm.repair import PlanRepairer
-from services.planner.llm.schema import plan_schema
 from services.planner.plan import HARD_LIMIT, Decision, Note, NoteKind, Task
 from services.planner.plan_assembler import PlanAssembler
 from services.planner.request import New, Replan, Request

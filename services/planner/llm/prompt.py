@@ -1,21 +1,22 @@
 """Builds the prompts of the LLM planner: the most relevant parts within a token budget."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from services.llm.prompt import Message, Prompt, escape_markers, nonce, prompt_version, quote_data
 from services.llm.token_budget import FittedParts, Part, fit_to_budget
-from services.planner.llm import demonstrations, rendering
+from services.planner.llm import demonstrations
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
-from services.planner.llm.inputs import LONG, Material, shortened
+from services.planner.llm.inputs import LONG, Item, Material, shortened
 from services.planner.llm.retrieval import SimilarityIndex, TaskRanking
-from services.planner.plan import Note, NoteKind, modalities
-from services.planner.request import Replan, Request
-from services.planner.task_spec import Catalogue
+from services.planner.plan import Argument, File, Input, Json, Many, Note, NoteKind, Reference, Single, Text, modalities
+from services.planner.request import Prior, Replan, Request, Turn
+from services.planner.task_spec import Catalogue, Parameter, Port, Spec
 
 TokenCounter = Callable[[str], int]
 """Counts the tokens of a text."""
@@ -129,7 +130,7 @@ class PlanPromptBuilder:
         request_text = material.request_text(COMPARED_CHARACTERS)
         shown = self._demonstrations.most_similar(request_text, catalogue, count=self._count, variety=self._variety)
         yield from self._tasks(request, catalogue, material, shown)
-        yield from _parts("demonstrations", (("", rendering.demonstration(demonstration)) for demonstration in shown))
+        yield from _parts("demonstrations", (("", _render_demonstration(demonstration)) for demonstration in shown))
         yield from _history(request)
         yield from _parts("inputs", ((item.name, item.described()) for item in material.listed))
         yield from _existing(request, material)
@@ -144,7 +145,7 @@ class PlanPromptBuilder:
         ordered = self._ranking(catalogue).ordered(
             material.request_text(COMPARED_CHARACTERS), modalities_sent, required
         )
-        return _parts("tasks", ((spec.name, rendering.task(spec)) for spec in ordered))
+        return _parts("tasks", ((spec.name, _render_task(spec)) for spec in ordered))
 
     def _ranking(self, catalogue: Catalogue) -> TaskRanking:
         if self._cached_ranking is None or self._cached_ranking[0] is not catalogue:
@@ -165,7 +166,7 @@ def _history(request: Request) -> Iterator[Part[_PromptPart]]:
     similarities = SimilarityIndex([shortened(turn.text, COMPARED_CHARACTERS) for turn in earlier]).scores(
         shortened(request.text, COMPARED_CHARACTERS)
     )
-    newest_first = _parts("history", (("", rendering.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
+    newest_first = _parts("history", (("", _render_turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
     for part, score in zip(reversed(list(newest_first)), similarities, strict=True):
         yield Part(part.item, part.text, part.priority + _SIMILARITY_BONUS * score)
 
@@ -173,7 +174,7 @@ def _history(request: Request) -> Iterator[Part[_PromptPart]]:
 def _existing(request: Request, material: Material) -> Iterator[Part[_PromptPart]]:
     failed = request.goal.failed if isinstance(request.goal, Replan) else ()
     rendered = (
-        ("", rendering.existing(prior, material.items, failed=prior.task.id in failed)) for prior in request.prior
+        ("", _render_existing(prior, material.items, failed=prior.task.id in failed)) for prior in request.prior
     )
     return _parts("existing", rendered)
 
@@ -220,3 +221,90 @@ def _data_counter(tokens: TokenCounter) -> TokenCounter:
 
 def _message_tokens(messages: Sequence[Message], tokens: TokenCounter) -> int:
     return sum(tokens(message.content) for message in messages)
+
+
+# ---------------------------------------------------------------- rendering
+
+DESCRIPTION_CHARACTERS, SUMMARY_CHARACTERS, TEXT_CHARACTERS = 160, 200, 200
+"""Limits of a task's description, of a result summary and of a text argument."""
+
+PARAMETERS, CHOICES, CHOICE_CHARACTERS = 6, 12, 40
+"""Limits of a task's parameters, of a parameter's choices and of the length of a choice."""
+
+
+def _render_task(spec: Spec) -> str:
+    """Renders a catalogue task: description, inputs, outputs and parameters."""
+    inputs = ", ".join(_port(port, optional="" if port.required else "?") for port in spec.inputs)
+    outputs = ", ".join(_port(port) for port in spec.outputs)
+    parameters = ", ".join(map(_parameter, spec.parameters[:PARAMETERS]))
+    line = f"{spec.name}: {shortened(spec.description, DESCRIPTION_CHARACTERS)} ({inputs}) -> {outputs}"
+    return _one_line(f"{line}; parameters: {parameters}" if parameters else line)
+
+
+def _render_demonstration(example: Demonstration) -> str:
+    """Renders an example request and its plan."""
+    files = "".join(f"\nThere is: <file{number}>: {name}" for number, name in enumerate(example.files, start=1))
+    return f"Request: {example.request}{files}\nAnswer: {_json({'tasks': example.tasks})}\n"
+
+
+def _render_turn(message: Turn, characters: int) -> str:
+    """Renders an earlier turn."""
+    return f"{'user' if message.by_user else 'assistant'}: {_one_line(shortened(message.text, characters))}"
+
+
+def _render_existing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
+    """Renders an existing task of the run and its result."""
+    written = prior.task
+    names = {item.argument: item.name for item in items}
+    args = {port: _argument(argument, names) for port, argument in written.arguments.items()}
+    line = _json({"task": written.task, "id": written.id, "args": args | _parameters(written.parameters_json)})
+    summary = f": {_json(shortened(prior.summary, SUMMARY_CHARACTERS))}" if prior.summary else ""
+    return f"{'failed' if failed else prior.state} {line}{summary}"
+
+
+def _port(port: Port, optional: str = "") -> str:
+    return f"{port.name}{optional}{'*' if port.many else ''}: {port.modality.name.lower()}"
+
+
+def _parameter(parameter: Parameter) -> str:
+    try:
+        schema = json.loads(parameter.json_schema or "{}")
+    except (ValueError, RecursionError):
+        return parameter.name
+    if not isinstance(schema, dict):
+        return parameter.name
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return (
+            f"{parameter.name}: {'|'.join(shortened(str(choice), CHOICE_CHARACTERS) for choice in choices[:CHOICES])}"
+        )
+    return f"{parameter.name}: {schema.get('type', 'any')}"
+
+
+def _argument(argument: Argument, names: Mapping[Single, str]) -> Any:
+    if isinstance(argument, Many):
+        return [_argument(item, names) for item in argument.items]
+    if argument in names:
+        return f"<{names[argument]}>"
+    match argument:
+        case Reference(task_id, output):
+            return f"<{output}>-{task_id}"
+        case Text(text) | Json(text):
+            return shortened(text, TEXT_CHARACTERS)
+        case Input(name) | File(name=name):
+            return f"<{name}>"
+        case _:
+            return None
+
+
+def _parameters(parameters_json: str) -> dict[str, Any]:
+    parameters = json.loads(parameters_json or "{}")
+    return parameters if isinstance(parameters, dict) else {}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False)

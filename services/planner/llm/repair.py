@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.planner.llm.json_stream import RawTask
-from services.planner.llm.normalize import NormalizedTask, normalize_task, waits_for
+from services.planner.llm.normalization import NormalizedTask, RepairContext, normalize_task, waits_for
 from services.planner.llm.plan_format import ParsedTask, parse_task
-from services.planner.llm.port_values import RepairContext
 from services.planner.llm.values import InputNames
 from services.planner.plan import HARD_LIMIT, Task, Value
 from services.planner.plan_assembler import PlanAssembler
