@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-all check types wheels static test-deps bench figures chaos eval train protos readme alerts render deploy descriptions
+.PHONY: help setup demo up test test-all check types wheels static test-deps bench figures chaos eval train protos openapi readme alerts render deploy descriptions
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ train: $(VENV)/.dev ## Train the embedded planner's weights; one or two minutes
 
 protos: $(VENV)/.dev ## Generate the protobuf stubs
 	$(PY) -m protos.generate
+
+openapi: $(VENV)/.dev ## Generate gateway/openapi.json from the HTTP routes
+	$(PY) -m tests.openapi
 
 include docker/images.mk
 

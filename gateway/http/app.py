@@ -61,7 +61,7 @@ class _HeadResponse:
 _TAGS = [
     {"name": "runs", "description": "Start, follow and cancel runs."},
     {"name": "pipelines", "description": "Named, versioned plans that run without planning."},
-    {"name": "batches", "description": "One plan over many inputs."},
+    {"name": "pipeline-batches", "description": "One plan over many inputs."},
     {"name": "conversations", "description": "Runs that continue one another."},
     {"name": "files", "description": "Uploaded files, for use in several runs."},
     {"name": "webhooks", "description": "Notifications when a run or batch has ended."},
@@ -89,6 +89,7 @@ def create_app(version: str, routers: Sequence[APIRouter]) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_TELEMETRY,
+        generate_unique_id_function=document.unique_id,
         exception_handlers={
             ServiceError: _error_response,
             Exception: _error_response,

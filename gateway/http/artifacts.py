@@ -55,11 +55,11 @@ class ArtifactRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"], default_response_class=Response)
-        router.add_api_route("/{sha256}", self.get_artifact, methods=["GET"], **document.ARTIFACT)
-        router.add_api_route("/{sha256}", self.get_artifact, methods=["HEAD"], include_in_schema=False)
+        router.add_api_route("/{sha256}", self.download_artifact, methods=["GET"], **document.ARTIFACT)
+        router.add_api_route("/{sha256}", self.download_artifact, methods=["HEAD"], include_in_schema=False)
         return router
 
-    async def get_artifact(self, sha256: Digest, request: Request) -> Response:
+    async def download_artifact(self, sha256: Digest, request: Request) -> Response:
         """Returns the bytes of an artifact.
 
         Supports `Range` and `If-None-Match`. Content that a browser could execute is sent as an attachment. With an

@@ -66,21 +66,21 @@ class BatchRoutes:
         self._callers = callers
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix="/v1/pipeline-batches", tags=["batches"], default_response_class=Response)
+        router = APIRouter(prefix="/v1/pipeline-batches", tags=["pipeline-batches"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create_batch, methods=["POST"], **pipeline_operations.START)
-        add("", self.list_batches, methods=["GET"], **pipeline_operations.BATCHES)
-        add("/{batch_id}", self.get_batch, methods=["GET"], **pipeline_operations.BATCH)
-        add("/{batch_id}", self.delete_batch, methods=["DELETE"], **pipeline_operations.NO_CONTENT)
-        add("/{batch_id}/items", self.list_items, methods=["GET"], **pipeline_operations.ITEMS)
-        add("/{batch_id}/results", self.get_results, methods=["GET"], **pipeline_operations.RESULTS)
-        add("/{batch_id}/summary", self.get_summary, methods=["GET"], **pipeline_operations.SUMMARY)
-        add("/{batch_id}/events", self.stream_events, methods=["GET"], **pipeline_operations.EVENTS)
-        add("/{batch_id}/cancel", self.cancel_batch, methods=["POST"], **pipeline_operations.NO_CONTENT)
-        add("/{batch_id}/resume", self.resume_batch, methods=["POST"], **pipeline_operations.RESUME)
+        add("", self.create_pipeline_batch, methods=["POST"], **pipeline_operations.START)
+        add("", self.list_pipeline_batches, methods=["GET"], **pipeline_operations.BATCHES)
+        add("/{batch_id}", self.get_pipeline_batch, methods=["GET"], **pipeline_operations.BATCH)
+        add("/{batch_id}", self.delete_pipeline_batch, methods=["DELETE"], **pipeline_operations.NO_CONTENT)
+        add("/{batch_id}/items", self.list_pipeline_batch_items, methods=["GET"], **pipeline_operations.ITEMS)
+        add("/{batch_id}/results", self.get_pipeline_batch_results, methods=["GET"], **pipeline_operations.RESULTS)
+        add("/{batch_id}/summary", self.get_pipeline_batch_summary, methods=["GET"], **pipeline_operations.SUMMARY)
+        add("/{batch_id}/events", self.stream_pipeline_batch_events, methods=["GET"], **pipeline_operations.EVENTS)
+        add("/{batch_id}/cancel", self.cancel_pipeline_batch, methods=["POST"], **pipeline_operations.NO_CONTENT)
+        add("/{batch_id}/resume", self.resume_pipeline_batch, methods=["POST"], **pipeline_operations.RESUME)
         return router
 
-    async def create_batch(
+    async def create_pipeline_batch(
         self,
         request: Request,
         idempotency_key: Annotated[
@@ -101,7 +101,7 @@ class BatchRoutes:
             batch = await self._batches.start(spec, self._item_preparer.prepared_pages(submitted.pages))
         return json_response(encode(batch), 202, {"location": f"/v1/pipeline-batches/{batch.batch_id}"})
 
-    async def list_batches(
+    async def list_pipeline_batches(
         self,
         state: BatchStates = None,
         page_size: Annotated[int, Query(ge=0, le=1000, description="0 means 50.")] = 0,
@@ -113,11 +113,11 @@ class BatchRoutes:
         more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(batch) for batch in page.batches], **more})
 
-    async def get_batch(self, batch_id: BatchId) -> Response:
+    async def get_pipeline_batch(self, batch_id: BatchId) -> Response:
         """Returns the current state of a batch."""
         return json_response(encode(await self._batches.get(batch_id)))
 
-    async def list_items(
+    async def list_pipeline_batch_items(
         self,
         batch_id: BatchId,
         state: ItemStates = None,
@@ -137,7 +137,7 @@ class BatchRoutes:
         more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(item) for item in page.items], **more})
 
-    async def get_results(
+    async def get_pipeline_batch_results(
         self,
         batch_id: BatchId,
         state: ItemStates = None,
@@ -159,11 +159,11 @@ class BatchRoutes:
             )
         return _download(batch_results.json_lines(items), batch_results.JSON_LINES, f"{batch.batch_id}.jsonl")
 
-    async def get_summary(self, batch_id: BatchId) -> Response:
+    async def get_pipeline_batch_summary(self, batch_id: BatchId) -> Response:
         """Summarizes a batch: item counts, durations, tokens, cost, slowest items, errors grouped by message."""
         return json_response(await summary(await self._batches.get(batch_id), self._batches.every(batch_id)))
 
-    async def stream_events(self, batch_id: BatchId, last_event_id: LastEventId = "") -> Response:
+    async def stream_pipeline_batch_events(self, batch_id: BatchId, last_event_id: LastEventId = "") -> Response:
         """Streams the batch as server-sent events whenever it changes, until it has ended.
 
         The plan is sent once: in the first event, or in the event after planning. Returns 204 if the client has already
@@ -174,12 +174,12 @@ class BatchRoutes:
             return Response(status_code=204)  # tells EventSource clients not to reconnect
         return BatchStream(await self._batches.watch(batch_id))
 
-    async def cancel_batch(self, batch_id: BatchId) -> Response:
+    async def cancel_pipeline_batch(self, batch_id: BatchId) -> Response:
         """Requests cancellation of a batch: active items are cancelled, no further item starts, results are kept."""
         await self._batches.cancel(batch_id)
         return Response(status_code=204)
 
-    async def resume_batch(self, batch_id: BatchId, request: Request) -> Response:
+    async def resume_pipeline_batch(self, batch_id: BatchId, request: Request) -> Response:
         """Runs the items that have not run or were cancelled, or only the failed ones."""
         body = loads(await read_limited(request.stream(), JSON_BYTES, "the body") or b"{}")
         if not isinstance(body, dict) or body.keys() - {"failed_only"}:
@@ -188,7 +188,7 @@ class BatchRoutes:
         batch = await self._batches.resume(batch_id, failed_only=parameters.failed_only)
         return json_response(encode(batch), 202, {"location": f"/v1/pipeline-batches/{batch_id}"})
 
-    async def delete_batch(self, batch_id: BatchId) -> Response:
+    async def delete_pipeline_batch(self, batch_id: BatchId) -> Response:
         """Deletes a batch that has ended, with its items and their runs."""
         await self._batches.delete(batch_id)
         return Response(status_code=204)

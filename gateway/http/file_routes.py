@@ -57,7 +57,7 @@ class FileRoutes:
         add("", self.list_files, methods=["GET"], **file_operations.FILES)
         add("/{file_id}", self.get_file, methods=["GET"], **file_operations.FILE)
         add("/{file_id}", self.delete_file, methods=["DELETE"], **file_operations.DELETED_FILE)
-        add("/{file_id}/content", self.get_content, methods=["GET"], **file_operations.CONTENT)
+        add("/{file_id}/content", self.download_file, methods=["GET"], **file_operations.CONTENT)
         return router
 
     async def upload_file(self, request: Request) -> Response:
@@ -94,9 +94,9 @@ class FileRoutes:
         await self._files.delete(file_id)
         return _json({"id": file_id, "object": "file", "deleted": True})
 
-    async def get_content(self, file_id: FileId, request: Request) -> Response:
+    async def download_file(self, file_id: FileId, request: Request) -> Response:
         """Returns the content of a file; supports `Range` and `If-None-Match`."""
-        return await self._artifact_routes.get_artifact((await self._files.get(file_id)).artifact.sha256, request)
+        return await self._artifact_routes.download_artifact((await self._files.get(file_id)).artifact.sha256, request)
 
     async def _form(self, request: Request) -> tuple[Artifact, dict[str, str]]:
         kind = request.headers.get("content-type", "")

@@ -39,8 +39,8 @@ class PipelineRoutes:
         add("/pipelines/{name}", self.save_pipeline, methods=["PUT"], **pipeline_operations.SAVE)
         add("/pipelines/{name}", self.get_pipeline, methods=["GET"], **pipeline_operations.PIPELINE)
         add("/pipelines/{name}", self.delete_pipeline, methods=["DELETE"], **pipeline_operations.NO_CONTENT)
-        add("/pipelines/{name}/versions", self.list_versions, methods=["GET"], **pipeline_operations.PIPELINES)
-        add("/pipeline.schema.json", self.get_schema, methods=["GET"], **pipeline_operations.SCHEMA)
+        add("/pipelines/{name}/versions", self.list_pipeline_versions, methods=["GET"], **pipeline_operations.PIPELINES)
+        add("/pipeline.schema.json", self.get_pipeline_schema, methods=["GET"], **pipeline_operations.SCHEMA)
         return router
 
     async def save_pipeline(self, name: Name, request: Request) -> Response:
@@ -67,7 +67,7 @@ class PipelineRoutes:
         """Returns a pipeline: its inputs, its plan and the run it was saved from."""
         return json_response(encode(await self._pipelines.get(PipelineRef(name=name, version=version))))
 
-    async def list_versions(self, name: Name, page_size: PageSize = 0, page_token: PageToken = "") -> Response:
+    async def list_pipeline_versions(self, name: Name, page_size: PageSize = 0, page_token: PageToken = "") -> Response:
         """Lists the versions of a pipeline, newest first."""
         await self._pipelines.get(PipelineRef(name=name))
         return await self._page(pb.ListPipelinesRequest(name=name, page_size=page_size, page_token=page_token))
@@ -81,7 +81,7 @@ class PipelineRoutes:
         await self._pipelines.delete(PipelineRef(name=name, version=version))
         return Response(status_code=204)
 
-    async def get_schema(self) -> Response:
+    async def get_pipeline_schema(self) -> Response:
         """The JSON Schema of the file that `hugginggpt export` writes and `import` reads."""
         return Response(self._schema, media_type="application/json")
 

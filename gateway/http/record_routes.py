@@ -27,25 +27,25 @@ class RecordRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["runs"], default_response_class=Response)
         add = router.add_api_route
-        add("/runs/{run_id}/record", self.get_record, methods=["GET"], **provenance_operations.RECORD)
-        add("/runs/{run_id}/verify", self.start_verification, methods=["POST"], **provenance_operations.VERIFY)
+        add("/runs/{run_id}/record", self.get_run_record, methods=["GET"], **provenance_operations.RECORD)
+        add("/runs/{run_id}/verify", self.verify_run, methods=["POST"], **provenance_operations.VERIFY)
         add(
             "/runs/{run_id}/verifications/{again_id}",
             self.get_verification,
             methods=["GET"],
             **provenance_operations.VERIFICATION,
         )
-        add("/schemas/record", self.get_schema, methods=["GET"], **provenance_operations.SCHEMA)
+        add("/schemas/record", self.get_record_schema, methods=["GET"], **provenance_operations.SCHEMA)
         return router
 
-    async def get_record(self, run_id: RunId) -> Response:
+    async def get_run_record(self, run_id: RunId) -> Response:
         """Returns the record of a run that has ended: models, commits, parameters, seeds and digests.
 
         It contains no text, values or file names.
         """
         return json_response(encode(record(await run_account.read(self._runs, run_id))))
 
-    async def start_verification(self, run_id: RunId) -> Response:
+    async def verify_run(self, run_id: RunId) -> Response:
         """Reruns the deterministic tasks of a run, with the same model commits and inputs, as a new run.
 
         The result is at `Location` once that run has ended. It is returned at once if no task can be rerun.
@@ -61,7 +61,7 @@ class RecordRoutes:
         """Returns the result of a rerun; `ended` is false until it is complete."""
         return json_response(encode(await self._verifier.get_result(run_id, again_id)))
 
-    async def get_schema(self) -> Response:
+    async def get_record_schema(self) -> Response:
         """Returns the JSON Schema of records."""
         schema: Any = record_schema()
         return json_response(schema)

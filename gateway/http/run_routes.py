@@ -77,7 +77,7 @@ class RunRoutes:
         add("", self.list_runs, methods=["GET"], **document.RUNS)
         add("/{run_id}", self.get_run, methods=["GET"], **document.RUN)
         add("/{run_id}", self.delete_run, methods=["DELETE"], **document.NO_CONTENT)
-        add("/{run_id}/events", self.stream_events, methods=["GET"], **document.EVENTS)
+        add("/{run_id}/events", self.stream_run_events, methods=["GET"], **document.EVENTS)
         add("/{run_id}/cancel", self.cancel_run, methods=["POST"], **document.NO_CONTENT)
         add("/{run_id}/approve", self.approve_plan, methods=["POST"], **document.APPROVE)
         return router
@@ -139,7 +139,7 @@ class RunRoutes:
         """Returns the current state of a run."""
         return json_response(encode(await self._runs.get(run_id)))
 
-    async def stream_events(
+    async def stream_run_events(
         self,
         run_id: RunId,
         after: Annotated[int, Query(ge=0, lt=2**63, description="Sequence number of the last event received.")] = 0,

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from gateway.openapi import errors, examples
 from gateway.openapi import schemas as pipeline_schema
@@ -147,7 +148,7 @@ CREATE: dict[str, Any] = {
     "responses": {
         200: {
             "description": "`Accept: text/event-stream`: the events. `Prefer: wait`: the run, if it ended in time.",
-            "content": {**_EVENTS["content"], **answer("", "Run", examples.RUN)["content"]},  # type: ignore[dict-item]
+            "content": {**answer("", "Run", examples.RUN)["content"], **_EVENTS["content"]},  # type: ignore[dict-item]
         },
         202: answer("Accepted. `Location` is the URL of the run.", "Run", examples.RUNNING),
     },
@@ -241,11 +242,15 @@ MODELS: dict[str, Any] = {
 EXPERTS: dict[str, Any] = {
     "responses": {200: answer("The experts.", "ExpertList", {"object": "list", "data": [examples.EXPERT]})}
 }
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+DOWNLOAD = {"application/octet-stream": {**_BYTES, "example": "(bytes)"}}
+"""Content of a download whose actual type varies: client generators support this type, but no type ranges."""
+
 ARTIFACT: dict[str, Any] = {
     "responses": {
         200: {
-            "description": "The complete content.",
-            "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
+            "description": "The complete content; `Content-Type` is its own type.",
+            "content": {**DOWNLOAD, "*/*": _BYTES},
         },
         206: {"description": "The requested byte range."},
         304: {"description": "Not modified."},
@@ -261,6 +266,52 @@ _KEY = {
 }
 
 _RESPONSE_MESSAGES = (Run, RunEvent, RunRecord, Verification, TaskSpec, ModelCard, Expert, Route, Artifact)
+
+
+_OPERATION_IDS = {
+    ("post", "/v1/chat/completions"): "create_chat_completion",
+    ("post", "/v1/responses"): "create_response",
+    ("get", "/v1/responses/{response_id}"): "get_response",
+    ("delete", "/v1/responses/{response_id}"): "delete_response",
+    ("post", "/v1/responses/{response_id}/cancel"): "cancel_response",
+    ("get", "/v1/responses/{response_id}/input_items"): "list_response_input_items",
+    ("get", "/v1/models/{model}"): "get_model",
+    ("put", "/mcp/uploads/{secret}"): "put_mcp_upload",
+    ("post", "/mcp/uploads/{secret}"): "post_mcp_upload",
+}
+"""Operation ids of operations whose function's name is not unique."""
+
+_SUMMARIES = {
+    "approve_plan": "Approve the plan of a run",
+    "get_health": "Check that the gateway is alive",
+    "get_readiness": "Check that the gateway is ready",
+    "get_pipeline_batch_results": "Download the results of a pipeline batch",
+    "get_pipeline_batch_summary": "Summarize a pipeline batch",
+    "get_pipeline_schema": "Get the JSON Schema of pipeline files",
+    "get_record_schema": "Get the JSON Schema of run records",
+    "get_run_record": "Get the record of a run",
+    "get_verification": "Get the result of a verification",
+    "list_pipeline_batch_items": "List the items of a pipeline batch",
+    "list_pipeline_versions": "List the versions of a pipeline",
+    "list_response_input_items": "List the input items of a response",
+    "post_mcp_upload": "Upload a file for an MCP tool (POST)",
+    "put_mcp_upload": "Upload a file for an MCP tool",
+    "stream_pipeline_batch_events": "Stream the states of a pipeline batch",
+    "stream_run_events": "Stream the events of a run",
+}
+"""Summaries that do not follow from the operation id as "Create a run" follows from create_run."""
+
+
+def unique_id(route: APIRoute) -> str:
+    """Identifies a route while the document is built; its first word becomes the operation id."""
+    return f"{route.name} {'/'.join(sorted(route.methods or ()))} {route.path}"
+
+
+def _summary(operation_id: str) -> str:
+    verb, _, noun = operation_id.replace("_", " ").partition(" ")
+    if verb == "list":
+        return f"List {noun}"
+    return f"{verb.capitalize()} {'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -289,6 +340,9 @@ def document(app: FastAPI) -> dict[str, Any]:
     }
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
+            name = operation["operationId"].partition(" ")[0]
+            operation["operationId"] = operation_id = _OPERATION_IDS.get((method, path), name)
+            operation["summary"] = _SUMMARIES.get(operation_id) or _summary(operation_id)
             operation["responses"].pop("422", None)
             operation["responses"] |= errors.possible_errors(path, method, operation)
     return openapi

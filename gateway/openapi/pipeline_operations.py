@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from gateway.openapi import examples
-from gateway.openapi.document import answer
+from gateway.openapi.document import DOWNLOAD, answer
 from gateway.openapi.schemas import INPUT_SUFFIX, reference
 
 NAME = "read-aloud"
@@ -161,6 +161,7 @@ RESULTS: dict[str, Any] = {
         200: {
             "description": "One line per item, in input order.",
             "content": {
+                **DOWNLOAD,
                 "application/x-ndjson": {"schema": reference("BatchResults"), "example": f"{json.dumps(_RESULT)}\n"},
                 "text/csv": {"schema": {"type": "string"}, "example": _TABLE},
             },

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -134,11 +135,13 @@ def _named_value(*, as_input: bool) -> dict[str, Any]:
             "format": "uri",
             "description": "URL of a file, which is fetched before the run starts.",
         }
-    return {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, **kinds},
-        "oneOf": [{"required": [kind]} for kind in kinds],
-    }
+    value = {"type": "object", "properties": {"name": {"type": "string"}, **kinds}}
+    each = [{"required": [kind]} for kind in kinds]
+    if as_input:
+        return {**value, "oneOf": each}
+    # The same condition without oneOf, which client generators turn into an untyped value.
+    several = [{"required": list(pair)} for pair in combinations(kinds, 2)]
+    return {**value, "not": {"anyOf": [*several, {"not": {"anyOf": each}}]}}
 
 
 def _field(field: FieldDescriptor, *, as_input: bool) -> dict[str, Any]:
