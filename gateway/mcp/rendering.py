@@ -1,6 +1,7 @@
 """Renders runs as tool results: a short text, structured content, and links to large content."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,10 +9,12 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 
 from gateway.json_encoder import dumps, encode
 from gateway.mcp import resource_uris
+from gateway.mcp.run_progress import active_state
 from gateway.openai import links
 from protos.hugginggpt.run_state import ENDED_RUN_STATES, UNFINISHED_TASK_STATES
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import ListRunsResponse
 from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
 from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_FAILED,
@@ -28,15 +31,38 @@ ANSWER_CHARACTERS = 8_000
 OUTPUT_CHARACTERS = 2_000
 """Length limit of a task's output that is returned completely."""
 
+REQUEST_CHARACTERS = 200
+"""Length limit of a request in the list of runs."""
+
 _EXCERPT_CHARACTERS = 300
+_REMEDIES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"GET /readyz or ", ""),
+        (r" or `GET /v1/[\w-]+`", ""),
+        (r"`?GET /v1/runs`?", "the tool list_runs"),
+        (r"GET /v1/files", "resources/list"),
+        (r"`?hugginggpt tasks`?", "the tool tasks"),
+        (r"see `hugginggpt models`", "name no model, or see the tool tasks"),
+    )
+)
+"""Parts of remedies that only clients of HTTP and the command line can follow, and what agents can do instead."""
+
 _ENDINGS = {TASK_STATE_SKIPPED: "was skipped", TASK_STATE_CANCELLED: "was cancelled"}
 
 
 def error_result(error: ServiceError) -> CallToolResult:
     """Renders the error of a tool call."""
     lines = [f"{error.message} ({error.reason})"]
-    lines += [f"Remedy: {error.remedy}"] if error.remedy else []
+    lines += [f"Remedy: {remedy_for_agents(error.remedy)}"] if error.remedy else []
     return CallToolResult(content=[TextContent(text="\n".join(lines))], is_error=True)
+
+
+def remedy_for_agents(remedy: str) -> str:
+    """Replaces HTTP routes and commands in a remedy with the tools that do the same."""
+    for pattern, replacement in _REMEDIES:
+        remedy = pattern.sub(replacement, remedy)
+    return remedy
 
 
 def text_result(text: str, structured: dict[str, Any]) -> CallToolResult:
@@ -60,6 +86,29 @@ def run_result(run: Run, site: str, *, is_outcome: bool = True) -> CallToolResul
     structured["tasks"] = [_task(run.run_id, status) for status in run.tasks]
     is_failed = is_outcome and run.state == RUN_STATE_FAILED
     return CallToolResult(content=content, structured_content=structured, is_error=is_failed)
+
+
+def runs_result(page: ListRunsResponse) -> CallToolResult:
+    """Renders a page of the list of runs."""
+    runs = [_listed(run) for run in page.runs]
+    lines = [f"{run['run_id']} ({run['state']}): {run['request']}" for run in runs]
+    structured: dict[str, Any] = {"runs": runs}
+    if page.next_page_token:
+        structured["next_page_token"] = page.next_page_token
+        lines.append(f"More: call list_runs with page_token {page.next_page_token}")
+    return text_result("\n".join(lines) or "No run matches.", structured)
+
+
+def _listed(run: Run) -> dict[str, Any]:
+    request = " ".join(run.spec.request.split())
+    content = {
+        "run_id": run.run_id,
+        "state": _state(run),
+        "ended": run.state in ENDED_RUN_STATES,
+        "request": request if len(request) <= REQUEST_CHARACTERS else f"{request[: REQUEST_CHARACTERS - 1]}…",
+    }
+    optional = {"created": encode(run).get("create_time"), "conversation_id": run.conversation_id}
+    return content | {name: value for name, value in optional.items() if value}
 
 
 def plan_result(run: Run) -> CallToolResult:
@@ -95,24 +144,17 @@ def _answer(run: Run) -> dict[str, str]:
 
 
 def _text(run: Run) -> str:
-    lines = [] if run.state in ENDED_RUN_STATES else [_active_text(run)]
+    is_ended = run.state in ENDED_RUN_STATES
+    lines = [] if is_ended else [f"The run {run.run_id} {active_state(run)}. Call get_run for its outcome."]
     if run.answer:
         answer = _answer(run)
         lines += [answer["answer"], *([f"Full answer: {answer['answer_uri']}"] if "answer_uri" in answer else [])]
-    elif run.state in ENDED_RUN_STATES:
+    elif is_ended:
         lines += _results(run)
     lines += [_task_failure(status) for status in run.tasks if status.result.HasField("failure")]
     if run.HasField("failure"):
         lines.append(_sentence(f"The run is {_state(run)}", run.failure))
     return "\n".join(lines) or f"The run {run.run_id} is {_state(run)}."
-
-
-def _active_text(run: Run) -> str:
-    done = sum(status.state not in UNFINISHED_TASK_STATES for status in run.tasks)
-    return (
-        f"The run {run.run_id} is {_state(run)}; {done} of {len(run.tasks)} planned tasks have ended. "
-        "Call get_run for its outcome."
-    )
 
 
 def _results(run: Run) -> Iterable[str]:
@@ -144,7 +186,7 @@ def _task_failure(status: TaskStatus) -> str:
 
 def _sentence(what: str, failure: Failure) -> str:
     reason = f": {failure.message}" if failure.message else ""
-    return f"{what}{reason}." + (f" Remedy: {failure.remedy}" if failure.remedy else "")
+    return f"{what}{reason}." + (f" Remedy: {remedy_for_agents(failure.remedy)}" if failure.remedy else "")
 
 
 def _task(run_id: str, status: TaskStatus) -> dict[str, Any]:
@@ -176,7 +218,8 @@ def _output(run_id: str, task_id: int, port: str, value: Value) -> Any:
 
 def _failure(failure: Failure) -> dict[str, Any]:
     fields = ("reason", "message", "remedy", "port", "code")
-    return {key: text for key in fields if (text := getattr(failure, key))}
+    content = {key: text for key in fields if (text := getattr(failure, key))}
+    return content | ({"remedy": remedy_for_agents(failure.remedy)} if failure.remedy else {})
 
 
 def _file(artifact: Artifact, site: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.core.validation import MAX_TASKS
+from gateway.json_encoder import enum_names
+from protos.hugginggpt.v1.run_pb2 import RunState
 
 Schema = dict[str, Any]
 
@@ -11,6 +13,9 @@ DEFAULT_WAIT_SECONDS, MAX_WAIT_SECONDS = 45, 600
 """Many clients time out a call after 60 seconds."""
 
 MAX_FILES = 50
+
+DEFAULT_RUNS, MAX_RUNS = 10, 50
+"""Runs on a page of list_runs."""
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
@@ -60,6 +65,12 @@ RUN_ID: Schema = {
     "pattern": r"^run_\w{1,100}$",
     "description": "Id of a run, from the result of another tool.",
 }
+RUN_STATES: Schema = {
+    "type": "array",
+    "items": {"type": "string", "enum": list(enum_names(RunState.DESCRIPTOR).values())},
+    "description": "Only runs in these states. Unset: all.",
+}
+PAGE_SIZE: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_RUNS, "default": DEFAULT_RUNS}
 CONTINUES: Schema = {
     **RUN_ID,
     "description": "An earlier run whose conversation this one continues.",
@@ -136,6 +147,29 @@ PLANNED: Schema = {
         "failure": _FAILURE,
     },
     "required": ["run_id", "state", "ended", "plan"],
+}
+RUNS: Schema = {
+    "type": "object",
+    "properties": {
+        "runs": {
+            "type": "array",
+            "description": "Newest first, without results: call get_run for those.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "run_id": _TEXT,
+                    "state": _TEXT,
+                    "ended": {"type": "boolean"},
+                    "request": _TEXT,
+                    "created": {"type": "string", "format": "date-time"},
+                    "conversation_id": {"type": "string", "description": "The first run of its conversation."},
+                },
+                "required": ["run_id", "state", "ended", "request"],
+            },
+        },
+        "next_page_token": {"type": "string", "description": "For the next page; absent on the last one."},
+    },
+    "required": ["runs"],
 }
 UPLOAD: Schema = {
     "type": "object",

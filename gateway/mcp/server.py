@@ -144,7 +144,7 @@ class _ProtocolErrors:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, ServiceError):
-            data = {"reason": error.reason, "remedy": error.remedy}
+            data = {"reason": error.reason, "remedy": rendering.remedy_for_agents(error.remedy)}
             raise MCPError(INVALID_PARAMS, error.message, data) from None
         if isinstance(error, Exception):
             log.error("unexpected error", exc_info=error)

@@ -13,7 +13,7 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 INSTRUCTIONS = """Runs specialised models (vision, speech, documents, language, images) on files and text.
 Send a request to `ask`; it plans the tasks itself. Send local files with `upload` first.
 Short results are returned directly, long ones as links: read them with resources/read, or download them at their url.
-If a result has ended=false, the run is still active: call get_run with its run_id."""
+If a result has ended=false, the run is still active: call get_run with its run_id. list_runs lists earlier runs."""
 
 _RUN_OPTIONS: Schema = {
     "files": schemas.FILES,
@@ -74,6 +74,19 @@ FIXED: Mapping[str, Tool] = {
             "Get the state, results, answer and errors of a run. Waits up to wait_seconds for its end.",
             object_schema({"run_id": schemas.RUN_ID, "wait_seconds": schemas.WAIT}, ["run_id"]),
             schemas.RUN,
+            _READ_ONLY,
+        ),
+        _tool(
+            "list_runs",
+            "List your runs, newest first, with their states and requests. For results, call get_run with a run_id.",
+            object_schema(
+                {
+                    "states": schemas.RUN_STATES,
+                    "page_size": schemas.PAGE_SIZE,
+                    "page_token": text("next_page_token of the previous page."),
+                }
+            ),
+            schemas.RUNS,
             _READ_ONLY,
         ),
         _tool(

@@ -24,6 +24,7 @@ from gateway.mcp.upload_routes import PATH
 from gateway.mcp.upload_tokens import TOKEN_SECONDS, UploadTokens
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, DATA_POLICY_UNSPECIFIED
+from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_PLAN, RUN_MODE_RESULTS, Run, RunSpec
 from services.common.call_context import current, use_caller
 from services.common.errors import NotFound, ServiceError
@@ -80,6 +81,7 @@ class ToolHandlers:
             "plan": self._plan,
             "run_plan": self._run_plan,
             "get_run": self._get_run,
+            "list_runs": self._list_runs,
             "cancel_run": self._cancel_run,
             "upload": self._upload,
             "tasks": self._tasks,
@@ -152,6 +154,10 @@ class ToolHandlers:
         feed = await self._context.runs.watch(call.text("run_id"), 0)
         await self._wait_for_end(feed, call)
         return rendering.run_result(await self._context.runs.get(feed.run_id), call.site, is_outcome=False)
+
+    async def _list_runs(self, call: Call) -> CallToolResult:
+        page = {"page_size": schemas.DEFAULT_RUNS, **call.arguments}
+        return rendering.runs_result(await self._context.runs.list(decode(ListRunsRequest, page)))
 
     async def _cancel_run(self, call: Call) -> CallToolResult:
         run_id = call.text("run_id")

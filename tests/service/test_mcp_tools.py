@@ -1,6 +1,7 @@
 """Tools called with the MCP package's client, in both protocol versions."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.fakes import ScriptedOrchestrator
 from tests.fakes.services import ANSWERED
 from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.mcp_clients import MODES, opened_client, text_of
+from tests.support.openai_clients import task_planned, task_started, task_succeeded
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
@@ -33,7 +35,12 @@ async def test_tool_list_is_small_and_described(gateway: GatewayUnderTest, mode:
     async with opened_client(gateway.http_port, mode=mode) as agent:
         tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
         assert "ask" in (agent.instructions or "") or mode != "legacy"
-    assert list(tools) == ["ask", "plan", "run_plan", "get_run", "cancel_run", "upload", "tasks", "run_task"]
+    lead, runs, others = (
+        ["ask", "plan", "run_plan"],
+        ["get_run", "list_runs", "cancel_run"],
+        ["upload", "tasks", "run_task"],
+    )
+    assert list(tools) == [*lead, *runs, *others]
     assert all(tool.description and len(tool.description) < 220 and tool.output_schema for tool in tools.values())
 
 
@@ -164,6 +171,53 @@ async def test_cancel_run_stops_a_run(gateway: GatewayUnderTest) -> None:
     assert gateway.orchestrator.cancelled == [run_id]
 
 
+@both_forms
+async def test_list_runs_shows_runs_with_their_states(gateway: GatewayUnderTest, mode: str) -> None:
+    async with opened_client(gateway.http_port, mode=mode) as agent:
+        await agent.call_tool("ask", {"request": "first"})
+        gateway.orchestrator.script = []
+        await agent.call_tool("ask", {"request": "second", "wait_seconds": 0})
+        listed = await agent.call_tool("list_runs", {})
+        runs = listed.structured_content["runs"]
+        assert [(run["run_id"], run["state"], run["request"]) for run in runs] == [
+            ("run_2", "running", "second"),
+            ("run_1", "completed", "first"),
+        ]
+        assert [run["ended"] for run in runs] == [False, True]
+        assert text_of(listed).splitlines()[1] == "run_1 (completed): first"
+        ended = await agent.call_tool("list_runs", {"states": ["completed", "failed"]})
+        assert [run["run_id"] for run in ended.structured_content["runs"]] == ["run_1"]
+
+
+async def test_list_runs_names_the_next_page(gateway: GatewayUnderTest) -> None:
+    async with opened_client(gateway.http_port) as agent:
+        for request in ("first", "second"):
+            await agent.call_tool("ask", {"request": request})
+        page = await agent.call_tool("list_runs", {"page_size": 1})
+        assert len(page.structured_content["runs"]) == 1
+        assert page.structured_content["next_page_token"] in text_of(page)
+        assert (await agent.call_tool("list_runs", {"states": ["done"]})).is_error
+
+
+@both_forms
+async def test_heartbeat_reports_the_present_step(
+    gateway: GatewayUnderTest, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "HEARTBEAT_SECONDS", 0.05)
+    gateway.orchestrator.script = [task_planned(1, "captioning"), task_started(1), task_succeeded(1)]
+    reported = asyncio.Event()
+
+    async def record(progress: float, total: float | None, message: str | None) -> None:
+        if message == "The run is running; its task has ended, and its answer or further tasks follow.":
+            reported.set()
+
+    async with opened_client(gateway.http_port, mode=mode) as agent:
+        call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=record))
+        await asyncio.wait_for(reported.wait(), 10)
+        (await gateway.orchestrator.arrivals.get()).send(*ANSWERED)
+        await asyncio.wait_for(call, 10)
+
+
 async def test_plan_tool_does_not_run_tasks(gateway: GatewayUnderTest) -> None:
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("plan", {"request": "x"})
@@ -214,12 +268,14 @@ async def test_invalid_calls_are_tool_errors(gateway: GatewayUnderTest, mode: st
         ("run_task", {"task": "juggling", "arguments": {}}, "the task 'juggling' is not available (TASK)"),
         ("juggle", {}, "there is no tool 'juggle' (TOOL)"),
     ]
+    route = re.compile(r"\b(?:GET|POST) /")
     async with opened_client(gateway.http_port, mode=mode) as agent:
         for tool, arguments, message in wrong:
             result = await agent.call_tool(tool, arguments)
             assert result.is_error
             assert message in text_of(result)
             assert "Remedy: " in text_of(result)
+            assert not route.search(text_of(result))
 
 
 @both_forms
