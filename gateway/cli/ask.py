@@ -111,13 +111,13 @@ def _run_and_follow(
     followed = FollowedRun()
     with (
         gateway(ask_request.url, view.busy, ask_request.api_key, view.sent) as client,
-        follow.cancel_on_interrupt(client, followed.run),
+        follow.cancel_on_interrupt(client, followed.progress),
     ):
         if ask_request.settings:
             options = {**options, **_with_parameters(client, ask_request)}
         view.busy("starting" if ask_request.pipeline else "planning")
         with closing(client.stream(request, files, **options)) as events:
-            follow.follow(client, _recording_last_run(events), followed.run, view)
+            follow.follow(client, _recording_last_run(events), followed.progress, view)
         follow.save(client, followed, ask_request.out)
         if ask_request.save_as:
             _save_plan(
@@ -144,9 +144,9 @@ def _save_plan(
 ) -> None:
     """Saves the plan of a completed run; stores the reason if that is impossible."""
     run = followed.run
-    if not run.completed:
+    if not run.is_completed:
         remedy = f"to save it anyway: hugginggpt save {run.run_id} {name}"
-        followed.pipeline_problem = Problem(f"the plan is not saved as {name}: the run is {run.status}", remedy=remedy)
+        followed.pipeline_problem = Problem(f"the plan is not saved as {name}: the run is {run.state}", remedy=remedy)
         return
     try:
         description = request.strip()[:MAX_DESCRIPTION]

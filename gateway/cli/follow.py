@@ -13,16 +13,16 @@ from rich.text import Text
 from gateway.cli import terminal
 from gateway.cli.errors import USAGE, Problem
 from gateway.cli.live_view import View
-from gateway.cli.run import Run, report
+from gateway.cli.run_progress import RunProgress
 from gateway.cli.terminal import one_line, printable
-from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError, Pipeline, Unreachable
+from gateway.client import Event, HuggingGPT, HuggingGPTError, Pipeline, Run, Unreachable
 
 
 @dataclass
 class FollowedRun:
     """A run that has ended or awaits approval, with its saved files."""
 
-    run: Run = field(default_factory=Run)
+    progress: RunProgress = field(default_factory=RunProgress)
     saved: list[Mapping[str, str]] = field(default_factory=list)
     save_problem: Problem | None = None
     """Why files could not be saved."""
@@ -32,21 +32,27 @@ class FollowedRun:
     """Why its plan was not saved as requested."""
 
     @property
+    def run(self) -> Run:
+        return self.progress.run
+
+    @property
     def status(self) -> int:
         """Exit status of the command."""
-        return 0 if self.run.completed or self.run.awaits_approval else 1
+        return 0 if self.run.is_completed or self.run.is_waiting else 1
 
 
-def follow(client: HuggingGPT, events: Iterable[Event], run: Run, view: View, *, is_approved: bool = False) -> None:
+def follow(
+    client: HuggingGPT, events: Iterable[Event], progress: RunProgress, view: View, *, is_approved: bool = False
+) -> None:
     """Shows a run until it has ended, or until it awaits approval unless it is approved already."""
-    for event in _explaining_disconnects(events, run):
-        kind = run.apply(event.content)
-        view.show(run, kind, event.task_id)
-        if run.awaits_approval and not is_approved and client.get(run.run_id).is_waiting:
+    for event in _explaining_disconnects(events, progress):
+        progress.apply(event)
+        view.show(progress, event.kind, event.task_id)
+        if progress.run.is_waiting and not is_approved and client.get(event.run_id).is_waiting:
             return
 
 
-def _explaining_disconnects(events: Iterable[Event], run: Run) -> Iterator[Event]:
+def _explaining_disconnects(events: Iterable[Event], progress: RunProgress) -> Iterator[Event]:
     """Passes the events on.
 
     Raises:
@@ -55,17 +61,17 @@ def _explaining_disconnects(events: Iterable[Event], run: Run) -> Iterator[Event
     try:
         yield from events
     except Unreachable as error:
-        if not run.run_id:
+        run_id = progress.run.run_id
+        if not run_id:
             raise
-        remedy = f"the run continues: hugginggpt watch {run.run_id} when the gateway is reachable again"
+        remedy = f"the run continues: hugginggpt watch {run_id} when the gateway is reachable again"
         raise Problem(error.message, remedy=remedy) from error
 
 
 def save(client: HuggingGPT, followed: FollowedRun, folder: Path) -> None:
     """Saves the files of a run; stores the reason if that fails."""
     try:
-        for content in followed.run.artifacts():
-            artifact = Artifact.model_validate(content)
+        for artifact in followed.run.artifacts:
             (path,) = client.save(artifact, folder)
             followed.saved.append({"name": artifact.name, "media_type": artifact.media_type, "path": str(path)})
     except HuggingGPTError as error:
@@ -87,14 +93,14 @@ def open_folder(folder: Path) -> None:
 
 
 @contextmanager
-def cancel_on_interrupt(client: HuggingGPT, run: Run) -> Iterator[None]:
+def cancel_on_interrupt(client: HuggingGPT, progress: RunProgress) -> Iterator[None]:
     """Cancels the run on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
         with suppress(HuggingGPTError):
-            if run.run_id and not run.ended:
-                client.cancel(run.run_id)
+            if progress.run.run_id and not progress.run.is_over:
+                client.cancel(progress.run.run_id)
         raise
 
 
@@ -103,19 +109,18 @@ def print_result(followed: FollowedRun, *, as_json: bool) -> None:
     run, pipeline = followed.run, followed.pipeline
     if as_json:
         saved = {"pipeline": {"name": pipeline.name, "version": pipeline.version}} if pipeline else {}
-        terminal.print_json({**report(run, followed.saved), **saved})
+        terminal.print_json({**followed.progress.report(followed.saved), **saved})
     else:
         _print_answer(followed)
     console = terminal.err()
     if pipeline and not as_json:
         name = pipeline.name
         console.print(f"saved as {name}, version {pipeline.version}: hugginggpt run {name} --file FILE", soft_wrap=True)
-    if run.awaits_approval:
+    if run.is_waiting:
         console.print(f"the plan awaits approval: hugginggpt approve {run.run_id}", soft_wrap=True)
-    failure = run.failure or {}
-    message = failure.get("message", "")
-    if message and (as_json or message not in run.answer):  # the answer usually contains the message
-        terminal.print_problem(one_line(f"{run.status}: {message}"), one_line(failure.get("remedy", "")))
+    message = run.failure.message if run.failure else ""
+    if run.failure and message and (as_json or message not in run.answer):  # the answer usually contains the message
+        terminal.print_problem(one_line(f"{run.state}: {message}"), one_line(run.failure.remedy))
 
 
 def _print_answer(followed: FollowedRun) -> None:

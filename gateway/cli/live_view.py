@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli import terminal
-from gateway.cli.run import Decision, Run, Task
+from gateway.cli.run_progress import UNFINISHED_STATES, Decision, RunProgress, TaskProgress, model_of
 from gateway.cli.terminal import one_line
+from gateway.client import TaskStatus
 
 MARKS = {
     "planned": ("·", "dim"),
@@ -39,8 +40,8 @@ class View(Protocol):
     def sent(self, done: int, total: int) -> None:
         """Shows the progress of an upload: bytes sent and bytes in total."""
 
-    def show(self, run: Run, kind: str, task_id: int) -> None:
-        """Shows the run after an event of a kind; task_id is 0 for events of the run."""
+    def show(self, progress: RunProgress, kind: str, task_id: int) -> None:
+        """Shows a run after an event of a kind; task_id is 0 for events of the run."""
 
     def close(self) -> None:
         """Ends the display."""
@@ -63,7 +64,7 @@ class NullView:
     def sent(self, done: int, total: int) -> None:
         pass
 
-    def show(self, run: Run, kind: str, task_id: int) -> None:
+    def show(self, progress: RunProgress, kind: str, task_id: int) -> None:
         pass
 
     def close(self) -> None:
@@ -84,15 +85,15 @@ class LineView:
         if total >= PROGRESS_MIN_BYTES and done == total:
             self._print(f"sent {_megabytes(total)}")
 
-    def show(self, run: Run, kind: str, task_id: int) -> None:
-        if kind in _TASK_TEXTS:
-            task = run.tasks[task_id]
-            self._print(_TASK_TEXTS[kind](task), f"{task.id} {task.task}: ")
+    def show(self, progress: RunProgress, kind: str, task_id: int) -> None:
+        status = next((each for each in progress.run.tasks if each.task["id"] == task_id), None)
+        if kind in _TASK_TEXTS and status:
+            self._print(_TASK_TEXTS[kind](status, progress.of_task(status)), f"{task_id} {status.task['task']}: ")
         elif kind in _RUN_TEXTS:
-            self._print(_RUN_TEXTS[kind](run))
-        elif len(run.notes) > self._printed_notes:
-            self._print(run.notes[-1], "note: ")
-        self._printed_notes = len(run.notes)
+            self._print(_RUN_TEXTS[kind](progress))
+        elif len(progress.notes) > self._printed_notes:
+            self._print(progress.notes[-1], "note: ")
+        self._printed_notes = len(progress.notes)
 
     def close(self) -> None:
         pass
@@ -110,35 +111,42 @@ def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.2f} s"
 
 
-def _cause(task: Task) -> str:
-    return "" if task.error is None else f"({task.error.get('message', 'no reason given')})"
+def _cause(status: TaskStatus) -> str:
+    """Why a task has failed or was skipped."""
+    failure = status.result.failure if status.result and status.state not in UNFINISHED_STATES else None
+    return f"({failure.message or 'no reason given'})" if failure else ""
 
 
-def _attempt(task: Task) -> str:
-    return f"attempt {task.attempt}" if task.attempt > 1 else ""
+def _attempt(status: TaskStatus) -> str:
+    attempt = status.result.attempt if status.result else 0
+    return f"attempt {attempt}" if attempt > 1 else ""
 
 
-_TASK_TEXTS: Mapping[str, Callable[[Task], str]] = {
-    "task_planned": lambda _: "planned",
-    "task_selected": lambda task: describe_choice(task.decision),
-    "task_waiting": lambda task: f"waiting, {task.note}",
-    "task_started": lambda task: " ".join(filter(None, (f"running on {task.model}", _attempt(task)))),
-    "attempt_failed": lambda task: task.note,
-    "task_ended": lambda task: " ".join(filter(None, (task.state, _seconds(task.seconds), _cause(task)))),
+def _join(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
+_TASK_TEXTS: Mapping[str, Callable[[TaskStatus, TaskProgress], str]] = {
+    "task_planned": lambda _, __: "planned",
+    "task_selected": lambda _, progress: describe_choice(progress.decision),
+    "task_waiting": lambda _, progress: f"waiting, {progress.note}",
+    "task_started": lambda status, _: _join(f"running on {model_of(status)}", _attempt(status)),
+    "attempt_failed": lambda _, progress: progress.note,
+    "task_ended": lambda status, progress: _join(status.state, _seconds(progress.seconds), _cause(status)),
 }
 
 
-def _planner_text(run: Run) -> str:
-    if run.pipeline:
-        return f"plan of pipeline {run.pipeline}"
-    return describe_planner(run.decisions.get("plan", {}), llm_planned_first=run.llm_planned_first)
+def _planner_text(progress: RunProgress) -> str:
+    if progress.pipeline:
+        return f"plan of pipeline {progress.pipeline}" if progress.is_planned else ""
+    return describe_planner(progress.decisions.get("plan", {}), llm_planned_first=progress.llm_planned_first)
 
 
-def _answer_text(run: Run) -> str:
-    return describe_answer_writer(run.decisions.get("answer", {}))
+def _answer_text(progress: RunProgress) -> str:
+    return describe_answer_writer(progress.decisions.get("answer", {}))
 
 
-_RUN_TEXTS: Mapping[str, Callable[[Run], str]] = {"plan_completed": _planner_text, "run_ended": _answer_text}
+_RUN_TEXTS: Mapping[str, Callable[[RunProgress], str]] = {"plan_completed": _planner_text, "run_ended": _answer_text}
 
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
@@ -154,7 +162,7 @@ class LiveTable:
     """A live table with a row per task."""
 
     def __init__(self, console: Console) -> None:
-        self._run = Run()
+        self._progress = RunProgress()
         self._what = ""
         self._start_times: dict[int, float] = {}
         self._plain = not console.encoding.startswith("utf")
@@ -168,11 +176,11 @@ class LiveTable:
     def sent(self, done: int, total: int) -> None:
         self._what = f"sending {_megabytes(done)} of {_megabytes(total)}"
 
-    def show(self, run: Run, kind: str, task_id: int) -> None:
-        self._run = run
-        self._what = "" if run.ended or run.planned else "planning"
+    def show(self, progress: RunProgress, kind: str, task_id: int) -> None:
+        self._progress = progress
+        self._what = "" if progress.run.is_over or progress.is_planned else "planning"
         if kind == "answer_chunk":
-            self._what = "" if run.ended else "answering"
+            self._what = "" if progress.run.is_over else "answering"
         if kind == "task_started":
             self._start_times.setdefault(task_id, time.monotonic())
 
@@ -185,36 +193,40 @@ class LiveTable:
         for style, justify in _COLUMNS:
             table.add_column(style=style, justify=justify, no_wrap=True, overflow="ellipsis")
         table.add_column(overflow="fold")
-        for task in list(self._run.tasks.values()):
-            table.add_row(*self._row(task))
-        notes = [Text(one_line(note), style="yellow") for note in self._run.notes]
+        for status in self._progress.run.tasks:
+            table.add_row(*self._row(status))
+        notes = [Text(one_line(note), style="yellow") for note in self._progress.notes]
         decisions_made = [
-            Text(one_line(line), style="dim") for line in (_planner_text(self._run), _answer_text(self._run)) if line
+            Text(one_line(line), style="dim")
+            for line in (_planner_text(self._progress), _answer_text(self._progress))
+            if line
         ]
         self._spinner.update(text=Text(self._what, style="dim"))
         return Group(*notes, table, *decisions_made, *([self._spinner] if self._what else []))
 
-    def _row(self, task: Task) -> list[RenderableType]:
-        note = " ".join(filter(None, (_attempt(task), describe_choice(task.decision), task.note, _cause(task))))
+    def _row(self, status: TaskStatus) -> list[RenderableType]:
+        progress = self._progress.of_task(status)
+        note = _join(_attempt(status), describe_choice(progress.decision), progress.note, _cause(status))
         return [
-            self._mark(task),
-            str(task.id),
-            Text(one_line(task.task), style="bold"),
-            Text(one_line(task.model or "")),
-            _seconds(self._elapsed(task)),
-            Text(one_line(note), style="red" if task.state == "failed" else "dim"),
+            self._mark(status),
+            str(status.task["id"]),
+            Text(one_line(status.task["task"]), style="bold"),
+            Text(one_line(model_of(status))),
+            _seconds(self._elapsed(status, progress)),
+            Text(one_line(note), style="red" if status.state == "failed" else "dim"),
         ]
 
-    def _mark(self, task: Task) -> RenderableType:
-        if task.state == "running" and not self._run.ended:
+    def _mark(self, status: TaskStatus) -> RenderableType:
+        if status.state == "running" and not self._progress.run.is_over:
             return self._task_spinner
-        mark, style = MARKS.get(task.state, ("·", "dim"))
+        mark, style = MARKS.get(status.state, ("·", "dim"))
         return Text(PLAIN_MARKS[mark] if self._plain else mark, style=style)
 
-    def _elapsed(self, task: Task) -> float | None:
-        if task.seconds is None and task.state == "running" and task.id in self._start_times:
-            return time.monotonic() - self._start_times[task.id]
-        return task.seconds
+    def _elapsed(self, status: TaskStatus, progress: TaskProgress) -> float | None:
+        start = self._start_times.get(status.task["id"])
+        if progress.seconds is None and status.state == "running" and start is not None:
+            return time.monotonic() - start
+        return progress.seconds
 
 
 _PLANNERS = {"llm": "the LLM {}", "embedded": "the embedded planner", "supplied": "the client"}

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from rich.tree import Tree
 
 from gateway.cli.terminal import one_line
-from gateway.client import Port
+
+if TYPE_CHECKING:
+    from gateway.client import Port
 
 VALUE_CHARACTERS = 40
 """Length limit of a shown value."""
@@ -19,7 +21,7 @@ _COMMIT = 12
 Task = Mapping[str, Any]
 
 
-def render(inputs: Sequence[Port], plan: Sequence[Task]) -> list[Tree]:
+def render(inputs: "Sequence[Port]", plan: Sequence[Task]) -> list[Tree]:
     """Builds a tree for each input, and for each task without dependencies.
 
     Args:
@@ -36,7 +38,7 @@ def render(inputs: Sequence[Port], plan: Sequence[Task]) -> list[Tree]:
     return roots
 
 
-def flow(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+def flow(inputs: "Sequence[Port]", outputs: "Sequence[Port]") -> str:
     """Modalities of the inputs and outputs."""
     return f"{_modalities(inputs)} → {_modalities(outputs)}"
 
@@ -49,11 +51,16 @@ def model(task: Task) -> str:
     return f"{task['pinned_model']}@{revision}" if revision else str(task["pinned_model"])
 
 
-def _modalities(ports: Sequence[Port]) -> str:
+def task_dependencies(arguments: Mapping[str, Any]) -> set[int]:
+    """Ids of the tasks whose outputs are arguments of a task."""
+    return {need for need in _dependencies(arguments.values()) if isinstance(need, int)}
+
+
+def _modalities(ports: "Sequence[Port]") -> str:
     return ", ".join(dict.fromkeys(port.modality for port in ports)) or "nothing"
 
 
-def _input(port: Port) -> Text:
+def _input(port: "Port") -> Text:
     description = f"  {one_line(port.description)}" if port.description else ""
     optional = "" if port.required else ", optional"
     return Text.assemble((one_line(port.name), "bold cyan"), f"  {port.modality}{optional}", (description, "dim"))

@@ -53,7 +53,7 @@ def _watch(run_id: str, view: "View", url: str | None, api_key: str | None) -> "
     try:
         with gateway(url, view.busy, api_key) as client, closing(client.watch(run_id)) as events:
             view.busy("connecting to the run")
-            follow.follow(client, events, followed.run, view)
+            follow.follow(client, events, followed.progress, view)
     except KeyboardInterrupt:
         raise Problem("stopped watching; the run continues", status=INTERRUPTED) from None
     finally:
@@ -138,11 +138,11 @@ def _approve(
     follow.open_folder(out)
     followed = follow.FollowedRun()
     try:
-        with gateway(url, view.busy, api_key) as client, follow.cancel_on_interrupt(client, followed.run):
+        with gateway(url, view.busy, api_key) as client, follow.cancel_on_interrupt(client, followed.progress):
             view.busy("approving")
             client.approve(run_id, tasks)
             with closing(client.watch(run_id)) as events:
-                follow.follow(client, events, followed.run, view, is_approved=True)
+                follow.follow(client, events, followed.progress, view, is_approved=True)
             follow.save(client, followed, out)
     finally:
         view.close()

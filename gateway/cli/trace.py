@@ -16,7 +16,7 @@ from gateway.cli import terminal
 from gateway.cli.connect import connected_gateway
 from gateway.cli.options import ApiKey, Json, RunId, Url
 from gateway.cli.terminal import one_line
-from gateway.cli.waterfall import ATTEMPT, AWAITING_APPROVAL, TASK, WAIT, Span, Waterfall
+from gateway.cli.waterfall import ATTEMPT, TASK, WAIT, Span, Waterfall
 
 if TYPE_CHECKING:
     from gateway.client import HuggingGPT, Run
@@ -48,8 +48,7 @@ def trace(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = F
     with terminal.problems_reported():
         with connected_gateway(url, api_key) as client:
             found = client.get(run)
-            waterfall = Waterfall.of(_past_events(client, found))
-            waterfall.run_id, waterfall.state = found.run_id, found.state
+            waterfall = Waterfall.of(found, _past_events(client, found))
         if as_json:
             terminal.print_json(_report(waterfall))
         else:
@@ -61,8 +60,8 @@ def _print_chart(waterfall: Waterfall) -> None:
     console.print(_title(waterfall), soft_wrap=True)
     console.print(render(waterfall, console.width, plain=not console.encoding.startswith("utf")))
     console.print(_summary(waterfall), soft_wrap=True, style="dim")
-    if waterfall.state == AWAITING_APPROVAL:
-        console.print(f"the plan awaits approval: hugginggpt approve {waterfall.run_id}", soft_wrap=True)
+    if waterfall.run.is_waiting:
+        console.print(f"the plan awaits approval: hugginggpt approve {waterfall.run.run_id}", soft_wrap=True)
 
 
 def render(waterfall: Waterfall, width: int, *, plain: bool) -> RenderableType:
@@ -178,13 +177,13 @@ def _past_events(client: "HuggingGPT", run: "Run") -> Iterator[Any]:
 
 def _title(waterfall: Waterfall) -> str:
     trace = f"  trace {waterfall.trace_id}" if waterfall.trace_id else ""
-    state = waterfall.state.replace("_", " ")
-    return one_line(f"{waterfall.run_id}  {state}  {waterfall.seconds:.2f} s{trace}")
+    state = waterfall.run.state.replace("_", " ")
+    return one_line(f"{waterfall.run.run_id}  {state}  {waterfall.seconds:.2f} s{trace}")
 
 
 def _summary(waterfall: Waterfall) -> str:
     work, waits = _times(waterfall)
-    usage = waterfall.usage
+    usage = waterfall.run.usage
     tokens = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
     llm = f"; LLM tokens {tokens[0]} in, {tokens[1]} out" if any(tokens) else ""
     cost = f"; cost {usage['cost']:.4g}" if usage.get("cost") else ""
@@ -207,14 +206,14 @@ def _length(span: Span) -> float:
 def _report(waterfall: Waterfall) -> dict[str, Any]:
     work, waits = _times(waterfall)
     return {
-        "run_id": waterfall.run_id,
+        "run_id": waterfall.run.run_id,
         "trace_id": waterfall.trace_id or None,
-        "state": waterfall.state,
+        "state": waterfall.run.state,
         "began": waterfall.start_time.isoformat() if waterfall.start_time else None,
         "seconds": waterfall.seconds,
         "work_seconds": round(work, _DIGITS),
         "waited_seconds": round(waits, _DIGITS),
-        "usage": waterfall.usage,
+        "usage": waterfall.run.usage,
         "spans": [_span(span) for span in waterfall.spans],
     }
 

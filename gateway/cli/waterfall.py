@@ -1,11 +1,17 @@
-"""Waterfall of a run: time spans, folded from its events."""
+"""Waterfall of a run: the times of its steps, from its events; the states are those of the Run object."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway.cli.run import Event, dependencies
+from gateway.cli.plan_graph import task_dependencies
+
+if TYPE_CHECKING:
+    from gateway.client import Run
+
+Event = Mapping[str, Any]
+"""A RunEvent as JSON: one of its keys is the kind of event."""
 
 Body = Mapping[str, Any]
 
@@ -21,9 +27,6 @@ PLAN, REPLAN, APPROVAL, TASK, SELECT, WAIT, ATTEMPT, HANDOVER, ANSWER = (
     "answer",
 )
 """Kinds of spans."""
-
-AWAITING_APPROVAL = "awaiting_approval"
-"""State of a run whose plan awaits approval."""
 
 SHORTEST_WAIT = 0.005
 """Delay in seconds between ready and started from which a wait span is added."""
@@ -73,24 +76,26 @@ class _Task:
 
 
 class Waterfall:
-    """Time spans of a run, updated by every event."""
+    """Time spans of a run, updated by every event.
 
-    def __init__(self) -> None:
-        self.run_id = ""
+    Args:
+        run: the run after the last event.
+    """
+
+    def __init__(self, run: "Run") -> None:
+        self.run = run
         self.trace_id = ""
         """OpenTelemetry trace id; empty if the run is not traced."""
-        self.state = "queued"
-        """State of the run."""
         self.start_time: datetime | None = None
         self.seconds = 0.0
         """Seconds from the first event to the last."""
-        self.usage: Body = {}
+        self._task_states = {status.task["id"]: status.state for status in run.tasks}
         self._of_run: list[Span] = []
         self._tasks: dict[int, _Task] = {}
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "Waterfall":
-        waterfall = cls()
+    def of(cls, run: "Run", events: Iterable[Event]) -> "Waterfall":
+        waterfall = cls(run)
         for event in events:
             waterfall.apply(event)
         return waterfall
@@ -106,7 +111,7 @@ class Waterfall:
 
     def apply(self, event: Event) -> None:
         """Applies an event; unknown kinds are ignored."""
-        self.run_id, time = event["run_id"], datetime.fromisoformat(event["time"])
+        time = datetime.fromisoformat(event["time"])
         self.start_time = self.start_time or time
         self.seconds = max(self.seconds, (time - self.start_time).total_seconds())
         for kind, change in _CHANGES.items():
@@ -128,8 +133,8 @@ class Waterfall:
 
     def plan(self, task: Body) -> None:
         """Adds a planned task and starts its model selection."""
-        task_id, needs = task["id"], frozenset(dependencies(task.get("arguments", {})))
-        span = Span(TASK, self.seconds, task_id, what=task["task"], state="planned")
+        task_id, needs = task["id"], frozenset(task_dependencies(task.get("arguments", {})))
+        span = Span(TASK, self.seconds, task_id, what=task["task"], state=self._task_states.get(task_id, "planned"))
         self._tasks[task_id] = _Task(span, needs, self.seconds, [Span(SELECT, self.seconds, task_id)])
 
     def clear(self) -> None:
@@ -149,9 +154,8 @@ class Waterfall:
         ends = [span.end or 0.0 for span in self.spans if span.kind in (PLAN, REPLAN, APPROVAL, TASK)]
         return max(ends, default=0.0)
 
-    def end_run(self, state: str) -> None:
+    def end_run(self) -> None:
         """Ends all active spans with the run."""
-        self.state = state
         for span in self.spans:
             if span.end is None:
                 span.end, span.state = self.seconds, "cancelled" if span.kind == TASK else span.state or "cancelled"
@@ -176,7 +180,6 @@ def _run_accepted(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 
 def _plan_completed(waterfall: Waterfall, _: Event, body: Body) -> None:
-    waterfall.state = "running"
     waterfall.end(PLAN, REPLAN, by=describe_decider(body.get("decision", {})))
 
 
@@ -186,12 +189,10 @@ def _replanning(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 
 def _approval_requested(waterfall: Waterfall, _: Event, __: Body) -> None:
-    waterfall.state = AWAITING_APPROVAL
     waterfall.begin(APPROVAL)
 
 
 def _plan_approved(waterfall: Waterfall, _: Event, body: Body) -> None:
-    waterfall.state = "running"
     waterfall.end(APPROVAL)
     if "plan" in body:
         waterfall.clear()
@@ -200,7 +201,6 @@ def _plan_approved(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 
 def _task_planned(waterfall: Waterfall, _: Event, body: Body) -> None:
-    waterfall.state = "running"
     waterfall.plan(body["task"])
 
 
@@ -215,7 +215,6 @@ def _task_selected(waterfall: Waterfall, event: Event, body: Body) -> None:
 def _task_waiting(waterfall: Waterfall, event: Event, body: Body) -> None:
     task = waterfall.task(event)
     task.close(waterfall.seconds, WAIT)
-    task.span.state = "waiting"
     reason = body.get("reason", "")
     task.parts.append(Span(WAIT, waterfall.seconds, task.span.task_id, by=body.get("expert", ""), note=reason))
 
@@ -227,7 +226,6 @@ def _task_started(waterfall: Waterfall, event: Event, body: Body) -> None:
     ready = waterfall.ready(task)
     if not tried and now - ready >= SHORTEST_WAIT:
         task.parts.append(Span(WAIT, ready, task.span.task_id, end=now, note="for capacity"))
-    task.span.state = "running"
     by = model(body.get("by", {}))
     task.parts.append(Span(ATTEMPT, now, task.span.task_id, event.get("attempt", 1), by=by))
 
@@ -250,7 +248,7 @@ def _task_ended(waterfall: Waterfall, event: Event, body: Body) -> None:
         attempt.state, attempt.note = body["state"], failure
         attempt.work = result.get("usage", {}).get("busy")
     task.close(now, SELECT, WAIT, ATTEMPT)
-    task.span.end, task.span.state, task.span.note = now, body["state"], failure
+    task.span.end, task.span.note = now, failure
 
 
 def _answer_chunk(waterfall: Waterfall, _: Event, body: Body) -> None:
@@ -269,9 +267,8 @@ def _taken_over(waterfall: Waterfall, _: Event, body: Body) -> None:
     waterfall.begin(HANDOVER, end=waterfall.seconds, by=body.get("owner", ""), note=body.get("reason", ""))
 
 
-def _run_ended(waterfall: Waterfall, _: Event, body: Body) -> None:
-    waterfall.usage = body.get("usage", {})
-    waterfall.end_run(body["state"])
+def _run_ended(waterfall: Waterfall, _: Event, __: Body) -> None:
+    waterfall.end_run()
 
 
 _CHANGES = {

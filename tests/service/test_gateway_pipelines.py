@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from gateway.cli.run import Run, report
+from gateway.cli.run_progress import RunProgress
+from gateway.client import Event
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
@@ -82,12 +83,12 @@ async def test_plan_of_a_run_can_be_saved_unchanged(pipeline_gateway: PipelineGa
     run = (await pipeline_gateway.gateway.ask("x", headers={"prefer": "wait=20"})).json()
     shown = await pipeline_gateway.save("shown", plan=run["tasks"])
     assert shown.status_code == 201, shown.text
-    told = Run()
+    progress = RunProgress()
     async with pipeline_gateway.http.stream("GET", f"/v1/runs/{run['run_id']}/events") as response:
         async for line in response.aiter_lines():
             if line.startswith("data: "):
-                told.apply(json.loads(line.removeprefix("data: ")))
-    printed = await pipeline_gateway.save("printed", plan=report(told, [])["plan"])
+                progress.apply(Event.of(json.loads(line.removeprefix("data: "))))
+    printed = await pipeline_gateway.save("printed", plan=progress.report([])["plan"])
     assert printed.status_code == 201, printed.text
     assert printed.json()["plan"][0]["arguments"] == {"text": "hello"}
     of_run = await pipeline_gateway.save("of-run", run_id=run["run_id"], pin_models=True)

@@ -7,11 +7,12 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.live_view import LineView, LiveTable
-from gateway.cli.run import Run
+from gateway.cli.run_progress import RunProgress
 from gateway.cli.terminal import one_line, printable
 from gateway.cli.up import log_line
+from gateway.client import Event
 
-PLANNED = {"task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
+PLANNED = {"task_id": 1, "task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
 STARTED = {"task_id": 1, "attempt": 1, "task_started": {"by": {"model_id": "rapidocr", "expert": "lite"}}}
 AGAIN = {**STARTED, "attempt": 2}
 FAILURE = {"reason": "MODEL_FAILED", "message": "the model broke"}
@@ -25,10 +26,12 @@ def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str
     """Lines of the live table after the events, with * for the spinner."""
     out = TextIOWrapper(BytesIO(), encoding=encoding)
     console = Console(file=out, width=120)
-    picture, run = LiveTable(console), Run()
+    picture, progress = LiveTable(console), RunProgress()
     for number, event in enumerate(events, start=1):
         document = {"run_id": "r", "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
-        picture.show(run, run.apply(document), event.get("task_id", 0))
+        applied = Event.of(document)
+        progress.apply(applied)
+        picture.show(progress, applied.kind, applied.task_id)
     console.print(picture._render())
     out.seek(0)
     still = re.sub("[\u2800-\u28ff]", "*", out.read())
@@ -42,7 +45,7 @@ def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str
         ([PLANNED, {"task_id": 1, "task_waiting": {"reason": "lite wakes"}}], "… 1 image-to-text lite wakes"),
         ([PLANNED, STARTED, ended("succeeded")], "✓ 1 image-to-text rapidocr 1.00 s"),
         ([PLANNED, ended("reused")], "✓ 1 image-to-text"),
-        ([PLANNED, STARTED, AGAIN, ended("succeeded")], "✓ 1 image-to-text rapidocr 2.00 s attempt 2"),
+        ([PLANNED, STARTED, AGAIN, ended("succeeded", attempt=2)], "✓ 1 image-to-text rapidocr 2.00 s attempt 2"),
         (
             [PLANNED, STARTED, ended("failed", failure=FAILURE)],
             "✗ 1 image-to-text rapidocr 1.00 s (the model broke)",

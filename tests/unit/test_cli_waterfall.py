@@ -8,6 +8,8 @@ from rich.console import Console
 
 from gateway.cli.trace import render
 from gateway.cli.waterfall import Span, Waterfall
+from gateway.client import Event as ClientEvent
+from gateway.client.run_fold import RunFold
 
 Event = dict[str, Any]
 Timed = tuple[float, Event]
@@ -50,11 +52,12 @@ def over(at: float, state: str = "completed") -> Timed:
 
 
 def waterfall(*timed_events: Timed) -> Waterfall:
-    events = (
-        {"run_id": "r", "time": f"2030-01-01T00:{int(at) // 60:02}:{at % 60:06.3f}Z", **event}
-        for at, event in timed_events
-    )
-    return Waterfall.of(events)
+    fold, events = RunFold(), []
+    for sequence, (at, event) in enumerate(timed_events, start=1):
+        time = f"2030-01-01T00:{int(at) // 60:02}:{at % 60:06.3f}Z"
+        events.append({"run_id": "r", "sequence": sequence, "time": time, **event})
+        fold.apply(ClientEvent.of(events[-1]))
+    return Waterfall.of(fold.run, events)
 
 
 def spans(of: Waterfall) -> list[tuple[Any, ...]]:
@@ -84,7 +87,7 @@ def test_waterfall_has_plan_select_attempt_and_answer_spans() -> None:
         ("attempt", 1, 0.151, 1.0),
         ("answer", 0, 1.0, 1.4),
     ]
-    assert made.state == "completed"
+    assert made.run.state == "completed"
     assert made.seconds == 1.5
     assert span(made, "plan").by == "llm small"
     assert span(made, "select").by == "rank"
@@ -254,17 +257,17 @@ def test_span_without_duration_has_a_cell() -> None:
 
 def test_run_awaiting_approval_has_planned_tasks() -> None:
     made = waterfall(ACCEPTED, PLANNED, DONE, (0.3, {"approval_requested": {}}))
-    assert made.state == "awaiting_approval"
+    assert made.run.state == "awaiting_approval"
     assert span(made, "task").state == "planned"
 
 
 def test_approved_run_is_running() -> None:
     made = waterfall(ACCEPTED, PLANNED, DONE, (0.3, {"approval_requested": {}}), (5.0, {"plan_approved": {}}))
-    assert made.state == "running"
+    assert made.run.state == "running"
 
 
 def test_accepted_run_is_queued_until_something_is_planned() -> None:
-    assert waterfall(ACCEPTED).state == "queued"
+    assert waterfall(ACCEPTED).run.state == "queued"
 
 
 def test_called_task_is_running_and_others_planned() -> None:
