@@ -1,4 +1,4 @@
-"""Limits of a caller."""
+"""Identity of an authenticated request, its rights and limits, and the caller made from it."""
 
 import re
 import secrets

@@ -1,7 +1,11 @@
-"""Public keys of a JWT issuer (JWKS), cached and refreshed when a token names an unknown key."""
+"""Authentication with the JWTs of one issuer, whose public keys (JWKS) are fetched and cached.
+
+PyJWT's own PyJWKClient fetches keys with blocking I/O, which would stop the gateway's event loop.
+"""
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +19,12 @@ from jwt import PyJWK
 from jwt.exceptions import (
     ExpiredSignatureError,
     ImmatureSignatureError,
+    InvalidAlgorithmError,
     InvalidAudienceError,
     InvalidIssuerError,
+    InvalidJTIError,
+    InvalidSignatureError,
+    InvalidSubjectError,
     MissingRequiredClaimError,
     PyJWTError,
 )
@@ -135,6 +143,34 @@ LEEWAY_SECONDS = 30
 
 SUBJECT_CHARACTERS = 200
 
+_RENEW = "get a new token from the issuer"
+_DEFECTS: Mapping[type[PyJWTError], tuple[str, str]] = {
+    MissingRequiredClaimError: ("it lacks the claim {claim}", "have the issuer add the claim {claim} to its tokens"),
+    ExpiredSignatureError: ("its claim exp is in the past: it has expired", _RENEW),
+    ImmatureSignatureError: (
+        "its claim {claim} is in the future",
+        "use it later, or have the issuer correct its clock",
+    ),
+    InvalidAudienceError: (
+        "its claim aud does not name this gateway: it was issued for a different audience",
+        "have the issuer set aud to the value of GATEWAY_JWT_AUDIENCE",
+    ),
+    InvalidIssuerError: (
+        "its claim iss names a different issuer",
+        "get a token from the issuer in GATEWAY_JWT_ISSUER, or correct that setting",
+    ),
+    InvalidAlgorithmError: (
+        "it is signed with an algorithm that is not accepted",
+        "have the issuer sign with an algorithm in GATEWAY_JWT_ALGORITHMS",
+    ),
+    InvalidSignatureError: ("its signature does not match the issuer's key", _RENEW),
+}
+"""Defect and remedy by the class of PyJWT's error."""
+_WRONG_TYPE = ("its claim {claim} has a wrong type", "have the issuer correct it: RFC 7519, section 4.1")
+_FOREIGN = ("it is neither an API key of this gateway nor a JWT signed by the issuer", _RENEW)
+_CLAIM = re.compile(r"\((exp|nbf|iat)\)")
+"""How PyJWT's messages name the claim where the class of the error does not; they contain nothing of the token."""
+
 
 class JwtTokens:
     """Accepts the tokens of one issuer for one audience.
@@ -177,7 +213,7 @@ class JwtTokens:
         try:
             key = await self._jwks.key(str(jwt.get_unverified_header(token).get("kid", "")))
             if key is None:
-                raise _invalid_token("its signing key is not a key of the issuer")
+                raise _invalid_token("its signing key (kid) is not a key of the issuer", _RENEW)
             return jwt.decode(
                 token,
                 key,
@@ -187,23 +223,32 @@ class JwtTokens:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except ExpiredSignatureError:
-            raise _invalid_token("it has expired") from None
-        except InvalidAudienceError:
-            raise _invalid_token("it was issued for a different audience") from None
-        except InvalidIssuerError:
-            raise _invalid_token("it was issued by a different issuer") from None
-        except ImmatureSignatureError:
-            remedy = "use it later, or have the issuer correct its clock"
-            raise _invalid_token("its claim nbf (not before) is in the future", remedy) from None
-        except MissingRequiredClaimError as error:
-            remedy = f"have the issuer add the claim {error.claim} to its tokens"
-            raise _invalid_token(f"it lacks the claim {error.claim}", remedy) from None
-        except PyJWTError:
-            raise _invalid_token("it is neither an API key of this gateway nor a JWT signed by the issuer") from None
+        except PyJWTError as error:
+            raise _invalid_token(*_defect(error)) from None
 
 
-def _invalid_token(why: str, remedy: str = "get a new token from the issuer") -> Unauthenticated:
+def _defect(error: PyJWTError) -> tuple[str, str]:
+    """Defect of a token, and its remedy. PyJWT checks claims after the signature, so that no forger learns of them."""
+    claim = _claim_of(error)
+    unknown = _WRONG_TYPE if claim else _FOREIGN
+    defect, remedy = next((texts for kind, texts in _DEFECTS.items() if isinstance(error, kind)), unknown)
+    return defect.format(claim=claim), remedy.format(claim=claim)
+
+
+def _claim_of(error: PyJWTError) -> str:
+    """Name of the claim that an error is about; empty for an error of the token itself."""
+    match error:
+        case MissingRequiredClaimError():
+            return error.claim
+        case InvalidSubjectError():
+            return "sub"
+        case InvalidJTIError():
+            return "jti"
+    found = _CLAIM.search(str(error))
+    return found[1] if found else ""
+
+
+def _invalid_token(why: str, remedy: str) -> Unauthenticated:
     return Unauthenticated(f"invalid token: {why}", remedy=remedy)
 
 

@@ -109,11 +109,45 @@ async def test_error_names_the_missing_claim(tokens: JwtTokens, issuer: Issuer, 
     assert claim in raised.value.remedy
 
 
-async def test_error_states_that_token_is_not_valid_yet(tokens: JwtTokens, issuer: Issuer) -> None:
+@pytest.mark.parametrize(
+    ("claims", "defect", "remedy"),
+    [
+        ({"exp": 1_000_000_000}, "its claim exp is in the past", "new token"),
+        ({"exp": "soon"}, "its claim exp has a wrong type", "RFC 7519"),
+        ({"nbf": 10_000_000_000}, "its claim nbf is in the future", "clock"),
+        ({"nbf": "now"}, "its claim nbf has a wrong type", "RFC 7519"),
+        ({"iat": 10_000_000_000}, "its claim iat is in the future", "clock"),
+        ({"iat": "now"}, "its claim iat has a wrong type", "RFC 7519"),
+        ({"aud": "another"}, "its claim aud does not name this gateway", "GATEWAY_JWT_AUDIENCE"),
+        ({"aud": [1]}, "its claim aud does not name this gateway", "GATEWAY_JWT_AUDIENCE"),
+        ({"iss": "https://other.example"}, "its claim iss names a different issuer", "GATEWAY_JWT_ISSUER"),
+        ({"sub": 7}, "its claim sub has a wrong type", "RFC 7519"),
+        ({"jti": 7}, "its claim jti has a wrong type", "RFC 7519"),
+    ],
+    ids=str,
+)
+async def test_error_names_the_wrong_claim(
+    tokens: JwtTokens, issuer: Issuer, claims: dict[str, Any], defect: str, remedy: str
+) -> None:
     with pytest.raises(Unauthenticated) as raised:
-        await tokens.authenticate(issuer.token(nbf=time.time() + 3600))
-    assert "nbf" in raised.value.message
-    assert "key of this gateway" not in raised.value.message
+        await tokens.authenticate(issuer.token(**claims))
+    assert defect in raised.value.message
+    assert remedy in raised.value.remedy
+
+
+async def test_error_repeats_nothing_of_the_token_or_the_settings(tokens: JwtTokens, issuer: Issuer) -> None:
+    token = issuer.token(aud="another", iss="https://other.example", sub="anna")
+    with pytest.raises(Unauthenticated) as raised:
+        await tokens.authenticate(token)
+    text = raised.value.message + raised.value.remedy
+    assert not {word for word in ("another", "other.example", "anna", ISSUER, AUDIENCE, token) if word in text}
+
+
+async def test_error_of_a_changed_token_is_about_its_signature(tokens: JwtTokens, issuer: Issuer) -> None:
+    head, _, signature = issuer.token().split(".")
+    _, claims, _ = issuer.token(aud="another").split(".")
+    with pytest.raises(Unauthenticated, match="its signature does not match"):
+        await tokens.authenticate(f"{head}.{claims}.{signature}")
 
 
 def unsigned(issuer: Issuer) -> str:
