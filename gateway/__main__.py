@@ -43,10 +43,10 @@ from gateway.mcp.tool_definitions import ExposedTasks
 from gateway.mcp.tool_handlers import ToolContext, ToolHandlers
 from gateway.mcp.upload_routes import UploadRoutes
 from gateway.mcp.upload_tokens import UploadTokens
-from gateway.openai.chat_routes import ChatRoutes
-from gateway.openai.message_parts import MessageParts
+from gateway.openai.chat import ChatRoutes
+from gateway.openai.messages import MessageParts
 from gateway.openai.models import ModelRoutes
-from gateway.openai.response_routes import ResponseRoutes
+from gateway.openai.responses import ResponseRoutes
 from gateway.openai.run_adapter import RunAdapter
 from gateway.provenance.verification import Verifier
 from gateway.settings import Settings

@@ -33,6 +33,7 @@ _EXPOSED_HEADERS = (
     "www-authenticate",
     "x-request-id",
     "x-run-id",
+    "x-hugginggpt-warning",
     "x-trace-id",
     "preference-applied",
     "content-disposition",

@@ -10,9 +10,9 @@ from gateway.json_text import INLINE_PARSE_BYTES, canonical, loads
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
 from protos.hugginggpt.v1.plan_pb2 import Plan
-from protos.hugginggpt.v1.run_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import AnswerOptions, RunSpec
 from protos.hugginggpt.v1.task_pb2 import Argument
-from services.common import call_context
+from services.common import call_context, json_schema
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
 from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest
@@ -27,7 +27,10 @@ METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
 """Maximum number and total size of a run's metadata entries."""
 
 MAX_TEXT_CHARACTERS = 1_000
-"""Maximum characters of a batch item's name, which may be a path, and of each text of its failure."""
+"""Maximum characters of a batch item's name, which may be a path, of each text of its failure, and of a stop text."""
+
+MAX_STOPS = 4
+"""Maximum number of stop texts, as in OpenAI's API."""
 
 OPENAI_METADATA = "openai"
 """Metadata key of the options of a request by OpenAI's API."""
@@ -69,6 +72,8 @@ class RequestValidator:
         _check_size(spec, len(files))
         _check_choices(spec)
         _check_metadata(spec)
+        if spec.HasField("answer_options"):
+            await asyncio.to_thread(_check_answer_options, spec.answer_options)
         _name_inputs(spec, files)
         spec.idempotency_key = _checked_key(key or spec.idempotency_key)
         await self.normalize_plan(spec.plan)
@@ -196,6 +201,17 @@ def _check_choices(spec: RunSpec | BatchSpec) -> None:
     times = (budget.expert_time.ToNanoseconds(), budget.wall_time.ToNanoseconds())
     if min(budget.llm_tokens, budget.tasks, *times) < 0:
         raise InvalidRequest("a budget is negative", remedy="leave out limits that do not apply", port="budget")
+
+
+def _check_answer_options(options: AnswerOptions) -> None:
+    if len(options.stop) > MAX_STOPS or any(not 0 < len(text) <= MAX_TEXT_CHARACTERS for text in options.stop):
+        raise InvalidRequest(
+            f"stop is not a list of up to {MAX_STOPS} texts of up to {MAX_TEXT_CHARACTERS} characters",
+            remedy="send fewer and shorter texts",
+            port="answer_options.stop",
+        )
+    if options.json_schema:
+        json_schema.check(loads(options.json_schema.encode()), "answer_options.json_schema")
 
 
 def _check_metadata(spec: RunSpec | BatchSpec) -> None:

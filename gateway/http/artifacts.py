@@ -41,6 +41,11 @@ Digest = Annotated[
 ]
 
 
+def request_site(request: Request) -> str:
+    """Returns scheme and host of this gateway as the client sent them, for the URLs of artifacts."""
+    return str(request.base_url).rstrip("/")
+
+
 class ArtifactRoutes:
     """GET and HEAD /v1/artifacts/{sha256}.
 

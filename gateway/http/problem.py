@@ -14,6 +14,7 @@ MEDIA_TYPE = "application/problem+json"
 _HTTP: Mapping[tuple[StatusCode, str | None], int] = {
     (StatusCode.INVALID_ARGUMENT, None): 400,
     (StatusCode.INVALID_ARGUMENT, "TOO_LARGE"): 413,
+    (StatusCode.INVALID_ARGUMENT, "TYPE"): 422,
     (StatusCode.INVALID_ARGUMENT, "CONTENT_TYPE"): 415,
     (StatusCode.INVALID_ARGUMENT, "HEAD_TOO_LARGE"): 431,
     (StatusCode.OUT_OF_RANGE, None): 400,
@@ -45,7 +46,7 @@ TITLES: Mapping[int, str] = {
     415: "Unsupported media type",
     416: "Range not satisfiable",
     421: "Misdirected request",
-    422: "Already exists",
+    422: "Unprocessable content",
     429: "Too many requests",
     431: "Request header fields too large",
     499: "Client closed the request",

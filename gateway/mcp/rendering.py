@@ -7,10 +7,10 @@ from typing import Any
 
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 
+from gateway.core import artifact_links
 from gateway.json_encoder import dumps, encode
 from gateway.mcp import resource_uris
 from gateway.mcp.run_progress import active_state
-from gateway.openai import links
 from protos.hugginggpt.run_state import ENDED_RUN_STATES, UNFINISHED_TASK_STATES
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -78,7 +78,7 @@ def run_result(run: Run, site: str, *, is_outcome: bool = True) -> CallToolResul
         site: scheme and host of this gateway, for download URLs.
         is_outcome: whether the call started the run, so that a failed run is a failed call.
     """
-    artifacts = links.output_artifacts(run.tasks) if run.state in ENDED_RUN_STATES else []
+    artifacts = artifact_links.output_artifacts(run.tasks) if run.state in ENDED_RUN_STATES else []
     content: list[ContentBlock] = [TextContent(text=_text(run))]
     content += [_link(artifact, site) for artifact in artifacts]
     structured = _head(run) | _answer(run)
@@ -228,7 +228,7 @@ def _file(artifact: Artifact, site: str) -> dict[str, Any]:
         "media_type": artifact.media_type,
         "size_bytes": artifact.size_bytes,
         "uri": resource_uris.artifact_uri(artifact),
-        "url": links.artifact_url(artifact, site),
+        "url": artifact_links.artifact_url(artifact, site),
     }
 
 
@@ -238,5 +238,5 @@ def _link(artifact: Artifact, site: str) -> ResourceLink:
         name=artifact.name or "file",
         mime_type=artifact.media_type,
         size=artifact.size_bytes,
-        description=f"Download: {links.artifact_url(artifact, site)}",
+        description=f"Download: {artifact_links.artifact_url(artifact, site)}",
     )

@@ -12,11 +12,11 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from gateway.core import artifact_links
 from gateway.core.files import FileQuery, FileService, StoredFile
 from gateway.core.media_types import is_text
 from gateway.core.runs import RunService
 from gateway.mcp import resource_uris
-from gateway.openai import links
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
@@ -88,7 +88,7 @@ class Resources:
         tenant = call_context.current().tenant
         artifact = await self._store.head(tenant, digest)
         if artifact.size_bytes > READABLE_BYTES:
-            return _text(uri, "text/uri-list", links.artifact_url(artifact, site))
+            return _text(uri, "text/uri-list", artifact_links.artifact_url(artifact, site))
         content = await self._store.get(tenant, digest)
         if is_text(artifact.media_type):
             return _text(uri, artifact.media_type, content.decode(errors="replace"))

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from gateway.core import progress_text
 from gateway.core.run_stream import RunEventFeed
-from gateway.openai import progress_text
 from protos.hugginggpt.run_state import UNFINISHED_TASK_STATES, RunFold
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, RUN_STATE_QUEUED, Run
 from services.common.errors import ServiceError

@@ -32,13 +32,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from gateway.http.artifacts import request_site
 from gateway.http.run_request import JSON_BYTES
 from gateway.mcp import rendering
 from gateway.mcp.resources import Resources
 from gateway.mcp.telemetry import TracingMiddleware
 from gateway.mcp.tool_definitions import INSTRUCTIONS
 from gateway.mcp.tool_handlers import Call, ToolHandlers
-from gateway.openai import links
 from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
@@ -152,7 +152,7 @@ class _ProtocolErrors:
 
 
 def _site(context: Context) -> str:
-    return links.site(cast("Request", context.request))
+    return request_site(cast("Request", context.request))
 
 
 def _no_headers(_name: str) -> None:

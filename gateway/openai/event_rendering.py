@@ -1,20 +1,37 @@
-"""Renders a run's events for OpenAI clients: progress as reasoning, then the answer.
-
-Deterministic: the same events give the same pieces on every gateway at any time.
-"""
+"""Ids of OpenAI objects: the run id with another prefix, so that no table is needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from gateway.json_encoder import dumps, encode
-from gateway.openai import links, output_facts, progress_text
+from gateway.core import artifact_links, progress_text
+from gateway.json_encoder import dumps, encode, enum_names
 from gateway.openai.request_options import RequestOptions
-from gateway.openai.structured_output import UnfillableSchema, fill_schema
 from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.run_pb2 import Run
+from protos.hugginggpt.v1.run_pb2 import Run, RunState
+
+_RUN = "run_"
+RESPONSE, COMPLETION, MESSAGE, REASONING = "resp_", "chatcmpl-", "msg_", "rs_"
+
+
+def object_id(prefix: str, run_id: str) -> str:
+    """Returns the id of a run's response, completion or item."""
+    return prefix + run_id.removeprefix(_RUN)
+
+
+def run_id_of(response_id: str) -> str:
+    """Returns the run id of a response."""
+    return _RUN + response_id.removeprefix(RESPONSE)
+
+
+_NO_JSON = "The run has no answer of the JSON schema"
+"""Refusal for a run without a failure, such as one of an earlier release."""
+
+TRUNCATION_REASONS = frozenset({"BUDGET", "DEADLINE"})
+"""Failure reasons that truncate an answer."""
 
 
 class Kind(Enum):
@@ -24,7 +41,7 @@ class Kind(Enum):
     """Progress; never follows text."""
     TEXT = "words"
     REFUSAL = "refusal"
-    """Why the answer does not have the requested format."""
+    """Why there is no answer of the requested JSON schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +84,26 @@ class EventRenderer:
         return self.run.failure if self.run.HasField("failure") else None
 
     def _pieces(self, event: RunEvent) -> Iterator[Piece]:
-        is_text = self.options.form.get("type") == "text"
+        form = self.options.form.get("type")
         if event.HasField("answer_chunk"):
-            if is_text:
+            if form == "text" or self.run.spec.answer_options.json_schema:
                 yield Piece(Kind.TEXT, event.answer_chunk.text)
         elif event.HasField("run_ended"):
-            yield from self._closing_text() if is_text else self._structured()
+            yield from self._closing_text() if form == "text" else self._closing_json()
         elif not self._has_text:
             yield Piece(Kind.REASONING, progress_text.line(event))
 
     def _closing_text(self) -> Iterator[Piece]:
         if not self._has_text and self.failure:
             yield Piece(Kind.TEXT, self._failure_text(self.failure))
-        attachments = links.markdown(links.output_artifacts(self.run.tasks), self.site)
+        attachments = artifact_links.markdown(artifact_links.output_artifacts(self.run.tasks), self.site)
         yield Piece(Kind.TEXT, attachments.removeprefix("\n") if self._fold.answer.endswith("\n") else attachments)
 
-    def _structured(self) -> Iterator[Piece]:
+    def _closing_json(self) -> Iterator[Piece]:
         if self.options.form.get("type") == "json_object":
             yield Piece(Kind.TEXT, dumps(self._all_results()).decode())
-            return
-        try:
-            facts = output_facts.collect_facts(self.run.tasks, self._fold.answer, self.site)
-            content = fill_schema(self.options.form.get("schema", {}), facts)
-        except UnfillableSchema as error:
-            failure_text = f" {self._failure_text(self.failure)}" if self.failure else ""
-            yield Piece(Kind.REFUSAL, f"{error}{failure_text}")
-            return
-        yield Piece(Kind.TEXT, dumps(content).decode())
+        elif not self._has_text:
+            yield Piece(Kind.REFUSAL, self._failure_text(self.failure) if self.failure else _NO_JSON)
 
     def _all_results(self) -> dict[str, object]:
         results = [
@@ -105,3 +115,25 @@ class EventRenderer:
     @staticmethod
     def _failure_text(failure: Failure) -> str:
         return ". ".join(part[:1].upper() + part[1:] for part in (failure.message, failure.remedy) if part)
+
+
+FIELD = "hugginggpt"
+
+_STATES = enum_names(RunState.DESCRIPTOR)
+
+
+def extension_fields(renderer: EventRenderer) -> dict[str, Any]:
+    """Id, state, artifacts and failure of the run of a completion or response."""
+    run = renderer.run
+    artifacts = [
+        {**encode(artifact), "url": artifact_links.artifact_url(artifact, renderer.site)}
+        for artifact in artifact_links.output_artifacts(run.tasks)
+    ]
+    failure = {"failure": encode(run.failure)} if renderer.failure else {}
+    return {
+        "run_id": run.run_id,
+        "conversation_id": run.conversation_id,
+        "state": _STATES.get(run.state, "queued"),
+        "artifacts": artifacts,
+        **failure,
+    }

@@ -9,10 +9,18 @@ from typing import Any
 
 from google.rpc import code_pb2
 
-from gateway.openai.chat_completion import TRUNCATION_REASONS
-from gateway.openai.event_rendering import EventRenderer, Kind, Piece
-from gateway.openai.extension_field import FIELD, extension_fields
-from gateway.openai.ids import MESSAGE, REASONING, RESPONSE, object_id
+from gateway.openai.event_rendering import (
+    FIELD,
+    MESSAGE,
+    REASONING,
+    RESPONSE,
+    TRUNCATION_REASONS,
+    EventRenderer,
+    Kind,
+    Piece,
+    extension_fields,
+    object_id,
+)
 from gateway.openai.request_options import RequestOptions
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import (

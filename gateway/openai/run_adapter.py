@@ -5,11 +5,10 @@ from dataclasses import replace
 from gateway.core.runs import RunService
 from gateway.core.validation import RequestValidator
 from gateway.openai import prompt_shortcuts
-from gateway.openai.message_parts import MessageParts
-from gateway.openai.owned_run_stream import OwnedRun, RecordedEvents, Source, WatchedRun
-from gateway.openai.request_options import RequestOptions
-from gateway.openai.response_format import TEXT
+from gateway.openai.messages import MessageParts
+from gateway.openai.request_options import TEXT, RequestOptions
 from gateway.openai.response_projection import Projection, projection
+from gateway.openai.streams import OwnedRun, RecordedEvents, Source, WatchedRun
 from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import NotFound

@@ -1,24 +1,151 @@
-"""Server-sent event streams for OpenAI clients.
+"""Event sources of runs, and server-sent event streams that read them."""
 
-OpenAI's client treats every blank line as the end of an event, even after a comment only. Heartbeats are therefore
-comments without a blank line.
-"""
-
+import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from gateway.http.problem import problem
-from gateway.http.sse import HEARTBEAT_SECONDS, Stream, single_line_json
-from gateway.openai.chat_completion import Completion
-from gateway.openai.owned_run_stream import Source
-from gateway.openai.response_projection import Event, Projection
+import structlog
+from starlette.types import Receive
+
+from gateway.core.run_stream import RunEventFeed
+from gateway.core.runs import RunService
+from gateway.http.sse import HEARTBEAT_SECONDS, Stream, disconnected
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from services.common.errors import ServiceError, Unavailable
+from services.common.errors import ServiceError
 
-_DONE = b"data: [DONE]\n\n"
+log = structlog.get_logger(__name__)
+
+STOP_SECONDS = 10.0
+"""Time to wait for the end of a cancelled run."""
 
 
-class _OpenAIStream(Stream):
+CLIENT_CLOSED_REQUEST = 499
+"""Status in the log after the client has disconnected, as in nginx."""
+
+
+class Source(Protocol):
+    """Source of a run's events."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+    async def read(self) -> RunEvent | None: ...
+
+    async def close(self) -> None: ...
+
+
+class WatchedRun:
+    """A run that is only watched.
+
+    Args:
+        feed: events of the run.
+        until: number of the last event to read; 0 to read to the end of the run.
+    """
+
+    def __init__(self, feed: RunEventFeed, until: int = 0) -> None:
+        self._feed = feed
+        self._until = until
+
+    @property
+    def run_id(self) -> str:
+        return self._feed.run_id
+
+    @property
+    def ended(self) -> bool:
+        return self._feed.ended or 0 < self._until <= self._feed.sequence
+
+    async def read(self) -> RunEvent | None:
+        return None if self.ended else await self._feed.read()
+
+    async def close(self) -> None:
+        self._feed.stop()
+
+
+class OwnedRun(WatchedRun):
+    """A run owned by a connection: cancelled when the client disconnects, and deleted afterwards unless stored.
+
+    Args:
+        runs: client of the orchestrator.
+        feed: events of the run.
+        keep: whether the run is stored.
+    """
+
+    def __init__(self, runs: RunService, feed: RunEventFeed, *, keep: bool) -> None:
+        super().__init__(feed)
+        self._runs = runs
+        self._keep = keep
+
+    async def close(self) -> None:
+        self._feed.stop()
+        try:
+            if not self._feed.ended:
+                await self._runs.cancel(self.run_id)
+            if not self._keep:
+                await wait_until_stopped(self._runs, self.run_id)
+                await self._runs.discard(self.run_id)
+        except ServiceError as error:
+            log.warning("run not cleaned up", reason=error.reason, run_id=self.run_id)
+
+
+class RecordedEvents:
+    """A list of events."""
+
+    def __init__(self, events: Sequence[RunEvent]) -> None:
+        self.run_id = events[0].run_id
+        self._events = list(events)
+        self.ended = False
+
+    async def read(self) -> RunEvent | None:
+        event = self._events.pop(0) if self._events else None
+        self.ended = not self._events
+        return event
+
+    async def close(self) -> None:
+        """Does nothing."""
+
+
+async def read_until_end(source: Source, take: Callable[[RunEvent], object], receive: Receive) -> bool:
+    """Reads a run until its end or until the client disconnects; returns whether it reached the end.
+
+    Raises:
+        ServiceError: the events cannot be read.
+    """
+    reading, disconnection = asyncio.create_task(_read(source, take)), asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait((reading, disconnection), return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            reading.result()
+        return reading.done()
+    finally:
+        reading.cancel()
+        disconnection.cancel()
+        await source.close()
+
+
+async def wait_until_stopped(runs: RunService, run_id: str) -> None:
+    """Waits for the end of a cancelled run, for at most STOP_SECONDS."""
+    feed = await runs.watch(run_id, 0)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await _read(WatchedRun(feed), lambda _: None)
+    except TimeoutError:
+        return
+    finally:
+        feed.stop()
+
+
+async def _read(source: Source, take: Callable[[RunEvent], object]) -> None:
+    while (event := await source.read()) is not None:
+        take(event)
+
+
+class OpenAIStream(Stream):
+    """A stream of server-sent events, rendered from the events of a run."""
+
     greeting = b": accepted\n"
     heartbeat = b": heartbeat\n"
 
@@ -49,71 +176,3 @@ class _OpenAIStream(Stream):
     @abstractmethod
     def error_frames(self, error: ServiceError) -> bytes:
         """Renders the error that ends the stream early."""
-
-
-class CompletionStream(_OpenAIStream):
-    """Stream of the chunks of a chat completion."""
-
-    def __init__(
-        self,
-        source: Source,
-        completion: Completion,
-        headers: Mapping[str, str],
-        *,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
-    ) -> None:
-        super().__init__(source, headers, heartbeat_seconds=heartbeat_seconds)
-        self._completion = completion
-
-    def event_frames(self, event: RunEvent) -> bytes:
-        chunks = b"".join(b"data: %s\n\n" % single_line_json(chunk) for chunk in self._completion.take(event))
-        return chunks + _DONE if event.HasField("run_ended") else chunks
-
-    def error_frames(self, error: ServiceError) -> bytes:
-        return b"data: %s\n\n" % single_line_json({"error": problem(error)["error"]})
-
-
-class ResponseStream(_OpenAIStream):
-    """Stream of the typed events of a response.
-
-    Args:
-        source: events of the run from the first.
-        projection: projects events of the run to events of the response.
-        headers: response headers.
-        after: number of the last event received; -1 for none.
-        heartbeat_seconds: interval of heartbeats.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        projection: Projection,
-        headers: Mapping[str, str],
-        after: int = -1,
-        *,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
-    ) -> None:
-        super().__init__(source, headers, heartbeat_seconds=heartbeat_seconds)
-        self._projection = projection
-        self._last_number = after
-
-    def event_frames(self, event: RunEvent) -> bytes:
-        new = [each for each in self._projection.take(event) if each["sequence_number"] > self._last_number]
-        self._last_number = new[-1]["sequence_number"] if new else self._last_number
-        return b"".join(map(_frame, new))
-
-    def error_frames(self, error: ServiceError) -> bytes:
-        """Renders nothing for a temporary failure, after which the client can resume; otherwise an error event."""
-        if isinstance(error, Unavailable):
-            return b""
-        content = problem(error)["error"]
-        event = {"type": "error", "code": content["code"], "message": content["message"], "param": content["param"]}
-        return b"event: error\ndata: %s\n\n" % single_line_json({**event, "sequence_number": self._last_number + 1})
-
-
-def _frame(event: Event) -> bytes:
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        event["sequence_number"],
-        event["type"].encode(),
-        single_line_json(event),
-    )

@@ -37,7 +37,7 @@ _CHAT_REQUEST = {
         "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _FLAG}},
         "response_format": {
             "type": ["object", "null"],
-            "description": "`json_schema` is filled from the task results; a missing required value gives a refusal.",
+            "description": "`json_schema` needs an LLM, whose answer it guides; without one the message has a refusal.",
         },
         "store": {**_FLAG, "description": "`false`: the run is deleted after it has ended."},
     },

@@ -67,7 +67,10 @@ class Connection:
                     raise _to_llm_error(error, self._settings.model) from None
                 refused.append(name)
             else:
-                capabilities.disable(refused, self._settings.model)
+                is_own = not (request.schema and request.schema.is_from_client)
+                capabilities.disable(
+                    [name for name in refused if is_own or name != "response_format"], self._settings.model
+                )
                 return answer
 
     async def models(self) -> list[str]:

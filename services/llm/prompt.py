@@ -42,10 +42,12 @@ class Schema:
     Args:
         name: letters, digits and dashes, such as "plan".
         json_schema: of the complete answer.
+        is_from_client: its refusal says nothing about the endpoint's support of schemas.
     """
 
     name: str
     json_schema: Mapping[str, Any]
+    is_from_client: bool = False
 
 
 @dataclass(frozen=True)

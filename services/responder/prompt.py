@@ -1,7 +1,7 @@
 """Builds the prompt of an answer: instructions, and the run's data, quoted and within the token budget."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files as package
 
 import structlog
@@ -18,8 +18,10 @@ from services.responder.template_answer import required_statements
 log = structlog.get_logger(__name__)
 
 _HERE = package("services.responder")
-_ANSWER, _CHAT, _RESUME = (Prompt.read(_HERE / name) for name in ("prompt.md", "chat.md", "resume.md"))
-VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _CHAT, _RESUME)))
+_ANSWER, _CHAT, _RESUME, _SCHEMA = (
+    Prompt.read(_HERE / name) for name in ("prompt.md", "chat.md", "resume.md", "schema.md")
+)
+VERSION = prompt_version(*(prompt.version.encode() for prompt in (_ANSWER, _CHAT, _RESUME, _SCHEMA)))
 """Version of all prompts together."""
 
 NONE = "(none)"
@@ -46,9 +48,9 @@ def build_prompt(summary: RunSummary, llm: LLM) -> AnswerPrompt:
         LLMError: the context limit leaves too few tokens for the data of the run.
     """
     prompt, token = (_CHAT if summary.is_chat_only else _ANSWER), nonce()
-    sent = _resume_messages(summary, llm)
+    sent, form = _resume_messages(summary, llm), _schema_text(summary, token)
     empty = prompt.render(**{slot: token * (slot == "nonce") for slot in prompt.slots})
-    frame = sum(llm.count_tokens(message.content) for message in [*empty, *sent])
+    frame = sum(llm.count_tokens(message.content) for message in [*empty, *sent]) + llm.count_tokens(form)
     quotes = len(prompt.slots) * llm.count_tokens(quote_data("conversation", NONE, token))
     available = llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes
     if available < MIN_TOKENS:
@@ -60,7 +62,16 @@ def build_prompt(summary: RunSummary, llm: LLM) -> AnswerPrompt:
     slots = {name: quote_data(name, material[name] or NONE, token) for name in prompt.slots - {"nonce"}}
     known_text = "\n".join([*material.values(), summary.sent])
     allowed = AllowedLinks(summary.files, known_text, about_files=not summary.is_chat_only)
-    return AnswerPrompt([*prompt.render(nonce=token, **slots), *sent], allowed)
+    *messages, last = [*prompt.render(nonce=token, **slots), *sent]
+    return AnswerPrompt([*messages, replace(last, content=f"{last.content}{form}")], allowed)
+
+
+def _schema_text(summary: RunSummary, token: str) -> str:
+    """Returns what the last message says about the JSON schema of the answer; empty without one."""
+    if not summary.json_schema:
+        return ""
+    (message,) = _SCHEMA.render(schema=quote_data("schema", summary.json_schema, token))
+    return f"\n\n{message.content}"
 
 
 def _slot_texts(summary: RunSummary, llm: LLM, budget: int) -> Mapping[str, str]:

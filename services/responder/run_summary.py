@@ -164,6 +164,10 @@ class RunSummary:
     """Earlier turns, oldest first."""
     given: Mapping[str, Artifact] = field(default_factory=dict)
     """Uploaded files by their names in the plan."""
+    json_schema: str = ""
+    """JSON schema of the answer; empty for an answer in words."""
+    stop: tuple[str, ...] = ()
+    """Texts before which an LLM's answer ends."""
 
     llm: bool = False
     """Whether an LLM writes answers; templates are then only the fallback."""
@@ -181,6 +185,8 @@ class RunSummary:
             sent=request.sent,
             history=tuple(Turn(turn.role == run_pb2.ROLE_USER, turn.text) for turn in request.conversation[:-1]),
             given=given,
+            json_schema=request.options.json_schema,
+            stop=tuple(request.options.stop),
         )
 
     @property

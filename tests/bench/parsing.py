@@ -8,8 +8,9 @@ from typing import Any
 
 from gateway.json_decoder import MAX_ENTRIES, decode
 from gateway.json_text import canonical
-from gateway.openai import json_schema, prompt_shortcuts
+from gateway.openai import prompt_shortcuts
 from protos.hugginggpt.v1.run_pb2 import RunSpec
+from services.common import json_schema
 from services.common.errors import InvalidRequest
 from services.planner.llm.prompt import PlanPromptBuilder
 from services.planner.llm.values import InputNames, interpret
@@ -87,7 +88,7 @@ async def rows() -> list[Row]:
         ),
         _slowest("wide_json", 2_000, {name: partial(canonical, wide, "x") for name, wide in WIDE_JSON.items()}),
         _slowest(
-            "json_schema", 3_000, {"choices that double": partial(json_schema.is_valid, doubling, doubling, {"a": 1})}
+            "json_schema", 3_000, {"choices that double": partial(json_schema.find_problem, doubling, '{"a": 1}')}
         ),
         _slowest("llm_value", 2_000, {name: partial(interpret, text, names) for name, text in VALUES.items()}),
         _slowest("long_request", 3_000, {repr(piece): partial(_long_request, piece) for piece in PIECES}),

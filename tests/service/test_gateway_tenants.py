@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc import StatusCode
 
-from gateway.openai.ids import RESPONSE, object_id
+from gateway.openai.event_rendering import RESPONSE, object_id
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value

@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,8 @@ from tests.support.openai_clients import EVENTS, OpenAIGateway, answer_chunk, ru
 from tests.support.samples import DATA
 
 REQUEST: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news? Read it aloud."}]}
+
+TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 
 
 @pytest.fixture
@@ -154,7 +157,10 @@ async def test_earlier_messages_are_history_with_their_artifacts(openai_gateway:
         ({"messages": [{"role": "user", "content": ""}]}, 400, "request"),
         ({"n": 2}, 400, "n"),
         ({"logprobs": True}, 400, "logprobs"),
-        ({"stop": ["x"]}, 400, "stop"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, 400, "stop"),
+        ({"temperature": "hot"}, 422, "temperature"),
+        ({"max_tokens": True}, 422, "max_tokens"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, 400, "tool_choice"),
         ({"tool_choice": "required", "tools": []}, 400, "tool_choice"),
         ({"modalities": ["text", "audio"]}, 400, "modalities"),
         ({"response_format": {"type": "xml"}}, 400, "response_format.type"),
@@ -168,7 +174,7 @@ async def test_earlier_messages_are_history_with_their_artifacts(openai_gateway:
 async def test_errors_have_openai_format(
     openai_gateway: OpenAIGateway, change: dict[str, Any], status: int, param: str
 ) -> None:
-    kinds = {400: openai.BadRequestError, 404: openai.NotFoundError}
+    kinds = {400: openai.BadRequestError, 404: openai.NotFoundError, 422: openai.UnprocessableEntityError}
     with pytest.raises(kinds[status]) as raised:
         await openai_gateway.client.chat.completions.create(**REQUEST | change)
     error: Any = raised.value
@@ -194,9 +200,8 @@ async def test_internal_addresses_are_not_fetched(openai_gateway: OpenAIGateway)
 
 
 async def test_sampling_parameters_are_ignored(openai_gateway: OpenAIGateway) -> None:
-    tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     await openai_gateway.client.chat.completions.create(
-        **REQUEST, temperature=0.1, seed=3, max_tokens=9, tools=tools, user="u", top_p=0.5, presence_penalty=1
+        **REQUEST, temperature=0.1, seed=3, max_tokens=9, tools=TOOLS, user="u", top_p=0.5, presence_penalty=1
     )
 
 
@@ -205,22 +210,46 @@ class Mood(BaseModel):
     confidence: float
 
 
-class Menu(BaseModel):
-    dishes: list[str]
-    price: float
+NO_LLM = Failure(reason="ANSWER_SCHEMA", message="no LLM is configured", remedy="configure one")
 
 
-async def test_schema_is_filled_from_results(openai_gateway: OpenAIGateway) -> None:
-    parsed = await openai_gateway.client.chat.completions.parse(**REQUEST, response_format=Mood)
+async def test_schema_reaches_the_run_and_its_answer_is_parsed(tmp_path: Path) -> None:
+    script = (answer_chunk('{"sentiment":"positive","confidence":0.98}'), run_ended())
+    async with start_openai_gateway(tmp_path, script) as openai_gateway:
+        parsed = await openai_gateway.client.chat.completions.parse(**REQUEST, response_format=Mood)
+        schema = json.loads(openai_gateway.last().spec.answer_options.json_schema)
     assert parsed.choices[0].message.parsed == Mood(sentiment="positive", confidence=0.98)
+    assert schema["required"] == ["sentiment", "confidence"]
 
 
-async def test_missing_results_are_a_refusal(openai_gateway: OpenAIGateway) -> None:
-    parsed = await openai_gateway.client.chat.completions.parse(**REQUEST, response_format=Menu)
+async def test_schema_without_llm_is_a_refusal_with_reason(tmp_path: Path) -> None:
+    script = (*EVENTS[:3], run_ended(state=RUN_STATE_INCOMPLETE, failure=NO_LLM))
+    async with start_openai_gateway(tmp_path, script) as openai_gateway:
+        parsed = await openai_gateway.client.chat.completions.parse(**REQUEST, response_format=Mood)
     message = parsed.choices[0].message
     assert message.parsed is None
     assert message.content is None
-    assert message.refusal == "The results do not contain dishes, price."
+    assert message.refusal == "No LLM is configured. Configure one"
+
+
+async def test_stop_reaches_the_run_with_a_warning(openai_gateway: OpenAIGateway) -> None:
+    reply = await openai_gateway.client.chat.completions.with_raw_response.create(**REQUEST, stop="END")
+    assert list(openai_gateway.last().spec.answer_options.stop) == ["END"]
+    assert "stop" in reply.headers["x-hugginggpt-warning"]
+
+
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}])
+async def test_optional_tools_are_ignored_with_a_warning(openai_gateway: OpenAIGateway, choice: Any) -> None:
+    reply = await openai_gateway.client.chat.completions.with_raw_response.create(**REQUEST, tools=TOOLS, **choice)
+    assert reply.headers["x-hugginggpt-warning"].startswith("tools are ignored")
+    assert reply.parse().choices[0].message.content
+
+
+async def test_request_without_ignored_parameters_has_no_warning(openai_gateway: OpenAIGateway) -> None:
+    reply = await openai_gateway.client.chat.completions.with_raw_response.create(
+        **REQUEST, tools=TOOLS, tool_choice="none"
+    )
+    assert "x-hugginggpt-warning" not in reply.headers
 
 
 async def test_json_object_contains_all_results(openai_gateway: OpenAIGateway) -> None:

@@ -125,20 +125,24 @@ class Mood(BaseModel):
     confidence: float
 
 
-class Menu(BaseModel):
-    dishes: list[str]
-
-
-async def test_schema_result_is_the_same_when_read_later(openai_gateway: OpenAIGateway) -> None:
-    parsed = await openai_gateway.client.responses.parse(**REQUEST, text_format=Mood)
+async def test_schema_answer_is_the_same_when_read_later(tmp_path: Path) -> None:
+    script = (answer_chunk('{"sentiment":"positive","confidence":0.98}'), run_ended())
+    async with start_openai_gateway(tmp_path, script) as openai_gateway:
+        parsed = await openai_gateway.client.responses.parse(**REQUEST, text_format=Mood)
+        later = await openai_gateway.client.responses.retrieve(parsed.id)
     assert parsed.output_parsed == Mood(sentiment="positive", confidence=0.98)
-    later = await openai_gateway.client.responses.retrieve(parsed.id)
     assert later.output_text == parsed.output_text
     assert later.text == parsed.text
-    response_ = await openai_gateway.client.responses.parse(**REQUEST, text_format=Menu)
+
+
+async def test_missing_schema_answer_is_a_refusal(tmp_path: Path) -> None:
+    failure = Failure(reason="ANSWER_SCHEMA", message="no LLM is configured")
+    script = (*EVENTS[:3], run_ended(state=RUN_STATE_INCOMPLETE, failure=failure))
+    async with start_openai_gateway(tmp_path, script) as openai_gateway:
+        response_ = await openai_gateway.client.responses.parse(**REQUEST, text_format=Mood)
     content: Any = response_.output[-1]
     assert content.content[0].type == "refusal"
-    assert content.content[0].refusal == "The results do not contain dishes."
+    assert content.content[0].refusal == "No LLM is configured"
 
 
 async def test_a_response_continues_another(openai_gateway: OpenAIGateway) -> None:

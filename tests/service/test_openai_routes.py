@@ -10,9 +10,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.openai.chat_completion import Completion
-from gateway.openai.owned_run_stream import RecordedEvents, Source
-from gateway.openai.streams import CompletionStream
+from gateway.openai.chat import Completion, CompletionStream
+from gateway.openai.streams import RecordedEvents, Source
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ModelFailed, Overloaded
 from tests.fakes import ScriptedOrchestrator

@@ -151,3 +151,10 @@ async def test_repeatedly_killed_client_sees_every_event_once(one: AsyncOpenAI) 
     assert seen == whole
     assert [each.sequence_number for each in whole] == list(range(len(whole)))
     assert [item.type for item in whole[-1].response.output] == ["reasoning", "message"]
+
+
+async def test_answer_options_reach_the_responder(one: AsyncOpenAI, peers: ScriptedPeers) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    await one.chat.completions.create(**CHAT, stop=["END"], response_format=form)
+    assert list(peers.answered[-1].options.stop) == ["END"]
+    assert peers.answered[-1].options.json_schema == '{"type":"object"}'

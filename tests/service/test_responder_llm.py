@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
@@ -16,6 +17,7 @@ from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, failure_pb2, model_pb
 from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM
 from services.common import call_context
 from services.common.channel import connect
+from services.common.errors import ServiceError, from_rpc
 from services.llm.settings import LlmSettings, Price
 from services.llm.token_budget import TokenEstimator
 from services.responder.__main__ import responder
@@ -488,3 +490,77 @@ async def test_partial_answer_of_unreachable_llm_gets_ending() -> None:
     assert rest.startswith(f"\n\n{INTERRUPTED} the remaining results follow")
     assert "“Exit”" in rest
     assert decision.controller == CONTROLLER_COMPOSED
+
+
+# ---------------------------------------------------------------- JSON of a schema, stop texts
+
+SCHEMA = '{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}'
+
+
+def schema_request(**fields: Any) -> pb.RespondRequest:
+    return respond_request(READ, options=run_pb2.AnswerOptions(json_schema=SCHEMA), **fields)
+
+
+@pytest.mark.parametrize("written", ['{"text":"Exit"}', '<think>hm</think>```json\n{"text":"Exit"}\n```'])
+async def test_answer_of_a_schema_is_json_in_one_event(written: str) -> None:
+    async with serve_scripted(TextReply(written, chunk=3)) as (stub, llm):
+        events = [event async for event in stub.Respond(schema_request(), metadata=call_context.metadata())]
+    assert [event.text for event in events] == ['{"text":"Exit"}', ""]
+    assert events[-1].decision.controller == CONTROLLER_LLM
+    assert llm.requests[0]["response_format"]["json_schema"]["schema"]["required"] == ["text"]
+    assert '"additionalProperties":false' in prompt(llm.requests[0])
+
+
+@pytest.mark.parametrize("written", ["The sign says Exit.", '{"words":"Exit"}', '{"text":NaN}'])
+async def test_answer_that_does_not_match_the_schema_is_an_error(written: str) -> None:
+    async with serve_scripted(TextReply(written)) as (stub, _):
+        error = await schema_error(stub, schema_request())
+    assert error.reason == "ANSWER_SCHEMA"
+    assert error.message.startswith("the answer does not follow the JSON schema: ")
+
+
+async def test_answer_of_a_schema_needs_an_llm() -> None:
+    async with responder(Settings(listen="127.0.0.1:0")) as running, connect(f"127.0.0.1:{running.port}") as channel:
+        error = await schema_error(rpc.ResponderServiceStub(channel), schema_request())
+    assert error.reason == "ANSWER_SCHEMA"
+    assert "answers are written without an LLM here" in error.message
+
+
+async def test_schema_that_the_endpoint_refuses_leaves_its_support_of_schemas_known() -> None:
+    refusal = ErrorReply(400, body={"error": {"message": "Invalid schema for response_format"}})
+    replies = (refusal, TextReply('{"text":"Exit"}'), TextReply('{"text":"Exit"}'))
+    async with serve_scripted(*replies) as (stub, llm):
+        await respond(stub, schema_request())
+        await respond(stub, schema_request())
+    assert "response_format" not in llm.requests[1]
+    assert "response_format" in llm.requests[2]
+
+
+async def test_complete_answer_of_a_schema_is_not_written_again() -> None:
+    async with serve_scripted(TextReply('{"text":"Exit"}')) as (stub, llm):
+        answer, decision = await respond(stub, schema_request(sent='{"text":"Exit"}'))
+    assert not answer
+    assert decision.controller == CONTROLLER_LLM
+    assert not llm.requests
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 50])
+async def test_answer_ends_before_a_stop_text(chunk: int) -> None:
+    request = respond_request(READ, options=run_pb2.AnswerOptions(stop=["###", "STOP"]))
+    async with serve_scripted(TextReply("The sign says # Exit. STOP It is green.", chunk=chunk)) as (stub, _):
+        answer, decision = await respond(stub, request)
+    assert answer == "The sign says # Exit. "
+    assert decision.controller == CONTROLLER_LLM
+
+
+async def test_stop_text_is_ignored_in_a_composed_answer() -> None:
+    request = respond_request(READ, options=run_pb2.AnswerOptions(stop=["Exit"]), without_llm=True)
+    async with serve_scripted(TextReply("x")) as (stub, _):
+        answer, _ = await respond(stub, request)
+    assert "Exit" in answer
+
+
+async def schema_error(stub: "ResponderServiceAsyncStub", request: pb.RespondRequest) -> ServiceError:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await respond(stub, request)
+    return from_rpc(raised.value)

@@ -48,13 +48,13 @@ class Mood(BaseModel):
     confidence: float
 
 
-async def test_structured_output_contains_model_results(client: AsyncOpenAI) -> None:
+async def test_structured_output_without_llm_is_refused_with_the_reason(client: AsyncOpenAI) -> None:
     response = await client.responses.parse(
         model="hugginggpt", input="What is the sentiment of “We won, and I am so happy!”?", text_format=Mood
     )
-    assert response.output_parsed
-    assert response.output_parsed.sentiment == "positive"
-    assert 0 < response.output_parsed.confidence <= 1
+    content: Any = response.output[-1]
+    assert response.output_parsed is None
+    assert "answers are written without an LLM here" in content.content[0].refusal
 
 
 async def test_background_response_can_be_streamed_later(client: AsyncOpenAI) -> None:

@@ -32,7 +32,7 @@ from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_ta
 from protos.hugginggpt.v1 import usage_pb2 as protos_dot_hugginggpt_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eprotos/hugginggpt/v1/run.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#protos/hugginggpt/v1/artifact.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a protos/hugginggpt/v1/model.proto\x1a#protos/hugginggpt/v1/pipeline.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"w\n\x04Turn\x12!\n\x04role\x18\x01 \x01(\x0e\x32\x13.hugginggpt.v1.Role\x12\x0c\n\x04text\x18\x02 \x01(\t\x12.\n\x0b\x61ttachments\x18\x03 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12\x0e\n\x06run_id\x18\x04 \x01(\t\"\x8c\x05\n\x07RunSpec\x12\x0f\n\x07request\x18\x01 \x01(\t\x12)\n\x06inputs\x18\x02 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12!\n\x04plan\x18\x03 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\x12$\n\x04mode\x18\x04 \x01(\x0e\x32\x16.hugginggpt.v1.RunMode\x12\x34\n\x0einference_mode\x18\x05 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x06 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12%\n\x06\x62udget\x18\x07 \x01(\x0b\x32\x15.hugginggpt.v1.Budget\x12\x32\n\ron_disconnect\x18\x08 \x01(\x0e\x32\x1b.hugginggpt.v1.OnDisconnect\x12\x17\n\x0fidempotency_key\x18\t \x01(\t\x12\x15\n\rparent_run_id\x18\n \x01(\t\x12$\n\x07history\x18\x0b \x03(\x0b\x32\x13.hugginggpt.v1.Turn\x12\x13\n\x0b\x62ypass_memo\x18\x0c \x01(\x08\x12/\n\x0b\x63onstraints\x18\r \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\x36\n\x08metadata\x18\x0e \x03(\x0b\x32$.hugginggpt.v1.RunSpec.MetadataEntry\x12,\n\x08pipeline\x18\x0f \x01(\x0b\x32\x1a.hugginggpt.v1.PipelineRef\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xda\x02\n\nTaskResult\x12\x0f\n\x07task_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12$\n\x02\x62y\x18\x03 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x37\n\x07outputs\x18\x05 \x03(\x0b\x32&.hugginggpt.v1.TaskResult.OutputsEntry\x12\'\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12#\n\x05usage\x18\x07 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x12\x14\n\x0cinput_digest\x18\x08 \x01(\t\x12\x13\n\x0bmade_by_run\x18\t \x01(\t\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\"\xb0\x01\n\nTaskStatus\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.hugginggpt.v1.TaskState\x12)\n\x06result\x18\x03 \x01(\x0b\x32\x19.hugginggpt.v1.TaskResult\x12+\n\tcandidate\x18\x04 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\">\n\rBatchPosition\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\"\xf9\x03\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12$\n\x04spec\x18\x03 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12(\n\x05tasks\x18\x04 \x03(\x0b\x32\x19.hugginggpt.v1.TaskStatus\x12\"\n\x05notes\x18\x05 \x03(\x0b\x32\x13.hugginggpt.v1.Note\x12\x0e\n\x06\x61nswer\x18\x06 \x01(\t\x12\'\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12\x15\n\rlast_sequence\x18\x08 \x01(\x03\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onversation_id\x18\x0c \x01(\t\x12#\n\x05usage\x18\r \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x12+\n\x05\x62\x61tch\x18\x0e \x01(\x0b\x32\x1c.hugginggpt.v1.BatchPosition*\xd5\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x1f\n\x1bRUN_STATE_AWAITING_APPROVAL\x10\x03\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x04\x12\x18\n\x14RUN_STATE_INCOMPLETE\x10\x05\x12\x14\n\x10RUN_STATE_FAILED\x10\x06\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x07*b\n\x07RunMode\x12\x18\n\x14RUN_MODE_UNSPECIFIED\x10\x00\x12\x11\n\rRUN_MODE_PLAN\x10\x01\x12\x14\n\x10RUN_MODE_APPROVE\x10\x02\x12\x14\n\x10RUN_MODE_RESULTS\x10\x03*G\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x01*?\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02*\xe9\x01\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_STATE_PLANNED\x10\x01\x12\x16\n\x12TASK_STATE_WAITING\x10\x02\x12\x16\n\x12TASK_STATE_RUNNING\x10\x03\x12\x18\n\x14TASK_STATE_SUCCEEDED\x10\x04\x12\x15\n\x11TASK_STATE_REUSED\x10\x05\x12\x15\n\x11TASK_STATE_FAILED\x10\x06\x12\x16\n\x12TASK_STATE_SKIPPED\x10\x07\x12\x18\n\x14TASK_STATE_CANCELLED\x10\x08*J\n\x07RunView\x12\x18\n\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n\rRUN_VIEW_FULL\x10\x02\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eprotos/hugginggpt/v1/run.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#protos/hugginggpt/v1/artifact.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a protos/hugginggpt/v1/model.proto\x1a#protos/hugginggpt/v1/pipeline.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"w\n\x04Turn\x12!\n\x04role\x18\x01 \x01(\x0e\x32\x13.hugginggpt.v1.Role\x12\x0c\n\x04text\x18\x02 \x01(\t\x12.\n\x0b\x61ttachments\x18\x03 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12\x0e\n\x06run_id\x18\x04 \x01(\t\"2\n\rAnswerOptions\x12\x13\n\x0bjson_schema\x18\x01 \x01(\t\x12\x0c\n\x04stop\x18\x02 \x03(\t\"\xc2\x05\n\x07RunSpec\x12\x0f\n\x07request\x18\x01 \x01(\t\x12)\n\x06inputs\x18\x02 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12!\n\x04plan\x18\x03 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\x12$\n\x04mode\x18\x04 \x01(\x0e\x32\x16.hugginggpt.v1.RunMode\x12\x34\n\x0einference_mode\x18\x05 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x06 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12%\n\x06\x62udget\x18\x07 \x01(\x0b\x32\x15.hugginggpt.v1.Budget\x12\x32\n\ron_disconnect\x18\x08 \x01(\x0e\x32\x1b.hugginggpt.v1.OnDisconnect\x12\x17\n\x0fidempotency_key\x18\t \x01(\t\x12\x15\n\rparent_run_id\x18\n \x01(\t\x12$\n\x07history\x18\x0b \x03(\x0b\x32\x13.hugginggpt.v1.Turn\x12\x13\n\x0b\x62ypass_memo\x18\x0c \x01(\x08\x12/\n\x0b\x63onstraints\x18\r \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\x36\n\x08metadata\x18\x0e \x03(\x0b\x32$.hugginggpt.v1.RunSpec.MetadataEntry\x12,\n\x08pipeline\x18\x0f \x01(\x0b\x32\x1a.hugginggpt.v1.PipelineRef\x12\x34\n\x0e\x61nswer_options\x18\x10 \x01(\x0b\x32\x1c.hugginggpt.v1.AnswerOptions\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xda\x02\n\nTaskResult\x12\x0f\n\x07task_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12$\n\x02\x62y\x18\x03 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x37\n\x07outputs\x18\x05 \x03(\x0b\x32&.hugginggpt.v1.TaskResult.OutputsEntry\x12\'\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12#\n\x05usage\x18\x07 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x12\x14\n\x0cinput_digest\x18\x08 \x01(\t\x12\x13\n\x0bmade_by_run\x18\t \x01(\t\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\"\xb0\x01\n\nTaskStatus\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.hugginggpt.v1.TaskState\x12)\n\x06result\x18\x03 \x01(\x0b\x32\x19.hugginggpt.v1.TaskResult\x12+\n\tcandidate\x18\x04 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\">\n\rBatchPosition\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\"\xf9\x03\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12$\n\x04spec\x18\x03 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12(\n\x05tasks\x18\x04 \x03(\x0b\x32\x19.hugginggpt.v1.TaskStatus\x12\"\n\x05notes\x18\x05 \x03(\x0b\x32\x13.hugginggpt.v1.Note\x12\x0e\n\x06\x61nswer\x18\x06 \x01(\t\x12\'\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12\x15\n\rlast_sequence\x18\x08 \x01(\x03\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onversation_id\x18\x0c \x01(\t\x12#\n\x05usage\x18\r \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x12+\n\x05\x62\x61tch\x18\x0e \x01(\x0b\x32\x1c.hugginggpt.v1.BatchPosition*\xd5\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x1f\n\x1bRUN_STATE_AWAITING_APPROVAL\x10\x03\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x04\x12\x18\n\x14RUN_STATE_INCOMPLETE\x10\x05\x12\x14\n\x10RUN_STATE_FAILED\x10\x06\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x07*b\n\x07RunMode\x12\x18\n\x14RUN_MODE_UNSPECIFIED\x10\x00\x12\x11\n\rRUN_MODE_PLAN\x10\x01\x12\x14\n\x10RUN_MODE_APPROVE\x10\x02\x12\x14\n\x10RUN_MODE_RESULTS\x10\x03*G\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x01*?\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02*\xe9\x01\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_STATE_PLANNED\x10\x01\x12\x16\n\x12TASK_STATE_WAITING\x10\x02\x12\x16\n\x12TASK_STATE_RUNNING\x10\x03\x12\x18\n\x14TASK_STATE_SUCCEEDED\x10\x04\x12\x15\n\x11TASK_STATE_REUSED\x10\x05\x12\x15\n\x11TASK_STATE_FAILED\x10\x06\x12\x16\n\x12TASK_STATE_SKIPPED\x10\x07\x12\x18\n\x14TASK_STATE_CANCELLED\x10\x08*J\n\x07RunView\x12\x18\n\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n\rRUN_VIEW_FULL\x10\x02\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,32 +44,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNSPEC_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_TASKRESULT_OUTPUTSENTRY']._loaded_options = None
   _globals['_TASKRESULT_OUTPUTSENTRY']._serialized_options = b'8\001'
-  _globals['_RUNSTATE']._serialized_start=2203
-  _globals['_RUNSTATE']._serialized_end=2416
-  _globals['_RUNMODE']._serialized_start=2418
-  _globals['_RUNMODE']._serialized_end=2516
-  _globals['_ONDISCONNECT']._serialized_start=2518
-  _globals['_ONDISCONNECT']._serialized_end=2589
-  _globals['_ROLE']._serialized_start=2591
-  _globals['_ROLE']._serialized_end=2654
-  _globals['_TASKSTATE']._serialized_start=2657
-  _globals['_TASKSTATE']._serialized_end=2890
-  _globals['_RUNVIEW']._serialized_start=2892
-  _globals['_RUNVIEW']._serialized_end=2966
+  _globals['_RUNSTATE']._serialized_start=2309
+  _globals['_RUNSTATE']._serialized_end=2522
+  _globals['_RUNMODE']._serialized_start=2524
+  _globals['_RUNMODE']._serialized_end=2622
+  _globals['_ONDISCONNECT']._serialized_start=2624
+  _globals['_ONDISCONNECT']._serialized_end=2695
+  _globals['_ROLE']._serialized_start=2697
+  _globals['_ROLE']._serialized_end=2760
+  _globals['_TASKSTATE']._serialized_start=2763
+  _globals['_TASKSTATE']._serialized_end=2996
+  _globals['_RUNVIEW']._serialized_start=2998
+  _globals['_RUNVIEW']._serialized_end=3072
   _globals['_TURN']._serialized_start=326
   _globals['_TURN']._serialized_end=445
-  _globals['_RUNSPEC']._serialized_start=448
-  _globals['_RUNSPEC']._serialized_end=1100
-  _globals['_RUNSPEC_METADATAENTRY']._serialized_start=1053
-  _globals['_RUNSPEC_METADATAENTRY']._serialized_end=1100
-  _globals['_TASKRESULT']._serialized_start=1103
-  _globals['_TASKRESULT']._serialized_end=1449
-  _globals['_TASKRESULT_OUTPUTSENTRY']._serialized_start=1381
-  _globals['_TASKRESULT_OUTPUTSENTRY']._serialized_end=1449
-  _globals['_TASKSTATUS']._serialized_start=1452
-  _globals['_TASKSTATUS']._serialized_end=1628
-  _globals['_BATCHPOSITION']._serialized_start=1630
-  _globals['_BATCHPOSITION']._serialized_end=1692
-  _globals['_RUN']._serialized_start=1695
-  _globals['_RUN']._serialized_end=2200
+  _globals['_ANSWEROPTIONS']._serialized_start=447
+  _globals['_ANSWEROPTIONS']._serialized_end=497
+  _globals['_RUNSPEC']._serialized_start=500
+  _globals['_RUNSPEC']._serialized_end=1206
+  _globals['_RUNSPEC_METADATAENTRY']._serialized_start=1159
+  _globals['_RUNSPEC_METADATAENTRY']._serialized_end=1206
+  _globals['_TASKRESULT']._serialized_start=1209
+  _globals['_TASKRESULT']._serialized_end=1555
+  _globals['_TASKRESULT_OUTPUTSENTRY']._serialized_start=1487
+  _globals['_TASKRESULT_OUTPUTSENTRY']._serialized_end=1555
+  _globals['_TASKSTATUS']._serialized_start=1558
+  _globals['_TASKSTATUS']._serialized_end=1734
+  _globals['_BATCHPOSITION']._serialized_start=1736
+  _globals['_BATCHPOSITION']._serialized_end=1798
+  _globals['_RUN']._serialized_start=1801
+  _globals['_RUN']._serialized_end=2306
 # @@protoc_insertion_point(module_scope)

@@ -228,6 +228,36 @@ class Turn(_message.Message):
 Global___Turn: _TypeAlias = Turn  # noqa: Y015
 
 @_typing.final
+class AnswerOptions(_message.Message):
+    """How the answer of a run is written."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    json_schema: _builtins.str
+    """JSON schema of the answer. It needs an LLM: without one, or if what the LLM writes does not match, the run has no
+    answer and ends INCOMPLETE with the reason ANSWER_SCHEMA. Up to 64 KiB.
+    """
+    @_builtins.property
+    def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Texts before which an answer written by an LLM ends; ignored in answers composed without one. Up to 4."""
+
+    def __init__(
+        self,
+        *,
+        json_schema: _builtins.str = ...,
+        stop: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["json_schema", b"json_schema", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnswerOptions: _TypeAlias = AnswerOptions  # noqa: Y015
+
+@_typing.final
 class RunSpec(_message.Message):
     """What a run should do."""
 
@@ -268,6 +298,7 @@ class RunSpec(_message.Message):
     CONSTRAINTS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     PIPELINE_FIELD_NUMBER: _builtins.int
+    ANSWER_OPTIONS_FIELD_NUMBER: _builtins.int
     request: _builtins.str
     """The request in natural language. May be empty if there is a plan or a pipeline."""
     mode: Global___RunMode.ValueType
@@ -306,6 +337,8 @@ class RunSpec(_message.Message):
     def pipeline(self) -> _pipeline_pb2.PipelineRef:
         """A stored pipeline to execute; its parameters are taken from the inputs of the same name."""
 
+    @_builtins.property
+    def answer_options(self) -> Global___AnswerOptions: ...
     def __init__(
         self,
         *,
@@ -324,10 +357,11 @@ class RunSpec(_message.Message):
         constraints: _model_pb2.Constraints | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         pipeline: _pipeline_pb2.PipelineRef | None = ...,
+        answer_options: Global___AnswerOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "constraints", b"constraints", "pipeline", b"pipeline", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_options", b"answer_options", "budget", b"budget", "constraints", b"constraints", "pipeline", b"pipeline", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "pipeline", b"pipeline", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_options", b"answer_options", "budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "pipeline", b"pipeline", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -55,6 +55,7 @@ class ResponderClient:
             sent=run.fold.answer,
             failure=failure,
             without_llm=failure is not None and failure.reason == "BUDGET",
+            options=state.spec.answer_options,
         )
         seconds = max(run.seconds_left, GRACE_SECONDS)
         decision = Decision()
@@ -65,6 +66,8 @@ class ResponderClient:
                     if event.HasField("decision"):
                         decision = event.decision
         except grpc.aio.AioRpcError as error:
+            if decision.HasField("usage"):  # the LLM's tokens count even if its answer is not usable
+                run.emit(RunEvent(answer_chunk=AnswerChunk(decision=decision)))
             return to_failure(from_rpc(error))
         run.emit(RunEvent(answer_chunk=AnswerChunk(decision=decision)))
         return None

@@ -28,7 +28,7 @@ from protos.hugginggpt.v1 import plan_pb2 as protos_dot_hugginggpt_dot_v1_dot_pl
 from protos.hugginggpt.v1 import run_pb2 as protos_dot_hugginggpt_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-protos/hugginggpt/internal/v1/responder.proto\x12\x16hugginggpt.internal.v1\x1a#protos/hugginggpt/v1/artifact.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1eprotos/hugginggpt/v1/run.proto\"\x80\x02\n\x0eRespondRequest\x12)\n\x0c\x63onversation\x18\x01 \x03(\x0b\x32\x13.hugginggpt.v1.Turn\x12(\n\x05tasks\x18\x02 \x03(\x0b\x32\x19.hugginggpt.v1.TaskStatus\x12\"\n\x05notes\x18\x03 \x03(\x0b\x32\x13.hugginggpt.v1.Note\x12)\n\x06inputs\x18\x04 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12\x0c\n\x04sent\x18\x05 \x01(\t\x12\'\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12\x13\n\x0bwithout_llm\x18\x07 \x01(\x08\"T\n\x0cRespondEvent\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12+\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.DecisionH\x00\x42\x07\n\x05\x65vent2m\n\x10ResponderService\x12Y\n\x07Respond\x12&.hugginggpt.internal.v1.RespondRequest\x1a$.hugginggpt.internal.v1.RespondEvent0\x01\x42O\n\x1a\x64\x65v.hugginggpt.internal.v1P\x01Z/hugginggpt.dev/internal/v1;hugginggptinternalv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-protos/hugginggpt/internal/v1/responder.proto\x12\x16hugginggpt.internal.v1\x1a#protos/hugginggpt/v1/artifact.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1eprotos/hugginggpt/v1/run.proto\"\xaf\x02\n\x0eRespondRequest\x12)\n\x0c\x63onversation\x18\x01 \x03(\x0b\x32\x13.hugginggpt.v1.Turn\x12(\n\x05tasks\x18\x02 \x03(\x0b\x32\x19.hugginggpt.v1.TaskStatus\x12\"\n\x05notes\x18\x03 \x03(\x0b\x32\x13.hugginggpt.v1.Note\x12)\n\x06inputs\x18\x04 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12\x0c\n\x04sent\x18\x05 \x01(\t\x12\'\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12\x13\n\x0bwithout_llm\x18\x07 \x01(\x08\x12-\n\x07options\x18\x08 \x01(\x0b\x32\x1c.hugginggpt.v1.AnswerOptions\"T\n\x0cRespondEvent\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12+\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.DecisionH\x00\x42\x07\n\x05\x65vent2m\n\x10ResponderService\x12Y\n\x07Respond\x12&.hugginggpt.internal.v1.RespondRequest\x1a$.hugginggpt.internal.v1.RespondEvent0\x01\x42O\n\x1a\x64\x65v.hugginggpt.internal.v1P\x01Z/hugginggpt.dev/internal/v1;hugginggptinternalv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,9 +37,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032dev.hugginggpt.internal.v1P\001Z/hugginggpt.dev/internal/v1;hugginggptinternalv1'
   _globals['_RESPONDREQUEST']._serialized_start=212
-  _globals['_RESPONDREQUEST']._serialized_end=468
-  _globals['_RESPONDEVENT']._serialized_start=470
-  _globals['_RESPONDEVENT']._serialized_end=554
-  _globals['_RESPONDERSERVICE']._serialized_start=556
-  _globals['_RESPONDERSERVICE']._serialized_end=665
+  _globals['_RESPONDREQUEST']._serialized_end=515
+  _globals['_RESPONDEVENT']._serialized_start=517
+  _globals['_RESPONDEVENT']._serialized_end=601
+  _globals['_RESPONDERSERVICE']._serialized_start=603
+  _globals['_RESPONDERSERVICE']._serialized_end=712
 # @@protoc_insertion_point(module_scope)

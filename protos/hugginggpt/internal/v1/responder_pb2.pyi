@@ -35,6 +35,7 @@ class RespondRequest(_message.Message):
     SENT_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     WITHOUT_LLM_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
     sent: _builtins.str
     """The part of the answer that the client already has. The response continues it."""
     without_llm: _builtins.bool
@@ -59,6 +60,10 @@ class RespondRequest(_message.Message):
     def failure(self) -> _failure_pb2.Failure:
         """Failure of the run as a whole, if any."""
 
+    @_builtins.property
+    def options(self) -> _run_pb2.AnswerOptions:
+        """How the answer is written."""
+
     def __init__(
         self,
         *,
@@ -69,10 +74,11 @@ class RespondRequest(_message.Message):
         sent: _builtins.str = ...,
         failure: _failure_pb2.Failure | None = ...,
         without_llm: _builtins.bool = ...,
+        options: _run_pb2.AnswerOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "failure", b"failure", "inputs", b"inputs", "notes", b"notes", "sent", b"sent", "tasks", b"tasks", "without_llm", b"without_llm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "failure", b"failure", "inputs", b"inputs", "notes", b"notes", "options", b"options", "sent", b"sent", "tasks", b"tasks", "without_llm", b"without_llm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

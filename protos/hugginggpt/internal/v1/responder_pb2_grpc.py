@@ -47,7 +47,8 @@ class ResponderServiceServicer:
     """
 
     def Respond(self, request, context):
-        """Streams the answer to the request of a run. INVALID_ARGUMENT without a request. Safe to retry.
+        """Streams the answer to the request of a run. INVALID_ARGUMENT without a request.
+        FAILED_PRECONDITION or INTERNAL with the reason ANSWER_SCHEMA: no answer that matches the schema. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class ResponderServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ResponderServiceAsyncStub: ...
     Respond: _grpc.UnaryStreamMultiCallable[_responder_pb2.RespondRequest, _responder_pb2.RespondEvent]
-    """Streams the answer to the request of a run. INVALID_ARGUMENT without a request. Safe to retry."""
+    """Streams the answer to the request of a run. INVALID_ARGUMENT without a request.
+    FAILED_PRECONDITION or INTERNAL with the reason ANSWER_SCHEMA: no answer that matches the schema. Safe to retry.
+    """
 
 @_typing.type_check_only
 class ResponderServiceAsyncStub(ResponderServiceStub):
@@ -42,7 +44,9 @@ class ResponderServiceAsyncStub(ResponderServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Respond: _aio.UnaryStreamMultiCallable[_responder_pb2.RespondRequest, _responder_pb2.RespondEvent]  # type: ignore[assignment]
-    """Streams the answer to the request of a run. INVALID_ARGUMENT without a request. Safe to retry."""
+    """Streams the answer to the request of a run. INVALID_ARGUMENT without a request.
+    FAILED_PRECONDITION or INTERNAL with the reason ANSWER_SCHEMA: no answer that matches the schema. Safe to retry.
+    """
 
 class ResponderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Writes answers."""
@@ -53,6 +57,8 @@ class ResponderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _responder_pb2.RespondRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_responder_pb2.RespondEvent], _abc.AsyncIterator[_responder_pb2.RespondEvent]]:
-        """Streams the answer to the request of a run. INVALID_ARGUMENT without a request. Safe to retry."""
+        """Streams the answer to the request of a run. INVALID_ARGUMENT without a request.
+        FAILED_PRECONDITION or INTERNAL with the reason ANSWER_SCHEMA: no answer that matches the schema. Safe to retry.
+        """
 
 def add_ResponderServiceServicer_to_server(servicer: ResponderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from starlette.requests import Request
-
 from gateway.auth import signed_links
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.run_pb2 import TaskStatus
@@ -14,11 +12,6 @@ MAX_ARTIFACTS = 50
 
 _IMAGE = re.compile(r"image/(png|jpeg|gif|webp|bmp|avif)")
 _MARKDOWN_CHARACTERS = re.compile(r"([\\\[\]()!`*_<>])")
-
-
-def site(request: Request) -> str:
-    """Returns scheme and host as the client sent them."""
-    return str(request.base_url).rstrip("/")
 
 
 def artifact_url(artifact: Artifact, site: str) -> str:

@@ -1,22 +1,25 @@
 """The subset of JSON Schema for structured output, as in OpenAI's API, with bounded validation cost."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 
-from gateway.json_text import refuse
+from services.common.errors import InvalidRequest
 
-MAX_BYTES = 64 * 1024
+MAX_CHARACTERS = 64 * 1024
 MAX_NODES = 1_000
 
 MAX_STEPS = 2_000
 """Limit of references and choices per validation: their number can double with each level of a schema."""
+
+_MAX_PROBLEM_CHARACTERS = 300
 
 _REFUSED = frozenset(
     {
@@ -55,21 +58,25 @@ def check(schema: Any, where: str) -> None:
         InvalidRequest: SCHEMA, with the unsupported part.
     """
     if not isinstance(schema, dict):
-        refuse(where, "is not a JSON Schema", reason="SCHEMA", remedy="send an object")
+        _refuse(where, "is not a JSON Schema", remedy="send an object")
     for number, (keyword, value) in enumerate(_keywords(schema)):
         if number > MAX_NODES:
-            refuse(where, f"has more than {MAX_NODES} parts", reason="SCHEMA", remedy="use a smaller schema")
+            _refuse(where, f"has more than {MAX_NODES} parts", remedy="use a smaller schema")
         if keyword in _REFUSED:
-            refuse(where, f"uses {keyword}", reason="SCHEMA", remedy="leave it out; use anyOf for alternatives")
+            _refuse(where, f"uses {keyword}", remedy="leave it out; use anyOf for alternatives")
         if keyword == "$ref" and resolve_reference(schema, value) is None:
-            refuse(where, "has a reference outside of its $defs", reason="SCHEMA", remedy="use #/$defs/NAME")
+            _refuse(where, "has a reference outside of its $defs", remedy="use #/$defs/NAME")
+    if len(json.dumps(schema, ensure_ascii=False)) > MAX_CHARACTERS:
+        _refuse(where, "is too long", remedy="use a smaller schema")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         path = "/".join(map(str, error.path))
-        refuse(
-            where, f"is not a JSON Schema (at {path or 'its root'})"[:300], reason="SCHEMA", remedy="correct the schema"
-        )
+        _refuse(where, f"is not a JSON Schema (at {path or 'its root'})"[:300], remedy="correct the schema")
+
+
+def _refuse(where: str, what: str, remedy: str) -> NoReturn:
+    raise InvalidRequest(f"{where} {what}", reason="SCHEMA", remedy=remedy, port=where)
 
 
 def resolve_reference(root: Mapping[str, Any], reference: Any) -> Any:
@@ -79,16 +86,23 @@ def resolve_reference(root: Mapping[str, Any], reference: Any) -> Any:
     return definitions.get(found[2]) if found and isinstance(definitions, dict) else None
 
 
-def is_valid(schema: Mapping[str, Any], root: Mapping[str, Any], content: Any) -> bool:
-    """Whether content is valid for a part of a schema."""
-    complete = {**schema, **{name: root[name] for name in ("$defs", "definitions") if name in root}}
+def find_problem(schema: Mapping[str, Any], text: str) -> str:
+    """Returns why a text is not JSON that is valid for a checked schema; empty if it is."""
     token = _steps_left.set(iter(range(MAX_STEPS)))
     try:
-        return next(_BoundedValidator(complete, registry=Registry()).iter_errors(content), None) is None
+        content = json.loads(text, parse_constant=_refuse_constant)
+        error = next(_BoundedValidator(schema, registry=Registry()).iter_errors(content), None)
+    except ValueError as invalid:
+        return f"it is not JSON ({invalid})"
     except (_TooManySteps, RecursionError):
-        return False
+        return "the schema is too complex to check the answer"
     finally:
         _steps_left.reset(token)
+    return f"{error.json_path}: {error.message}"[:_MAX_PROBLEM_CHARACTERS] if error else ""
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 class _TooManySteps(Exception):
