@@ -3,11 +3,11 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from experts.audio.random_seed import use_seed
 from experts.audio.waveforms import encode_recording
-from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
@@ -47,7 +47,7 @@ def text_to_audio(model_id: str, device: str) -> Handler:
 
 
 class MusicGenerator(TorchHandler):
-    batching: ClassVar[Batching] = UNBATCHED
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)

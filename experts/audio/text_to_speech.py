@@ -3,13 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from experts.audio.languages import to_iso_639_3
 from experts.audio.random_seed import use_seed
 from experts.audio.voice_conversion import Voices, fetch_vocoder
 from experts.audio.waveforms import encode_recording
-from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
@@ -66,7 +66,7 @@ def text_to_speech(model_id: str, device: str) -> Handler:
 class SpeechSynthesizer(TorchHandler):
     """Base class of both kinds of models. Runs one piece of one call at a time, since each draws random numbers."""
 
-    batching: ClassVar[Batching] = UNBATCHED
+    batching = UNBATCHED
     rate: int
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:

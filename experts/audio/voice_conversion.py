@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from experts.audio.random_seed import use_seed
 from experts.audio.waveforms import decode_samples, encode_recording, is_silent, split_at_pauses
 from experts.host import load_context
 from experts.host.audio import MAX_SECONDS
-from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import derive_name
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
@@ -90,7 +90,7 @@ class ConversionItem:
 
 
 class VoiceConverter(TorchHandler):
-    batching: ClassVar[Batching] = UNBATCHED
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any, vocoder: Any) -> None:
         super().__init__(checkpoint, model)

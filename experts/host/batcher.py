@@ -94,10 +94,10 @@ class Batcher:
 
     def kill(self, seconds: float) -> bool:
         """Ends the process of a model whose batch has run for so long; returns False if it has no own process."""
-        kill = getattr(self._active_model.handler, "kill", None) if self._active_model else None
-        if kill:
-            kill(seconds)
-        return bool(kill)
+        if not self._active_model or not self._active_model.handler.has_process:
+            return False
+        self._active_model.handler.kill(seconds)
+        return True
 
     @contextmanager
     def admit(self, *, background: bool = False) -> Iterator[None]:

@@ -5,6 +5,7 @@ Python values by port name: str for text, parsed JSON for json, Media for the re
 takes many values.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -28,7 +29,7 @@ class Media:
 
 @dataclass(frozen=True)
 class Batching:
-    """Batch limits of a model; a Handler may declare them in an attribute `batching`."""
+    """Batch limits of a model."""
 
     items: int = 32
     """Maximum number of items in a batch; 1 disables batching."""
@@ -56,63 +57,82 @@ class Call(Protocol):
         """Reports progress from 0 to 1; callable from any thread."""
 
 
-class Handler(Protocol):
-    """A loaded model. Raises InvalidRequest, naming the port, for input that it cannot process.
+@dataclass(frozen=True)
+class UnavailableReason:
+    """Why a loaded model cannot answer at present."""
 
-    Optional attributes:
-        batching: its Batching.
-        revision: the commit that was loaded.
-        close(): frees resources; called on the device's thread before the model is unloaded.
-        concurrent: True if `run` only waits for isolated calls (experts.host.isolation): each call then runs unbatched
-            and concurrently with others, on a CPU thread.
+    message: str
+    remedy: str
+
+
+class ModelHandler(ABC):
+    """What every loaded model declares, and the steps that all have. Derive from Handler or RemoteHandler.
+
+    A step raises InvalidRequest, naming the port, for input that the model cannot process.
     """
 
+    batching: Batching = Batching()
+    """Batch limits."""
+    revision: str = ""
+    """The commit that was loaded; empty if it is not known."""
+    memory_bytes: int = 0
+    """Memory use; 0 if the host has to measure it."""
+    concurrent: bool = False
+    """Whether the work runs in other processes or services: calls are not batched and do not wait for each other."""
+    has_process: bool = False
+    """Whether the model runs in a process of its own, which `kill` ends."""
+
+    @property
+    def unavailable_reason(self) -> UnavailableReason | None:
+        """Why the model cannot answer at present; None if it can."""
+        return None
+
+    @abstractmethod
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
         """Converts one call's input to an item; runs on a CPU thread."""
 
-    def cost(self, item: Any) -> float:
+    def cost(self, item: Any) -> float:  # noqa: ARG002  # by default, every item costs the same
         """Returns what the item adds to a batch, in the model's own unit (tokens, pixels, seconds)."""
+        return 1.0
 
+    @abstractmethod
+    def finish(self, raw: Any) -> Outputs:
+        """Converts one result to outputs: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
+
+    def close(self) -> None:  # noqa: B027  # most models have nothing to free
+        """Frees resources; called on the device's thread before the model is unloaded."""
+
+    def kill(self, seconds: float) -> None:  # noqa: B027  # as above
+        """Ends the model's own process if a batch has run in it for so long."""
+
+
+class Handler(ModelHandler):
+    """A model that the host runs; if it is concurrent, `run` only waits for isolated calls (experts.host.isolation)."""
+
+    @abstractmethod
     def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
         """Runs a batch and returns one result per item, in order; runs on the device's thread.
 
         All items have the same parameters. If it raises, the items are run again one by one.
         """
 
-    def finish(self, raw: Any) -> Outputs:
-        """Converts one result to outputs: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
 
+class RemoteHandler(ModelHandler):
+    """A model that runs in another service.
 
-@dataclass(frozen=True)
-class UnavailableReason:
-    """Why a loaded model cannot answer at present; a handler may expose it in an attribute `unavailable_reason`."""
-
-    message: str
-    remedy: str
-
-
-class RemoteHandler(Protocol):
-    """A model that runs in another service: like a Handler, with an asynchronous `infer` instead of `run`.
-
-    Calls are not batched. Many run concurrently on the event loop, each with its own caller in
-    `services.common.call_context`. A call is cancelled when its caller leaves. It may have an `unavailable_reason`.
+    Calls run concurrently on the event loop, each with its own caller in `services.common.call_context`. A call is
+    cancelled when its caller leaves.
     """
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
-        """As Handler.prepare."""
+    concurrent = True
 
-    def cost(self, item: Any) -> float:
-        """As Handler.cost; the host ignores it."""
-
+    @abstractmethod
     def infer(self, item: Any, call: Call) -> Awaitable[Any]:
         """Returns the model's result for one item."""
 
-    def finish(self, raw: Any) -> Outputs:
-        """As Handler.finish."""
 
-
-@dataclass(frozen=True)
-class Single:
+@dataclass(eq=False)
+class Single(Handler):
     """Handler of a plain function: one call after the other, without batching."""
 
     function: Callable[[Inputs, Parameters], Outputs]
@@ -120,9 +140,6 @@ class Single:
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[Inputs, Parameters]:
         return inputs, parameters
-
-    def cost(self, item: Any) -> float:  # noqa: ARG002  # every call costs the same
-        return 1.0
 
     def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:
         outputs = []
@@ -134,11 +151,6 @@ class Single:
 
     def finish(self, raw: Outputs) -> Outputs:
         return raw
-
-
-def is_concurrent(handler: "Handler | RemoteHandler") -> bool:
-    """Whether the handler's work runs in other processes, so that its calls need not wait for each other."""
-    return bool(getattr(handler, "concurrent", False))
 
 
 def single(function: Callable[[Inputs, Parameters], Outputs]) -> Handler:

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from experts.host import strict_json, telemetry
 from experts.host.batcher import BatchedResult, Batcher
-from experts.host.handler import is_concurrent
+from experts.host.handler import RemoteHandler
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
 from experts.host.model_errors import translate_model_errors
@@ -49,9 +49,9 @@ class Inference:
         batcher = model.batcher
         async with model.use(steps.call) as loaded:
             with translate_model_errors(model.id):
-                if hasattr(loaded.handler, "infer"):
+                if isinstance(loaded.handler, RemoteHandler):
                     ran, result = await self._run_remote(loaded, batcher, steps)
-                elif is_concurrent(loaded.handler):
+                elif loaded.handler.concurrent:
                     ran, result = await self._run_concurrently(loaded, batcher, steps)
                 elif batcher.is_idle and not steps.decodes_files:
                     ran, result = await self._run_directly(loaded, batcher, steps)

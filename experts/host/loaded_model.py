@@ -27,23 +27,23 @@ class LoadedModel:
     @property
     def batching(self) -> Batching:
         """The handler's batch limits, reduced to what fits into memory."""
-        own: Batching = getattr(self.handler, "batching", None) or Batching()
+        own = self.handler.batching
         return own if own.budget <= self.max_batch_cost else Batching(own.items, self.max_batch_cost, own.padded)
 
     @property
     def revision(self) -> str:
         """The commit that was loaded; empty if the handler does not report it."""
-        return getattr(self.handler, "revision", None) or ""
+        return self.handler.revision
 
     @property
     def memory_bytes(self) -> int:
         """Memory use as reported by the handler; 0 if the host has to measure it."""
-        return getattr(self.handler, "memory_bytes", None) or 0
+        return self.handler.memory_bytes
 
     @property
     def unavailable_reason(self) -> UnavailableReason | None:
         """Why it cannot answer at present, if the handler reports a reason."""
-        return getattr(self.handler, "unavailable_reason", None)
+        return self.handler.unavailable_reason
 
     def charge(self, call: MeteredCall) -> AbstractContextManager[object]:
         """Charges the computing time within the block to a call."""
@@ -62,13 +62,12 @@ class LoadedModel:
 
     def end_process(self) -> None:
         """Ends the model's own process, if it has one."""
-        if hasattr(self.handler, "kill"):
+        if self.handler.has_process:
             self.close()
 
     def close(self) -> None:
         """Lets the handler clean up; called on the device's thread."""
-        if close := getattr(self.handler, "close", None):
-            close()
+        self.handler.close()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from experts.host import load_context, telemetry
 from experts.host.batcher import Batcher
 from experts.host.device_memory import DeviceMemory
 from experts.host.devices import CPU, Devices, Placement, Placements, limit_bytes, resident_bytes, trim
+from experts.host.handler import RemoteHandler
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import Pools
 from experts.host.model_errors import is_out_of_memory
@@ -141,7 +142,7 @@ class ModelManager:
         )
         with load_context.use(context):
             handler = model.offer.loader(model.id, device)
-        is_remote = hasattr(handler, "infer")
+        is_remote = isinstance(handler, RemoteHandler)
         loaded = LoadedModel(
             handler, self._pools.remote if is_remote else self._pools.of(device, self._devices.product)
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 from experts.host import load_context
 from experts.host.devices import resident_bytes
-from experts.host.handler import Handler, is_concurrent
+from experts.host.handler import Handler
 from experts.host.isolation import running
 from experts.host.model_errors import translate_model_errors
 from experts.host.threads import ThreadPool, to_sendable_error
@@ -92,9 +92,7 @@ class Worker:
         )
         with load_context.use(context):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
-        batching, revision = getattr(handler, "batching", None), getattr(handler, "revision", None) or ""
-        needs_no_process = hasattr(handler, "infer") or is_concurrent(handler)
-        return LoadedInfo(batching, revision, resident_bytes(), needs_no_process)
+        return LoadedInfo(handler.batching, handler.revision, resident_bytes(), handler.concurrent)
 
     def _prepare(self, request: Request) -> float:
         inputs, parameters = request.arguments

@@ -18,7 +18,7 @@ from itertools import count
 
 from experts.host import load_context
 from experts.host.devices import CPU
-from experts.host.handler import Call, Handler, Inputs, Loader, Outputs, Parameters, RemoteHandler, is_concurrent
+from experts.host.handler import Call, Handler, Inputs, Loader, Outputs, Parameters, RemoteHandler
 from experts.host.isolation import Configuration
 from experts.host.worker_process import Worker, WorkerDied
 from experts.host.worker_protocol import LoadedInfo, Start
@@ -62,7 +62,7 @@ class WorkerSettings:
             self.isolation,
         )
         handler = WorkerHandler(Start(tuple(sys.path), pickled, *arguments))
-        if not handler.needs_no_process:
+        if not handler.concurrent:
             return handler
         handler.close()
         return loader(model_id, device)
@@ -74,7 +74,7 @@ def _require_no_process(task: str, model: Handler | RemoteHandler, error: Except
     Raises:
         FailedPrecondition: LOAD_FAILED, it needs one, but its loader cannot be pickled.
     """
-    if hasattr(model, "infer") or is_concurrent(model):
+    if model.concurrent:
         return model
     raise FailedPrecondition(
         f"the loader of {task} cannot run in a worker process: {error}",
@@ -97,8 +97,10 @@ class WorkerItem:
         self.outputs: Outputs | None = None
 
 
-class WorkerHandler:
+class WorkerHandler(Handler):
     """Handler of a model in a worker process, which is restarted when it dies."""
+
+    has_process = True
 
     def __init__(self, start: Start) -> None:
         self._start = start
@@ -110,7 +112,7 @@ class WorkerHandler:
         self._start_failure: tuple[float, ServiceError] | None = None
         with self._lock:
             self._worker, info = self._start_worker(load_context.current().progress)
-        self.batching, self.revision, self.needs_no_process = info.batching, info.revision, info.needs_no_process
+        self.batching, self.revision, self.concurrent = info.batching, info.revision, info.concurrent
         self.memory_bytes = info.resident_bytes if start.device == CPU else 0
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> WorkerItem:

@@ -37,10 +37,10 @@ class Start:
 class LoadedInfo:
     """Properties of a loaded model."""
 
-    batching: Batching | None
+    batching: Batching
     revision: str
     resident_bytes: int
-    needs_no_process: bool
+    concurrent: bool
     """Whether its work runs in other processes or services, so that a worker process is of no use."""
 
 

@@ -23,7 +23,7 @@ class DocumentQuestion:
     pages: Sequence[Page]
 
 
-class DocumentQuestionAnswering:
+class DocumentQuestionAnswering(Handler):
     """The task document-question-answering: returns the best answer of all pages, with its page."""
 
     batching = UNBATCHED

@@ -240,7 +240,7 @@ class Document:
     pages: Sequence[Page]
 
 
-class ImageToText:
+class ImageToText(Handler):
     """The task image-to-text: all text, in reading order."""
 
     batching = UNBATCHED

@@ -52,7 +52,7 @@ class Recording:
         return len(self.pcm) / (2 * _RATE)
 
 
-class Transcription:
+class Transcription(Handler):
     """The recognizer in its own worker processes; loaded in the first of them."""
 
     batching = UNBATCHED

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from experts.endpoints import prompts
 from experts.endpoints.data_policy import check_data_policy
 from experts.endpoints.prompts import CHAT_TASKS, VISION_TASKS
-from experts.host.handler import Call, Inputs, Outputs, Parameters
+from experts.host.handler import Call, Inputs, Outputs, Parameters, RemoteHandler
 from experts.remote.answers import RemoteCall
 from experts.remote.model import POLICY_REMEDY
 from services.common.errors import (
@@ -54,7 +54,7 @@ class LlmConnection:
         self.llm = None
 
 
-class LlmModel:
+class LlmModel(RemoteHandler):
     """The LLM for one task."""
 
     def __init__(self, task: str, connection: LlmConnection) -> None:
@@ -63,9 +63,6 @@ class LlmModel:
     def prepare(self, inputs: Inputs, parameters: Parameters) -> RemoteCall:
         check_data_policy(self._id, POLICY_REMEDY)
         return RemoteCall(prompts.build_prompt(self._task, inputs, parameters), inputs, parameters, self._id)
-
-    def cost(self, _item: RemoteCall) -> float:
-        return 1.0
 
     async def infer(self, item: RemoteCall, _call: Call) -> RemoteCall:
         check_data_policy(self._id, POLICY_REMEDY)

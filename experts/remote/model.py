@@ -12,7 +12,7 @@ from experts.endpoints.endpoint_health import EndpointHealth
 from experts.endpoints.http_errors import PaymentRequired
 from experts.endpoints.media import prepare_image
 from experts.endpoints.retry import RetryPolicy
-from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, UnavailableReason
+from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, RemoteHandler, UnavailableReason
 from experts.remote import hub_internals
 from experts.remote.answers import RemoteCall
 from experts.remote.blocking_calls import run_in_thread
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 POLICY_REMEDY = "allow the data policy open for this request, or use an internal model"
 
 
-class RemoteModel:
+class RemoteModel(RemoteHandler):
     """Called on the event loop, or on a thread if the client polls the provider for the result."""
 
     def __init__(self, task: str, route: Route, health: EndpointHealth, settings: RemoteSettings) -> None:
@@ -51,9 +51,6 @@ class RemoteModel:
         method.check(parameters)
         parameters = method.complete(inputs, parameters, self._route.languages)
         return RemoteCall(None, _prepare_inputs(inputs), parameters, self._route.model_id)
-
-    def cost(self, _item: RemoteCall) -> float:
-        return 1.0
 
     async def infer(self, item: RemoteCall, _build_call: Call) -> RemoteCall:
         check_data_policy(self._route.model_id, POLICY_REMEDY)  # checked again directly before the data is sent

@@ -7,7 +7,7 @@ from experts.endpoints.data_policy import check_data_policy
 from experts.endpoints.endpoint_health import EndpointHealth
 from experts.endpoints.http_errors import PaymentRequired
 from experts.endpoints.retry import RetryPolicy
-from experts.host.handler import Call, Inputs, Outputs, Parameters, UnavailableReason
+from experts.host.handler import Call, Inputs, Outputs, Parameters, RemoteHandler, UnavailableReason
 from experts.served.backend import REPLY_ERRORS, Backend, ServedCall, invalid_reply
 from experts.served.config import Model, Server
 from services.common.errors import ServiceError, Unavailable
@@ -16,7 +16,7 @@ POLICY_REMEDY = "if its server is part of the deployment, set reach: internal in
 PAYMENT_RETRY_SECONDS = 900.0
 
 
-class ServedModel:
+class ServedModel(RemoteHandler):
     """Called on the event loop, within the concurrency limit of its server."""
 
     def __init__(self, server: Server, model: Model, task: str, backend: Backend, health: EndpointHealth) -> None:
@@ -32,9 +32,6 @@ class ServedModel:
         """Checks that the call may be sent, and prepares it; a server that was unavailable is tried again."""
         self._check()
         return self._backend.prepare(self._model, self._task, inputs, parameters)
-
-    def cost(self, _item: ServedCall) -> float:
-        return 1.0
 
     async def infer(self, item: ServedCall, _call: Call) -> ServedCall:
         self._check()

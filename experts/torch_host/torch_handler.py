@@ -1,16 +1,16 @@
 """Base class of handlers with a torch model."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from experts.host.handler import Batching
+from experts.host.handler import Batching, Handler
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import TorchDevices
 
 
-class TorchHandler:
+class TorchHandler(Handler):
     """Base class of the torch modalities' handlers: one model in memory."""
 
-    batching: ClassVar[Batching] = Batching(padded=True)
+    batching = Batching(padded=True)
     """Items are padded by default; handlers without batching set UNBATCHED."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:

@@ -5,9 +5,9 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import derive_name, open_image
 from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ class GenerationItem:
 class VideoGenerator(TorchHandler):
     """Generates videos with a diffusers pipeline."""
 
-    batching: ClassVar[Batching] = UNBATCHED
+    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
         super().__init__(checkpoint, pipeline)

@@ -52,7 +52,7 @@ READING = TaskSpec(
 )
 
 
-class Reading:
+class Reading(Handler):
     """Decodes as the experts with torch do, in `prepare`."""
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
@@ -63,9 +63,6 @@ class Reading:
             if "video" in inputs
             else len(decode_samples(inputs["audio"], 16_000))
         )
-
-    def cost(self, item: str) -> float:
-        return 1.0
 
     def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
         return items

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experts.host import load_context
-from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters, RemoteHandler
 from services.common import call_context
 from services.common.errors import InvalidRequest
 
@@ -17,7 +17,7 @@ HARD_SECONDS = 0.3
 """Seconds of computation for the word "hard"."""
 
 
-class Crashing:
+class Crashing(Handler):
     """Returns its process id and caller; certain words make it crash, fail or block."""
 
     batching = Batching(items=4)
@@ -87,14 +87,11 @@ def fail_on_load(model_id: str, device: str) -> Handler:
     raise InvalidRequest("no licence", remedy="get one")
 
 
-class RemoteModel:
+class RemoteModel(RemoteHandler):
     """A model that the host considers remote."""
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         return str(inputs["text"])
-
-    def cost(self, item: str) -> float:
-        return 1
 
     async def infer(self, item: str, call: Call) -> str:
         return f"{item} {os.getpid()}"

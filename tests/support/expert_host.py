@@ -176,7 +176,7 @@ def loader_of(function: Function) -> Loader:
     return lambda model_id, device: single(function)
 
 
-class Gate:
+class Gate(Handler):
     """A model whose calls block until released."""
 
     def __init__(self) -> None:
@@ -189,9 +189,6 @@ class Gate:
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         return str(inputs["text"])
-
-    def cost(self, item: str) -> float:
-        return 1
 
     def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
         self.texts += items
@@ -206,7 +203,7 @@ class Gate:
         return {"text": raw}
 
 
-class Batches:
+class Batches(Handler):
     """A model that records its batches and blocks the first until released; the input "poison" fails its batch."""
 
     def __init__(self, batching: Batching | None = None) -> None:

@@ -13,7 +13,7 @@ import pytest
 from experts.host.active_calls import ActiveCall, ActiveCalls
 from experts.host.batch_composer import BatchComposer, QueuedCall
 from experts.host.batcher import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS, BatchedResult, Batcher
-from experts.host.handler import Batching, Call
+from experts.host.handler import Batching, Call, Handler
 from experts.host.loaded_model import LoadedModel
 from experts.host.threads import ThreadSafeFuture
 from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
@@ -21,7 +21,7 @@ from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed
 ErrorOf = Callable[[Sequence[Any]], BaseException | None]
 
 
-class Model:
+class Model(Handler):
     """Returns its items in capitals, raises the given errors, and blocks the given batches until released."""
 
     batching = Batching(items=8)
@@ -34,9 +34,6 @@ class Model:
         self._error_of = error_of
 
     def prepare(self, inputs: Any, parameters: Any) -> Any: ...
-
-    def cost(self, item: Any) -> float:
-        return 1
 
     def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
         self.batches.append(list(items))

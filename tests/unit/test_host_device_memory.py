@@ -9,7 +9,7 @@ import pytest
 from experts.host.device_memory import DeviceMemory
 from experts.host.devices import Memory
 from experts.host.expert import Offer
-from experts.host.handler import Handler
+from experts.host.handler import Handler, Single
 from experts.host.model_slot import ModelSlot, State
 from experts.host.models import Limits, Models
 from protos.hugginggpt.v1.model_pb2 import ModelCard
@@ -190,11 +190,14 @@ class Gpu:
             raise OutOfMemory(f"{model_id} does not fit")
         self.used += size
         self.peak = max(self.peak, self.used)
-        return Weights(self, size)  # type: ignore[return-value]  # nobody runs it
+        return Weights(self, size)
 
 
-class Weights:
+class Weights(Single):
+    """A model that occupies memory of the GPU until it is closed."""
+
     def __init__(self, gpu: Gpu, size: int) -> None:
+        super().__init__(lambda inputs, parameters: inputs)
         self._gpu, self._size = gpu, size
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from experts.host import load_context
 from experts.host.active_calls import ActiveCalls, ProgressUpdate
 from experts.host.expert import Offer
-from experts.host.handler import Handler, Loader, single
+from experts.host.handler import Handler, Loader, Single, single
 from experts.host.loaded_model import LoadedModel
 from experts.host.model_slot import FAILURE_SECONDS, ModelSlot, State
 from experts.host.models import Limits, Models
@@ -203,18 +203,16 @@ async def _used(model: ModelSlot, call: Any) -> None:
         pass
 
 
-class Committed:
+class Committed(Single):
     """A handler that reports its commit."""
 
     revision = "c0ffee"
-
-    prepare = cost = run = finish = None
 
 
 @pytest.mark.parametrize(("card", "revision"), [("", "c0ffee"), ("v1", "v1")])
 async def test_revision_is_the_loaded_commit_unless_the_card_states_one(card: str, revision: str) -> None:
     def loader(model_id: str, device: str) -> Any:
-        return Committed()
+        return Committed(lambda inputs, parameters: inputs)
 
     with closing(Models([offer("task", "m", loader, revision=card)], Limits())) as all_models:
         model = all_models.get("task", "m")

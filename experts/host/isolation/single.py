@@ -4,25 +4,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experts.host.handler import UNBATCHED, Batching, Call, Handler, Inputs, Media, Outputs, Parameters
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Media, Outputs, Parameters
 from experts.host.isolation.runtime import run_isolated
 
 
 @dataclass(frozen=True)
-class IsolatedFunctionHandler:
+class IsolatedFunctionHandler(Handler):
     """Handler of a function of inputs and parameters; its calls run concurrently in worker processes."""
 
     function: Callable[[Inputs, Parameters], Outputs]
     port: str
     """The input port of its file."""
-    batching: Batching = UNBATCHED
-    concurrent: bool = True
+    batching = UNBATCHED
+    concurrent = True
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[dict[str, Any], dict[str, Any]]:
         return dict(inputs), dict(parameters)
-
-    def cost(self, item: Any) -> float:  # noqa: ARG002  # every call costs the same
-        return 1.0
 
     def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:  # noqa: ARG002  # use_call has it
         return [

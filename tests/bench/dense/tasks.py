@@ -17,7 +17,7 @@ MODEL_BYTES = 64 * 1024 * 1024
 EVICTABLE_MODELS = tuple(f"memory/{number}" for number in range(1, 9))
 
 
-class Dense:
+class Dense(Handler):
     """Multiplies matrices: START times for a batch, EACH times for each of its items."""
 
     batching = Batching(items=ITEMS)
@@ -29,9 +29,6 @@ class Dense:
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         return str(inputs["text"])
-
-    def cost(self, item: str) -> float:
-        return 1.0
 
     def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
         for _ in range(START + EACH * len(items)):

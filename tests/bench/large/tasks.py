@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
+from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.devices import TorchDevices, inference_context
 from tests.bench.offline_call import OfflineCall
 
@@ -16,7 +16,7 @@ TASK = "summarization"
 MODELS = ("bert-large", "vit-large", "whisper-large", "sdxl-unet")
 
 
-class Large:
+class Large(Handler):
     """One of the models of SHAPES, on a device."""
 
     def __init__(self, name: str, device: str) -> None:
@@ -32,9 +32,6 @@ class Large:
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
         return str(inputs["text"])
-
-    def cost(self, item: str) -> float:
-        return 1.0
 
     def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
         import torch
