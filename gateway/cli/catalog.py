@@ -1,5 +1,6 @@
 """The commands tasks and models."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -17,6 +18,10 @@ from gateway.cli.terminal import one_line, printable
 
 _LONGEST_NAME, _NARROWEST, _GAP = 36, 12, 2
 """Widths in cells: maximum of the name column, minimum of the others, and the gap between columns."""
+
+_FAILED_MODEL = re.compile(r"model (?P<model>\S+) has failed: (?P<reason>.*)")
+_NAMED_MODELS = 3
+"""Models named of those that have failed for the same reason."""
 
 Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
@@ -64,14 +69,31 @@ def _models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     for task, cards in groupby(content["models"], key=lambda card: card.get("task", "")):
         yield Text(one_line(task), style="cyan")
         for card in cards:
-            state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
-            line = _line(card["id"], card.get("expert", ""), state, card.get("license", ""))
+            line = _line(card["id"], card.get("expert", ""), card.get("state", ""), card.get("license", ""))
             if rules := ", ".join(_describe_rules(card, routes)):
                 line.append(f"  {rules}", "yellow")
             yield Padding(line, (0, 0, 0, 2))
+            if failure := card.get("failure", ""):
+                yield Padding(Text(one_line(failure), style="red"), (0, 0, 0, 4))
             yield below(card.get("description", ""), 4)
     for problem in routing_problems(routes):
         yield Text(f"routing table: {one_line(problem)}", style="red")
+
+
+def expert_problems(expert: Mapping[str, Any]) -> Iterator[str]:
+    """Problems of an expert; models that have failed for the same reason are reported together."""
+    models_by_reason: dict[str, list[str]] = {}
+    for problem in expert.get("problems", ()):
+        if found := _FAILED_MODEL.fullmatch(problem):
+            models_by_reason.setdefault(found["reason"], []).append(found["model"])
+        else:
+            yield problem
+    for reason, (first, *others) in models_by_reason.items():
+        if not others:
+            yield f"model {first} has failed: {reason}"
+            continue
+        named, more = ", ".join([first, *others][:_NAMED_MODELS]), len(others) + 1 - _NAMED_MODELS
+        yield f"{len(others) + 1} models have failed: {reason} ({named}{f' and {more} more' if more > 0 else ''})"
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[RenderableType]:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gateway.cli import terminal
-from gateway.cli.catalog import routing_problems
+from gateway.cli.catalog import expert_problems, routing_problems
 from gateway.cli.connect import DEFAULT_URL
 from gateway.cli.findings import render
 from gateway.cli.llm_probe import endpoints
@@ -110,7 +110,7 @@ def _service_checks(client: HuggingGPT) -> Iterator[Finding]:
             "experts", Level.WRONG, "there is no expert, so no task can run", "hugginggpt experts add HOST:PORT"
         )
     for expert in experts:
-        problems, tasks = expert.get("problems", ()), len(expert.get("tasks", ()))
+        problems, tasks = list(expert_problems(expert)), len(expert.get("tasks", ()))
         state = "dormant" if expert.get("dormant") else f"{tasks} tasks"
         level = Level.WRONG if problems else Level.OK
         remedy = "read its log, or remove it with hugginggpt experts forget NAME" if problems else ""

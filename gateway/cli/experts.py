@@ -140,7 +140,7 @@ def _experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     for expert, line in zip(content["data"], aligned(rows), strict=True):
         yield line
         yield below(", ".join(expert.get("tasks", ())))
-        for problem in expert.get("problems", ()):
+        for problem in catalog.expert_problems(expert):
             yield Padding(Text(one_line(problem), style="red"), (0, 0, 0, 2))
 
 

@@ -73,7 +73,7 @@ def lines(result: Result) -> list[str]:
         (["tasks"], "/v1/tasks", "image-to-text image, hint? → text lite"),
         (["tasks"], "/v1/tasks", "Reads what is written."),
         (["tasks"], "/v1/tasks", "text-shouting → a (dormant)"),
-        (["models"], "/v1/models", "rapidocr lite failed: no file"),
+        (["models"], "/v1/models", "rapidocr lite failed"),
         (["experts", "list"], "/v1/experts", "lite available 127.0.0.1:5"),
         (["experts", "list"], "/v1/experts", "text dormant"),
         (["experts", "list"], "/v1/experts", "does not answer"),
@@ -101,6 +101,30 @@ def test_entries_wrap_indented_at_80_columns(
     shown = CliRunner().invoke(app, [command], env={"COLUMNS": "80", "NO_COLOR": "1"}).stdout.splitlines()
     assert max(map(len, shown)) <= 80
     assert [line.split()[0] for line in shown if not line.startswith(" ")] == list(names)
+
+
+FAILED_MODELS = {
+    "name": "remote",
+    "addresses": ["127.0.0.1:5"],
+    "tasks": ["translation"],
+    "problems": [*(f"model m{number} has failed: no token" for number in range(5)), "model n has failed: no file"],
+}
+
+
+@pytest.mark.parametrize("command", ["experts", "doctor"])
+def test_models_that_failed_for_the_same_reason_are_reported_together(
+    scripted_gateway: ScriptedGateway, command: str
+) -> None:
+    scripted_gateway.pages["/v1/experts"] = {"data": [FAILED_MODELS]}
+    shown = " ".join(lines(run(command)))
+    assert "5 models have failed: no token (m0, m1, m2 and 2 more)" in shown
+    assert "model n has failed: no file" in shown
+    assert "m3" not in shown
+
+
+def test_failed_model_has_its_reason_below(scripted_gateway: ScriptedGateway) -> None:
+    shown = lines(run("models"))
+    assert shown[shown.index("rapidocr lite failed") + 1] == "no file"
 
 
 @pytest.fixture
