@@ -113,7 +113,9 @@ def _service_checks(client: HuggingGPT) -> Iterator[Finding]:
         problems, tasks = list(expert_problems(expert)), len(expert.get("tasks", ()))
         state = "dormant" if expert.get("dormant") else f"{tasks} tasks"
         level = Level.WRONG if problems else Level.OK
-        remedy = "read its log, or remove it with hugginggpt experts forget NAME" if problems else ""
+        remedy = (
+            f"read its log, or remove it with hugginggpt experts forget {expert.get('name', '')}" if problems else ""
+        )
         yield Finding(f"expert {expert.get('name', '')}", level, "; ".join((state, *problems)), remedy)
     for problem in routing_problems(client.fetch("/v1/models?page_size=1").get("routes", ())):
         yield Finding("routing table", Level.WARNING, problem, "start the expert, or correct SELECTOR_ROUTES")

@@ -91,7 +91,7 @@ class Probe:
         self._report_policy()
         self._report_tokens()
 
-    def _say(self, what: str, level: Level, found: str, remedy: str = "") -> None:
+    def _report(self, what: str, level: Level, found: str, remedy: str = "") -> None:
         self.findings.append(Finding(f"{self._subject} {what}".strip(), level, found, remedy))
 
     def _count(self, usage: Usage) -> None:
@@ -103,10 +103,10 @@ class Probe:
             return await self._llm.models()
         except LLMError as error:
             if error.reason in {LLMErrorReason.DOWN, LLMErrorReason.SLOW}:
-                self._say("", Level.WRONG, *_unreachable(self._settings, error))
+                self._report("", Level.WRONG, *_unreachable(self._settings, error))
                 return None
             if url := await self._url_with_v1():
-                self._say(
+                self._report(
                     "",
                     Level.WRONG,
                     f"the endpoint is at {url}, not at {self._settings.base_url}",
@@ -126,24 +126,24 @@ class Probe:
 
     async def _check_streaming(self, names: Sequence[str]) -> bool:
         """Whether it answers at all."""
-        begun, moments = time.monotonic(), list[float]()
+        start, arrivals = time.monotonic(), list[float]()
         try:
             async with self._llm.stream([Message("user", COUNTING)]) as reply:
                 async for _ in reply:
-                    moments.append(time.monotonic() - begun)
+                    arrivals.append(time.monotonic() - start)
         except LLMError as error:
-            self._say("", Level.WRONG, *_refused(self._settings, error, names))
+            self._report("", Level.WRONG, *_refused(self._settings, error, names))
             return False
         self._count(reply.usage)
         unlisted = "" if self._settings.model in names else ", though the endpoint does not list it"
-        self._say("", Level.OK, f"{self._settings.model} answers at {self._settings.base_url}{unlisted}")
-        self._say("streaming", *_describe_streaming(moments, reply.usage.output_tokens))
+        self._report("", Level.OK, f"{self._settings.model} answers at {self._settings.base_url}{unlisted}")
+        self._report("streaming", *_describe_streaming(arrivals, reply.usage.output_tokens))
         return True
 
     async def _check_schema(self) -> None:
-        wanted = self._settings.json_schema
-        if wanted == "off":
-            self._say("schema", Level.OK, "not requested (LLM_JSON_SCHEMA=off): answers are parsed leniently")
+        setting = self._settings.json_schema
+        if setting == "off":
+            self._report("schema", Level.OK, "not requested (LLM_JSON_SCHEMA=off): answers are parsed leniently")
             return
         # With "on", the client does not fall back to a call without a schema.
         strict = self._settings.model_copy(update={"json_schema": "on"})
@@ -151,41 +151,43 @@ class Probe:
             async with LLM.open(strict, role="doctor") as llm:
                 reply = await llm.complete([Message("user", CHOOSING)], schema=COLOUR)
         except LLMError as error:
-            level = Level.WRONG if wanted == "on" or error.reason is not LLMErrorReason.REFUSED else Level.OK
+            level = Level.WRONG if setting == "on" or error.reason is not LLMErrorReason.REFUSED else Level.OK
             found = f"JSON schemas are not supported, {error}: answers are parsed leniently"
-            self._say("schema", level, found, "set LLM_JSON_SCHEMA=auto" if wanted == "on" else "")
+            self._report("schema", level, found, "set LLM_JSON_SCHEMA=auto" if setting == "on" else "")
             return
         self._count(reply.usage)
         if _is_colour(reply.text):
-            self._say("schema", Level.OK, f"answers follow a JSON schema (LLM_JSON_SCHEMA={wanted})")
+            self._report("schema", Level.OK, f"answers follow a JSON schema (LLM_JSON_SCHEMA={setting})")
         else:
             found = "a JSON schema is accepted but not followed: answers are parsed leniently"
-            self._say("schema", Level.WARNING, found, "set LLM_JSON_SCHEMA=off, or try a newer server")
+            self._report("schema", Level.WARNING, found, "set LLM_JSON_SCHEMA=off, or try a newer server")
 
     async def _check_context(self) -> None:
         """Sends a prompt of the configured length and asks for a word of its first line."""
         budget = self._settings.context_tokens - self._settings.answer_tokens
-        word = _word()
-        text = _with_parameters(word, self._llm, budget)
+        word = _random_word()
+        text = _long_prompt(word, self._llm, budget)
         try:
             reply = await self._llm.complete([Message("user", text)])
         except LLMError as error:
-            self._say("context", Level.WRONG, f"a prompt estimated at {budget} tokens: {error}", error.remedy)
+            self._report("context", Level.WRONG, f"a prompt estimated at {budget} tokens: {error}", error.remedy)
             return
         self._count(reply.usage)
         if word in reply.text.lower():
             counted = f"the server counted {reply.usage.input_tokens}"
-            self._say("context", Level.OK, f"a prompt estimated at {budget} tokens arrives complete; {counted}")
+            self._report("context", Level.OK, f"a prompt estimated at {budget} tokens arrives complete; {counted}")
         elif await self._repeats_word():
-            self._say("context", Level.WRONG, *_describe_truncation(self._settings, budget, reply.usage.input_tokens))
+            self._report(
+                "context", Level.WRONG, *_describe_truncation(self._settings, budget, reply.usage.input_tokens)
+            )
         else:
             found = (
                 "cannot check for truncation of long prompts: the model does not repeat a word even of a short prompt"
             )
-            self._say("context", Level.WARNING, found, "try another model")
+            self._report("context", Level.WARNING, found, "try another model")
 
     async def _repeats_word(self) -> bool:
-        word = _word()
+        word = _random_word()
         try:
             reply = await self._llm.complete([Message("user", "\n".join(_lines(word, SHORT_LINES)))])
         except LLMError:
@@ -196,20 +198,20 @@ class Probe:
     def _report_policy(self) -> None:
         if self._settings.internal:
             found = "marked as part of the deployment (LLM_INTERNAL): it also gets requests of the policy local"
-            self._say("data", Level.OK, found)
+            self._report("data", Level.OK, found)
             return
         host = urlsplit(self._settings.base_url or "").hostname
         remedy = (
             "if it is part of the deployment: LLM_INTERNAL=true" if host in {"localhost", "127.0.0.1", "::1"} else ""
         )
         found = "external: with --policy local nothing is sent there, and runs work without an LLM"
-        self._say("data", Level.OK, found, remedy)
+        self._report("data", Level.OK, found, remedy)
 
     def _report_tokens(self) -> None:
         priced = self._settings.model in self._settings.prices
         cost = f", cost {self._used.cost:.4f}" if priced else ""
         found = f"{self._requests} requests used {self._used.input_tokens} prompt tokens"
-        self._say("tokens", Level.OK, f"{found} and {self._used.output_tokens} answer tokens{cost}")
+        self._report("tokens", Level.OK, f"{found} and {self._used.output_tokens} answer tokens{cost}")
 
 
 def _unreachable(settings: LlmSettings, error: LLMError) -> tuple[str, str]:
@@ -246,15 +248,15 @@ def _refused(settings: LlmSettings, error: LLMError, names: Sequence[str]) -> tu
     return f"{error}, at {settings.base_url}", error.remedy
 
 
-def _describe_streaming(moments: Sequence[float], tokens: int) -> tuple[Level, str, str]:
+def _describe_streaming(arrivals: Sequence[float], tokens: int) -> tuple[Level, str, str]:
     """Whether the answer was streamed, and how fast."""
-    first, spread = moments[0], moments[-1] - moments[0]
-    is_unstreamed = len(moments) == 1 or (first > LATE_SECONDS and spread < tokens / MAX_TOKENS_PER_SECOND)
+    first, spread = arrivals[0], arrivals[-1] - arrivals[0]
+    is_unstreamed = len(arrivals) == 1 or (first > LATE_SECONDS and spread < tokens / MAX_TOKENS_PER_SECOND)
     if is_unstreamed:
         found = f"the answer is not streamed but arrives after {first:.2f} s: tasks wait for the complete plan"
         return Level.WARNING, found, "check whether a proxy buffers the answers"
     speed = f"{(tokens - 1) / spread:.0f} tokens/s" if spread else "all at once"
-    return Level.OK, f"first token after {first:.2f} s, then {speed}, in {len(moments)} chunks", ""
+    return Level.OK, f"first token after {first:.2f} s, then {speed}, in {len(arrivals)} chunks", ""
 
 
 def _is_colour(text: str) -> bool:
@@ -275,11 +277,11 @@ def _describe_truncation(settings: LlmSettings, sent: int, counted: int) -> tupl
     return found, f"raise its context to {settings.context_tokens} tokens ({flags}), or set LLM_CONTEXT_TOKENS {lower}"
 
 
-def _word() -> str:
+def _random_word() -> str:
     return "".join(secrets.choice("bdfgklmnprstv") + secrets.choice("aeiou") for _ in range(4))
 
 
-def _with_parameters(word: str, llm: LLM, budget: int) -> str:
+def _long_prompt(word: str, llm: LLM, budget: int) -> str:
     """A text of at most `budget` estimated tokens, with the word in its first line."""
     count = budget * SAMPLE_LINES // llm.count_tokens("\n".join(_lines(word, SAMPLE_LINES)))
     while llm.count_tokens(text := "\n".join(_lines(word, count))) > budget and count:

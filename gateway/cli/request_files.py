@@ -41,12 +41,12 @@ def sources(named: Sequence[str]) -> list[Source]:
         Problem: a pattern matches no file.
         InvalidRequest: a file cannot be sent.
     """
-    found = [source for name in named for source in _meant(name)]
+    found = [source for name in named for source in _sources_named(name)]
     parts(found)
     return found
 
 
-def _meant(name: str) -> Iterator[Source]:
+def _sources_named(name: str) -> Iterator[Source]:
     if Path(name).exists():
         yield Path(name)
     elif has_magic(name):

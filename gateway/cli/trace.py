@@ -107,7 +107,7 @@ class _Bar:
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Segment]:
         width = options.max_width
-        begin, working, end = (self._cell(moment, width) for moment in self._times())
+        begin, working, end = (self._cell(seconds, width) for seconds in self._times())
         end = min(max(end, begin + 1), width)  # at least one cell
         begin, working = min(begin, end - 1), min(max(working, begin), end - 1)
         yield Segment(" " * begin)
@@ -120,8 +120,8 @@ class _Bar:
         working = self.span.begin if self.span.work is None else max(self.span.begin, end - self.span.work)
         return self.span.begin, working, end
 
-    def _cell(self, moment: float, width: int) -> int:
-        return min(round(moment / self.total * width), width) if self.total else 0
+    def _cell(self, seconds: float, width: int) -> int:
+        return min(round(seconds / self.total * width), width) if self.total else 0
 
 
 def _mark(span: Span) -> tuple[str, str]:

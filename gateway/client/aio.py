@@ -344,7 +344,7 @@ class AsyncHuggingGPT(AsyncPipelineMethods):
 
     async def _saved(self, artifact: Artifact, folder: Path) -> Path:
         target = await asyncio.to_thread(find_target, artifact, folder)
-        if not target.is_there:
+        if not target.exists:
             with target.create() as file:
                 await self._receive(Download(artifact, file), artifact)
         return target.path

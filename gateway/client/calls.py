@@ -28,7 +28,7 @@ from gateway.client.models import (
     TaskKind,
 )
 from gateway.client.options import Plan, run_id
-from gateway.client.request_body import Body, Form, Sent
+from gateway.client.request_body import Body, Form, OnSent
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ def start(
     spec: Mapping[str, Any],
     files: Sequence[Attachment],
     key: str,
-    on_sent: Sent | None,
+    on_sent: OnSent | None,
     *,
     streaming: bool,
 ) -> Call[Run]:
@@ -182,7 +182,7 @@ def delete(run_id: str) -> Call[None]:
     return Call("DELETE", _run_path(run_id), _nothing, repeatable=False)
 
 
-def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: Sent | None) -> Call[KeptFile]:
+def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: OnSent | None) -> Call[KeptFile]:
     fields = {"purpose": purpose}
     if expires_after is not None:
         fields |= {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(expires_after)}

@@ -97,7 +97,7 @@ class DownloadTarget:
     """Target path of an artifact."""
 
     path: Path
-    is_there: bool
+    exists: bool
     """Whether the file already exists with the same content."""
 
     @contextmanager
@@ -116,9 +116,9 @@ def find_target(artifact: Artifact, folder: Path) -> DownloadTarget:
     folder.mkdir(parents=True, exist_ok=True)
     for path in _numbered(folder / safe_name(artifact.name, artifact.media_type)):
         if not (path.exists() or path.is_symlink()):
-            return DownloadTarget(path, is_there=False)
+            return DownloadTarget(path, exists=False)
         if path.is_file() and _digest(path) == artifact.sha256:
-            return DownloadTarget(path, is_there=True)
+            return DownloadTarget(path, exists=True)
     raise AssertionError
 
 

@@ -255,7 +255,7 @@ class Pipeline(ApiModel):
     source_run_id: str = ""
     """The run whose plan was saved."""
     policy: str = ""
-    """local: its data never leaves the deployment, whoever runs it."""
+    """local: its data never leaves the deployment, whichever client runs it."""
 
 
 class BatchCounts(ApiModel):

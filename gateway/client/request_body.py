@@ -11,7 +11,7 @@ from gateway.client.errors import InvalidRequest
 
 CHUNK_BYTES = 1 << 20
 
-Sent = Callable[[int, int], None]
+OnSent = Callable[[int, int], None]
 """Called with the bytes sent so far and in total."""
 
 
@@ -35,7 +35,7 @@ class Form:
         on_sent: called with the progress.
     """
 
-    def __init__(self, fields: Mapping[str, str], files: Sequence[Attachment], on_sent: Sent | None = None) -> None:
+    def __init__(self, fields: Mapping[str, str], files: Sequence[Attachment], on_sent: OnSent | None = None) -> None:
         self._boundary = token_hex(16)
         self._heads = [self._head(f'name="{name}"') + content.encode() for name, content in fields.items()]
         self._files = [(self._head(f'name="file"; filename="{_quoted(file.name)}"'), file) for file in files]

@@ -323,7 +323,7 @@ class HuggingGPT(PipelineMethods):
 
     def _saved(self, artifact: Artifact, folder: Path) -> Path:
         target = find_target(artifact, folder)
-        if not target.is_there:
+        if not target.exists:
             with target.create() as file:
                 self._receive(Download(artifact, file), artifact)
         return target.path

@@ -14,7 +14,7 @@ from gateway.client import calls
 from gateway.client.calls import Call
 from gateway.client.connection import Connection, RetryPolicy
 from gateway.client.errors import Refused, refusal
-from gateway.client.request_body import Sent
+from gateway.client.request_body import OnSent
 from gateway.client.streams import EventSource
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Transport:
         api_key: str | None = None,
         *,
         verify: ssl.SSLContext | bool = True,
-        on_sent: Sent | None = None,
+        on_sent: OnSent | None = None,
     ) -> None:
         connection = Connection.to(url, api_key, verify=verify)
         self.url = connection.url
@@ -111,7 +111,7 @@ class AsyncTransport:
         api_key: str | None = None,
         *,
         verify: ssl.SSLContext | bool = True,
-        on_sent: Sent | None = None,
+        on_sent: OnSent | None = None,
     ) -> None:
         connection = Connection.to(url, api_key, verify=verify)
         self.url = connection.url

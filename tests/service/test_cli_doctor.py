@@ -22,19 +22,19 @@ class Model:
     """Reply script of an LLM that passes the doctor's checks, with two optional defects.
 
     Args:
-        deaf: it never repeats the word in the prompt, however short the prompt is.
-        loose: it ignores the requested JSON schema.
+        repeats_nothing: it never repeats the word in the prompt, however short the prompt is.
+        ignores_schema: it ignores the requested JSON schema.
     """
 
-    def __init__(self, *, deaf: bool = False, loose: bool = False) -> None:
-        self._deaf, self._loose = deaf, loose
+    def __init__(self, *, repeats_nothing: bool = False, ignores_schema: bool = False) -> None:
+        self._repeats_nothing, self._ignores_schema = repeats_nothing, ignores_schema
 
     def __call__(self, body: Any) -> ScriptedReply:
-        if self._loose:
+        if self._ignores_schema:
             body.pop("response_format", None)
         answered = doctor_answer(body)
         assert answered
-        return TextReply("I see no word." if self._deaf and "secret" in str(body) else answered)
+        return TextReply("I see no word." if self._repeats_nothing and "secret" in str(body) else answered)
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ async def test_context_passes_after_applying_remedy() -> None:
 
 
 async def test_context_is_unknown_if_model_repeats_nothing() -> None:
-    async with ScriptedLLM.serving(Model(deaf=True)) as server:
+    async with ScriptedLLM.serving(Model(repeats_nothing=True)) as server:
         found = await doctor(server)
     assert found["LLM context"]["level"] == "warning"
     assert "cannot check for truncation" in found["LLM context"]["found"]
@@ -137,7 +137,7 @@ async def test_missing_schema_support_fails_only_if_required(setting: str, level
 
 
 async def test_ignored_schema_is_a_warning() -> None:
-    async with ScriptedLLM.serving(Model(loose=True)) as server:
+    async with ScriptedLLM.serving(Model(ignores_schema=True)) as server:
         found = await doctor(server)
     assert found["LLM schema"]["level"] == "warning"
     assert "not followed" in found["LLM schema"]["found"]

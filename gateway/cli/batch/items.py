@@ -157,12 +157,12 @@ class _ItemReader:
         return ""
 
     def _value(self, row: Row, name: str, cell: Any) -> Given:
-        self.parameters.check_name(name, row.place)
+        self.parameters.check_name(name, row.location)
         if name in self.given:
             raise Problem(
-                f"{row.place} and --set both have a value for {name}", remedy="give it only once", status=USAGE
+                f"{row.location} and --set both have a value for {name}", remedy="give it only once", status=USAGE
             )
-        with _explaining_invalid_values(f"{row.place}: {name}"):
+        with _explaining_invalid_values(f"{row.location}: {name}"):
             return row.read(cell, self.parameters.modality(name), self.folder)
 
 

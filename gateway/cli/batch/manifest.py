@@ -20,13 +20,13 @@ class Row:
     """One line, with cells by parameter.
 
     Args:
-        place: location for error messages.
+        location: location for error messages.
         line: line number.
         cells: text of a table, or any JSON values.
         read: converts a cell to a value.
     """
 
-    place: str
+    location: str
     line: int
     cells: Mapping[str, Any]
     read: Read
@@ -57,7 +57,7 @@ def _table(file: Path, lines: TextIO) -> Iterator[Row]:
         if len(cells) != len(columns):
             raise _wrong(file, table.line_num, f"has {len(cells)} cells, the header {len(columns)}")
         non_empty = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
-        yield Row(_place(file, table.line_num), table.line_num, non_empty, of_text)
+        yield Row(_location(file, table.line_num), table.line_num, non_empty, of_text)
 
 
 def _columns(file: Path, names: Sequence[str]) -> list[str]:
@@ -85,7 +85,7 @@ def _objects(file: Path, lines: TextIO) -> Iterator[Row]:
         if not isinstance(content, dict):
             raise _wrong(file, number, "is not a JSON object")
         non_null = {name: value for name, value in content.items() if value is not None}
-        yield Row(_place(file, number), number, non_null, of_json)
+        yield Row(_location(file, number), number, non_null, of_json)
 
 
 class _DuplicateName(Exception):
@@ -114,9 +114,9 @@ def _open(file: Path) -> Iterator[TextIO]:
         raise Problem(f"{file} is not a valid table: {error}", remedy="check its quotes", status=USAGE) from error
 
 
-def _place(file: Path, line: int) -> str:
+def _location(file: Path, line: int) -> str:
     return f"line {line} of {file}"
 
 
 def _wrong(file: Path, line: int, what: str) -> Problem:
-    return Problem(f"{_place(file, line)} {what}", remedy="check --items", status=USAGE)
+    return Problem(f"{_location(file, line)} {what}", remedy="check --items", status=USAGE)
