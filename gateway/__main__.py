@@ -35,7 +35,6 @@ from gateway.http.run_request import RunRequestReader
 from gateway.http.run_routes import RunRoutes
 from gateway.http.server import bind_listener, require_loopback, serve_http
 from gateway.http.webhook_routes import WebhookRoutes
-from gateway.mcp.file_references import References
 from gateway.mcp.resources import Resources
 from gateway.mcp.server import McpServer
 from gateway.mcp.single_task_tools import SingleTasks
@@ -105,13 +104,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files = FileService(database, runs, access.audit)
             artifact_routes = ArtifactRoutes(store, presign=settings.presign)
-            file_resolver = FileResolver(files, url_fetcher, settings.files_bytes)
+            file_resolver = FileResolver(store, files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(validator, file_resolver)
             openai = RunAdapter(runs, validator, MessageParts(store, files, url_fetcher, settings.files_bytes))
             upload_tokens = UploadTokens(database, access.authenticator)
-            references = References(store, files, url_fetcher, settings.files_bytes)
-            tasks = SingleTasks(catalog, references)
-            context = ToolContext(runs, validator, references, tasks, upload_tokens, callers, settings.upload_bytes)
+            tasks = SingleTasks(catalog, file_resolver)
+            context = ToolContext(runs, validator, file_resolver, tasks, upload_tokens, callers, settings.upload_bytes)
             handlers = ToolHandlers(context, ExposedTasks(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), handlers, Resources(runs, store, files))
             routes = (

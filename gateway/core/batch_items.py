@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.core.file_references import FileReference, FileResolver, extract_references
+from gateway.core.file_references import FileResolver, RunFileReference, extract_references
 from gateway.core.uploads import Allowance
 from gateway.core.validation import MAX_TEXT_CHARACTERS, RequestValidator
 from gateway.json_decoder import decode
@@ -29,7 +29,7 @@ class SubmittedItem:
     path: str
     """Position in the request, such as items[3] or line 5."""
     item: NewItem
-    references: Sequence[FileReference] = ()
+    references: Sequence[RunFileReference] = ()
 
 
 def read_item(document: Any, path: str) -> SubmittedItem:

@@ -1,9 +1,12 @@
-"""Inputs given as URLs: fetched through the SSRF guard and stored like uploaded files."""
+"""Resolves references to files, in requests of all protocols: URLs, ids of stored files, and digests of artifacts.
+
+Files at URLs are fetched through the SSRF guard and stored like uploaded files.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gateway.core.files import FileService
 from gateway.core.media_types import by_name, suffix
@@ -90,17 +93,23 @@ MAX_CONCURRENT = 4
 BATCH_FACTOR = 100
 """Factor of the file limit of a batch relative to one request."""
 
-_REFERENCE_KEYS = ("file_id", "url")
+_REFERENCE_KEYS: tuple[Literal["file_id", "url"], ...] = ("file_id", "url")
 
 
 @dataclass(frozen=True)
 class FileReference:
-    """A reference to a file in place of a value."""
+    """A reference to a file."""
 
-    kind: str
-    """Kind of the reference: file_id or url."""
+    kind: Literal["url", "file_id", "sha256"]
     text: str
     path: str
+    """Position in the request, for error messages."""
+
+
+@dataclass(frozen=True)
+class RunFileReference(FileReference):
+    """A reference in place of a value of a run."""
+
     index: int
     """Index among the named values."""
     history_turn: int | None = None
@@ -115,12 +124,14 @@ class FileResolver:
     """Resolves file references to artifacts.
 
     Args:
+        store: artifact store.
         files: stored files by id.
         url_fetcher: fetches URLs.
         files_bytes: maximum total bytes fetched for one request.
     """
 
-    def __init__(self, files: FileService, url_fetcher: UrlFetcher, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, files: FileService, url_fetcher: UrlFetcher, files_bytes: int) -> None:
+        self._store = store
         self._files = files
         self._url_fetcher = url_fetcher
         self._files_bytes = files_bytes
@@ -137,25 +148,27 @@ class FileResolver:
         """Returns the artifact of a reference and counts it against the allowance.
 
         Raises:
-            NotFound: FILE, the caller has no file with that id.
+            NotFound: FILE or ARTIFACT, the caller has no file with that id or digest.
             ServiceError: as UrlFetcher.fetch raises.
         """
         try:
             if reference.kind == "url":
                 return await self._url_fetcher.fetch(reference.text, allowance=allowance)
             allowance.add_file()
+            if reference.kind == "sha256":
+                return await self._store.head(call_context.current().tenant, reference.text)
             return (await self._files.get(reference.text)).artifact
         except ServiceError as error:
             error.port = reference.path
             raise
 
-    async def resolve(self, references: Sequence[FileReference], spec: RunSpec) -> None:
+    async def resolve(self, references: Sequence[RunFileReference], spec: RunSpec) -> None:
         """Replaces references by artifacts in the spec; together they count against one allowance."""
         if len(references) > MAX_FILES:
             raise too_many_files_error()
         permits, allowance = asyncio.Semaphore(MAX_CONCURRENT), self.allowance()
 
-        async def resolve_one(reference: FileReference) -> None:
+        async def resolve_one(reference: RunFileReference) -> None:
             async with permits:
                 reference.value(spec).artifact.CopyFrom(await self.fetch(reference, allowance))
 
@@ -167,7 +180,7 @@ class FileResolver:
             raise errors.exceptions[0] from None
 
 
-def run_references(document: dict[str, Any]) -> list[FileReference]:
+def run_references(document: dict[str, Any]) -> list[RunFileReference]:
     """Extracts the references from the inputs and attachments of a run's JSON.
 
     Raises:
@@ -179,7 +192,7 @@ def run_references(document: dict[str, Any]) -> list[FileReference]:
     return found
 
 
-def extract_references(given: Any, path: str, history_turn: int | None = None) -> Iterator[FileReference]:
+def extract_references(given: Any, path: str, history_turn: int | None = None) -> Iterator[RunFileReference]:
     """Extracts {"url": …} and {"file_id": …} from named values, leaving empty artifacts in their place.
 
     Raises:
@@ -189,7 +202,7 @@ def extract_references(given: Any, path: str, history_turn: int | None = None) -
         for kind in _REFERENCE_KEYS:
             if kind in entry:
                 item_path = f"{path}[{index}]"
-                yield FileReference(kind, _extract_one(entry, kind, item_path), item_path, index, history_turn)
+                yield RunFileReference(kind, _extract_one(entry, kind, item_path), item_path, index, history_turn)
 
 
 def _extract_one(entry: dict[str, Any], kind: str, path: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from gateway.core.file_references import FileReference, FileResolver, run_references
+from gateway.core.file_references import FileResolver, RunFileReference, run_references
 from gateway.core.uploads import Allowance, files_too_large_error, store_file
 from gateway.http.multipart import Part, is_form, parts
 from gateway.json_decoder import decode
@@ -31,7 +31,7 @@ class RunRequest:
 
     spec: RunSpec = field(default_factory=RunSpec)
     files: list[Artifact] = field(default_factory=list)
-    file_references: list[FileReference] = field(default_factory=list)
+    file_references: list[RunFileReference] = field(default_factory=list)
     """Files given by id or URL, not yet resolved."""
     policy: "DataPolicy.ValueType" = DataPolicy.DATA_POLICY_UNSPECIFIED
 

@@ -1,76 +1,61 @@
-"""Resolves the file references of MCP clients: URLs, file ids and resource URIs."""
+"""File references in the arguments of tools: URLs, file ids and resource URIs."""
 
 import re
 from collections.abc import Sequence
 
-from gateway.core.file_references import UrlFetcher
-from gateway.core.files import FileService
+from gateway.core.file_references import FileReference, FileResolver
 from gateway.core.uploads import Allowance
 from gateway.mcp import resource_uris
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
-from services.common import call_context
-from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest, ServiceError
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
 
-class References:
-    """Resolves references to artifacts.
+async def resolve_files(resolver: FileResolver, given: Sequence[str], path: str, site: str) -> list[Artifact]:
+    """Resolves the references of one argument to artifacts, in order; they count against one allowance.
+
+    Raises:
+        ServiceError: a reference cannot be resolved; the message names it.
+    """
+    allowance = resolver.allowance()
+    return [await resolve_file(resolver, text, f"{path}[{index}]", site, allowance) for index, text in enumerate(given)]
+
+
+async def resolve_file(resolver: FileResolver, text: str, path: str, site: str, allowance: Allowance) -> Artifact:
+    """Resolves a reference to an artifact.
 
     Args:
-        store: artifact store.
-        files: stored files.
-        fetching: downloads URLs.
-        files_bytes: limit of the bytes that one call may reference.
+        resolver: resolves references of all protocols.
+        text: the reference.
+        path: argument, for error messages.
+        site: scheme and host of this gateway.
+        allowance: allowance of the call.
+
+    Raises:
+        ServiceError: the reference cannot be resolved; the message names it.
     """
+    try:
+        return await resolver.fetch(_parse(text.strip(), path, site), allowance)
+    except ServiceError as error:
+        error.message = f"{path}: {error.message}"
+        raise
 
-    def __init__(self, store: ArtifactStore, files: FileService, fetching: UrlFetcher, files_bytes: int) -> None:
-        self._store = store
-        self._files = files
-        self._fetching = fetching
-        self._files_bytes = files_bytes
 
-    def allowance(self) -> Allowance:
-        """A new allowance for the files of one call."""
-        return Allowance(self._files_bytes)
-
-    async def artifacts(self, given: Sequence[str], where: str, site: str) -> list[Artifact]:
-        """Resolves references, in order.
-
-        Args:
-            given: the references.
-            where: argument, for error messages.
-            site: scheme and host of this gateway.
-
-        Raises:
-            ServiceError: a reference cannot be resolved; the message names it.
-        """
-        allowance = self.allowance()
-        return [await self.artifact(text, f"{where}[{index}]", site, allowance) for index, text in enumerate(given)]
-
-    async def artifact(self, given: str, where: str, site: str, allowance: Allowance) -> Artifact:
-        """Resolves one reference and charges it to the allowance."""
-        try:
-            return await self._resolve(given.strip(), site, allowance)
-        except ServiceError as error:
-            error.message, error.port = f"{where}: {error.message}", where
-            raise
-
-    async def _resolve(self, text: str, site: str, allowance: Allowance) -> Artifact:
-        if _URL.match(text) and not text.startswith(f"{site}/v1/artifacts/"):
-            return await self._fetching.fetch(text, allowance=allowance)
-        allowance.add_file()
-        if text.startswith("file_"):
-            return (await self._files.get(text)).artifact
-        digest = resource_uris.digest(text.removeprefix(f"{site}/v1/artifacts/"))
-        if digest:
-            return await self._store.head(call_context.current().tenant, digest)
-        raise InvalidRequest(
-            f"{text[:100]!r} is not a file reference",
-            reason="FILE_REFERENCE",
-            remedy="use an https URL, the id of an uploaded file (file_…; see upload), or the URI of a result",
-        )
+def _parse(text: str, path: str, site: str) -> FileReference:
+    own = f"{site}/v1/artifacts/"
+    if _URL.match(text) and not text.startswith(own):
+        return FileReference("url", text, path)
+    if text.startswith("file_"):
+        return FileReference("file_id", text, path)
+    if digest := resource_uris.digest(text.removeprefix(own)):
+        return FileReference("sha256", digest, path)
+    raise InvalidRequest(
+        f"{text[:100]!r} is not a file reference",
+        reason="FILE_REFERENCE",
+        remedy="use an https URL, the id of an uploaded file (file_…; see upload), or the URI of a result",
+        port=path,
+    )
 
 
 def is_reference(text: str) -> bool:

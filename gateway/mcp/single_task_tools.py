@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from gateway.core.catalog import Catalog
+from gateway.core.file_references import FileResolver
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
-from gateway.mcp.file_references import References, is_reference
+from gateway.mcp.file_references import is_reference, resolve_file
 from gateway.mcp.schemas import Schema
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TABLE, MODALITY_TEXT, Artifact
 from protos.hugginggpt.v1.gateway_pb2 import ListTasksRequest
@@ -30,9 +31,9 @@ _FILE = {"type": "string", "minLength": 1, "description": "An https URL, a file 
 class SingleTasks:
     """The tasks that are available now."""
 
-    def __init__(self, catalog: Catalog, references: References) -> None:
+    def __init__(self, catalog: Catalog, file_resolver: FileResolver) -> None:
         self._catalog = catalog
-        self._references = references
+        self._file_resolver = file_resolver
 
     async def specs(self) -> dict[str, TaskSpec]:
         """Specs of all available tasks, by name."""
@@ -70,7 +71,8 @@ class SingleTasks:
                 remedy=f"use {', '.join(ports)}; pass parameters in `parameters`",
                 port=unknown[0],
             )
-        read = partial(self._references.artifact, site=site, allowance=self._references.allowance())
+        resolver = self._file_resolver
+        read = partial(resolve_file, resolver, site=site, allowance=resolver.allowance())
         given = {port: await _value(ports[port], value, f"arguments.{port}", read) for port, value in arguments.items()}
         task = {"id": 1, "task": name, "arguments": given, "parameters": dict(parameters), "pinned_model": model}
         return Plan(tasks=[decode(Task, task, "task")])

@@ -10,13 +10,14 @@ import structlog
 from mcp.types import CallToolResult, Tool
 
 from gateway.auth.identity import CallerFactory
+from gateway.core.file_references import FileResolver
 from gateway.core.run_stream import RunEventFeed
 from gateway.core.runs import RunService
 from gateway.core.validation import RequestValidator
 from gateway.json_decoder import decode
 from gateway.mcp import rendering, schemas
 from gateway.mcp.argument_validation import validate_arguments
-from gateway.mcp.file_references import References
+from gateway.mcp.file_references import resolve_files
 from gateway.mcp.run_progress import OnProgress, wait_for_end
 from gateway.mcp.single_task_tools import SingleTasks
 from gateway.mcp.tool_definitions import FIXED, ExposedTasks
@@ -57,7 +58,7 @@ class ToolContext:
 
     runs: RunService
     validator: RequestValidator
-    references: References
+    file_resolver: FileResolver
     single_tasks: SingleTasks
     upload_tokens: UploadTokens
     callers: CallerFactory
@@ -196,7 +197,7 @@ class ToolHandlers:
         """Resolves the call's files under the data policy of the run that it continues."""
         references = call.arguments.get("files", [])
         with use_caller(await self._context.runs.continuation_caller(spec.parent_run_id if references else "")):
-            return await self._context.references.artifacts(references, "files", call.site)
+            return await resolve_files(self._context.file_resolver, references, "files", call.site)
 
     def _acting(self, call: Call) -> AbstractContextManager[None]:
         """The context of the current caller, with the call's data policy."""
