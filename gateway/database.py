@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from gateway.auth.audit import forbid_audit_changes
 from gateway.auth.tables import ACCESS
 from gateway.core.files import FILES
-from gateway.mcp.tables import UPLOADS
+from gateway.mcp.upload_tokens import UPLOADS
 from gateway.webhooks.registry import BATCHES, WEBHOOKS
 from services.common.database import Database, open_database
 

@@ -177,10 +177,10 @@ def mcp(
 
       {"mcpServers": {"hugginggpt": {"command": "hugginggpt", "args": ["mcp"]}}}
     """
-    from gateway.mcp.bridge import serve
+    from gateway.mcp.bridge import bridge
 
     with terminal.problems_reported():
-        serve.serve(url, api_key, root or [])
+        bridge.serve(url, api_key, root or [])
 
 
 def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:

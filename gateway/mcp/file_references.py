@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gateway.core.file_references import FileReference, FileResolver
 from gateway.core.uploads import Allowance
-from gateway.mcp import resource_uris
+from gateway.mcp import resources
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.errors import InvalidRequest, ServiceError
 
@@ -48,7 +48,7 @@ def _parse(text: str, path: str, site: str) -> FileReference:
         return FileReference("url", text, path)
     if text.startswith("file_"):
         return FileReference("file_id", text, path)
-    if digest := resource_uris.digest(text.removeprefix(own)):
+    if digest := resources.artifact_digest(text.removeprefix(own)):
         return FileReference("sha256", digest, path)
     raise InvalidRequest(
         f"{text[:100]!r} is not a file reference",
@@ -60,4 +60,4 @@ def _parse(text: str, path: str, site: str) -> FileReference:
 
 def is_reference(text: str) -> bool:
     """Whether a text has the form of a file reference."""
-    return bool(text.startswith("file_") or resource_uris.digest(text) or _URL.match(text))
+    return bool(text.startswith("file_") or resources.artifact_digest(text) or _URL.match(text))

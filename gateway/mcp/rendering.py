@@ -9,7 +9,7 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 
 from gateway.core import artifact_links
 from gateway.json_encoder import dumps, encode
-from gateway.mcp import resource_uris
+from gateway.mcp import resources
 from gateway.mcp.run_progress import active_state
 from protos.hugginggpt.run_state import ENDED_RUN_STATES, UNFINISHED_TASK_STATES
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
@@ -140,7 +140,7 @@ def _state(run: Run) -> str:
 def _answer(run: Run) -> dict[str, str]:
     if len(run.answer) <= ANSWER_CHARACTERS:
         return {"answer": run.answer} if run.answer else {}
-    return {"answer": f"{run.answer[:_EXCERPT_CHARACTERS]}…", "answer_uri": resource_uris.answer_uri(run.run_id)}
+    return {"answer": f"{run.answer[:_EXCERPT_CHARACTERS]}…", "answer_uri": resources.answer_uri(run.run_id)}
 
 
 def _text(run: Run) -> str:
@@ -168,11 +168,11 @@ def _results(run: Run) -> Iterable[str]:
 
 def _output_text(run_id: str, task_id: int, port: str, value: Value) -> str:
     if value.HasField("artifact"):
-        return value.artifact.name or resource_uris.artifact_uri(value.artifact)
+        return value.artifact.name or resources.artifact_uri(value.artifact)
     content = value.text if value.HasField("text") else value.json
     if len(content) <= OUTPUT_CHARACTERS:
         return content
-    return f"{content[:_EXCERPT_CHARACTERS]}… (full content: {resource_uris.output_uri(run_id, task_id, port)})"
+    return f"{content[:_EXCERPT_CHARACTERS]}… (full content: {resources.output_uri(run_id, task_id, port)})"
 
 
 def _task_failure(status: TaskStatus) -> str:
@@ -208,10 +208,10 @@ def _output(run_id: str, task_id: int, port: str, value: Value) -> Any:
     if value.HasField("artifact"):
         artifact = value.artifact
         attributes = {"name": artifact.name, "media_type": artifact.media_type, "size_bytes": artifact.size_bytes}
-        return {"uri": resource_uris.artifact_uri(artifact), **attributes}
+        return {"uri": resources.artifact_uri(artifact), **attributes}
     content = value.text if value.HasField("text") else value.json
     if len(content) > OUTPUT_CHARACTERS:
-        uri = resource_uris.output_uri(run_id, task_id, port)
+        uri = resources.output_uri(run_id, task_id, port)
         return {"uri": uri, "size_bytes": len(content.encode()), "beginning": content[:_EXCERPT_CHARACTERS]}
     return value.text if value.HasField("text") else json.loads(value.json)
 
@@ -227,14 +227,14 @@ def _file(artifact: Artifact, site: str) -> dict[str, Any]:
         "name": artifact.name,
         "media_type": artifact.media_type,
         "size_bytes": artifact.size_bytes,
-        "uri": resource_uris.artifact_uri(artifact),
+        "uri": resources.artifact_uri(artifact),
         "url": artifact_links.artifact_url(artifact, site),
     }
 
 
 def _link(artifact: Artifact, site: str) -> ResourceLink:
     return ResourceLink(
-        uri=resource_uris.artifact_uri(artifact),
+        uri=resources.artifact_uri(artifact),
         name=artifact.name or "file",
         mime_type=artifact.media_type,
         size=artifact.size_bytes,

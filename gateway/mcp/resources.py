@@ -1,6 +1,8 @@
-"""The MCP resources: long texts of runs, and files."""
+"""The MCP resources and their URIs: files, and the answers and outputs of runs."""
 
 import base64
+import re
+from dataclasses import dataclass
 
 from mcp.types import (
     BlobResourceContents,
@@ -16,10 +18,54 @@ from gateway.core import artifact_links
 from gateway.core.files import FileQuery, FileService, StoredFile
 from gateway.core.media_types import is_text
 from gateway.core.runs import RunService
-from gateway.mcp import resource_uris
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
+
+SCHEME = "hugginggpt"
+ARTIFACT = f"{SCHEME}://artifacts/{{sha256}}"
+ANSWER = f"{SCHEME}://runs/{{run_id}}/answer"
+OUTPUT = f"{SCHEME}://runs/{{run_id}}/tasks/{{task_id}}/{{output}}"
+
+_ARTIFACT = re.compile(rf"(?:{SCHEME}://artifacts/)?([0-9a-f]{{64}})(?:\?tenant=\S*)?")
+"""Ignores the signature of a signed download URL."""
+_RUN_TEXT = re.compile(rf"{SCHEME}://runs/(run_\w{{1,100}})/(?:answer|tasks/([1-9]\d{{0,8}})/([\w.-]{{1,100}}))")
+
+
+@dataclass(frozen=True)
+class RunText:
+    """Reference to the answer or to an output of a run."""
+
+    run_id: str
+    task_id: int = 0
+    """0 for the answer."""
+    output: str = ""
+
+
+def artifact_uri(artifact: Artifact) -> str:
+    return ARTIFACT.format(sha256=artifact.sha256)
+
+
+def answer_uri(run_id: str) -> str:
+    return ANSWER.format(run_id=run_id)
+
+
+def output_uri(run_id: str, task_id: int, output: str) -> str:
+    return OUTPUT.format(run_id=run_id, task_id=task_id, output=output)
+
+
+def artifact_digest(text: str) -> str:
+    """The digest of an artifact's URI, or the text itself if it is a digest; empty otherwise."""
+    found = _ARTIFACT.fullmatch(text)
+    return found[1] if found else ""
+
+
+def parse_run_uri(uri: str) -> RunText | None:
+    """Parses the URI of a run's answer or output; None for other URIs."""
+    found = _RUN_TEXT.fullmatch(uri)
+    return RunText(found[1], int(found[2] or 0), found[3] or "") if found else None
+
 
 READABLE_BYTES = 1_000_000
 """Size limit of a file that is returned as content; a larger one is returned as a URL."""
@@ -27,9 +73,9 @@ READABLE_BYTES = 1_000_000
 PAGE_SIZE = 50
 
 TEMPLATES = (
-    (resource_uris.ARTIFACT, "artifact", "An input or output file of a run."),
-    (resource_uris.ANSWER, "answer", "The full answer of a run."),
-    (resource_uris.OUTPUT, "output", "The full content of a task's output."),
+    (ARTIFACT, "artifact", "An input or output file of a run."),
+    (ANSWER, "answer", "The full answer of a run."),
+    (OUTPUT, "output", "The full content of a task's output."),
 )
 
 
@@ -62,15 +108,15 @@ class Resources:
         Raises:
             NotFound: RESOURCE; or the run or artifact does not exist for the caller.
         """
-        if reference := resource_uris.parse_run_uri(uri):
+        if reference := parse_run_uri(uri):
             return _text(uri, "text/plain", await self._run_text(reference))
-        if digest := resource_uris.digest(uri):
+        if digest := artifact_digest(uri):
             return await self._artifact(uri, digest, site)
         raise NotFound(
             f"there is no resource {uri[:200]!r}", reason="RESOURCE", remedy="use a URI from the result of a tool"
         )
 
-    async def _run_text(self, reference: resource_uris.RunText) -> str:
+    async def _run_text(self, reference: RunText) -> str:
         run = await self._runs.get(reference.run_id)
         if not reference.task_id:
             return run.answer
@@ -103,7 +149,7 @@ def _text(uri: str, media_type: str, text: str) -> ReadResourceResult:
 def _resource(file: StoredFile) -> Resource:
     artifact = file.artifact
     return Resource(
-        uri=resource_uris.artifact_uri(artifact),
+        uri=artifact_uri(artifact),
         name=artifact.name or file.id,
         description=f"Uploaded as {file.id}",
         mime_type=artifact.media_type,

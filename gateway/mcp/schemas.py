@@ -1,11 +1,15 @@
-"""JSON Schemas of the tools' arguments and results."""
+"""JSON Schemas of the tools' arguments and results, and the validation of arguments."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
 
 from gateway.core.validation import MAX_TASKS
 from gateway.json_encoder import enum_names
 from protos.hugginggpt.v1.run_pb2 import RunState
+from services.common.errors import InvalidRequest
 
 Schema = dict[str, Any]
 
@@ -16,6 +20,8 @@ MAX_FILES = 50
 
 DEFAULT_RUNS, MAX_RUNS = 10, 50
 """Runs on a page of list_runs."""
+
+_MAX_MESSAGE = 300
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
@@ -187,3 +193,23 @@ TASKS: Schema = {
     "properties": {"tasks": {"type": "array", "items": _ANY_OBJECT}},
     "required": ["tasks"],
 }
+
+
+def validate_arguments(arguments: Mapping[str, Any], schema: Schema) -> None:
+    """Raises InvalidRequest that names the first invalid argument and its error."""
+    error = next(Draft202012Validator(schema).iter_errors(dict(arguments)), None)
+    if error is None:
+        return
+    where = _path(error)
+    message = error.message if len(error.message) <= _MAX_MESSAGE else f"{error.message[:_MAX_MESSAGE]}…"
+    raise InvalidRequest(
+        f"{where or 'the arguments'}: {message}",
+        reason="ARGUMENTS",
+        remedy=f"arguments of the tool: {', '.join(schema['properties'])}",
+        port=where,
+    )
+
+
+def _path(error: ValidationError) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    return "".join(steps).removeprefix(".")

@@ -6,13 +6,13 @@ handshake) and 2026-07-28 (without).
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import structlog
 from fastapi import APIRouter
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
@@ -28,6 +28,8 @@ from mcp.types import (
     ReadResourceRequestParams,
     ReadResourceResult,
 )
+from mcp_types.methods import SPEC_CLIENT_METHODS
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -36,14 +38,18 @@ from gateway.http.artifacts import request_site
 from gateway.http.run_request import JSON_BYTES
 from gateway.mcp import rendering
 from gateway.mcp.resources import Resources
-from gateway.mcp.telemetry import TracingMiddleware
 from gateway.mcp.tool_definitions import INSTRUCTIONS
 from gateway.mcp.tool_handlers import Call, ToolHandlers
+from protos.hugginggpt import semantic_conventions as names
+from services.common import tracing
 from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 
 PATH = "/mcp"
+
+_CALL = "tools/call"
+_TOOL_ERROR = "tool_error"
 
 Context = ServerRequestContext[Any, Any]
 
@@ -157,3 +163,43 @@ def _site(context: Context) -> str:
 
 def _no_headers(_name: str) -> None:
     """No tool repeats an argument in a header."""
+
+
+class TracingMiddleware:
+    """Starts a span for each request, as a child of the span in its `_meta`, otherwise of the HTTP request's.
+
+    They have method and tool but no content. The spans of the mcp package contain data of clients: names of tools and
+    methods, ids, and error messages.
+
+    Args:
+        tools: names of all tools.
+    """
+
+    def __init__(self, tools: Iterable[str]) -> None:
+        self._tools = frozenset(tools)
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Handles a request within a span."""
+        method = ctx.method
+        if ctx.request_id is None or method not in SPEC_CLIENT_METHODS:
+            return await call_next(ctx)
+        tool = self._tool(ctx.params or {}) if method == _CALL else ""
+        attributes = {names.MCP_METHOD: method} | (
+            {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool} if tool else {}
+        )
+        name = names.span_name(method, tool)
+        with tracing.use_parent(_parent_span(ctx)), tracing.start_span(name, attributes, kind=SpanKind.SERVER) as span:
+            result = await call_next(ctx)
+            if isinstance(result, dict) and result.get("isError"):
+                tracing.set_error(span, _TOOL_ERROR)
+            return result
+
+    def _tool(self, params: Mapping[str, Any]) -> str:
+        name = params.get("name")
+        return name if isinstance(name, str) and name in self._tools else ""
+
+
+def _parent_span(ctx: ServerRequestContext[Any, Any]) -> SpanContext:
+    meta: Mapping[str, Any] = ctx.meta or {}
+    headers = {name: value for name in tracing.HEADERS if isinstance(value := meta.get(name), str)}
+    return tracing.extract(headers) if headers else INVALID_SPAN_CONTEXT

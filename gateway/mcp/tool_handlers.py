@@ -16,9 +16,9 @@ from gateway.core.runs import RunService
 from gateway.core.validation import RequestValidator
 from gateway.json_decoder import decode
 from gateway.mcp import rendering, schemas
-from gateway.mcp.argument_validation import validate_arguments
 from gateway.mcp.file_references import resolve_files
 from gateway.mcp.run_progress import OnProgress, wait_for_end
+from gateway.mcp.schemas import validate_arguments
 from gateway.mcp.single_task_tools import SingleTasks
 from gateway.mcp.tool_definitions import FIXED, ExposedTasks
 from gateway.mcp.upload_routes import PATH

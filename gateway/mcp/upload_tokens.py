@@ -17,6 +17,19 @@ from services.common.errors import NotFound
 TOKEN_SECONDS = 900.0
 """Lifetime of a token."""
 
+UPLOADS = """
+    CREATE TABLE uploads (
+        digest BLOB PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        key_id TEXT NOT NULL,
+        limits TEXT NOT NULL,
+        name TEXT NOT NULL,
+        expires REAL NOT NULL
+    );
+    CREATE INDEX uploads_by_expiry ON uploads (expires)
+"""
+"""Table of the tokens. `digest` is the SHA-256 of a token, which is not stored."""
+
 _ADD = "INSERT INTO uploads (digest, tenant, key_id, limits, name, expires) VALUES (?, ?, ?, ?, ?, ?)"
 _TAKE = "DELETE FROM uploads WHERE digest = ? RETURNING tenant, key_id, limits, name, expires"
 
@@ -34,7 +47,7 @@ class UploadTokens:
 
     Args:
         database: the gateway's database.
-        gate: checks that the key of the token's owner is still valid.
+        authenticator: checks that the key of the token's owner is still valid.
     """
 
     def __init__(self, database: Database, authenticator: Authenticator) -> None:

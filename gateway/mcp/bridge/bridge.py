@@ -1,12 +1,19 @@
 """MCP server on standard input and output that forwards requests to a gateway."""
 
+import asyncio
+import logging
+import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import structlog
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     CallToolRequestParams,
@@ -20,14 +27,20 @@ from mcp.types import (
     ReadResourceResult,
 )
 
+from gateway.cli.connect import gateway
+from gateway.cli.errors import Problem
 from gateway.client import AsyncHuggingGPT, HuggingGPTError
+from gateway.client.connection import Connection
 from gateway.mcp import rendering
-from gateway.mcp.bridge.folders import Folders
+from gateway.mcp.bridge.folders import Context, Folders, roots, roots_request
 from gateway.mcp.bridge.local_files import LocalFiles, uses_local_files, with_local_files
-from gateway.mcp.bridge.roots import Context, roots, roots_request
 from services.common.errors import InvalidRequest, ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
+
+
+SILENCE_SECONDS = 60.0
+"""Timeout of a silent stream; the gateway sends comments more often."""
 
 
 class Bridge:
@@ -104,3 +117,37 @@ class Bridge:
             await context.session.report_progress(progress, total, message)
 
         return await self._client.call_tool(name, arguments, progress_callback=report)
+
+
+def serve(url: str | None, api_key: str | None, folders: Sequence[Path]) -> None:
+    """Serves MCP until standard input ends.
+
+    Raises:
+        Problem: there is no gateway, or it rejects the API key.
+    """
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings contain data of clients
+    try:
+        with gateway(url, _print_status) as client:
+            asyncio.run(_serve(client.url, api_key, folders))
+    except HuggingGPTError as error:
+        raise Problem.of(error) from error
+
+
+async def _serve(url: str, api_key: str | None, folders: Sequence[Path]) -> None:
+    connection = Connection.to(url, api_key, verify=True)
+    settings = connection.settings()
+    timeout = httpx2.Timeout(SILENCE_SECONDS)
+    async with (
+        AsyncHuggingGPT(url, api_key) as http_client,
+        httpx2.AsyncClient(headers=settings["headers"], trust_env=settings["trust_env"], timeout=timeout) as http,
+    ):
+        await http_client.files(limit=1)  # its error for a rejected key is clearer than that of the protocol
+        async with Client(streamable_http_client(f"{connection.url}/mcp", http_client=http)) as client:
+            server = Bridge(client, http_client, folders).server(version("hugginggpt"))
+            async with stdio_server() as (receiving, sending):
+                await server.run(receiving, sending, server.create_initialization_options())
+
+
+def _print_status(status: str) -> None:
+    if status:
+        sys.stderr.write(f"{status}\n")

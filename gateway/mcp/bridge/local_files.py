@@ -7,7 +7,7 @@ from typing import Any
 from mcp.types import CallToolResult, TextContent, Tool
 
 from gateway.client import AsyncHuggingGPT
-from gateway.mcp import resource_uris, schemas
+from gateway.mcp import resources, schemas
 from gateway.mcp.bridge.folders import SCHEME, Folders
 from gateway.mcp.file_references import is_reference
 from gateway.mcp.tool_definitions import FIXED
@@ -67,7 +67,7 @@ class LocalFiles:
         files = (result.structured_content or {}).get("files", [])
         content = list(result.content)
         for file in files:
-            artifact = await self._gateway.artifact(resource_uris.digest(file["uri"]))
+            artifact = await self._gateway.artifact(resources.artifact_digest(file["uri"]))
             (path,) = await self._gateway.save(artifact, folder)
             file["path"] = str(path)
             content.append(TextContent(text=f"Saved: {path}"))
