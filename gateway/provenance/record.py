@@ -1,15 +1,22 @@
-"""Run records, derived from the events of a run; content appears only as digests."""
+"""Run records, derived from the events of a run, and the digests by which content appears in them."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
-from gateway.provenance import digests
 from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed, flat, value_of
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, Caller
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.record_pb2 import (
+    DIGEST_KIND_ARTIFACT,
+    DIGEST_KIND_JSON,
+    DIGEST_KIND_TEXT,
+    Digest,
+    DigestKind,
     RecordedArgument,
     RecordedAttempt,
     RecordedCaller,
@@ -44,12 +51,12 @@ def record(account: Account) -> RunRecord:
         selection_policy=spec.selection_policy,
         mode=spec.mode,
         bypass_memo=spec.bypass_memo,
-        request=digests.of_text(spec.request) if spec.request else None,
-        inputs=[digest for named in spec.inputs if (digest := digests.of_value(named.value))],
+        request=text_digest(spec.request) if spec.request else None,
+        inputs=[digest for named in spec.inputs if (digest := value_digest(named.value))],
         planning=[_decision(timed) for timed in account.planning],
         tasks=[_task(task, account) for task in account.tasks.values()],
         answering=_decision(account.answering) if account.answering else None,
-        answer=digests.of_text(account.run.answer) if account.run.answer else None,
+        answer=text_digest(account.run.answer) if account.run.answer else None,
         llm_models=list(dict.fromkeys(each.llm_model for each in decided if each.llm_model)),
         takeovers=account.takeovers,
         usage=account.run.usage,
@@ -123,7 +130,7 @@ def _task(task_account: TaskAccount, account: Account) -> RecordedTask:
         usage=result.usage if result.HasField("usage") else None,
     )
     for port, value in result.outputs.items():
-        if digest := digests.of_value(value):
+        if digest := value_digest(value):
             recorded.outputs[port].CopyFrom(digest)
     return recorded
 
@@ -146,7 +153,7 @@ def _arguments(task_account: TaskAccount, account: Account) -> Iterator[Recorded
         value = value_of(argument, account)
         yield RecordedArgument(
             port=port,
-            value=digests.of_value(value) if value else None,
+            value=value_digest(value) if value else None,
             task_id=argument.reference.task_id,
             output=argument.reference.output,
             input=places.get(argument.input.name, 0),
@@ -163,6 +170,42 @@ def _parameters(text: str) -> Iterator[RecordedParameter]:
             case int() | float():
                 yield RecordedParameter(name=name, number=given)
             case str():
-                yield RecordedParameter(name=name, digest=digests.of_text(given))
+                yield RecordedParameter(name=name, digest=text_digest(given))
             case _:
-                yield RecordedParameter(name=name, digest=digests.of_json(digests.canonical(given)))
+                yield RecordedParameter(name=name, digest=json_digest(canonical_json(given)))
+
+
+def text_digest(text: str, kind: "DigestKind.ValueType" = DIGEST_KIND_TEXT) -> Digest:
+    """Digest of the text's UTF-8 bytes."""
+    content = text.encode()
+    return Digest(sha256=hashlib.sha256(content).hexdigest(), kind=kind, size_bytes=len(content))
+
+
+def json_digest(text: str) -> Digest:
+    """Digest of the canonical JSON; of the text itself if it is not valid JSON."""
+    with suppress(ValueError, RecursionError):
+        text = canonical_json(json.loads(text))
+    return text_digest(text, DIGEST_KIND_JSON)
+
+
+def canonical_json(content: object) -> str:
+    """Canonical JSON: sorted keys, no spaces, no escapes of non-ASCII characters."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def value_digest(value: Value) -> Digest | None:
+    """Digest of a value; None if the value is empty."""
+    match value.WhichOneof("kind"):
+        case "text":
+            return text_digest(value.text)
+        case "json":
+            return json_digest(value.json)
+        case "artifact":
+            artifact = value.artifact
+            return Digest(
+                sha256=artifact.sha256,
+                kind=DIGEST_KIND_ARTIFACT,
+                size_bytes=artifact.size_bytes,
+                media_type=artifact.media_type,
+            )
+    return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from gateway.core.validation import RERUN_METADATA
-from gateway.provenance.digests import canonical
+from gateway.provenance.record import canonical_json
 from gateway.provenance.run_account import Account, TaskAccount, values_of
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.plan_pb2 import Plan
@@ -41,7 +41,7 @@ class RerunTerms:
         left_out = {
             str(number): [skip_reason.outcome, skip_reason.message] for number, skip_reason in self.left_out.items()
         }
-        spec.metadata[RERUN_METADATA] = canonical({"run_id": self.run_id, "left_out": left_out})
+        spec.metadata[RERUN_METADATA] = canonical_json({"run_id": self.run_id, "left_out": left_out})
 
     @classmethod
     def read_from(cls, spec: RunSpec) -> "RerunTerms | None":
@@ -126,4 +126,4 @@ def _rerun_task(task_account: TaskAccount, account: Account) -> Task:
 def _parameters(text: str, seed: int) -> str:
     if not seed:
         return text
-    return canonical({**json.loads(text or "{}"), "seed": seed})
+    return canonical_json({**json.loads(text or "{}"), "seed": seed})
