@@ -13,6 +13,7 @@ from gateway.auth.identity import CallerFactory
 from gateway.core.batch_items import ItemPreparer
 from gateway.core.batches import BatchService
 from gateway.core.catalog import Catalog
+from gateway.core.conversations import ConversationService
 from gateway.core.file_references import FileResolver, UrlFetcher
 from gateway.core.files import FileService, deleting_expired
 from gateway.core.pipelines import PipelineService
@@ -118,7 +119,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 ),
                 artifact_routes,
                 FileRoutes(files, store, artifact_routes, settings.upload_bytes),
-                ConversationRoutes(runs),
+                ConversationRoutes(ConversationService(runs)),
                 PipelineRoutes(pipelines),
                 BatchRoutes(batches, pipelines, runs, validator, items, callers=callers),
                 RecordRoutes(runs, Verifier(runs, catalog, store)),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from gateway.core.conversations import ConversationService
 from gateway.core.runs import RunService
 from gateway.core.validation import RequestValidator
 from gateway.openai import prompt_shortcuts
@@ -9,9 +10,7 @@ from gateway.openai.messages import MessageParts
 from gateway.openai.request_options import TEXT, RequestOptions
 from gateway.openai.response_projection import Projection, projection
 from gateway.openai.streams import OwnedRun, RecordedEvents, Source, WatchedRun
-from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
-from services.common.errors import NotFound
 
 
 class RunAdapter:
@@ -57,12 +56,7 @@ class RunAdapter:
         Raises:
             NotFound: CONVERSATION, the caller has no conversation with this id.
         """
-        request = ListRunsRequest(conversation_id=conversation_id, page_size=1)
-        found = (await self.runs.list(request)).runs if conversation_id else ()
-        if not found:
-            remedy = "check the id; GET /v1/conversations lists them"
-            raise NotFound(f"there is no conversation {conversation_id[:100]}", reason="CONVERSATION", remedy=remedy)
-        return found[0].run_id
+        return (await ConversationService(self.runs).last_run(conversation_id)).run_id
 
     async def projection_of(self, run_id: str, site: str) -> Projection:
         """Projects the present state of a run.

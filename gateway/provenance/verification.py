@@ -28,7 +28,6 @@ from services.common.artifacts import ArtifactStore
 from services.common.call_context import current, use_caller
 from services.common.errors import NotFound
 
-
 MAX_FINDINGS = 5
 
 ACCEPTABLE_OUTCOMES = frozenset({VERIFICATION_OUTCOME_SAME, VERIFICATION_OUTCOME_NOT_COMPARABLE})
