@@ -17,8 +17,8 @@ from services.planner.llm.values import (
 from services.planner.plan import Value, modalities
 from services.planner.task_spec import Modality, Port, Spec
 
-_QUESTION = {"query": "question"}
-"""Other names of ports that take text, next to another port that does."""
+_PORT_SYNONYMS = {"query": "question"}
+"""Other names of ports, where values do not tell them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _by_exact_name(argument: _Argument, binding: Binding) -> _Target:
 
 def _by_similar_name(argument: _Argument, binding: Binding) -> _Target:
     """Ignores case, separators, plurals and numbers."""
-    stem = _QUESTION.get(argument.stem, argument.stem).rstrip("s")
+    stem = _PORT_SYNONYMS.get(argument.stem, argument.stem).rstrip("s")
     return next((port for port in _unbound_ports(binding) if normalize_name(port.name).rstrip("s") == stem), None)
 
 

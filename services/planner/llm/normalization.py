@@ -197,13 +197,8 @@ def _infer_port_value(
 def _output_for(port: Port, spec: Spec, resource: str = "") -> str | None:
     """Returns the output of a task that fits a port: the named one, else the most similar."""
     fitting = [output for output in spec.outputs if output.modality is port.modality and (port.many or not output.many)]
-    kind = port.modality.name.lower()
-    interpretations = normalize_name(resource)
-    preferred = (
-        (normalize_name(port.name), kind)
-        if interpretations == kind
-        else (interpretations, normalize_name(port.name), kind)
-    )
+    kind, written = port.modality.name.lower(), normalize_name(resource)
+    preferred = [*([written] if written != kind else []), normalize_name(port.name), kind]
     ranked = sorted(fitting, key=lambda output: [normalize_name(output.name) != name for name in preferred])
     return ranked[0].name if ranked else None
 
