@@ -8,8 +8,19 @@ import typer
 from gateway.cli import terminal
 from gateway.cli.connect import connected_gateway, gateway
 from gateway.cli.errors import INTERRUPTED, Problem
-from gateway.cli.options import ApiKey, Json, Limit, Mode, NextPage, PlanFile, Policy, Settings, States, Url
-from gateway.cli.shell_completion import batches as batch_ids
+from gateway.cli.options import (
+    ApiKey,
+    Json,
+    Limit,
+    Mode,
+    NextPage,
+    PlanFile,
+    Policy,
+    Settings,
+    States,
+    Url,
+    complete_batches,
+)
 
 if TYPE_CHECKING:
     from gateway.cli.batch.follow import FollowedBatch
@@ -112,7 +123,7 @@ def batch(
 
 
 def resume(
-    batch_id: Annotated[str, typer.Argument(metavar="BATCH", help="Id of the batch.", autocompletion=batch_ids)],
+    batch_id: Annotated[str, typer.Argument(metavar="BATCH", help="Id of the batch.", autocompletion=complete_batches)],
     *,
     failed: Annotated[bool, typer.Option("--failed", help="Run only the failed items again.")] = False,
     out: OutFolder = Path("out"),

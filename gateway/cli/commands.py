@@ -11,8 +11,7 @@ from gateway.cli.check_expert import check_expert
 from gateway.cli.compare import compare
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
-from gateway.cli.options import ApiKey, Files, Json, Mode, Out, Pin, PlanFile, Policy, Url
-from gateway.cli.shell_completion import runs as run_ids
+from gateway.cli.options import ApiKey, Files, Json, Mode, Out, Pin, PlanFile, Policy, Url, complete_runs
 from gateway.cli.trace import trace
 from gateway.cli.up import up
 from gateway.cli.webhooks import webhooks
@@ -97,7 +96,8 @@ def ask(
         bool, typer.Option("--continue", "-c", help="Continue the conversation of the last request.")
     ] = False,
     after: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Continue the conversation of this run.", autocompletion=run_ids)
+        str | None,
+        typer.Option(metavar="RUN", help="Continue the conversation of this run.", autocompletion=complete_runs),
     ] = None,
     save_as: Annotated[
         str,

@@ -16,11 +16,11 @@ from rich.padding import Padding
 from rich.text import Text
 from typer.core import TyperGroup
 
-from gateway.cli import catalog, shell_completion, terminal
+from gateway.cli import catalog, terminal
 from gateway.cli.catalog import aligned, below
 from gateway.cli.connect import connected_gateway
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.options import ApiKey, Json, Url
+from gateway.cli.options import ApiKey, Json, Url, complete_experts
 from gateway.cli.terminal import one_line
 
 SUFFIX = ".address"
@@ -104,7 +104,7 @@ def forget_expert(
         typer.Argument(
             metavar="NAME",
             help="Name as shown by experts; or HOST:PORT to remove one address.",
-            autocompletion=shell_completion.experts,
+            autocompletion=complete_experts,
         ),
     ],
     url: Url = None,

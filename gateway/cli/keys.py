@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +14,7 @@ from rich.table import Table
 
 from gateway.cli import terminal
 from gateway.cli.errors import USAGE, Problem
+from gateway.cli.options import Json, Policy
 from gateway.cli.terminal import one_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ Database = Annotated[
         help="The gateway's database: a SQLite file or postgresql://… Unset: gateway.sqlite in HUGGINGGPT_HOME.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, nothing else.")]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's public id, as keys list shows it.")]
 Name = Annotated[str | None, typer.Option(metavar="TEXT", help="Description of the key.")]
 Expires = Annotated[
@@ -52,15 +51,8 @@ Admin = Annotated[
 ]
 
 
-class KeyPolicy(StrEnum):
-    """Data policy of requests with a key."""
-
-    LOCAL = "local"
-    OPEN = "open"
-
-
-Policy = Annotated[
-    KeyPolicy | None,
+KeyPolicy = Annotated[
+    Policy | None,
     typer.Option(
         help="local: no data leaves the deployment, and no request with this key can change that; open: data may go to "
         "the external services that the operator configured. Unset: the gateway's default."
@@ -93,7 +85,7 @@ def create(
         str, typer.Option(metavar="NAME", help="Tenant whose runs, files and artifacts the key can access.")
     ] = "default",
     expires: Expires = None,
-    policy: Policy = None,
+    policy: KeyPolicy = None,
     admin: Admin = None,
     requests_per_minute: Requests = None,
     concurrent_runs: Runs = None,
@@ -135,7 +127,7 @@ def change(
     *,
     name: Name = None,
     expires: Expires = None,
-    policy: Policy = None,
+    policy: KeyPolicy = None,
     admin: Admin = None,
     requests_per_minute: Requests = None,
     concurrent_runs: Runs = None,

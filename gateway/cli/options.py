@@ -1,12 +1,78 @@
-"""Options shared by several commands."""
+"""Options shared by several commands, with shell completion of ids and names.
 
+Completions are requested from a running gateway; there are none if none runs.
+"""
+
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli import shell_completion
+if TYPE_CHECKING:
+    from gateway.client import HuggingGPT
+
+MAX_COMPLETIONS = 50
+HELP_CHARACTERS = 60
+"""Characters of a description."""
+
+Completion = tuple[str, str]
+"""A completion and its description."""
+
+
+def complete_runs(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for run in client.runs(page_size=MAX_COMPLETIONS):
+            yield run.run_id, " ".join(f"{run.state}: {run.spec.get('request', '')}".split())[:HELP_CHARACTERS]
+
+    return _complete(context, incomplete, completions)
+
+
+def complete_batches(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for batch in client.batches(page_size=MAX_COMPLETIONS):
+            yield batch.batch_id, f"{batch.state}: {batch.counts.ended} of {batch.counts.total}"
+
+    return _complete(context, incomplete, completions)
+
+
+def complete_pipelines(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for pipeline in client.pipelines(page_size=MAX_COMPLETIONS):
+            yield pipeline.name, " ".join(pipeline.description.split())[:HELP_CHARACTERS]
+
+    return _complete(context, incomplete, completions)
+
+
+def complete_runs_and_batches(context: typer.Context, incomplete: str) -> list[Completion]:
+    return [*complete_runs(context, incomplete), *complete_batches(context, incomplete)]
+
+
+def complete_all_ids(context: typer.Context, incomplete: str) -> list[Completion]:
+    return [*complete_runs_and_batches(context, incomplete), *complete_pipelines(context, incomplete)]
+
+
+def complete_experts(context: typer.Context, incomplete: str) -> list[Completion]:
+    def completions(client: "HuggingGPT") -> Iterator[Completion]:
+        for expert in client.fetch("/v1/experts")["data"]:
+            yield expert["name"], ", ".join(expert.get("addresses", ()))
+
+    return _complete(context, incomplete, completions)
+
+
+def _complete(
+    context: typer.Context, incomplete: str, completions: "Callable[[HuggingGPT], Iterator[Completion]]"
+) -> list[Completion]:
+    from gateway.client import HuggingGPT  # imported late so that other completions are fast
+
+    try:
+        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as client:
+            client.greet()
+            return [completion for completion in completions(client) if completion[0].startswith(incomplete)]
+    except Exception:  # noqa: BLE001  # completion never shows errors
+        return []
+
 
 STDIN = "-"
 """Argument that means standard input."""
@@ -53,7 +119,7 @@ Settings = Annotated[
 PipelineName = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Name of the pipeline; NAME@2 is version 2.", autocompletion=shell_completion.pipelines
+        metavar="NAME", help="Name of the pipeline; NAME@2 is version 2.", autocompletion=complete_pipelines
     ),
 ]
 Pin = Annotated[
@@ -63,11 +129,11 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Most
 NextPage = Annotated[
     str, typer.Option("--page", metavar="PAGE", help="Page token printed at the end of the previous page.")
 ]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.", autocompletion=shell_completion.runs)]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.", autocompletion=complete_runs)]
 
 RunOrBatchId = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="Id of the run or batch.", autocompletion=shell_completion.runs_and_batches),
+    typer.Argument(metavar="RUN", help="Id of the run or batch.", autocompletion=complete_runs_and_batches),
 ]
 
 

@@ -69,7 +69,7 @@ def pipelines(
 
 def _print_list(listed: "Sequence[Pipeline]") -> None:
     for each in listed:
-        terminal.out().print(_line(each), soft_wrap=True)
+        terminal.print_row(_line(each))
     if not listed:
         console = terminal.err()
         console.print(

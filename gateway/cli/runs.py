@@ -11,8 +11,19 @@ from rich.text import Text
 from gateway.cli import batches, terminal
 from gateway.cli.connect import connected_gateway, gateway
 from gateway.cli.errors import INTERRUPTED, Problem
-from gateway.cli.options import ApiKey, Json, Limit, NextPage, Out, PlanFile, RunId, RunOrBatchId, States, Url
-from gateway.cli.shell_completion import all_ids
+from gateway.cli.options import (
+    ApiKey,
+    Json,
+    Limit,
+    NextPage,
+    Out,
+    PlanFile,
+    RunId,
+    RunOrBatchId,
+    States,
+    Url,
+    complete_all_ids,
+)
 from gateway.cli.terminal import one_line
 
 if TYPE_CHECKING:
@@ -87,7 +98,7 @@ def runs(
             terminal.print_page("runs", listed)
         else:
             for run in listed:
-                terminal.out().print(_line(run), soft_wrap=True)
+                terminal.print_row(_line(run))
             terminal.print_next_page("hugginggpt runs", listed.next)
 
 
@@ -233,7 +244,7 @@ def delete(
         typer.Argument(
             metavar="WHAT",
             help="Id of a run or batch, or a pipeline: NAME, or NAME@2 for one version.",
-            autocompletion=all_ids,
+            autocompletion=complete_all_ids,
         ),
     ],
     url: Url = None,

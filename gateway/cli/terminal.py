@@ -53,6 +53,15 @@ def print_text(text: str) -> None:
     sys.stdout.write(text)
 
 
+def print_row(row: Text) -> None:
+    """Prints a row of a list: one line on a terminal, where the end of a long one is left out."""
+    console = out()
+    if console.is_terminal:
+        console.print(row, no_wrap=True, overflow="ellipsis")
+    else:
+        console.print(row, soft_wrap=True)
+
+
 def print_page(name: str, page: "Page[Any]") -> None:
     """Prints a page of a list as JSON."""
     more = {"next_page": page.next} if page.next else {}

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli import terminal
-from gateway.cli.keys import Database, Json
+from gateway.cli.keys import Database
+from gateway.cli.options import Json
 from gateway.cli.terminal import one_line
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from gateway.cli.live_view import LineView, LiveTable
 from gateway.cli.run_progress import RunProgress
-from gateway.cli.terminal import one_line, printable
+from gateway.cli.terminal import one_line, print_row, printable
 from gateway.cli.up import log_line
 from gateway.client import Event
 
@@ -163,3 +164,21 @@ def test_printable_keeps_lines_and_removes_control_characters() -> None:
     text = "one\n\ttwo \x1b[31mred \u202ederet\u2066 \N{MAN}\u200d\N{WOMAN}"
     assert printable(text) == "one\n\ttwo [31mred deret \N{MAN}\u200d\N{WOMAN}"
     assert one_line(text) == "one  two [31mred deret \N{MAN}\N{WOMAN}"
+
+
+def test_long_row_of_a_list_is_shortened_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "20")):
+        monkeypatch.setenv(name, value)
+    print_row(Text("run_1  completed  Read this aloud"))
+    assert capsys.readouterr().out == "run_1  completed  R…\n"
+
+
+def test_row_of_a_list_is_complete_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "20")
+    print_row(Text("run_1  completed  Read this aloud"))
+    assert capsys.readouterr().out == "run_1  completed  Read this aloud\n"
