@@ -1,8 +1,11 @@
 """HEAD support for every GET route: the same response without its body."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
@@ -89,6 +92,7 @@ def create_app(version: str, routers: Sequence[APIRouter]) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_TELEMETRY,
+        dependencies=[Depends(reject_unknown_parameters)],
         generate_unique_id_function=document.unique_id,
         exception_handlers={
             ServiceError: _error_response,
@@ -102,6 +106,58 @@ def create_app(version: str, routers: Sequence[APIRouter]) -> FastAPI:
     for router in (*routers, swagger_ui.router(lambda: document.document(app))):
         app.include_router(router)
     return app
+
+
+_OTHER_NAMES = {
+    "limit": "page_size",
+    "per_page": "page_size",
+    "page": "page_token",
+    "cursor": "page_token",
+    "after": "page_token",
+    "status": "state",
+    "page_size": "limit",
+    "page_token": "after",
+}
+"""Names of common parameters in other APIs, and in OpenAI's lists where ours are known."""
+
+
+async def reject_unknown_parameters(request: Request) -> None:
+    """Rejects query parameters that the route does not declare, so that a misspelt filter does not return everything.
+
+    Raises:
+        InvalidRequest: the error names the parameter and the known one that is nearest to it.
+    """
+    route = request.scope["route"]
+    if not request.scope["query_string"] or not route.include_in_schema or "openai" in route.tags:
+        return  # pages have their own; OpenAI's clients send some that nothing here depends on
+    known = _query_parameters(route.endpoint)
+    if unknown := next((name for name in request.query_params if name not in known), None):
+        raise InvalidRequest(
+            f"unknown query parameter {unknown[:100]}",
+            reason="UNKNOWN_FIELD",
+            remedy=_nearest(unknown, known),
+            port=unknown[:100],
+        )
+
+
+@cache
+def _query_parameters(endpoint: Callable[..., Any]) -> Collection[str]:
+    hints = get_type_hints(endpoint, include_extras=True)
+    return tuple(
+        each.alias or name
+        for name, hint in hints.items()
+        for each in get_args(hint)[1:]
+        if isinstance(each, params.Query)
+    )
+
+
+def _nearest(unknown: str, known: Collection[str]) -> str:
+    """Remedy that names the nearest known parameter, or all of them."""
+    if not known:
+        return "leave it out: this path takes no query parameters"
+    other = _OTHER_NAMES.get(unknown.lower(), "")
+    near = [other] if other in known else get_close_matches(unknown.lower(), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"use {', '.join(known)}, or leave it out"
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

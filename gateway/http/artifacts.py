@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -64,12 +64,23 @@ class ArtifactRoutes:
         router.add_api_route("/{sha256}", self.download_artifact, methods=["HEAD"], include_in_schema=False)
         return router
 
-    async def download_artifact(self, sha256: Digest, request: Request) -> Response:
+    async def download_artifact(
+        self,
+        sha256: Digest,
+        request: Request,
+        tenant: Annotated[str, Query(description="Of a signed link: the tenant that owns the artifact.")] = "",  # noqa: ARG002
+        expires: Annotated[str, Query(description="Of a signed link: Unix time of its end.")] = "",  # noqa: ARG002
+        signature: Annotated[str, Query(description="Of a signed link: its signature, which replaces the key.")] = "",  # noqa: ARG002
+    ) -> Response:
         """Returns the bytes of an artifact.
 
         Supports `Range` and `If-None-Match`. Content that a browser could execute is sent as an attachment. With an
         object store, the response may be a redirect to a URL that is valid for two minutes.
         """
+        return await self.response(sha256, request)  # the link signer has read the parameters of a signed link
+
+    async def response(self, sha256: str, request: Request) -> Response:
+        """Returns the artifact, a part of it, or a redirect to it, as the request's headers say."""
         tenant = call_context.current().tenant
         artifact = await self._store.head(tenant, sha256)
         headers = {

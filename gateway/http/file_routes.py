@@ -96,7 +96,7 @@ class FileRoutes:
 
     async def download_file(self, file_id: FileId, request: Request) -> Response:
         """Returns the content of a file; supports `Range` and `If-None-Match`."""
-        return await self._artifact_routes.download_artifact((await self._files.get(file_id)).artifact.sha256, request)
+        return await self._artifact_routes.response((await self._files.get(file_id)).artifact.sha256, request)
 
     async def _form(self, request: Request) -> tuple[Artifact, dict[str, str]]:
         kind = request.headers.get("content-type", "")

@@ -66,7 +66,7 @@ def possible_errors(path: str, method: str, operation: Mapping[str, Any]) -> dic
     named = {parameter["name"] for parameter in operation.get("parameters", ())}
     sends, takes_one = "requestBody" in operation, "{" in path
     applies = {
-        400: sends or bool(named),
+        400: True,
         401: "health" not in operation["tags"],
         403: sends or method == "delete",
         404: sends or takes_one,

@@ -169,7 +169,7 @@ async def test_store_without_local_files_streams() -> None:
     async def send(message: dict[str, bytes]) -> None:
         sent.append(message)
 
-    response = await ArtifactRoutes(store).download_artifact(
+    response = await ArtifactRoutes(store).response(
         artifact.sha256, Request({"type": "http", "method": "GET", "headers": []})
     )
     await response({"type": "http", "asgi": {"spec_version": "2.4"}, "headers": []}, receive, send)  # type: ignore[arg-type]  # plain dicts are messages
