@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.middleware import problem_response
-from gateway.http.problem import MethodNotAllowed, RouteNotFound
+from gateway.http.problem import MethodNotAllowed, RouteNotFound, problem_response
 from gateway.openapi import document, swagger_ui
 from services.common.errors import InvalidRequest, ServiceError
 

@@ -15,7 +15,7 @@ from gateway.auth.authenticator import Authenticator, token
 from gateway.auth.identity import CallerFactory, Identity, identified_as
 from gateway.auth.session_revocation import ActiveSessions
 from gateway.auth.signed_links import LinkSigner, use_link_signer
-from gateway.http.middleware import problem_response
+from gateway.http.problem import problem_response
 from gateway.http.sse import MEDIA_TYPE as EVENT_STREAM
 from gateway.limits.quotas import Meter, Quotas, use_meter
 from services.common.call_context import current, use_caller

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.auth.identity import CallerFactory
-from gateway.http.problem import MEDIA_TYPE, http_status, problem_bytes, problem_headers
+from gateway.http.connection import response_sent
+from gateway.http.problem import problem_response
 from gateway.http.telemetry import Request, observe_request
 from services.common.call_context import use_caller
 from services.common.errors import ServiceError
@@ -21,17 +21,6 @@ _HEADERS: Sequence[tuple[str, str]] = (
     ("referrer-policy", "no-referrer"),
     ("x-frame-options", "SAMEORIGIN"),
 )
-
-
-_BUG = ServiceError("internal error", remedy="try again; if it persists, search the gateway's log for this request id")
-
-
-def problem_response(error: Exception, path: str) -> Response:
-    """Renders an error as a problem response; unexpected errors reveal no detail."""
-    service_error = error if isinstance(error, ServiceError) else _BUG
-    return Response(
-        problem_bytes(service_error, path), http_status(service_error), problem_headers(service_error), MEDIA_TYPE
-    )
 
 
 class RequestContextMiddleware:
@@ -92,3 +81,5 @@ class _TrackedResponse:
             for name, value in _HEADERS:
                 headers.setdefault(name, value)
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            response_sent()

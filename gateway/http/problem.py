@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpc import StatusCode
+from starlette.responses import Response
 
 from gateway.json_encoder import dumps
 from services.common.errors import ServiceError
@@ -119,3 +120,14 @@ def problem_headers(error: ServiceError) -> dict[str, str]:
 
 def problem_bytes(error: ServiceError, instance: str = "") -> bytes:
     return dumps(problem(error, instance))
+
+
+_BUG = ServiceError("internal error", remedy="try again; if it persists, search the gateway's log for this request id")
+
+
+def problem_response(error: Exception, path: str) -> Response:
+    """Renders an error as a problem response; unexpected errors reveal no detail."""
+    service_error = error if isinstance(error, ServiceError) else _BUG
+    return Response(
+        problem_bytes(service_error, path), http_status(service_error), problem_headers(service_error), MEDIA_TYPE
+    )

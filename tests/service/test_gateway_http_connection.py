@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,6 +118,39 @@ async def test_body_after_the_response_is_cut_off(gateway: GatewayUnderTest, mon
     async with connected(gateway) as (reader, writer):
         writer.write(b"POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
         assert b"421" in await reader.readline()
+        with pytest.raises(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1\r\na\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.005)
+            raise ConnectionResetError
+
+
+async def test_upgrade_request_is_served_as_http(gateway: GatewayUnderTest) -> None:
+    upgrade = {"connection": "upgrade", "upgrade": "websocket"}
+    assert (await gateway.http.get("/healthz", headers=upgrade)).status_code == 200
+
+
+async def test_pipelined_requests_are_answered_in_order(gateway: GatewayUnderTest) -> None:
+    own = f"host: localhost:{gateway.http_port}".encode()
+    async with connected(gateway) as (reader, writer):
+        for path, more in ((b"/healthz", b""), (b"/nowhere", b""), (b"/healthz", b"connection: close\r\n")):
+            writer.write(b"GET %s HTTP/1.1\r\n%s\r\n%s\r\n" % (path, own, more))
+        answers = await reader.read()
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404", b"200"]
+
+
+async def test_body_after_a_later_response_on_the_connection_is_cut_off(
+    gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.http.connection.BODY_SECONDS", 0.05)
+    own = f"host: localhost:{gateway.http_port}".encode()
+    async with connected(gateway) as (reader, writer):
+        writer.write(b"GET /nowhere HTTP/1.1\r\n%s\r\n\r\n" % own)
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        writer.write(b"POST /nowhere HTTP/1.1\r\n%s\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n" % own)
+        assert b"404" in await reader.readline()
         with pytest.raises(ConnectionError):
             while not writer.is_closing():
                 writer.write(b"1\r\na\r\n")
