@@ -44,6 +44,7 @@ from gateway.mcp.tool_handlers import ToolContext, ToolHandlers
 from gateway.mcp.upload_routes import UploadRoutes
 from gateway.mcp.upload_tokens import UploadTokens
 from gateway.openai.chat import ChatRoutes
+from gateway.openai.media import MediaRoutes
 from gateway.openai.messages import MessageParts
 from gateway.openai.models import ModelRoutes
 from gateway.openai.responses import ResponseRoutes
@@ -126,6 +127,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 CatalogRoutes(catalog, access.audit),
                 ChatRoutes(openai),
                 ResponseRoutes(openai),
+                MediaRoutes(openai, catalog, store, settings.upload_bytes),
                 ModelRoutes(),
                 WebhookRoutes(Webhooks(database, guard)),
                 mcp,

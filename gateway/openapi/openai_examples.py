@@ -117,3 +117,15 @@ INPUT: dict[str, Any] = {
     "has_more": False,
 }
 MODEL: dict[str, Any] = {"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}
+
+EMBEDDINGS_REQUEST = {"model": "hugginggpt", "input": ["The exhibition opens on Friday.", "Entry is free."]}
+EMBEDDINGS = {
+    "object": "list",
+    "data": [
+        {"object": "embedding", "index": 0, "embedding": [0.12, -0.05, 0.31]},
+        {"object": "embedding", "index": 1, "embedding": [0.08, 0.02, -0.27]},
+    ],
+    "model": "hugginggpt",
+    "usage": {"prompt_tokens": 0, "total_tokens": 0},
+}
+IMAGES = {"created": 1900000000, "data": [{"url": "http://127.0.0.1:8080/v1/artifacts/" + "a" * 64}]}

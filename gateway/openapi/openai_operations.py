@@ -138,3 +138,98 @@ RESPONSE_CANCELLED = _answer("The response after the cancellation request.", _RE
 RESPONSE_DELETED = _answer("The response is deleted.", _DELETED, openai_examples.DELETED)
 INPUT_ITEMS = _answer("The input items of the response.", _ITEMS, openai_examples.INPUT)
 MODEL = _answer("The model.", _MODEL, openai_examples.MODEL)
+
+_EMBEDDINGS_REQUEST = {
+    "type": "object",
+    "required": ["model", "input"],
+    "properties": {
+        "model": {**_TEXT, "description": "A model of this API, or the id of a model that offers the task."},
+        "input": {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]},
+        "encoding_format": {"enum": ["float", "base64"]},
+    },
+}
+_EMBEDDINGS = {
+    "type": "object",
+    "required": ["object", "data", "model", "usage"],
+    "properties": {
+        "object": {"const": "list"},
+        "data": {"type": "array", "items": {"type": "object", "required": ["object", "index", "embedding"]}},
+        "model": _TEXT,
+        "usage": {"type": "object"},
+    },
+}
+_TRANSCRIPTION_FORM = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "model": _TEXT,
+        "language": _TEXT,
+        "response_format": {"enum": ["json", "text", "verbose_json"]},
+    },
+}
+_TRANSCRIPTION = {"type": "object", "required": ["text"], "properties": {"text": _TEXT}}
+_SPEECH_REQUEST = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "model": _TEXT,
+        "input": _TEXT,
+        "voice": {**_TEXT, "description": "A voice of the model; names of OpenAI's voices have no effect."},
+        "speed": {"type": "number"},
+        "response_format": {"enum": ["wav"]},
+    },
+}
+_IMAGES_REQUEST = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": _TEXT,
+        "model": _TEXT,
+        "n": {"type": "integer", "minimum": 1, "maximum": 10},
+        "size": {**_TEXT, "description": "WIDTHxHEIGHT in pixels, or auto."},
+        "response_format": {"enum": ["url", "b64_json"]},
+    },
+}
+_IMAGES = {
+    "type": "object",
+    "required": ["created", "data"],
+    "properties": {"created": {"type": "integer"}, "data": {"type": "array", "items": {"type": "object"}}},
+}
+
+EMBEDDINGS: dict[str, Any] = {
+    **_answer("The vectors, in the order of the texts.", _EMBEDDINGS, openai_examples.EMBEDDINGS),
+    **_request_body(_EMBEDDINGS_REQUEST, texts=openai_examples.EMBEDDINGS_REQUEST),
+}
+TRANSCRIPTION: dict[str, Any] = {
+    **_answer("What is said.", _TRANSCRIPTION, {"text": "The exhibition opens on Friday."}),
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": _TRANSCRIPTION_FORM,
+                    "example": {"file": "(bytes of speech.wav)", "model": "hugginggpt"},
+                }
+            },
+        }
+    },
+}
+SPEECH: dict[str, Any] = {
+    "responses": {
+        200: {
+            "description": "The speech.",
+            "content": {
+                "application/octet-stream": {
+                    "schema": {"type": "string", "format": "binary"},
+                    "example": "(bytes of speech.wav)",
+                }
+            },
+        }
+    },
+    **_request_body(_SPEECH_REQUEST, text={"model": "hugginggpt", "input": "Welcome to the museum."}),
+}
+IMAGES: dict[str, Any] = {
+    **_answer("Links to the pictures, or their content.", _IMAGES, openai_examples.IMAGES),
+    **_request_body(_IMAGES_REQUEST, picture={"model": "hugginggpt", "prompt": "A castle on a hill", "n": 1}),
+}

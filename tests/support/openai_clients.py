@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_CANCELLED, RUN_STATE_COMPLETED, TASK_STATE_SUCCEEDED, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from tests.fakes import ScriptedOrchestrator, ScriptedRun
+from tests.fakes import ScriptedOrchestrator, ScriptedRun, ScriptedSelector
 from tests.support.gateway import GatewayUnderTest, start_gateway
 
 
@@ -52,11 +52,16 @@ class OpenAIGateway:
 
 @asynccontextmanager
 async def start_openai_gateway(
-    folder: Path, script: Sequence[RunEvent], *, breaks: Iterable[int] = (), settings: Mapping[str, Any] | None = None
+    folder: Path,
+    script: Sequence[RunEvent],
+    *,
+    breaks: Iterable[int] = (),
+    selector: ScriptedSelector | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[OpenAIGateway]:
     """Starts the gateway and its clients; every run has the scripted events."""
     orchestrator = CancellableOrchestrator(script, breaks)
-    async with start_gateway(folder, orchestrator, settings=settings) as gateway:
+    async with start_gateway(folder, orchestrator, selector, settings) as gateway:
         given: Any = {"base_url": f"http://127.0.0.1:{gateway.http_port}/v1", "api_key": "none", "max_retries": 0}
         async with AsyncOpenAI(timeout=15, **given) as client:
             with OpenAI(timeout=15, **given) as sync:
