@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experts.audio.waveforms import decode_samples, split_windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context

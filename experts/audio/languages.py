@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from services.common.errors import InvalidRequest
 
 _TAGS = {"mandarin": "zh", "castilian": "es", "hebrew": "he", "filipino": "tl", "norwegian": "no"}

@@ -8,7 +8,7 @@ from typing import Any
 from experts.audio.random_seed import use_seed
 from experts.audio.waveforms import encode_recording
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device

@@ -10,7 +10,7 @@ from experts.audio.random_seed import use_seed
 from experts.audio.voice_conversion import Voices, fetch_vocoder
 from experts.audio.waveforms import encode_recording
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler

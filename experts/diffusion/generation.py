@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.image_size import ModelResolution
 from experts.host.handler import UNBATCHED, Call, Inputs, Outputs, Parameters
+from experts.host.input_validation import parameter_port
 from experts.host.media import png
-from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from services.common.errors import InvalidRequest
 
 MAX_PIXELS = 2048 * 2048

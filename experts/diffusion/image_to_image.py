@@ -6,8 +6,8 @@ from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size
 from experts.host.handler import Handler, Inputs, Parameters
+from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image
-from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from services.common.errors import InvalidRequest
 

@@ -10,8 +10,8 @@ from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem
 from experts.diffusion.image_size import MAX_PIXELS
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image, png
-from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler

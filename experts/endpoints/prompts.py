@@ -11,7 +11,7 @@ from typing import Any
 from experts.endpoints import results
 from experts.endpoints.media import prepare_image, to_data_url
 from experts.host.handler import Inputs, Media, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from services.common.errors import CorruptData, InvalidRequest
 
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}

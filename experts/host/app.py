@@ -18,17 +18,22 @@ from google.protobuf import json_format
 
 from experts.host.description import Description
 from experts.host.devices import Placements
-from experts.host.expert import Expert, read_expert
-from experts.host.extras import EngineNotInstalled, install_command, is_missing_dependency, missing_package
+from experts.host.expert import (
+    EngineNotInstalled,
+    Expert,
+    install_command,
+    is_missing_dependency,
+    missing_package,
+    read_expert,
+)
 from experts.host.inference import Inference
 from experts.host.isolation import running
-from experts.host.models import Limits, Models
+from experts.host.model_manager import Limits, Models
 from experts.host.prefetch import prefetch
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import ThreadPool, any_busy
-from experts.host.watchdog import watch
-from experts.host.worker_pool import WorkerSettings
+from experts.host.workers import WorkerSettings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.artifacts import ArtifactStore
@@ -36,6 +41,40 @@ from services.common.errors import MISSING_DEPENDENCY_STATUS
 from services.common.server import RunningServer, run, service_process, serving
 
 log = structlog.get_logger(__name__)
+
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 5.0
+
+
+async def watch(models: Models, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
+    """Kills worker processes whose batch is overdue; without a worker process, sets liveness to NOT_SERVING.
+
+    Args:
+        models: the models of the expert.
+        running: the server whose liveness is set.
+        batch_seconds: maximum duration of a batch.
+        load_seconds: maximum duration of a load.
+    """
+    alive, pause = True, min(max(batch_seconds / 10, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
+    while True:
+        await asyncio.sleep(pause)
+        overdue = [batcher for batcher in models.batchers if _is_overdue(batcher.busy_since, batch_seconds)]
+        stuck = [batcher.model_id for batcher in overdue if not batcher.kill(batch_seconds)]
+        loading = [model.id for model in models.all if model.load_progress is not None]
+        if _is_overdue(models.loading_since, load_seconds):
+            stuck += loading
+        if alive == (not stuck):
+            continue
+        alive = not stuck
+        await running.set_ready("liveness", ready=alive)
+        if stuck:
+            log.error("not alive: models are stuck", models=stuck)
+        else:
+            log.info("alive again")
+
+
+def _is_overdue(since: float | None, seconds: float) -> bool:
+    return since is not None and time.monotonic() - since > seconds
+
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 

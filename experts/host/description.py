@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from experts.host.active_calls import ProgressUpdate
 from experts.host.expert import Expert, Offer
+from experts.host.model_manager import Models
 from experts.host.model_slot import State
-from experts.host.models import Models
 from experts.host.settings import Settings
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad, ModelLoading
 from protos.hugginggpt.v1.model_pb2 import (

@@ -15,6 +15,9 @@ An expert is a package with these files:
 
 import json
 import re
+import shlex
+import sys
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -23,6 +26,7 @@ from importlib import import_module, metadata
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -30,7 +34,6 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from experts.host.devices import Devices, Repositories
-from experts.host.extras import EngineNotInstalled, install_command
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
 from protos.hugginggpt.tasks import standard_tasks
@@ -38,9 +41,61 @@ from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, MODEL_LOCATI
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, NotFound
 
+_DISTRIBUTION = "hugginggpt"
+_OWN = ("experts", "gateway", "protos", "services")
+"""Top-level packages of this project: if one of their modules is absent, no installation helps."""
+
+_ROOT = Path(__file__).parents[2]
+
+
+class EngineNotInstalled(FailedPrecondition):
+    """None of an expert's models has its engine installed."""
+
+
+def is_missing_dependency(error: ModuleNotFoundError) -> bool:
+    """Whether the absent module belongs to another project, so that installing that helps."""
+    return bool(error.name) and _root_package(error.name or "") not in _OWN
+
+
+def missing_package(error: ModuleNotFoundError) -> str:
+    """Returns a message that names the missing package."""
+    return f"the Python package {_root_package(error.name or '')} is not installed"
+
+
+def install_command(expert: str, module: str = "") -> str:
+    """Returns the shell command that installs an expert's packages into the Python that runs it.
+
+    Args:
+        expert: name of the expert; each expert of this project has an extra of the same name.
+        module: absent module, for experts without an extra.
+    """
+    if expert not in _extras():
+        return (
+            f"install the package that provides {_root_package(module)}: {shlex.quote(sys.executable)} -m pip install …"
+        )
+    if (_ROOT / "pyproject.toml").is_file():  # a checkout, as README installs it
+        target = shlex.quote(f"{_ROOT}[{expert}]")
+        return f"{shlex.quote(sys.executable)} -m pip install --editable {target}"
+    return f"{shlex.quote(sys.executable)} -m pip install '{_DISTRIBUTION}[{expert}]'"
+
+
+def _extras() -> frozenset[str]:
+    project = _ROOT / "pyproject.toml"
+    if project.is_file():
+        declared = tomllib.loads(project.read_text("utf-8"))["project"].get("optional-dependencies", {})
+        return frozenset(declared)
+    try:
+        return frozenset(metadata.metadata(_DISTRIBUTION).get_all("Provides-Extra") or ())
+    except metadata.PackageNotFoundError:
+        return frozenset()
+
+
+def _root_package(module: str) -> str:
+    return module.partition(".")[0]
+
+
 log = structlog.get_logger(__name__)
 
-_DISTRIBUTION = "hugginggpt"
 _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 

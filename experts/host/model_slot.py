@@ -15,8 +15,8 @@ from experts.host.active_calls import ActiveCall, ProgressUpdate
 from experts.host.batcher import Batcher
 from experts.host.expert import Offer
 from experts.host.handler import UnavailableReason
+from experts.host.latency_model import TOLERANCE, LatencyStats
 from experts.host.loaded_model import LoadedModel
-from experts.host.timing import TOLERANCE, LatencyStats
 from services.common.errors import FailedPrecondition, ServiceError
 
 if TYPE_CHECKING:

@@ -16,12 +16,10 @@ from experts.host.active_calls import ActiveCalls, ProgressUpdate
 from experts.host.description import Description
 from experts.host.expert import Expert, Offer
 from experts.host.handler import Outputs
-from experts.host.inference import Inference
-from experts.host.input_validation import InputValidator, has_files
+from experts.host.inference import CallSteps, Inference
+from experts.host.input_validation import InputValidator, ParameterReader, has_files
+from experts.host.model_manager import Models
 from experts.host.model_slot import ModelSlot
-from experts.host.models import Models
-from experts.host.parameters import ParameterReader
-from experts.host.pipeline_threads import CallSteps
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc

@@ -1,6 +1,6 @@
 """Model worker process: python -m experts.host.worker FD.
 
-FD is a socket to the expert (worker_process.py). When the expert closes its end, this process exits immediately.
+FD is a socket to the expert (workers.py). When the expert closes its end, this process exits immediately.
 """
 
 import os

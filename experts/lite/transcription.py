@@ -8,8 +8,8 @@ from typing import Any
 
 from experts.host.audio import read_audio
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.input_validation import parameter_port
 from experts.host.isolation import engine_pool, run_in_pool
-from experts.host.parameters import parameter_port
 from services.common.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."

@@ -8,7 +8,7 @@ from experts.endpoints import results
 from experts.endpoints.media import check_audio, check_video
 from experts.endpoints.prompts import read_candidate_labels
 from experts.host.handler import Inputs, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.remote import answers, client_calls, languages
 from experts.remote.answers import RemoteCall
 from services.common.errors import InvalidRequest

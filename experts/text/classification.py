@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.text.token_windows import Window, WindowTokenizer, too_large_error, weighted_mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.text.language_schemes import LanguageScheme, find_scheme
 from experts.text.languages import Language, detect_language, find_language, languages
 from experts.text.text_chunks import split_long, split_sentences

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image
-from experts.host.parameters import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler

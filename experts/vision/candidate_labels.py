@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Parameters
-from experts.host.parameters import parameter_port
+from experts.host.input_validation import parameter_port
 from experts.torch_host.padding import pad_rows
 from experts.torch_host.token_limits import max_input_tokens
 from services.common.errors import InvalidRequest

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from experts.host.conversion import convert_outputs, output_ports
 from experts.host.handler import Handler, Inputs, Media, Outputs
-from experts.host.parameters import ParameterReader
+from experts.host.input_validation import ParameterReader
 from experts.lite.tasks import TASKS
 from protos.hugginggpt.tasks import standard_tasks
 

@@ -10,8 +10,8 @@ from experts.host.device_memory import DeviceMemory
 from experts.host.devices import Memory
 from experts.host.expert import Offer
 from experts.host.handler import Handler, Single
+from experts.host.model_manager import Limits, Models
 from experts.host.model_slot import ModelSlot, State
-from experts.host.models import Limits, Models
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, OutOfMemory

@@ -12,8 +12,8 @@ from experts.host.active_calls import ActiveCalls, ProgressUpdate
 from experts.host.expert import Offer
 from experts.host.handler import Handler, Loader, Single, single
 from experts.host.loaded_model import LoadedModel
+from experts.host.model_manager import Limits, Models
 from experts.host.model_slot import FAILURE_SECONDS, ModelSlot, State
-from experts.host.models import Limits, Models
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from experts.host.parameters import ParameterReader
+from experts.host.input_validation import ParameterReader
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
 from services.common.errors import FailedPrecondition, InvalidRequest
