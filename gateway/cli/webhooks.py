@@ -135,6 +135,6 @@ async def _last(webhooks: "Webhooks", webhook: "Webhook") -> str:
 
 
 def _as_json(webhook: "Webhook", last: str) -> dict[str, Any]:
-    from gateway.webhooks.rendering import render_webhook
+    from gateway.webhooks.registry import render_webhook
 
     return {**render_webhook(webhook), "tenant": webhook.tenant, "last": last}

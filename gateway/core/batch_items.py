@@ -1,4 +1,4 @@
-"""Batch items: parsing, validation and resolution of their values.
+"""Batch items: parsing, paging, validation and resolution of their values.
 
 An item whose values cannot be resolved is stored as failed; a malformed item rejects the batch.
 """
@@ -21,6 +21,11 @@ from services.common.errors import InvalidRequest, NotFound, PermissionDenied, S
 MAX_CONCURRENT = 8
 """Items of a page whose values are resolved concurrently."""
 
+PAGE_ITEMS, PAGE_INPUTS, PAGE_BYTES = 100, 1_000, 1_000_000
+"""Limits of a page of items; a page ends when it reaches one of them."""
+
+MAX_ITEMS = 1_000_000
+
 
 @dataclass(frozen=True)
 class SubmittedItem:
@@ -41,6 +46,31 @@ def read_item(document: Any, path: str) -> SubmittedItem:
     given = document.get("inputs") if isinstance(document, dict) else None
     references = list(extract_references(given, f"{path}.inputs"))
     return SubmittedItem(path, decode(NewItem, document, path), references)
+
+
+async def paginate(sent: AsyncIterator[tuple[SubmittedItem, int]]) -> AsyncIterator[list[SubmittedItem]]:
+    """Groups items into pages; other tasks of the event loop run between pages.
+
+    Args:
+        sent: items with their lengths in bytes.
+
+    Raises:
+        InvalidRequest: TOO_LARGE, too many items.
+    """
+    page, inputs, size, total = list[SubmittedItem](), 0, 0, 0
+    async for item, length in sent:
+        total += 1
+        if total > MAX_ITEMS:
+            message = f"the batch has more than {MAX_ITEMS} items"
+            raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several batches", port="items")
+        page.append(item)
+        inputs, size = inputs + len(item.item.inputs), size + length
+        if len(page) >= PAGE_ITEMS or inputs >= PAGE_INPUTS or size >= PAGE_BYTES:
+            yield page
+            await asyncio.sleep(0)
+            page, inputs, size = [], 0, 0
+    if page:
+        yield page
 
 
 class ItemPreparer:

@@ -1,5 +1,6 @@
 """Operations on runs, carried out by the orchestrator; shared by all protocols."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -25,8 +26,15 @@ from services.common.errors import InvalidRequest
 if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
+_RUN_ID = re.compile(r"run_[0-9a-f]{1,64}")
+
 STREAM_SECONDS = 24 * 3600.0
 """Maximum lifetime of one gRPC stream; the feed then opens the next one."""
+
+
+def valid_run_id(name: str) -> str:
+    """Returns the text if it is a well-formed run id, else an empty string."""
+    return name if _RUN_ID.fullmatch(name) else ""
 
 
 class RunService:

@@ -15,7 +15,7 @@ from structlog.contextvars import get_contextvars
 from gateway.auth.authenticator import Authenticator, token
 from gateway.auth.identity import CallerFactory, Identity, identified_as
 from gateway.auth.session_revocation import ActiveSessions
-from gateway.http.telemetry import valid_run_id
+from gateway.core.runs import valid_run_id
 from gateway.limits.quotas import Meter, Quotas
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.call_context import use_caller

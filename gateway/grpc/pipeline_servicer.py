@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from gateway.core.batch_items import ItemPreparer, SubmittedItem
+from gateway.core.batch_items import ItemPreparer, SubmittedItem, paginate
 from gateway.core.batches import BatchService
 from gateway.core.pipelines import PipelineService
 from gateway.core.validation import RequestValidator
 from gateway.grpc.interceptors import CallerContext
-from gateway.http.batch_body import paginate
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchSpec

@@ -7,17 +7,12 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gateway.core.batch_items import SubmittedItem, read_item
+from gateway.core.batch_items import SubmittedItem, paginate, read_item
 from gateway.http.run_request import JSON_BYTES, read_limited, too_large_error
 from gateway.json_decoder import decode
 from gateway.json_text import INLINE_PARSE_BYTES, loads, refuse
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from services.common.errors import InvalidRequest
-
-PAGE_ITEMS, PAGE_INPUTS, PAGE_BYTES = 100, 1_000, 1_000_000
-"""Limits of a page of items; a page ends when it reaches one of them."""
-
-MAX_ITEMS = 1_000_000
 
 SOURCES = frozenset({"pipeline", "plan", "request", "run_id"})
 
@@ -97,31 +92,6 @@ async def _line_items(lines: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[
 async def _document_items(items: list[Any]) -> AsyncIterator[tuple[SubmittedItem, int]]:
     for index, document in enumerate(items):
         yield read_item(document, f"items[{index}]"), 0
-
-
-async def paginate(sent: AsyncIterator[tuple[SubmittedItem, int]]) -> AsyncIterator[list[SubmittedItem]]:
-    """Groups items into pages; other tasks of the event loop run between pages.
-
-    Args:
-        sent: items with their lengths in bytes.
-
-    Raises:
-        InvalidRequest: TOO_LARGE, too many items.
-    """
-    page, inputs, size, total = list[SubmittedItem](), 0, 0, 0
-    async for item, length in sent:
-        total += 1
-        if total > MAX_ITEMS:
-            message = f"the batch has more than {MAX_ITEMS} items"
-            raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several batches", port="items")
-        page.append(item)
-        inputs, size = inputs + len(item.item.inputs), size + length
-        if len(page) >= PAGE_ITEMS or inputs >= PAGE_INPUTS or size >= PAGE_BYTES:
-            yield page
-            await asyncio.sleep(0)
-            page, inputs, size = [], 0, 0
-    if page:
-        yield page
 
 
 async def numbered_lines(body: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:

@@ -1,6 +1,5 @@
 """Traces and metrics of HTTP requests: by route, without content."""
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from opentelemetry.trace import SpanKind, format_trace_id
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from gateway.core.runs import valid_run_id
 from protos.hugginggpt import semantic_conventions as names
 from services.common import tracing
 
@@ -20,7 +20,6 @@ _SECONDS = metrics.get_meter("hugginggpt.gateway").create_histogram(
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _OTHER = "_OTHER"
-_RUN_ID = re.compile(r"run_[0-9a-f]{1,64}")
 _UNTRACED = ("/healthz", "/readyz")
 _SERVER_ERROR = 500
 
@@ -54,11 +53,6 @@ class Request:
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.started
-
-
-def valid_run_id(name: str) -> str:
-    """Returns the text if it is a well-formed run id, else an empty string."""
-    return name if _RUN_ID.fullmatch(name) else ""
 
 
 @contextmanager

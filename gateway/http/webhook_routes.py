@@ -10,8 +10,7 @@ from gateway.http.run_request import read_limited
 from gateway.json_encoder import dumps
 from gateway.json_text import checked_text, loads
 from gateway.openapi import webhook_operations
-from gateway.webhooks.registry import Webhooks
-from gateway.webhooks.rendering import render_delivery, render_webhook
+from gateway.webhooks.registry import Webhooks, render_delivery, render_webhook
 from services.common.call_context import current
 from services.common.errors import InvalidRequest
 

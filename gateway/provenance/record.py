@@ -148,7 +148,7 @@ def _attempt(number: int, made: Attempt) -> RecordedAttempt:
 
 
 def _arguments(task_account: TaskAccount, account: Account) -> Iterator[RecordedArgument]:
-    places = {named.name: place for place, named in enumerate(account.run.spec.inputs, start=1)}
+    positions = {named.name: position for position, named in enumerate(account.run.spec.inputs, start=1)}
     for port, argument in flat(task_account.task):
         value = value_of(argument, account)
         yield RecordedArgument(
@@ -156,7 +156,7 @@ def _arguments(task_account: TaskAccount, account: Account) -> Iterator[Recorded
             value=value_digest(value) if value else None,
             task_id=argument.reference.task_id,
             output=argument.reference.output,
-            input=places.get(argument.input.name, 0),
+            input=positions.get(argument.input.name, 0),
         )
 
 

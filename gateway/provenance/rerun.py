@@ -118,8 +118,8 @@ def _rerun_task(task_account: TaskAccount, account: Account) -> Task:
     rerun_task.parameters_json = _parameters(task.parameters_json, task_account.result.seed)
     lists = {port for port, argument in task.arguments.items() if argument.HasField("list")}
     for port, value in values_of(task, account):
-        place = rerun_task.arguments[port].list.items.add() if port in lists else rerun_task.arguments[port]
-        place.CopyFrom(Argument(value=value))
+        target = rerun_task.arguments[port].list.items.add() if port in lists else rerun_task.arguments[port]
+        target.CopyFrom(Argument(value=value))
     return rerun_task
 
 

@@ -49,13 +49,13 @@ def _compared(before: Any, after: Any, where: str, allowed: float) -> Iterator[s
 
 def _objects(before: Mapping[str, Any], after: Mapping[str, Any], where: str, allowed: float) -> Iterator[str]:
     for key in sorted(before.keys() | after.keys()):
-        place = f"{where}.{key if _PLAIN.fullmatch(key) else '…'}"
+        path = f"{where}.{key if _PLAIN.fullmatch(key) else '…'}"
         if key not in after:
-            yield f"{place}: missing"
+            yield f"{path}: missing"
         elif key not in before:
-            yield f"{place}: new"
+            yield f"{path}: new"
         else:
-            yield from _compared(before[key], after[key], place, _allowed(key, allowed))
+            yield from _compared(before[key], after[key], path, _allowed(key, allowed))
 
 
 def _lists(before: list[Any], after: list[Any], where: str, allowed: float) -> Iterator[str]:
@@ -64,8 +64,8 @@ def _lists(before: list[Any], after: list[Any], where: str, allowed: float) -> I
         return
     if all(isinstance(item, dict) and "score" in item for item in (*before, *after)):
         before, after = sorted(before, key=_non_numeric), sorted(after, key=_non_numeric)
-    for place, (was, now) in enumerate(zip(before, after, strict=True)):
-        yield from _compared(was, now, f"{where}[{place}]", allowed)
+    for index, (was, now) in enumerate(zip(before, after, strict=True)):
+        yield from _compared(was, now, f"{where}[{index}]", allowed)
 
 
 def _allowed(key: str, around: float) -> float:

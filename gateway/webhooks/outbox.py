@@ -47,14 +47,14 @@ class Outbox:
 
 def run_payload(run: EndedRun) -> str:
     """Body of a run notification: id, state and usage, no content."""
-    place = f"/v1/runs/{run.run_id}"
-    return _body("run.ended", run, {"run": place, "events": f"{place}/events"})
+    path = f"/v1/runs/{run.run_id}"
+    return _body("run.ended", run, {"run": path, "events": f"{path}/events"})
 
 
 def batch_payload(batch: EndedBatch) -> str:
     """Body of a batch notification: id, state and counts, no content and no item names."""
-    place = f"/v1/pipeline-batches/{batch.batch_id}"
-    return _body("batch.ended", batch, {"batch": place, "results": f"{place}/results", "summary": f"{place}/summary"})
+    path = f"/v1/pipeline-batches/{batch.batch_id}"
+    return _body("batch.ended", batch, {"batch": path, "results": f"{path}/results", "summary": f"{path}/summary"})
 
 
 def _body(type_: str, completion: EndedRun | EndedBatch, links: dict[str, str]) -> str:

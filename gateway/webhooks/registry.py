@@ -1,8 +1,9 @@
-"""Tables of webhooks and deliveries."""
+"""Webhooks and their deliveries: tables, operations, and their JSON."""
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -93,6 +94,28 @@ class Delivery:
     created: float
     due: float | None
     """Unix time of the next attempt."""
+
+
+def render_webhook(webhook: Webhook) -> dict[str, Any]:
+    """Renders a webhook without its secret."""
+    ended = {"ended_at": int(webhook.ended)} if webhook.ended else {}
+    about = {"url": webhook.url, "name": webhook.name, "created_at": int(webhook.created)}
+    return {"id": webhook.id, "object": "webhook", **about, **ended}
+
+
+def render_delivery(delivery: Delivery) -> dict[str, Any]:
+    """Renders a delivery."""
+    about = {"batch_id": delivery.batch_id} if delivery.batch_id else {"run_id": delivery.run_id}
+    following = {"next_at": int(delivery.due)} if delivery.due else {}
+    return {
+        "id": delivery.id,
+        **about,
+        "state": delivery.state,
+        "attempts": delivery.attempts,
+        "outcome": delivery.outcome,
+        "created_at": int(delivery.created),
+        **following,
+    }
 
 
 class Webhooks:

@@ -1,4 +1,7 @@
-"""Signatures as specified by Standard Webhooks: HMAC-SHA256 over id, time and body with a shared secret."""
+"""Sends webhook notifications, signed as specified by Standard Webhooks.
+
+A signature is the HMAC-SHA256 of id, time and body with a shared secret.
+"""
 
 import asyncio
 import base64

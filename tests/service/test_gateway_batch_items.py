@@ -176,7 +176,7 @@ async def test_item_name_with_control_characters_is_rejected(pipeline_gateway: P
 
 
 async def test_item_limit_applies_to_grpc(pipeline_gateway: PipelineGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.http.batch_body.MAX_ITEMS", 150)
+    monkeypatch.setattr("gateway.core.batch_items.MAX_ITEMS", 150)
     calls = [parts([batch_pb2.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
     for requests in calls:
         assert (

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.core.batch_items import SubmittedItem
-from gateway.http.batch_body import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, numbered_lines, paginate
+from gateway.core.batch_items import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, SubmittedItem, paginate
+from gateway.http.batch_body import numbered_lines
 from gateway.http.batch_results import MAX_ERROR_GROUPS, buffered, result, summary, table
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchCounts, BatchItem, NewItem
