@@ -29,6 +29,15 @@ NAME_CHARACTERS = 100
 _TOKEN = re.compile(r"hgpt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _COLUMNS = "id, digest, name, tenant, policy, admin, limits, created, expires, revoked"
 
+FRESH_SECONDS = 2.0
+"""Seconds a cached key is used without reading it again; a revocation takes effect after at most this time."""
+
+STALE_SECONDS = 300.0
+"""Seconds a cached key is used while the database is unavailable."""
+
+MAX_KEYS = 10_000
+"""Maximum number of cached keys."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -200,16 +209,6 @@ def _key(row: Sequence[Any]) -> Key:
     key_id, secret_digest, name, tenant, policy, admin, limits, created, expires, revoked = row
     terms = Terms(tenant, name, policy, bool(admin), json.loads(limits), expires)
     return Key(key_id, secret_digest, terms, created, revoked)
-
-
-FRESH_SECONDS = 2.0
-"""Seconds a cached key is used without reading it again; a revocation takes effect after at most this time."""
-
-STALE_SECONDS = 300.0
-"""Seconds a cached key is used while the database is unavailable."""
-
-MAX_KEYS = 10_000
-"""Maximum number of cached keys."""
 
 
 class ApiKeyCache:

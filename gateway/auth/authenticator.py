@@ -1,4 +1,7 @@
-"""Bearer tokens in the Authorization header of HTTP requests and in gRPC metadata."""
+"""Authenticates requests by the bearer token in the Authorization header, or in the metadata of a gRPC call.
+
+A network with many failures gets 429 instead of 401.
+"""
 
 import ipaddress
 import re
@@ -13,6 +16,17 @@ from gateway.auth.identity import LOCAL_ADMIN, Identity, Limits
 from services.common.errors import Overloaded, Unauthenticated
 
 _BEARER = re.compile(r"bearer +([\x21-\x7e]{1,8192})", re.IGNORECASE)
+
+MAX_FAILURES = 10
+"""Failed attempts of one network per window that are answered with 401; further ones with 429."""
+
+WINDOW_SECONDS = 60.0
+
+MAX_NETWORKS = 10_000
+"""Maximum number of networks tracked; the oldest windows are dropped first."""
+
+_HOST_BITS = 64
+"""Host bits of an IPv6 network, within which one client can choose its address freely."""
 
 
 def token(authorization: str) -> str:
@@ -30,18 +44,6 @@ def token(authorization: str) -> str:
             remedy="send Authorization: Bearer, a space, and the key",
         )
     return found[1]
-
-
-MAX_FAILURES = 10
-"""Failed attempts of one network per window that are answered with 401; further ones with 429."""
-
-WINDOW_SECONDS = 60.0
-
-MAX_NETWORKS = 10_000
-"""Maximum number of networks tracked; the oldest windows are dropped first."""
-
-_HOST_BITS = 64
-"""Host bits of an IPv6 network, within which one client can choose its address freely."""
 
 
 class AuthBackoff:

@@ -19,6 +19,11 @@ from protos.hugginggpt.v1.caller_pb2 import (
 )
 from services.common.errors import PermissionDenied
 
+TENANT = "default"
+"""Tenant of requests that need no authentication."""
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
 
 class Limits(BaseModel):
     """Limits of an API key or a JWT subject; 0 means no limit."""
@@ -36,10 +41,6 @@ class Limits(BaseModel):
 
 
 NO_LIMITS = Limits()
-
-
-TENANT = "default"
-"""Tenant of requests that need no authentication."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,6 @@ def require_admin() -> None:
             reason="ADMIN",
             remedy="use a key created with hugginggpt keys create --admin",
         )
-
-
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True)

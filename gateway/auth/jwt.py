@@ -46,6 +46,39 @@ MAX_BYTES = 1_000_000
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
+LEEWAY_SECONDS = 30
+"""Tolerated clock difference to the issuer."""
+
+SUBJECT_CHARACTERS = 200
+
+_RENEW = "get a new token from the issuer"
+_DEFECTS: Mapping[type[PyJWTError], tuple[str, str]] = {
+    MissingRequiredClaimError: ("it lacks the claim {claim}", "have the issuer add the claim {claim} to its tokens"),
+    ExpiredSignatureError: ("its claim exp is in the past: it has expired", _RENEW),
+    ImmatureSignatureError: (
+        "its claim {claim} is in the future",
+        "use it later, or have the issuer correct its clock",
+    ),
+    InvalidAudienceError: (
+        "its claim aud does not name this gateway: it was issued for a different audience",
+        "have the issuer set aud to the value of GATEWAY_JWT_AUDIENCE",
+    ),
+    InvalidIssuerError: (
+        "its claim iss names a different issuer",
+        "get a token from the issuer in GATEWAY_JWT_ISSUER, or correct that setting",
+    ),
+    InvalidAlgorithmError: (
+        "it is signed with an algorithm that is not accepted",
+        "have the issuer sign with an algorithm in GATEWAY_JWT_ALGORITHMS",
+    ),
+    InvalidSignatureError: ("its signature does not match the issuer's key", _RENEW),
+}
+"""Defect and remedy by the class of PyJWT's error."""
+_WRONG_TYPE = ("its claim {claim} has a wrong type", "have the issuer correct it: RFC 7519, section 4.1")
+_FOREIGN = ("it is neither an API key of this gateway nor a JWT signed by the issuer", _RENEW)
+_CLAIM = re.compile(r"\((exp|nbf|iat)\)")
+"""How PyJWT's messages name the claim where the class of the error does not; they contain nothing of the token."""
+
 
 class Jwks:
     """Keys of an issuer by key id.
@@ -136,40 +169,6 @@ def _check(location: str) -> None:
             f"cannot fetch the issuer's keys from {location}: neither https nor a file",
             remedy="set GATEWAY_JWT_JWKS to an https URL, or to the path of a file",
         )
-
-
-LEEWAY_SECONDS = 30
-"""Tolerated clock difference to the issuer."""
-
-SUBJECT_CHARACTERS = 200
-
-_RENEW = "get a new token from the issuer"
-_DEFECTS: Mapping[type[PyJWTError], tuple[str, str]] = {
-    MissingRequiredClaimError: ("it lacks the claim {claim}", "have the issuer add the claim {claim} to its tokens"),
-    ExpiredSignatureError: ("its claim exp is in the past: it has expired", _RENEW),
-    ImmatureSignatureError: (
-        "its claim {claim} is in the future",
-        "use it later, or have the issuer correct its clock",
-    ),
-    InvalidAudienceError: (
-        "its claim aud does not name this gateway: it was issued for a different audience",
-        "have the issuer set aud to the value of GATEWAY_JWT_AUDIENCE",
-    ),
-    InvalidIssuerError: (
-        "its claim iss names a different issuer",
-        "get a token from the issuer in GATEWAY_JWT_ISSUER, or correct that setting",
-    ),
-    InvalidAlgorithmError: (
-        "it is signed with an algorithm that is not accepted",
-        "have the issuer sign with an algorithm in GATEWAY_JWT_ALGORITHMS",
-    ),
-    InvalidSignatureError: ("its signature does not match the issuer's key", _RENEW),
-}
-"""Defect and remedy by the class of PyJWT's error."""
-_WRONG_TYPE = ("its claim {claim} has a wrong type", "have the issuer correct it: RFC 7519, section 4.1")
-_FOREIGN = ("it is neither an API key of this gateway nor a JWT signed by the issuer", _RENEW)
-_CLAIM = re.compile(r"\((exp|nbf|iat)\)")
-"""How PyJWT's messages name the claim where the class of the error does not; they contain nothing of the token."""
 
 
 class JwtTokens:

@@ -53,7 +53,9 @@ class ActiveSessions:
     @asynccontextmanager
     async def revoking(self) -> AsyncIterator[None]:
         """Checks the identities of open requests periodically within the block."""
-        revocation = asyncio.create_task(supervise(self._revoke_periodically, name="ended keys"), name="presence")
+        revocation = asyncio.create_task(
+            supervise(self._revoke_periodically, name="session revocation"), name="revocation"
+        )
         try:
             yield
         finally:

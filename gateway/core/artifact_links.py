@@ -1,4 +1,4 @@
-"""Links to artifacts in answers; images are embedded."""
+"""URLs of artifacts, and their links in answers; images are embedded."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,8 @@
-"""Polls a list of completions and processes each exactly once, also with several gateways and after downtime."""
+"""Processes the end of every run and batch once: releases its slot, counts its tokens and queues its webhooks.
+
+The orchestrator's lists of ended runs and batches are polled from a position stored in the database, so that no end is
+missed after downtime or processed twice by several gateways.
+"""
 
 import asyncio
 import time
@@ -35,6 +39,16 @@ FULL_OVERLAP_SECONDS = 10.0
 
 RETENTION_SECONDS = 48 * 3600.0
 """Seconds for which processed completions are remembered; longer than the lifetime of an idempotency key."""
+
+log = structlog.get_logger(__name__)
+
+POLL_SECONDS = 1.0
+"""Longest delay between a run's end and the release of its slot, in seconds."""
+
+PAGE = 500
+
+_DELETE_INTERVAL_SECONDS = 3600.0
+_CALL_TIMEOUT_SECONDS = 10.0
 
 
 class Completion(Protocol):
@@ -159,17 +173,6 @@ def _move_cursor(name: str, position: float) -> Steps[None]:
         "ON CONFLICT (name) DO UPDATE SET position = excluded.position"
     )
     yield Query(upsert, (name, repr(position)), alone=True)
-
-
-log = structlog.get_logger(__name__)
-
-POLL_SECONDS = 1.0
-"""Longest delay between a run's end and the release of its slot, in seconds."""
-
-PAGE = 500
-
-_DELETE_INTERVAL_SECONDS = 3600.0
-_CALL_TIMEOUT_SECONDS = 10.0
 
 
 class CompletionWatcher:

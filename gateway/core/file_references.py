@@ -24,6 +24,14 @@ from services.common.http_fetch.ssrf_guard import SsrfGuard
 
 ANY = FetchLimits.types
 
+MAX_CONCURRENT = 4
+"""Concurrent fetches of one request."""
+
+BATCH_FACTOR = 100
+"""Factor of the file limit of a batch relative to one request."""
+
+_REFERENCE_KEYS: tuple[Literal["file_id", "url"], ...] = ("file_id", "url")
+
 
 class UrlFetcher:
     """Fetches files from URLs.
@@ -85,15 +93,6 @@ def _named(name: str, stated_type: str) -> str:
     if not ending or (by_name(name) and is_compatible(stated_type, by_name(name))):
         return name
     return f"{name.rpartition('.')[0] if by_name(name) else name}.{ending}"
-
-
-MAX_CONCURRENT = 4
-"""Concurrent fetches of one request."""
-
-BATCH_FACTOR = 100
-"""Factor of the file limit of a batch relative to one request."""
-
-_REFERENCE_KEYS: tuple[Literal["file_id", "url"], ...] = ("file_id", "url")
 
 
 @dataclass(frozen=True)

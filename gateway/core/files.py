@@ -1,4 +1,4 @@
-"""Table of stored files."""
+"""Files that clients store for later requests: their table, operations, and the deletion of expired ones."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""Compares a file's stated media type with the type found in its bytes."""
+"""Stores sent files as artifacts: within the size limits of a request, and with the media type of their content."""
 
 import codecs
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
@@ -48,6 +48,9 @@ _TEXT_SUFFIXES = ("json", "xml", "yaml", "javascript", "toml", "sql", "x-sh", "/
 
 _MEDIA_KINDS = ("image", "audio", "video")
 
+MAX_FILES = 256
+"""Maximum number of files in one request."""
+
 
 def check_content_type(name: str, stated_type: str, sniffed_type: str) -> None:
     """Checks that a stated media type is compatible with the type found in the bytes.
@@ -80,10 +83,6 @@ def is_compatible(stated_type: str, sniffed_type: str) -> bool:
         return False
     kind = stated_type.partition("/")[0]
     return sniffed_type == UNKNOWN or kind not in _MEDIA_KINDS or kind == sniffed_type.partition("/")[0]
-
-
-MAX_FILES = 256
-"""Maximum number of files in one request."""
 
 
 def files_too_large_error(limit: int) -> InvalidRequest:

@@ -21,6 +21,8 @@ from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.call_context import use_caller
 from services.common.errors import ServiceError
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True)
 class CallerContext:
@@ -38,9 +40,6 @@ class CallerContext:
         """
         sent = dict(context.invocation_metadata() or ())
         return use_caller(self.callers.create(sent.get("x-request-id", ""), policy))
-
-
-log = structlog.get_logger(__name__)
 
 
 class CallLog(grpc.aio.ServerInterceptor):

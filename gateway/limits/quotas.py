@@ -1,4 +1,7 @@
-"""Slots of concurrent runs: reserved before a run is started, released when its end is known."""
+"""Quotas of keys and JWT subjects: requests per minute, concurrent runs, and bytes and tokens per day.
+
+The slot of a run is reserved before the run is started, and released when its end is known.
+"""
 
 import asyncio
 import time
@@ -25,6 +28,16 @@ MAX_RUN_SECONDS = 48 * 3600.0
 """Longest time a run can hold a slot, in seconds; after it, its end must have been missed."""
 
 RETRY_AFTER_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+REQUESTS, BYTES, TOKENS = "requests", "bytes", "tokens"
+
+COUNT_CHUNK_BYTES = 8 * 1024 * 1024
+"""Bytes of a request that may arrive before they are counted in the database, if the quota leaves that many."""
+
+AssignRun = Callable[[str], Awaitable[None]]
+"""Assigns a reserved slot to the run with the given id."""
 
 
 class RunSlots:
@@ -80,17 +93,6 @@ class RunSlots:
             yield Query("DELETE FROM admitted_runs WHERE slot = ?", (slot,), alone=True)
 
         await self._database.write(operation)
-
-
-log = structlog.get_logger(__name__)
-
-REQUESTS, BYTES, TOKENS = "requests", "bytes", "tokens"
-
-COUNT_CHUNK_BYTES = 8 * 1024 * 1024
-"""Bytes of a request that may arrive before they are counted in the database, if the quota leaves that many."""
-
-AssignRun = Callable[[str], Awaitable[None]]
-"""Assigns a reserved slot to the run with the given id."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,17 @@ _ARTIFACT = re.compile(rf"(?:{SCHEME}://artifacts/)?([0-9a-f]{{64}})(?:\?tenant=
 """Ignores the signature of a signed download URL."""
 _RUN_TEXT = re.compile(rf"{SCHEME}://runs/(run_\w{{1,100}})/(?:answer|tasks/([1-9]\d{{0,8}})/([\w.-]{{1,100}}))")
 
+READABLE_BYTES = 1_000_000
+"""Size limit of a file that is returned as content; a larger one is returned as a URL."""
+
+PAGE_SIZE = 50
+
+TEMPLATES = (
+    (ARTIFACT, "artifact", "An input or output file of a run."),
+    (ANSWER, "answer", "The full answer of a run."),
+    (OUTPUT, "output", "The full content of a task's output."),
+)
+
 
 @dataclass(frozen=True)
 class RunText:
@@ -65,18 +76,6 @@ def parse_run_uri(uri: str) -> RunText | None:
     """Parses the URI of a run's answer or output; None for other URIs."""
     found = _RUN_TEXT.fullmatch(uri)
     return RunText(found[1], int(found[2] or 0), found[3] or "") if found else None
-
-
-READABLE_BYTES = 1_000_000
-"""Size limit of a file that is returned as content; a larger one is returned as a URL."""
-
-PAGE_SIZE = 50
-
-TEMPLATES = (
-    (ARTIFACT, "artifact", "An input or output file of a run."),
-    (ANSWER, "answer", "The full answer of a run."),
-    (OUTPUT, "output", "The full content of a task's output."),
-)
 
 
 class Resources:

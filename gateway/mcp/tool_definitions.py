@@ -91,7 +91,7 @@ FIXED: Mapping[str, Tool] = {
         ),
         _tool(
             "cancel_run",
-            "Cancel a run. Finished results are kept.",
+            "Cancel a run. The results of finished tasks stay available.",
             object_schema({"run_id": schemas.RUN_ID}, ["run_id"]),
             schemas.RUN,
             _CANCELS,

@@ -1,4 +1,4 @@
-"""How far two pictures or two recordings are from each other, by their samples.
+"""Measures the difference of two pictures or two recordings by their samples.
 
 Pictures are PNG of 8 bits: the mean of the differences may be one of 255 levels. Recordings are WAV of 16 bits: the
 root of the mean square of the differences may be a thousandth of full scale. Whatever else there is has no measure.

@@ -23,6 +23,11 @@ PREFIX = "whsec_"
 
 _SECRET_BYTES = 32
 
+ATTEMPT_SECONDS = 15.0
+"""Timeout of an attempt, until the response status."""
+
+_HEADERS = {"content-type": "application/json", "user-agent": "hugginggpt"}
+
 
 def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
@@ -44,12 +49,6 @@ def signature_headers(secret: str, message_id: str, at: int, body: bytes) -> Map
         "webhook-timestamp": str(at),
         "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
     }
-
-
-ATTEMPT_SECONDS = 15.0
-"""Timeout of an attempt, until the response status."""
-
-_HEADERS = {"content-type": "application/json", "user-agent": "hugginggpt"}
 
 
 class DeliveryStatus(Enum):

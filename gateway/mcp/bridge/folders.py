@@ -13,6 +13,10 @@ from services.common.errors import InvalidRequest, PermissionDenied
 
 SCHEME = "file://"
 
+_ROOTS = "roots"
+
+Context = ServerRequestContext[Any, Any]
+
 
 class Folders:
     """Allowed folders: the client's roots and those of the command line."""
@@ -79,23 +83,18 @@ def _candidates(path: Path, roots: Sequence[Path]) -> list[Path]:
     return [path.resolve()] if path.is_absolute() else [(root / path).resolve() for root in roots]
 
 
-_KEY = "roots"
-
-Context = ServerRequestContext[Any, Any]
-
-
 def roots_request(context: Context, params: CallToolRequestParams) -> InputRequiredResult | None:
     """Asks a client that accepts no requests to repeat the call with its roots; None if that is not needed."""
-    if not _has_roots(context) or context.session.can_send_request or _KEY in (params.input_responses or {}):
+    if not _has_roots(context) or context.session.can_send_request or _ROOTS in (params.input_responses or {}):
         return None
-    return InputRequiredResult(input_requests={_KEY: ListRootsRequest()})
+    return InputRequiredResult(input_requests={_ROOTS: ListRootsRequest()})
 
 
 async def roots(context: Context, params: CallToolRequestParams) -> list[Path]:
     """The client's folders."""
     if not _has_roots(context):
         return []
-    listed = (params.input_responses or {}).get(_KEY)
+    listed = (params.input_responses or {}).get(_ROOTS)
     if context.session.can_send_request:
         related = ServerMessageMetadata(related_request_id=context.request_id)
         listed = await context.session.send_request(ListRootsRequest(), ListRootsResult, metadata=related)
