@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -88,13 +87,11 @@ async def _check(request: "CheckRequest") -> "Report":
 
 
 def _print_report(report: "Report") -> None:
-    from gateway.cli.findings import LABELS, render
-
-    console = Console(highlight=False)
-    console.print(render(report.findings, "expected"))
-    counts = Counter(finding.level for finding in report.findings)
-    text = ", ".join(f"{counts[level]} {label}" for level, label in LABELS.items())
-    console.print(Text(f"\n{text}. protos/hugginggpt/v1/expert.proto specifies what an expert must do.", style="dim"))
+    terminal.print_findings(report.findings, "expected")
+    counts = terminal.count_findings(report.findings)
+    terminal.out().print(
+        Text(f"\n{counts}. protos/hugginggpt/v1/expert.proto specifies what an expert must do.", style="dim")
+    )
 
 
 class Progress:

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 from gateway.cli import terminal
 from gateway.cli.catalog import expert_problems, routing_problems
 from gateway.cli.connect import DEFAULT_URL
-from gateway.cli.findings import render
 from gateway.cli.llm_probe import endpoints
 from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
 from gateway.conformance.findings import Finding, Level
@@ -51,7 +50,7 @@ def diagnose(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
     if as_json:
         terminal.print_json({"ok": is_ok, "checks": [asdict(finding) for finding in findings]})
     else:
-        terminal.out().print(render(findings, "remedy"))
+        terminal.print_findings(findings, "remedy")
     return is_ok
 
 

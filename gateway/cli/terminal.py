@@ -3,21 +3,36 @@
 import json
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.errors import FAILED, INTERRUPTED, Problem
 
 if TYPE_CHECKING:
     from gateway.client import Page
+    from gateway.conformance.findings import Finding
 
 _BIDI_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 """Bidirectional classes of the characters that change the text direction."""
+
+
+_LEVELS = {
+    "ok": ("passed", "green"),
+    "warning": ("warning", "yellow"),
+    "wrong": ("failed", "red"),
+    "not_tried": ("not run", "dim"),
+}
+"""Label and style of each level of findings."""
+
+_LONGEST_CHECK = 26
+"""Width of the column of checks in cells."""
 
 
 def out() -> Console:
@@ -72,6 +87,32 @@ def print_next_page(command: str, token: str) -> None:
     """Prints the command that lists the next page, if there is one."""
     if token:
         err().print(f"more: {command} --page {token}", soft_wrap=True)
+
+
+def print_findings(findings: "Sequence[Finding]", remedy_label: str) -> None:
+    """Prints a row per finding: level, check, and what was found, with the remedy below.
+
+    Args:
+        findings: findings of checks.
+        remedy_label: what the remedies are.
+    """
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(max_width=_LONGEST_CHECK, overflow="fold")
+    table.add_column(overflow="fold")
+    for finding in findings:
+        label, style = _LEVELS[finding.level]
+        found = Text(printable(finding.found))
+        if finding.remedy:
+            found.append(f"\n{remedy_label}: {printable(finding.remedy)}", style="dim")
+        table.add_row(Text(label, style=style), Text(printable(finding.check)), found)
+    out().print(table)
+
+
+def count_findings(findings: "Sequence[Finding]") -> str:
+    """The number of findings of each level."""
+    counts = Counter(str(finding.level) for finding in findings)
+    return ", ".join(f"{counts[level]} {label}" for level, (label, _) in _LEVELS.items())
 
 
 def print_done(message: str, content: Any, *, as_json: bool) -> None:

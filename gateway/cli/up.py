@@ -48,20 +48,10 @@ def up(
 def _run_in_foreground(options: Sequence[str], *, verbose: bool) -> int:
     """Runs the local services until they end or a signal arrives; returns the exit status."""
     console = Console(stderr=True, highlight=False)
-    is_ready = stopping = False
-    errors: dict[str, Text] = {}
-    """Errors logged before the services are ready, each once: printed afterwards, or reported as the reason of a failed
-    start."""
+    printer = LogPrinter(console, verbose=verbose)
+    stopping = False
 
-    def on_line(entry: Mapping[str, Any]) -> None:
-        is_problem = entry.get("level") in ("error", "warning")
-        line = log_line(entry)
-        if verbose or (is_problem and is_ready and line.plain not in errors):
-            console.print(line, soft_wrap=True)
-        elif entry.get("level") == "error":
-            errors[line.plain] = line
-
-    with LocalStack(options, on_line) as stack:
+    with LocalStack(options, printer.add) as stack:
 
         def on_signal(*_: object) -> None:
             nonlocal stopping
@@ -80,11 +70,48 @@ def _run_in_foreground(options: Sequence[str], *, verbose: bool) -> int:
             if stopping:
                 return stack.wait()
             raise
-        is_ready = True
         _welcome(console, ready)
-        for line in list(errors.values()):
-            console.print(line, soft_wrap=True)
+        printer.start()
         return stack.wait()
+
+
+class LogPrinter:
+    """Prints warnings and errors of the services, each once while it repeats.
+
+    Errors logged before start() are printed by it; until then they may be reported as the reason of a failed start.
+
+    Args:
+        console: where to print.
+        verbose: print every line at once.
+    """
+
+    def __init__(self, console: Console, *, verbose: bool) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._is_started = False
+        self._errors: dict[str, Text] = {}
+        self._last = ""
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Takes a log entry."""
+        line, level = log_line(entry), entry.get("level")
+        if self._verbose:
+            self._console.print(line, soft_wrap=True)
+        elif self._is_started and level in ("error", "warning"):
+            self._print(line)
+        elif level == "error":
+            self._errors[line.plain] = line
+
+    def start(self) -> None:
+        """Prints the errors so far; from now on, problems are printed when they are logged."""
+        self._is_started = True
+        for line in list(self._errors.values()):
+            self._console.print(line, soft_wrap=True)
+
+    def _print(self, line: Text) -> None:
+        if line.plain not in (self._last, *self._errors):
+            self._console.print(line, soft_wrap=True)
+        self._last = line.plain
 
 
 def log_line(entry: Mapping[str, Any]) -> Text:

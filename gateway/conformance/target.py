@@ -79,8 +79,8 @@ TENANT = "default"
 LOADED_POLL_SECONDS = 0.5
 """Interval at which Describe is polled until a model is loaded."""
 
-RECONNECT_SECONDS = 2.0
-"""Time to wait for a new connection after one broke."""
+RECONNECT_SECONDS, RECONNECT_PAUSE = 2.0, 0.05
+"""Time to wait for a new connection after one broke, and pause between tries, in seconds."""
 
 Metadata = tuple[tuple[str, bytes], ...]
 
@@ -205,13 +205,25 @@ class Target:
         return await self._outcome(call, reply, error, start, self.seconds)
 
     async def is_reachable(self) -> bool:
-        """Whether a server still accepts connections at the address."""
+        """Whether a server still accepts calls at the address.
+
+        A connection alone does not prove it: the system accepts some while it closes the sockets of a dead process.
+        """
+        request = DescribeRequest()
         try:
             async with asyncio.timeout(RECONNECT_SECONDS):
-                await self._channel.channel_ready()
+                while True:
+                    await self._channel.channel_ready()
+                    try:
+                        await self.stub.Describe(request, timeout=RECONNECT_SECONDS / 2)
+                    except grpc.aio.AioRpcError as error:
+                        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                            return True
+                        await asyncio.sleep(RECONNECT_PAUSE)
+                    else:
+                        return True
         except TimeoutError:
             return False
-        return True
 
     async def _until_loaded(self, model: str) -> bool:
         """Waits until the model is loaded; False if that takes longer than load_seconds."""

@@ -27,11 +27,11 @@ def test_lines_are_printed_per_tenth_and_wait_reason() -> None:
     for done in (0, 4, 10, 15, 19):
         view.show(batch(done, items_per_second=2.0, remaining=45.0))
     for _ in range(2):
-        view.show(batch(19, waiting_for="nobody offers \x1b[31mtask"))
+        view.show(batch(19, waiting_for="no expert offers \x1b[31mtask"))
     view.show(batch(100))
     assert output.getvalue().splitlines() == [
         "10 of 100, 2 items/s, 0:00:45 left",
-        "19 of 100, waiting: nobody offers [31mtask",
+        "19 of 100, waiting: no expert offers [31mtask",
         "100 of 100",
     ]
 

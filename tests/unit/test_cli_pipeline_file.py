@@ -46,7 +46,7 @@ TASKS = (
     {"id": 4, "task": "text-classification", "arguments": {"text": {"task_id": 1, "output": "text"}}},
 )
 PIPELINE = Pipeline(
-    name="kept",
+    name="saved",
     version=3,
     description="Größe: what?",
     inputs=(Port(name="a", modality="image", required=True), Port(name="b", modality="text", description="more")),
@@ -65,12 +65,12 @@ def test_serialized_pipeline_is_valid_and_parses_back(tmp_path: Path) -> None:
     text = pipeline_file.serialize(PIPELINE, "https://gateway.example")
     schema, origin, *_ = text.splitlines()
     assert schema == "# yaml-language-server: $schema=https://gateway.example/v1/pipeline.schema.json"
-    assert origin.startswith("# kept, version 3")
+    assert origin.startswith("# saved, version 3")
     Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
         yaml.safe_load(text)
     )
     read = imported(tmp_path, text)
-    assert read.name == "kept"
+    assert read.name == "saved"
     assert read.description == "Größe: what?"
     assert read.policy is None
     assert [(port.name, port.modality) for port in read.inputs] == [("a", "image"), ("b", "text")]

@@ -1,6 +1,6 @@
 import re
 from collections.abc import Sequence
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from rich.text import Text
 from gateway.cli.live_view import LineView, LiveTable
 from gateway.cli.run_progress import RunProgress
 from gateway.cli.terminal import one_line, print_row, printable
-from gateway.cli.up import log_line
+from gateway.cli.up import LogPrinter, log_line
 from gateway.client import Event
 
 PLANNED = {"task_id": 1, "task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
@@ -27,13 +27,13 @@ def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str
     """Lines of the live table after the events, with * for the spinner."""
     out = TextIOWrapper(BytesIO(), encoding=encoding)
     console = Console(file=out, width=120)
-    picture, progress = LiveTable(console), RunProgress()
+    table, progress = LiveTable(console), RunProgress()
     for number, event in enumerate(events, start=1):
         document = {"run_id": "r", "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
         applied = Event.of(document)
         progress.apply(applied)
-        picture.show(progress, applied.kind, applied.task_id)
-    console.print(picture._render())
+        table.show(progress, applied.kind, applied.task_id)
+    console.print(table._render())
     out.seek(0)
     still = re.sub("[\u2800-\u28ff]", "*", out.read())
     return [" ".join(line.split()) for line in still.splitlines() if line.strip()]
@@ -145,13 +145,38 @@ def test_log_entry_is_rendered_as_text(entry: dict[str, Any], text: str) -> None
     assert " ".join(log_line(entry).plain.split()) == text
 
 
+MISSING = {"event": "expert not started", "level": "error", "expert": "remote"}
+
+
+def printed(*entries: dict[str, str], starting_at: int) -> list[str]:
+    """Lines printed for log entries, with the services ready after some of them."""
+    out = StringIO()
+    printer = LogPrinter(Console(file=out), verbose=False)
+    for number, entry in enumerate(entries):
+        if number == starting_at:
+            printer.start()
+        printer.add(entry)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("starting_at", [0, 1])
+def test_repeated_error_of_a_service_is_printed_once(starting_at: int) -> None:
+    assert printed(MISSING, MISSING, starting_at=starting_at) == ["expert not started  expert=remote"]
+
+
+def test_warning_before_the_services_are_ready_is_not_printed() -> None:
+    assert printed({"event": "retrying", "level": "warning"}, MISSING, starting_at=1) == [
+        "expert not started  expert=remote"
+    ]
+
+
 def test_upload_progress_is_shown_in_bytes() -> None:
     out = TextIOWrapper(BytesIO(), encoding="utf-8")
     console = Console(file=out, width=120)
-    picture, lines = LiveTable(console), LineView(console)
-    for view in (picture, lines):
+    table, lines = LiveTable(console), LineView(console)
+    for view in (table, lines):
         view.sent(5_000_000, 40_000_000)
-    console.print(picture._render())
+    console.print(table._render())
     lines.sent(40_000_000, 40_000_000)
     lines.sent(1_000, 1_000)
     out.seek(0)

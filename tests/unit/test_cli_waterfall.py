@@ -154,11 +154,11 @@ def test_reported_wait_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize("state", ["reused", "skipped", "failed"])
-def test_a_task_without_attempts_has_none(state: str) -> None:
-    made = waterfall(ACCEPTED, PLANNED, ended(0.5, state, failure={"message": "nobody"}), over(0.6))
+def test_task_without_attempts_has_no_attempt_span(state: str) -> None:
+    made = waterfall(ACCEPTED, PLANNED, ended(0.5, state, failure={"message": "no expert"}), over(0.6))
     assert [each.kind for each in made.spans if each.task_id] == ["task", "select"]
     assert span(made, "task").state == state
-    assert span(made, "task").note == "nobody"
+    assert span(made, "task").note == "no expert"
     assert span(made, "select").end == 0.5
 
 

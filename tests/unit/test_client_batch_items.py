@@ -75,7 +75,7 @@ def test_file_changed_during_upload_is_what_was_sent() -> None:
 
 def test_unsendable_file_becomes_failed_item(tmp_path: Path) -> None:
     def refuse(file: Attachment) -> Artifact:
-        raise InvalidRequest("it is no picture", code="FILE_TYPE", remedy="send one", status=400)
+        raise InvalidRequest("the file is not an image", code="FILE_TYPE", remedy="send one", status=400)
 
     failure = Failure(reason="ROW", message="too few columns")
     missing, rejected, known = read(
@@ -86,7 +86,7 @@ def test_unsendable_file_becomes_failed_item(tmp_path: Path) -> None:
     )
     assert missing["failure"]["reason"] == "FILE"
     assert "No such file" in missing["failure"]["message"]
-    why = {"reason": "FILE_TYPE", "message": "it is no picture", "remedy": "send one"}
+    why = {"reason": "FILE_TYPE", "message": "the file is not an image", "remedy": "send one"}
     assert rejected == {"name": "two", "failure": why}
     assert known == {"name": "three", "inputs": [], "failure": {"reason": "ROW", "message": "too few columns"}}
 
