@@ -1,18 +1,18 @@
-"""The example of EXPERT_SERVED in README.md is a valid configuration file."""
+"""The examples in the README of the expert served are valid configuration files."""
 
+import re
 from pathlib import Path
 
-from experts.served.config import Config, read_config
-from tests.readme import README
+import pytest
+
+from experts.served.config import read_config
+from tests.readme import ROOT
+
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "experts/served/README.md").read_text("utf-8"), re.DOTALL)
 
 
-def example(tmp_path: Path) -> Config:
-    section = README.read_text("utf-8").partition("`EXPERT_SERVED` is the path")[2]
-    text = section.partition("```yaml\n")[2].partition("```")[0]
+@pytest.mark.parametrize(("text", "kind"), list(zip(EXAMPLES, ("openai", "oip"), strict=True)))
+def test_example_of_each_kind_of_server_is_valid(text: str, kind: str, tmp_path: Path) -> None:
     file = tmp_path / "served.yaml"
     file.write_text(text)
-    return read_config(file)
-
-
-def test_readme_shows_a_valid_file_of_servers(tmp_path: Path) -> None:
-    assert [server.kind for server in example(tmp_path).servers] == ["openai", "oip"]
+    assert {server.kind for server in read_config(file).servers} == {kind}
