@@ -17,6 +17,9 @@ UNFINISHED_STATES = ("planned", "waiting", "running")
 
 FELL_BACK = "fell_back"
 
+_NEXT_STEPS = {"retry": "retrying", "next_candidate": "trying the next model"}
+"""What follows a failed attempt."""
+
 
 @dataclass
 class TaskProgress:
@@ -89,7 +92,7 @@ class RunProgress:
                 task.note = " ".join(filter(None, (f"{body.get('fraction', 0):.0%}", body.get("message"))))
             case "attempt_failed":
                 message = body.get("failure", {}).get("message", "failed")
-                task.note = f"{message}, {body.get('next', '')}"
+                task.note = "; ".join(filter(None, (message, _NEXT_STEPS.get(body.get("next", ""), ""))))
             case "task_ended":
                 task.note = ""
                 if task.start_time:

@@ -177,7 +177,7 @@ def test_without_terminal_steps_go_to_stderr_and_answer_to_stdout(
         "planned by the LLM small",
         "1 image-to-text: running on rapidocr",
         "note: another orchestrator continues the run",
-        "1 image-to-text: the model broke, retry",
+        "1 image-to-text: the model broke; retrying",
         "1 image-to-text: running on rapidocr attempt 2",
         "1 image-to-text: succeeded 5.00 s",
         "2 text-to-speech: running on espeak-ng",

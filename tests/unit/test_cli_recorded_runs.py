@@ -28,7 +28,7 @@ LINES = {
         *PLANNED,
         "1 image-to-text: waiting, expert lite is starting",
         "1 image-to-text: running on rapidocr",
-        "1 image-to-text: expert lite closed the connection, retry",
+        "1 image-to-text: expert lite closed the connection; retrying",
         "note: another orchestrator continues the run",
         "1 image-to-text: running on rapidocr attempt 2",
         "1 image-to-text: succeeded 1.50 s",
