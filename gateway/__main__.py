@@ -51,7 +51,7 @@ from gateway.openai.responses import ResponseRoutes
 from gateway.openai.run_adapter import RunAdapter
 from gateway.provenance.verification import Verifier
 from gateway.settings import Settings
-from gateway.web.site_files import Site
+from gateway.web.site_files import Site, UnknownAddressMiddleware
 from gateway.webhooks.delivery import DeliveryWorker
 from gateway.webhooks.registry import Webhooks
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
@@ -114,6 +114,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             context = ToolContext(runs, validator, file_resolver, tasks, upload_tokens, callers, settings.upload_bytes)
             handlers = ToolHandlers(context, ExposedTasks(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), handlers, Resources(runs, store, files))
+            site = Site.packaged()
             routes = (
                 RunRoutes(
                     runs, pipelines, RunRequestReader(store, file_resolver, settings.files_bytes), validator, callers
@@ -133,10 +134,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 mcp,
                 UploadRoutes(upload_tokens, files, store, callers, access.quotas, upload_bytes=settings.upload_bytes),
                 Health(version("hugginggpt"), backends),
-                Site.packaged(),
+                site,
             )
             app = create_app(version("hugginggpt"), [each.router() for each in routes])
             port = listener.getsockname()[1]
+            http = UnknownAddressMiddleware(access.http(app, port), app, site)
             servicer = GatewayServicer(
                 runs,
                 PipelineServices(pipelines, batches, items),
@@ -160,7 +162,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 DeliveryWorker(database, guard).running(),
                 mcp.running(),
                 serve_http(
-                    RequestContextMiddleware(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
+                    RequestContextMiddleware(http, callers, tls_in_front=settings.tls_in_front),
                     listener,
                     settings.drain_seconds,
                     settings.shown,

@@ -8,9 +8,12 @@ from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.http.app import offers
 from gateway.http.problem import RouteNotFound
 
 _POLICY = (
@@ -31,6 +34,7 @@ _TYPES: Mapping[str, str] = {
 }
 
 _PAGE = "index.html"
+_PAGE_HEADERS: Mapping[str, str] = {"content-security-policy": _POLICY, "cache-control": "no-cache"}
 _FOREVER = "public, max-age=31536000, immutable"
 _SITE_URL = re.compile(rb'"/web/(?=[\w.-]+")')
 
@@ -66,8 +70,12 @@ class Site:
         routes.add_api_route("/web/{version}/{name}", self._file, methods=["GET", "HEAD"])
         return routes
 
+    def not_found(self) -> Response:
+        """The page for an address that no route has; it says so and links to its start."""
+        return Response(self.page, 404, _PAGE_HEADERS, "text/html")
+
     async def _home(self, request: Request) -> Response:
-        headers = {"content-security-policy": _POLICY, "cache-control": "no-cache", "etag": f'"{self.version}"'}
+        headers = {**_PAGE_HEADERS, "etag": f'"{self.version}"'}
         if f'"{self.version}"' in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(self.page, headers=headers, media_type="text/html")
@@ -77,6 +85,35 @@ class Site:
             raise RouteNotFound("the page has no such file", remedy="reload the page")
         headers = {"content-security-policy": "default-src 'none'", "cache-control": _FOREVER}
         return Response(self.contents[name], headers=headers, media_type=_TYPES[name[name.rindex(".") :]])
+
+
+class UnknownAddressMiddleware:
+    """Shows the page to a browser that navigates to an address that no route has; other clients get the API's error.
+
+    Args:
+        app: the next ASGI application.
+        routes: the application whose routes are known.
+        site: the page.
+    """
+
+    def __init__(self, app: ASGIApp, routes: FastAPI, site: Site) -> None:
+        self._app = app
+        self._routes = routes
+        self._site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_unknown = _is_navigation(scope) and not offers({**scope, "app": self._routes}, "GET")
+        await (self._site.not_found() if is_unknown else self._app)(scope, receive, send)
+
+
+def _is_navigation(scope: Scope) -> bool:
+    """Whether a browser opens an address, rather than a client calling the API."""
+    return (
+        scope["type"] == "http"
+        and scope["method"] in {"GET", "HEAD"}
+        and not scope["path"].startswith("/v1/")
+        and "text/html" in Headers(scope=scope).get("accept", "")
+    )
 
 
 def _files(folder: Traversable) -> list[Traversable]:

@@ -42,6 +42,11 @@ async def submit_request(page: Page, request: str, *, fresh: bool = True) -> Non
     await page.get_by_role("button", name="Ask", exact=True).click()
 
 
+async def choose_sample(page: Page, text: str) -> None:
+    """Sends one of the page's example requests."""
+    await page.get_by_role("list", name="Examples").get_by_role("button", name=text).click()
+
+
 async def ended(page: Page, state: str = "completed") -> None:
     await expect(page.locator(".state .badge")).to_have_text(state, timeout=60_000)
 
@@ -77,9 +82,9 @@ async def test_request_with_file_shows_plan_answer_and_audio(tab: Tab) -> None:
 
 async def test_task_details_show_model_reason_inputs_and_outputs(tab: Tab) -> None:
     page = await tab.open()
-    await page.get_by_role("button", name="Read the text in this image").click()
+    await choose_sample(page, "Read the text in this image")
     await ended(page)
-    await page.get_by_role("button", name="Task 3, text-classification").click()
+    await page.get_by_role("button", name="text-classification, task 3").click()
     details = page.locator("#task-3")
     await expect(details).to_have_attribute("open", "")
     await expect(details).to_contain_text("vaderSentiment, first of 2")
@@ -111,7 +116,7 @@ async def test_files_can_be_dropped_and_pasted(tab: Tab) -> None:
 
 async def test_reload_and_link_reopen_a_run(tab: Tab, local_stack: LocalStack) -> None:
     page = await tab.open()
-    await page.get_by_role("button", name="Does this sound happy?").click()
+    await choose_sample(page, "Does this sound happy?")
     await ended(page)
     address = page.url
     assert "?run=run_" in address
@@ -157,7 +162,9 @@ async def test_failure_is_shown_once_with_its_remedy(tab: Tab) -> None:
     page = await tab.open()
     await submit_request(page, "Draw a cat on a bicycle and tell me whether this sounds happy: “We won.”", fresh=False)
     await ended(page, "incomplete")
-    await expect(page.get_by_role("alert")).to_contain_text("Some tasks failed. The answer lists them.")
+    await expect(page.get_by_role("alert")).to_contain_text(
+        "Part of the request could not be done. The answer gives the reasons."
+    )
     await expect(page.locator(".prose")).to_contain_text("text-to-image")
     await expect(page.locator(".prose li code").first).to_have_text("hugginggpt experts add ADDRESS")
     await expect(page.locator(".notes")).to_be_hidden()
@@ -165,7 +172,7 @@ async def test_failure_is_shown_once_with_its_remedy(tab: Tab) -> None:
 
 async def test_follow_up_and_rerun(tab: Tab) -> None:
     page = await tab.open()
-    await page.get_by_role("button", name="Does this sound happy?").click()
+    await choose_sample(page, "Does this sound happy?")
     await ended(page)
     first = page.url
     await page.get_by_role("button", name="Ask a follow-up").click()

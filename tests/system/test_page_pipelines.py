@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, Route, expect
 
 from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import ROOT, LocalStack
-from tests.system.test_page import DEMO, SIGN, ended, submit_request
+from tests.system.test_page import DEMO, SIGN, choose_sample, ended, submit_request
 from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED
 from tests.system.test_page_safety import HOSTILE, IMG, inert
 
@@ -63,7 +63,7 @@ async def test_plan_of_a_run_can_be_saved_drawn_and_listed(tab: Tab) -> None:
     await page.set_viewport_size({"width": 1200, "height": 900})
     assert await page.locator(".graph").evaluate("graph => graph.scrollWidth <= graph.clientWidth")
     await expect(page.locator(".graph .task").first).to_contain_text("any model")
-    await page.get_by_role("button", name="Task 2, text-to-speech").click()
+    await page.get_by_role("button", name="text-to-speech, task 2").click()
     await expect(page.locator("#task-2")).to_contain_text("text of task 1, image-to-text")
     await expect(page.locator("#task-1")).not_to_contain_text("from your request")
     await page.get_by_role("navigation").get_by_role("link", name="Pipelines").click()
@@ -76,7 +76,7 @@ async def test_plan_of_a_run_can_be_saved_drawn_and_listed(tab: Tab) -> None:
 
 async def test_pinning_models_creates_a_version(tab: Tab) -> None:
     page = await tab.open()
-    await page.get_by_role("button", name="Summarize this letter").click()
+    await choose_sample(page, "Summarize this letter")
     await ended(page)
     for pinned in (False, True):
         run = page.url

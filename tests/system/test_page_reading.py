@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.support.browser import CHROMIUM, Tab, open_tab
 from tests.system.conftest import ROOT, LocalStack, run_cli, start_local_stack
+from tests.system.test_page import choose_sample
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
@@ -27,7 +28,7 @@ async def tab(browser: Browser, local_stack: LocalStack) -> AsyncIterator[Tab]:
 
 async def shown(page: Page) -> None:
     """A completed run with an image, with one task's details open."""
-    await page.get_by_role("button", name="How many people").click()
+    await choose_sample(page, "How many people")
     await expect(page.locator(".state .badge")).to_have_text("completed", timeout=60_000)
     await page.locator("#task-1 summary").first.click()
     await expect(page.locator(".stage .frame")).to_have_count(1)
@@ -132,7 +133,7 @@ async def test_progress_is_announced_to_screen_readers(tab: Tab) -> None:
         const live = document.getElementById("live");
         new MutationObserver(() => window.announcements.push(live.textContent)).observe(live, { childList: true });
     }""")
-    await page.get_by_role("button", name=HAPPY).click()
+    await choose_sample(page, HAPPY)
     await expect(live_region).to_contain_text("The run has ended", timeout=60_000)
     *progress, end, _ = re.split(r"(?<=\.) ?", " ".join(await page.evaluate("window.announcements")))
     assert sorted(progress) == ["The plan has 1 task.", "text-classification: succeeded."]

@@ -97,7 +97,6 @@ export class Api {
       throw new Problem({
         detail: "The gateway is unreachable.",
         remedy: "Check that it is running, then try again.",
-        code: "UNREACHABLE",
       });
     }
   }
@@ -125,7 +124,8 @@ async function refusal(response) {
   } catch {
     return new Problem({
       status: response.status,
-      detail: `The server answered ${response.status} without details.`,
+      detail: "The server sent an error without an explanation.",
+      remedy: "Try again. If the error persists, report it to the operator.",
       pause,
     });
   }

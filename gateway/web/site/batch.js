@@ -1,6 +1,8 @@
 /** View of one batch, active or ended. */
 
+import { Problem } from "./api.js";
 import { card } from "./card.js";
+import { confirmDeletion } from "./confirm_dialog.js";
 import { Details } from "./details.js";
 import { h } from "./element.js";
 import { Graph } from "./graph.js";
@@ -8,11 +10,12 @@ import { Items } from "./items.js";
 import { notice } from "./notice.js";
 import { PlanRecord } from "./plan.js";
 import { ENDED } from "./record.js";
+import { itemFileName, saveAll } from "./save_files.js";
 import { badge } from "./state.js";
 import { EventStream } from "./stream.js";
 import { errors, times } from "./summary.js";
 import { Tally, done } from "./tally.js";
-import { pipelineLink, titleOf } from "./links.js";
+import { homeLink, pipelineLink, titleOf } from "./links.js";
 import { ago, amount, plural, duration } from "./format.js";
 
 /** Minimum interval between summaries of an active batch: in milliseconds, and as a multiple of a request's duration. */
@@ -25,6 +28,11 @@ const OBJECT_URL_LIFETIME = 60_000;
 /** Number of progress announcements for screen readers. */
 const ANNOUNCEMENTS = 4;
 
+/** Number of items per request while their files are collected. */
+const PAGE = 200;
+
+const FILE_MODALITIES = new Set(["image", "audio", "video", "table"]);
+
 const FORMS = [
   ["JSON lines", "jsonl"],
   ["CSV", "csv"],
@@ -35,7 +43,8 @@ export class BatchView {
    * @param {import("./api.js").Api} api
    * @param {import("./files.js").Files} files
    * @param {string} id
-   * @param {{say: (text: string) => void, save: (source: {plan: any[]}, text: string) => void}} listener
+   * @param {{say: (text: string) => void, save: (source: {plan: any[]}, text: string) => void,
+   *   go: (address: string) => void}} listener
    */
   constructor(api, files, id, listener) {
     this._api = api;
@@ -85,8 +94,9 @@ export class BatchView {
   }
 
   _cards() {
+    this._allFiles = h("button.quiet", { type: "button", click: () => this._saveFiles(this._allFiles) }, "Save all files");
     const links = FORMS.map(([text, format]) => this._saving(text, format));
-    const saving = h("div.actions", { role: "group", "aria-label": "Save the results" }, "Results:", links);
+    const saving = h("div.actions", { role: "group", "aria-label": "Save the results" }, "Results:", links, this._allFiles);
     this._progressCard = card("progress", "Progress", this._tally.element, h("div.line", {}, this._pace, saving));
     this._itemsCard = card("members.half", "Items", this._items.element);
     this._errorCard = card("trouble", "Errors", this._errors);
@@ -122,6 +132,7 @@ export class BatchView {
     this._pace.textContent = pace(batch);
     this._wait(batch.waiting_for || "");
     this._items.show(batch.counts);
+    this._allFiles.hidden = !hasFiles(batch);
     if (batch.pipeline?.plan && this._planCard.hidden) this._draw(batch.pipeline);
     this._sum(batch);
     this._tell(batch, before);
@@ -134,7 +145,7 @@ export class BatchView {
   }
 
   _head(batch) {
-    const { spec, pipeline, create_time: created, counts, failure } = batch;
+    const { pipeline, create_time: created, counts, failure } = batch;
     this._title.textContent = titleOf(batch);
     document.title = `${titleOf(batch)}, ${plural(counts.total, "item")} · HuggingGPT`;
     this._badge.replaceChildren(badge(batch.state));
@@ -144,7 +155,7 @@ export class BatchView {
       created ? `, started ${ago(created)}` : "",
     );
     this._acts(batch);
-    this._problems.replaceChildren(...(failure ? [notice({ ...failure, code: failure.reason })] : []));
+    this._problems.replaceChildren(...(failure ? [notice(failure)] : []));
   }
 
   _acts({ state, counts, pipeline, spec }) {
@@ -163,6 +174,7 @@ export class BatchView {
             this._send("resume", { failed_only: true }),
           ),
         pipeline?.plan && !pipeline.name && act("Save this plan", save),
+        over && act("Delete", () => this._delete()),
       ].filter(Boolean),
     );
   }
@@ -175,6 +187,40 @@ export class BatchView {
     this._planCard.hidden = false;
     graph.show(plan);
     details.show(plan);
+  }
+
+  _delete() {
+    confirmDeletion("Delete this batch?", "Its items, their runs and their results are deleted. This cannot be undone.", async () => {
+      await this._api.fetch(this._path, { method: "DELETE" });
+      this._listener.go("/?batches");
+    });
+  }
+
+  async _saveFiles(button) {
+    button.setAttribute("disabled", "");
+    try {
+      const files = await this._outputFiles();
+      if (!files.length) throw new Problem({ detail: "No item has an output file.", remedy: "" });
+      await saveAll(this._api, `${this._id}.zip`, files, this._closed.signal);
+    } catch (problem) {
+      if (!this._closed.signal.aborted)
+        this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
+    } finally {
+      button.removeAttribute("disabled");
+    }
+  }
+
+  /** Output files of all items, named by item and output. */
+  async _outputFiles() {
+    const files = [];
+    let token = "";
+    do {
+      const query = new URLSearchParams({ page_size: String(PAGE), ...(token && { page_token: token }) });
+      const page = await this._api.json(`${this._path}/items?${query}`, { signal: this._closed.signal });
+      files.push(...page.data.flatMap(outputFiles));
+      token = page.next_page_token || "";
+    } while (token);
+    return files;
   }
 
   async _send(verb, body = {}) {
@@ -241,6 +287,7 @@ export class BatchView {
     if (this._closed.signal.aborted) return;
     if (!this._batch)
       this._title.textContent = problem.status === 404 ? "There is no such batch" : "This page cannot be loaded";
+    if (!this._batch) this._about.replaceChildren(homeLink());
     this._problems.replaceChildren(notice(problem));
   }
 
@@ -252,6 +299,17 @@ export class BatchView {
       this._listener.say(`${amount(done(counts))} of ${amount(counts.total)} items.`);
     this._status = part;
   }
+}
+
+/** Whether the plan of a batch has outputs that are files. */
+function hasFiles({ counts, pipeline }) {
+  return done(counts) > 0 && (pipeline?.outputs || []).some(({ modality }) => FILE_MODALITIES.has(modality));
+}
+
+function outputFiles(item) {
+  return Object.entries(item.outputs || {})
+    .filter(([, value]) => value?.artifact)
+    .map(([output, { artifact }]) => ({ name: itemFileName(item, output, artifact), artifact }));
 }
 
 /** Copies the plan of an earlier event, because only one event contains it. */

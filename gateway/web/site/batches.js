@@ -14,7 +14,7 @@ export function batches(api) {
     path: "/v1/pipeline-batches",
     title: "Batches",
     lead: "One pipeline run on many inputs. Each item is a run of its own.",
-    none: "There is no batch yet. Open a pipeline and run it on several files.",
+    none: "There is no batch yet. Send a request with several files and choose “Run once per file”, or run a pipeline on them.",
     key: (batch) => batch.batch_id,
     row: () => new BatchRow(),
     moves: (batch) => !ENDED.has(batch.state),

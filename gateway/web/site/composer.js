@@ -1,12 +1,14 @@
 /** Form for a request: text, and files by picking, dropping or pasting. */
 
-import { randomId } from "./api.js";
+import { Problem, randomId } from "./api.js";
 import { choice } from "./choice.js";
 import { dropping } from "./drop_target.js";
 import { glyph, h } from "./element.js";
 import { face } from "./files.js";
 import { ARROW, CLIP, PAPER } from "./glyphs.js";
-import { cut, size } from "./format.js";
+import { amount, cut, size } from "./format.js";
+import { batchAddress, runAddress } from "./links.js";
+import { Uploads } from "./upload.js";
 
 const CHOICES = [
   ["approve", "Review the plan first", "The plan runs after your approval."],
@@ -17,7 +19,8 @@ const CHOICES = [
 export class Composer {
   /**
    * @param {import("./api.js").Api} api
-   * @param {{started: (run: string) => void, failed: (problem: Error) => void}} listener
+   * @param {{started: (address: string) => void, failed: (problem: Problem) => void}} listener started: called with the
+   *   address of the run or batch
    */
   constructor(api, listener) {
     this._api = api;
@@ -26,6 +29,7 @@ export class Composer {
     this._inputs = [];
     this._parent = null;
     this._attempt = "";
+    this._uploads = new Uploads(api);
     this._build();
     addEventListener("paste", (event) => this._pasted(event));
     dropping(
@@ -44,6 +48,7 @@ export class Composer {
     this._words.value = text;
     this._inputs = inputs;
     this._files = [];
+    this._each.checked = false;
     this._shut();
     this._choices.get("fresh").checked = Boolean(text || inputs.length);
     this._words.placeholder = parent ? "Your follow-up request" : "Describe the task, and drop files here.";
@@ -52,6 +57,16 @@ export class Composer {
 
   focus() {
     this._words.focus();
+  }
+
+  /**
+   * Fills in an example; chosen files stay.
+   * @param {string} text
+   */
+  suggest(text) {
+    this._words.value = text;
+    this._changed();
+    this.focus();
   }
 
   /**
@@ -81,6 +96,8 @@ export class Composer {
     this._hint = h("small.hint", { role: "status" });
     this._choices = new Map(CHOICES.map(([name]) => [name, h("input", { type: "checkbox" })]));
     const choices = CHOICES.map(([name, title, about]) => choice(this._choices.get(name), title, about));
+    this._each = h("input", { type: "checkbox", change: () => this._changed() });
+    this._eachChoice = choice(this._each, "Run once per file", "Starts a batch with one item per file.");
     this._options = h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices));
     this.element = h(
       "form.composer",
@@ -89,6 +106,7 @@ export class Composer {
       h("label.unseen", { for: text }, "Your request"),
       this._words,
       this._chips,
+      this._eachChoice,
       h(
         "div.row",
         {},
@@ -141,6 +159,8 @@ export class Composer {
     );
     const files = this._files.map((file, at) => this._chip(file.name, file.size, face(file), this._files, at));
     this._chips.replaceChildren(...inputs, ...files);
+    this._eachChoice.hidden = this._files.length < 2 || this._parent !== null;
+    this._choices.get("approve").disabled = this._isBatch;
     this._continues.hidden = !this._parent;
     this._continues.replaceChildren("Continues ", h("q", {}, cut(this._parent?.spec.request || "", 80)));
     this._words.style.setProperty("height", "auto");
@@ -168,15 +188,39 @@ export class Composer {
     this._attempt ||= randomId();
     this._busy(true);
     try {
-      const headers = { "idempotency-key": this._attempt };
-      const run = await this._api.json("/v1/runs", { method: "POST", body: this._body(), headers });
+      const address = await (this._isBatch ? this._startBatch() : this._startRun());
       this.reset();
-      this._listener.started(run.run_id);
+      this._listener.started(address);
     } catch (problem) {
       this._listener.failed(problem);
     } finally {
       this._busy(false);
     }
+  }
+
+  /** Whether each file becomes an item of a batch. */
+  get _isBatch() {
+    return this._each.checked && !this._eachChoice.hidden;
+  }
+
+  async _startRun() {
+    const headers = { "idempotency-key": this._attempt };
+    const run = await this._api.json("/v1/runs", { method: "POST", body: this._body(), headers });
+    return runAddress(run.run_id);
+  }
+
+  /** Uploads the files and starts a batch, whose request is planned once. */
+  async _startBatch() {
+    const request = this._words.value.trim();
+    if (!request)
+      throw new Problem({ detail: "The request is missing.", remedy: "say what is to be done with each file" });
+    const all = this._files.length;
+    await this._uploads.send(this._files, (sent) => (this._hint.textContent = `Sending… ${amount(sent)} of ${amount(all)}`));
+    const items = this._files.map((file) => ({ name: file.name, ...this._uploads.item(file) }));
+    const lines = [{ request, ...this._settings() }, ...items].map((line) => `${JSON.stringify(line)}\n`);
+    const headers = { "content-type": "application/x-ndjson", "idempotency-key": this._attempt };
+    const batch = await this._api.json("/v1/batches", { method: "POST", body: new Blob(lines), headers });
+    return batchAddress(batch.batch_id);
   }
 
   _busy(on) {
@@ -185,13 +229,18 @@ export class Composer {
     this.element.setAttribute("aria-busy", String(on));
   }
 
+  _settings() {
+    return {
+      ...(this._choices.get("local").checked && { policy: "local" }),
+      ...(this._choices.get("fresh").checked && { bypass_memo: true }),
+    };
+  }
+
   _body() {
-    const chosen = (name) => this._choices.get(name).checked;
     const spec = {
       request: this._words.value.trim(),
-      ...(chosen("approve") && { mode: "approve" }),
-      ...(chosen("local") && { policy: "local" }),
-      ...(chosen("fresh") && { bypass_memo: true }),
+      ...(this._choices.get("approve").checked && { mode: "approve" }),
+      ...this._settings(),
       ...(this._inputs.length && { inputs: this._inputs.map(({ name, ...value }) => value) }),
       ...(this._parent && { parent_run_id: this._parent.id }),
     };

@@ -1,6 +1,7 @@
 /** Details of each task: model and reason, attempts, inputs and outputs. */
 
 import { h } from "./element.js";
+import { UNEXPLAINED, sentence, spoken, withoutCommands } from "./notice.js";
 import { marks, overlay } from "./overlay.js";
 import { model, references, seconds } from "./record.js";
 import { badge } from "./state.js";
@@ -157,8 +158,8 @@ function trouble(task) {
     ? h(
         "div.problem",
         {},
-        h("p", {}, h("strong", {}, failure.message || failure.reason)),
-        failure.remedy && h("p", {}, failure.remedy),
+        h("p", {}, h("strong", {}, withoutCommands(failure.message || "") || UNEXPLAINED)),
+        failure.remedy && h("p", {}, spoken(sentence(withoutCommands(failure.remedy)))),
       )
     : null;
 }

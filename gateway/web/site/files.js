@@ -34,8 +34,8 @@ export class Files {
   /** A line with name, type and size. */
   chip(artifact) {
     const about = [artifact.media_type, size(artifact.size_bytes || 0)].filter(Boolean).join(", ");
-    const face = /^image\/(png|jpeg|gif|webp)$/.test(artifact.media_type) ? this.picture(artifact, "") : glyph(PAPER);
-    return h("span.chip", {}, face, h("span.chip-words", {}, this.link(artifact), h("small", {}, about)));
+    const icon = /^image\/(png|jpeg|gif|webp)$/.test(artifact.media_type) ? this.picture(artifact, "") : glyph(PAPER);
+    return h("span.chip", {}, icon, h("span.chip-words", {}, this.link(artifact), h("small", {}, about)));
   }
 
   picture(artifact, label = name(artifact)) {

@@ -117,7 +117,7 @@ export class RunForm {
     await this._sending.send(files, (there) => this._status(there, files.length));
     this._hint.textContent = "Starting…";
     this._count.textContent = "";
-    if (many) await this._batch(written, many);
+    if (many) await this._batch(written);
     else await this._run(written);
   }
 
@@ -139,7 +139,7 @@ export class RunForm {
     this._go(runAddress(run.run_id));
   }
 
-  async _batch(written, many) {
+  async _batch(written) {
     const named = this._parameters.find(({ files }) => files.length > 1);
     const items = named.files.map(({ name }, at) => ({ name, ...this._item(written, at) }));
     const lines = [this._spec(), ...items].map((line) => `${JSON.stringify(line)}\n`);

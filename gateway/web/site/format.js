@@ -13,8 +13,8 @@ export function duration(seconds) {
 export function size(bytes) {
   if (bytes < 1000) return `${bytes} bytes`;
   const power = Math.min(3, Math.floor(Math.log10(bytes) / 3));
-  const amount = bytes / 1000 ** power;
-  return `${amount < 10 ? amount.toFixed(1) : Math.round(amount)} ${["", "KB", "MB", "GB"][power]}`;
+  const value = bytes / 1000 ** power;
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${["", "KB", "MB", "GB"][power]}`;
 }
 
 /** @param {string} time RFC 3339 */
@@ -40,6 +40,17 @@ export function plural(count, one) {
  */
 export function cut(text, most) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+/**
+ * Shortens a file name in its middle, so that its extension stays.
+ * @param {string} name
+ * @param {number} most characters
+ */
+export function shortened(name, most) {
+  if (name.length <= most) return name;
+  const end = Math.floor((most - 1) / 3);
+  return `${name.slice(0, most - 1 - end)}…${name.slice(-end)}`;
 }
 
 /** @param {number} count */

@@ -4,20 +4,24 @@ import { h, svg } from "./element.js";
 import { layered } from "./layout.js";
 import { GOOD, model, references, seconds } from "./record.js";
 import { stateClass, stateLabel, stateIcon } from "./state.js";
-import { cut, duration } from "./format.js";
+import { cut, duration, shortened } from "./format.js";
 
-const NODE = { wide: 184, high: 58 };
+const NODE = { wide: 208 };
 const GAP = { along: 56, across: 18 };
 const NARROW = 620;
 const MARGIN = 4;
-const LONG = 13;
 
-/** Width of the task icon, and of a wide letter, as an estimate: measuring text is slow. */
+/** Width of the task icon, and of a letter of a name, as an estimate: measuring text is slow. */
 const TEXT = 44;
+const LETTER = 7.6;
 const WIDEST = 8;
-const SLIM = { wide: 158, high: 58, least: 116 };
+const SLIM = { wide: 158, least: 140 };
 const TIGHT = { along: 34, across: 14 };
-const END = { wide: 150, high: 34 };
+const END = { wide: 172, high: 34, letters: 22 };
+
+/** Heights of a node's margins and of one line of text. */
+const PADDING = 22;
+const LINE = 18;
 
 /** Minimum scale of the drawing; below it, the graph scrolls. */
 const READABLE = 0.75;
@@ -54,9 +58,10 @@ export class Graph {
 
   _draw(run, upright) {
     const { nodes, edges } = shapeOf(run);
+    const names = [...run.tasks.values()].map(({ task }) => task.task);
     const { size, plan } = upright
-      ? stacked(nodes, edges, this.element.clientWidth - 2 * MARGIN)
-      : { size: NODE, plan: layered(nodes, edges, sizes(NODE.wide, NODE.high, GAP)) };
+      ? stacked(nodes, edges, names, this.element.clientWidth - 2 * MARGIN)
+      : spread(nodes, edges, names);
     const at = ({ along, across }) => (upright ? { x: across, y: along } : { x: along, y: across });
     const half = (id) => (isEnd(run, id) ? (upright ? END.high : END.wide) : upright ? size.high : size.wide) / 2;
     this._edges = plan.routes.map(({ from, to, points }) => ({
@@ -115,7 +120,7 @@ class End {
       "g.end",
       {},
       svg("rect", { x: x - END.wide / 2, y: y - END.high / 2, width: END.wide, height: END.high, rx: END.high / 2 }),
-      svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, cut(name, 18)),
+      svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, shortened(name, END.letters)),
       svg("title", {}, about),
     );
   }
@@ -134,11 +139,11 @@ class TaskNode {
     const left = x - size.wide / 2;
     const top = y - size.high / 2;
     this._wide = size.wide;
-    this._slim = size.wide < SLIM.wide;
-    const [name, rest] = this._slim ? halves(task.task.task) : [task.task.task, ""];
-    this._name = svg("text.name", { x: left + 36, y: top + 25 }, name);
-    this._by = svg(rest ? "text.name" : "text.by", { x: left + 36, y: top + 43 }, rest);
-    this._split = Boolean(rest);
+    this._slim = size.wide < NODE.wide;
+    const line = (index) => ({ x: left + 36, y: top + 25 + LINE * index });
+    const names = wrapped(task.task.task, size.wide);
+    this._names = names.map((text, index) => svg("text.name", line(index), text));
+    this._by = svg("text.by", { ...line(names.length), "aria-hidden": "true" }, "");
     this._glyph = svg("path");
     this._bar = svg("rect.bar", { x: left + 10, y: top + size.high - 5, height: 2.5, width: 0, rx: 1.25 });
     const act = () => choose(task.id);
@@ -152,7 +157,7 @@ class TaskNode {
       },
       svg("rect.box", { x: left, y: top, width: size.wide, height: size.high, rx: 12 }),
       svg("g.mark", { transform: `translate(${left + 10} ${top + 12})` }, this._glyph),
-      this._name,
+      ...this._names,
       this._by,
       this._bar,
     );
@@ -160,7 +165,7 @@ class TaskNode {
 
   /** Shortens texts that are wider than the box. */
   fit() {
-    for (const text of [this._name, this._by]) {
+    for (const text of [...this._names, this._by]) {
       const whole = text.textContent;
       if (whole.length * WIDEST < this._wide - TEXT) continue;
       for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - TEXT; most -= 1)
@@ -177,16 +182,14 @@ class TaskNode {
         .join(" · ") || stateLabel(task.state);
     this.element.setAttribute("class", `task is-${stateClass(task.state)}`);
     this._glyph.setAttribute("d", stateIcon(task.state));
-    if (!this._split && this._by.textContent !== by) {
-      this._by.textContent = by;
+    if (this._shown !== by) {
+      this._shown = this._by.textContent = by;
       this.fit();
     }
     const fraction = task.state === "running" ? task.attempts.at(-1)?.progress?.fraction || 0 : 0;
     this._bar.setAttribute("width", String(fraction * (this._wide - 20)));
-    this.element.setAttribute(
-      "aria-label",
-      `Task ${id}, ${task.task.task}: ${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`,
-    );
+    const name = `${task.task.task}, task ${id}: ${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`;
+    if (this._label !== name) this.element.setAttribute("aria-label", (this._label = name));
   }
 }
 
@@ -194,28 +197,39 @@ function sizes(nodeAlong, nodeAcross, gap) {
   return { nodeAlong, nodeAcross, gapAlong: gap.along, gapAcross: gap.across };
 }
 
+/** Left-to-right layout. */
+function spread(nodes, edges, names) {
+  const size = { wide: NODE.wide, high: height(names, NODE.wide) };
+  return { size, plan: layered(nodes, edges, sizes(size.wide, size.high, GAP)) };
+}
+
 /** Top-to-bottom layout, with nodes narrowed to fit the width, down to a minimum. */
-function stacked(nodes, edges, room) {
-  const plan = layered(nodes, edges, sizes(SLIM.high, SLIM.wide, TIGHT));
-  const columns = (plan.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
+function stacked(nodes, edges, names, room) {
+  const draft = layered(nodes, edges, sizes(1, SLIM.wide, TIGHT));
+  const columns = (draft.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
   const wide = Math.max(SLIM.least, Math.min(SLIM.wide, Math.floor((room + TIGHT.across) / columns - TIGHT.across)));
-  return wide === SLIM.wide
-    ? { size: SLIM, plan }
-    : { size: { ...SLIM, wide }, plan: layered(nodes, edges, sizes(SLIM.high, wide, TIGHT)) };
+  const size = { wide, high: height(names, wide) };
+  return { size, plan: layered(nodes, edges, sizes(size.high, wide, TIGHT)) };
+}
+
+/** Height of all nodes: that of the longest name, and a line for the model. */
+function height(names, wide) {
+  return PADDING + LINE * (1 + Math.max(1, ...names.map((name) => wrapped(name, wide).length)));
 }
 
 function isEnd(run, id) {
   return !run.tasks.has(id);
 }
 
-/** Splits a long name into two lines at the hyphen nearest to its middle. */
-function halves(name) {
-  const hyphens = [...name.matchAll(/-/g)].map(({ index }) => index + 1);
-  if (name.length < LONG || !hyphens.length) return [name, ""];
-  const nearest = hyphens.reduce((best, at) =>
-    Math.abs(at - name.length / 2) < Math.abs(best - name.length / 2) ? at : best,
-  );
-  return [name.slice(0, nearest), name.slice(nearest)];
+/** Lines of a name, broken at hyphens where it is wider than a node. */
+export function wrapped(name, wide) {
+  const most = Math.floor((wide - TEXT) / LETTER);
+  return name.split(/(?<=-)/).reduce((lines, part) => {
+    const last = lines.at(-1);
+    if (last !== undefined && (last + part).length <= most) lines[lines.length - 1] = last + part;
+    else lines.push(part);
+    return lines;
+  }, []);
 }
 
 /** Nodes and edges of a plan, without duplicate edges. */

@@ -1,8 +1,9 @@
 /** Items of a batch in pages: state, result and link to the run of each. */
 
 import { h } from "./element.js";
-import { notice, sentence } from "./notice.js";
+import { UNEXPLAINED, notice, sentence, withoutCommands } from "./notice.js";
 import { ENDED } from "./record.js";
+import { itemFileName } from "./save_files.js";
 import { badge, stateLabel } from "./state.js";
 import { runAddress } from "./links.js";
 import { amount, cut, duration } from "./format.js";
@@ -158,23 +159,24 @@ function row(item, files) {
     h("span.item-name", {}, item.run_id ? h("a", { href: runAddress(item.run_id) }, name) : name),
     badge(countKey(item.state)),
     h("span.item-time.quiet", {}, ENDED.has(item.state) && seconds ? duration(seconds) : ""),
-    h("div.item-result", {}, item.failure ? trouble(item.failure) : outcome(item.outputs || {}, files)),
+    h("div.item-result", {}, item.failure ? trouble(item.failure) : outcome(item, files)),
   );
 }
 
-function trouble({ message, reason, remedy }) {
-  return [h("span.bad", {}, message || reason), remedy && h("small", {}, ` ${sentence(remedy)}`)];
+function trouble({ message, remedy }) {
+  return [h("span.bad", {}, message || UNEXPLAINED), remedy && h("small", {}, ` ${sentence(withoutCommands(remedy))}`)];
 }
 
 /** Outputs to show: JSON only of tasks without text output. */
-function outcome(outputs, files) {
+function outcome(item, files) {
+  const outputs = item.outputs || {};
   const withText = new Set(
     Object.keys(outputs)
       .filter((name) => typeof outputs[name] === "string")
       .map(task),
   );
   const seen = Object.entries(outputs).filter(([name, value]) => !isJson(value) || !withText.has(task(name)));
-  return seen.map(([name, value]) => h("span.output", {}, h("code", {}, name), " ", brief(value, files)));
+  return seen.map(([name, value]) => h("span.output", {}, h("code", {}, name), " ", brief(item, name, value, files)));
 }
 
 /** Task prefix of an output's name, if several tasks have outputs. */
@@ -186,8 +188,8 @@ function isJson(value) {
   return typeof value !== "string" && !(value && typeof value === "object" && "artifact" in value);
 }
 
-function brief(value, files) {
+function brief(item, name, value, files) {
   if (typeof value === "string") return cut(value, LONGEST);
-  if (!isJson(value)) return files.link(value.artifact);
+  if (!isJson(value)) return files.link(value.artifact, [itemFileName(item, name, value.artifact)]);
   return cut(JSON.stringify(value && typeof value === "object" && "json" in value ? value.json : value), LONGEST);
 }

@@ -24,6 +24,10 @@ export function pipelineAddress({ name, version }) {
   return address("pipeline", name) + (version ? `&version=${version}` : "");
 }
 
+export function homeLink() {
+  return h("a", { href: "/" }, "Back to the start");
+}
+
 /** @param {{name: string, version?: number}} pipeline */
 export function pipelineLink(pipeline) {
   const text = pipeline.version ? `${pipeline.name}, version ${pipeline.version}` : pipeline.name;

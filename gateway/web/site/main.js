@@ -3,6 +3,7 @@
 import { Api } from "./api.js";
 import { BatchView } from "./batch.js";
 import { batches } from "./batches.js";
+import { TaskCatalog } from "./catalog.js";
 import { Composer } from "./composer.js";
 import { h } from "./element.js";
 import { Files } from "./files.js";
@@ -12,9 +13,9 @@ import { SaveDialog } from "./save_dialog.js";
 import { notice } from "./notice.js";
 import { PipelineView } from "./pipeline.js";
 import { pipelines } from "./pipelines.js";
-import { SAMPLES, address, files as sampleFiles } from "./samples.js";
+import { SAMPLES, sampleAddress, sampleFiles } from "./samples.js";
 import { themed } from "./theme.js";
-import { runAddress } from "./links.js";
+import { homeLink } from "./links.js";
 import { RunView } from "./view.js";
 import { Announcer } from "./announcer.js";
 
@@ -32,7 +33,7 @@ class Page {
     this._announcer = new Announcer(part("live"));
     this._view = null;
     this._composer = new Composer(this._api, {
-      started: (run) => this._go(runAddress(run)),
+      started: (address) => this._go(address),
       failed: (problem) => this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren())),
     });
     this._routes = {
@@ -59,7 +60,8 @@ class Page {
     this._problems.replaceChildren();
     const query = new URLSearchParams(location.search);
     const kind = Object.keys(this._routes).find((each) => query.has(each));
-    if (kind) this._routes[kind](query.get(kind), query);
+    if (location.pathname !== "/") this._unknown();
+    else if (kind) this._routes[kind](query.get(kind), query);
     else this._home();
     this._history.mark(PARTS[kind] || query.get(kind) || "");
     this._history.refresh().then(() => (part("forget-key").hidden = !this._api.hasKey));
@@ -93,17 +95,40 @@ class Page {
         this._composer.element,
         this._problems,
         h("h2", {}, "Examples"),
-        h("ul.samples", {}, samples),
+        h("ul.samples", { "aria-label": "Examples" }, samples),
+        h("h2", {}, "What you can ask for"),
+        new TaskCatalog(this._api, (text) => this._fill(text)).element,
       ),
     );
     if (matchMedia("(hover: hover)").matches) this._composer.focus();
+  }
+
+  /** Fills in an example; its files are up to the user. */
+  _fill(text) {
+    this._composer.suggest(text);
+    this._composer.element.scrollIntoView({ block: "center" });
+  }
+
+  _unknown() {
+    document.title = "Page not found · HuggingGPT";
+    part("main").replaceChildren(
+      h(
+        "section.home",
+        {},
+        h("h1", {}, "This page does not exist"),
+        h("p.lead", {}, "The address may be misspelled, or what it showed was deleted."),
+        h("p", {}, homeLink()),
+      ),
+    );
   }
 
   _run(id) {
     const view = new RunView(this._api, this._files, id, {
       say: (text) => this._announcer.say(text),
       changed: () => this._history.refresh(),
-      again: (run, follow) => this._more(run, follow),
+      again: (run, follow) => this._more(follow ? { parent: run } : repeated(run)),
+      ask: (text) => this._more({ text }),
+      go: (address) => this._go(address),
       save: (run) => this._save({ run_id: run.id }, run.spec.request || ""),
     });
     this._below = h("section.below", { "aria-label": "Ask more", hidden: true });
@@ -118,6 +143,7 @@ class Page {
     const listener = {
       say: (text) => this._announcer.say(text),
       save: (source, text) => this._save(source, text),
+      go: (address) => this._go(address),
     };
     this._opened(new BatchView(this._api, this._files, id, listener));
   }
@@ -132,9 +158,9 @@ class Page {
     new SaveDialog(this._api, source, text, (address) => this._go(address));
   }
 
-  /** Shows the composer below a run: for a follow-up, or to repeat the request with the stored files. */
-  _more(run, follow) {
-    this._composer.reset(follow ? { parent: run } : { text: run.spec.request, inputs: [...(run.spec.inputs || [])] });
+  /** Shows the composer below a run: for a follow-up, another request, or the same one with the stored files. */
+  _more(from) {
+    this._composer.reset(from);
     this._below.replaceChildren(this._composer.element, this._problems);
     this._below.hidden = false;
     this._composer.focus();
@@ -185,8 +211,12 @@ class Page {
   }
 }
 
+function repeated({ spec }) {
+  return { text: spec.request, inputs: [...(spec.inputs || [])] };
+}
+
 function face(sample) {
-  if (/image/.test(sample.type || "")) return h("img", { src: address(sample), alt: "", loading: "lazy" });
+  if (/image/.test(sample.type || "")) return h("img", { src: sampleAddress(sample), alt: "", loading: "lazy" });
   return h("span.paper", { "aria-hidden": "true" }, sample.file ? "PDF" : "“ ”");
 }
 

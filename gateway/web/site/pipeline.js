@@ -1,6 +1,7 @@
 /** View of one pipeline: description, graph, and a form that runs it. */
 
 import { card } from "./card.js";
+import { confirmDeletion } from "./confirm_dialog.js";
 import { Details } from "./details.js";
 import { h } from "./element.js";
 import { RunForm } from "./form.js";
@@ -8,7 +9,7 @@ import { Graph } from "./graph.js";
 import { notice } from "./notice.js";
 import { kindOf } from "./parameter.js";
 import { PlanRecord } from "./plan.js";
-import { pipelineAddress, runAddress } from "./links.js";
+import { homeLink, pipelineAddress, runAddress } from "./links.js";
 import { ago, plural } from "./format.js";
 
 export class PipelineView {
@@ -54,7 +55,7 @@ export class PipelineView {
     this._form = new RunForm(this._api, pipeline, this._go);
     const text = h("p.quiet", {}, plural(plan.tasks.size, "task"));
     this.element.replaceChildren(
-      head(pipeline, versions),
+      head(pipeline, versions, () => this._delete(pipeline, versions)),
       card("plan", "Plan", text, graph.element),
       card("start.half", "Run pipeline", this._form.element),
       h(
@@ -68,13 +69,23 @@ export class PipelineView {
     details.show(plan);
   }
 
+  _delete({ name, version }, versions) {
+    const several = versions.length > 1;
+    const remove = async () => {
+      await this._api.fetch(this._path, { method: "DELETE" });
+      this._go("/?pipelines");
+    };
+    const what = several ? `All ${versions.length} versions are deleted.` : `Version ${version} is deleted.`;
+    confirmDeletion(`Delete pipeline ${name}?`, `${what} Its runs and batches stay. This cannot be undone.`, remove);
+  }
+
   _wrong(problem) {
     const title = problem.status === 404 ? "There is no such pipeline" : "This page cannot be loaded";
-    this.element.replaceChildren(h("h1", { tabindex: "-1" }, title), notice(problem));
+    this.element.replaceChildren(h("h1", { tabindex: "-1" }, title), notice(problem), h("p", {}, homeLink()));
   }
 }
 
-function head(pipeline, versions) {
+function head(pipeline, versions, remove) {
   const { name, version, create_time: created, description, source_run_id: run, policy } = pipeline;
   const about = [
     `Version ${version}`,
@@ -84,7 +95,12 @@ function head(pipeline, versions) {
   return h(
     "header.page-header",
     {},
-    h("h1", { tabindex: "-1" }, name),
+    h(
+      "div.line",
+      {},
+      h("h1", { tabindex: "-1" }, name),
+      h("div.actions", {}, h("button.quiet", { type: "button", click: remove }, "Delete")),
+    ),
     description && h("p.lead", {}, description),
     h("p.quiet", {}, about, policy === "local" && ". Its data never leaves this deployment."),
     versions.length > 1 && others(versions, version),
@@ -106,10 +122,10 @@ function ports({ inputs = [], outputs = [] }) {
   return [list("Inputs", inputs, "none"), list("Outputs", outputs, "the outputs of its tasks")];
 }
 
-function list(title, ports, none) {
+function list(title, listed, none) {
   const row = (port) => [
     h("dt", {}, port.name),
     h("dd", {}, kindOf(port).one, port.description && h("small", {}, ` ${port.description}`)),
   ];
-  return h("section.part", {}, h("h3", {}, title), ports.length ? h("dl", {}, ports.flatMap(row)) : h("p", {}, none));
+  return h("section.part", {}, h("h3", {}, title), listed.length ? h("dl", {}, listed.flatMap(row)) : h("p", {}, none));
 }

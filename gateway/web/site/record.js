@@ -74,6 +74,31 @@ export class RunRecord {
     return new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact]));
   }
 
+  /** Failed tasks, each with the names of the files that it depends on. */
+  get failedTasks() {
+    return [...this.tasks.values()]
+      .filter(({ state }) => state === "failed")
+      .map((task) => ({ task: task.task.task, files: this._files(task) }));
+  }
+
+  /**
+   * Names of the input files that a task depends on, directly or through other tasks.
+   * @param {TaskRecord} start
+   */
+  _files(start) {
+    const names = new Set();
+    const waiting = [start];
+    for (const task of waiting) {
+      for (const { input, task_id: id } of Object.values(task.task.arguments || {}).flatMap(references)) {
+        const name = (this.spec.inputs || []).find((each) => each.name === input)?.artifact?.name;
+        const before = id === undefined ? undefined : this.tasks.get(id);
+        if (name) names.add(name);
+        if (before && !waiting.includes(before)) waiting.push(before);
+      }
+    }
+    return [...names];
+  }
+
   /** @param {any} event event of the stream */
   apply(event) {
     const time = Date.parse(event.time);

@@ -20,7 +20,7 @@ export const SAMPLES = [
 ];
 
 /** @param {Sample} sample */
-export function address(sample) {
+export function sampleAddress(sample) {
   return new URL(sample.file, import.meta.url).href;
 }
 
@@ -28,8 +28,8 @@ export function address(sample) {
  * @param {Sample} sample
  * @returns {Promise<File[]>}
  */
-export async function files(sample) {
+export async function sampleFiles(sample) {
   if (!sample.file) return [];
-  const response = await fetch(address(sample));
+  const response = await fetch(sampleAddress(sample));
   return [new File([await response.blob()], sample.file, { type: sample.type })];
 }

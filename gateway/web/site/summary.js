@@ -1,7 +1,7 @@
 /** Summary of a batch: durations of its items, and errors grouped by cause. */
 
 import { h } from "./element.js";
-import { spoken } from "./notice.js";
+import { UNEXPLAINED, spoken } from "./notice.js";
 import { amount, plural, duration } from "./format.js";
 
 /**
@@ -48,12 +48,12 @@ function listed(facts) {
   );
 }
 
-function group({ reason, message, count, names = [] }) {
+function group({ message, count, names = [] }) {
   const rest = count - names.length;
   return h(
     "li",
     {},
-    h("p", {}, h("strong", {}, `${amount(count)} ×`), " ", spoken(message || reason)),
+    h("p", {}, h("strong", {}, `${amount(count)} ×`), " ", spoken(message || UNEXPLAINED)),
     h("small", {}, names.join(", "), rest > 0 && ` and ${amount(rest)} more`),
   );
 }

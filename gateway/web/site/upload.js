@@ -15,7 +15,7 @@ const RETENTION = 24 * 3600;
 export class Uploads {
   /**
    * @param {import("./api.js").Api} api
-   * @param {AbortSignal} signal aborts the uploads
+   * @param {AbortSignal} [signal] aborts the uploads
    */
   constructor(api, signal) {
     this._api = api;
@@ -58,6 +58,18 @@ export class Uploads {
    */
   problem(file) {
     return this._refused.get(file);
+  }
+
+  /**
+   * An uploaded file as the inputs of a batch's item; of a rejected file, the item's failure.
+   * @param {File} file
+   * @param {string} [name] of the input
+   */
+  item(file, name = "file1") {
+    const problem = this.problem(file);
+    return problem
+      ? { failure: { reason: problem.code, message: problem.message, remedy: problem.remedy } }
+      : { inputs: [{ name, artifact: this.artifact(file) }] };
   }
 
   async _one(file) {

@@ -42,7 +42,7 @@ function flat(content) {
   const rows = Array.isArray(content) ? content : [content];
   const record = (row) => row && typeof row === "object" && !Array.isArray(row);
   if (!rows.length || !rows.every(record)) return null;
-  const simple = (cell) => cell === null || typeof cell !== "object" || JSON.stringify(cell).length < 80;
+  const simple = (value) => value === null || typeof value !== "object" || JSON.stringify(value).length < 80;
   return rows.every((row) => Object.keys(row).length < 10 && Object.values(row).every(simple)) ? rows : null;
 }
 

@@ -1,16 +1,19 @@
 /** View of one run, active or ended. */
 
 import { card } from "./card.js";
+import { TaskCatalog } from "./catalog.js";
+import { confirmDeletion } from "./confirm_dialog.js";
 import { Details } from "./details.js";
 import { h } from "./element.js";
 import { Graph } from "./graph.js";
 import { notice, spoken } from "./notice.js";
 import { Prose } from "./prose.js";
 import { GOOD, RunRecord } from "./record.js";
+import { saveAll } from "./save_files.js";
 import { badge } from "./state.js";
 import { EventStream } from "./stream.js";
 import { Timeline } from "./timeline.js";
-import { batchAddress, pipelineAddress, pipelineLink, titleOf } from "./links.js";
+import { batchAddress, homeLink, pipelineAddress, pipelineLink, titleOf } from "./links.js";
 import { plural, duration } from "./format.js";
 
 export class RunView {
@@ -19,7 +22,7 @@ export class RunView {
    * @param {import("./files.js").Files} files
    * @param {string} id
    * @param {{say: (text: string) => void, changed: () => void, again: (run: RunRecord, follow: boolean) => void,
-   *   save: (run: RunRecord) => void}} listener
+   *   ask: (text: string) => void, save: (run: RunRecord) => void, go: (address: string) => void}} listener
    */
   constructor(api, files, id, listener) {
     this._api = api;
@@ -68,7 +71,10 @@ export class RunView {
     this._by = h("p.quiet");
     this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes);
     this._answerCard = card("answer.half", "Answer", this._prose.element, this._by);
-    this._madeCard = card("made", "Output files", this._made);
+    this._saveAll = h("button.quiet", { type: "button", click: () => this._saveFiles() }, "Save all");
+    this._madeCard = card("made", "Output files", this._made, h("div.actions", {}, this._saveAll));
+    this._offers = h("div");
+    this._offersCard = card("catalog-card", "What you can ask for", this._offers);
     this._timeCard = card("time", "Timeline", this._timeline.element);
     this._taskCard = card("tasks", "Tasks", this._details.element);
     this._seen(false);
@@ -87,6 +93,7 @@ export class RunView {
       this._lost,
       this._planCard,
       this._answerCard,
+      this._offersCard,
       h("div.side", {}, this._madeCard, this._timeCard),
       this._taskCard,
     );
@@ -112,7 +119,10 @@ export class RunView {
     const { run } = this;
     run.ahead = this._stream.ahead;
     this._head(run);
-    this._planCard.hidden = !run.tasks.size && !run.notes.length;
+    this._planCard.hidden = !run.tasks.size && (run.over || !run.notes.length);
+    this._offersCard.hidden = !run.over || run.tasks.size > 0;
+    if (!this._offersCard.hidden && !this._offers.hasChildNodes())
+      this._offers.append(new TaskCatalog(this._api, (text) => this._listener.ask(text)).element);
     this._timeCard.hidden = this._taskCard.hidden = !run.tasks.size;
     this._graph.show(run);
     this._timeline.show(run);
@@ -163,6 +173,7 @@ export class RunView {
             run.spec.pipeline
               ? h("a.button", { href: pipelineAddress(run.spec.pipeline) }, "Run on other files")
               : act("Ask again", "quiet", again(false)),
+            act("Delete", "quiet", () => this._delete()),
           ]
         : going
       ).filter(Boolean),
@@ -181,8 +192,28 @@ export class RunView {
     }
   }
 
+  _delete() {
+    confirmDeletion("Delete this run?", "Its plan, outputs and answer are deleted. This cannot be undone.", async () => {
+      await this._api.fetch(`/v1/runs/${encodeURIComponent(this.run.id)}`, { method: "DELETE" });
+      this._listener.go("/");
+    });
+  }
+
+  async _saveFiles() {
+    this._saveAll.setAttribute("disabled", "");
+    try {
+      const files = made(this.run).map((artifact) => ({ name: artifact.name || "file", artifact }));
+      await saveAll(this._api, `${this.run.id}.zip`, files);
+    } catch (problem) {
+      this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
+    } finally {
+      this._saveAll.removeAttribute("disabled");
+    }
+  }
+
   _answer(run) {
-    this._answerCard.hidden = !run.answer && (run.over || !run.tasks.size || !run.outcome);
+    const isRepeated = Boolean(run.failure) && !run.tasks.size;
+    this._answerCard.hidden = isRepeated || (!run.answer && (run.over || !run.tasks.size || !run.outcome));
     this._answerCard.setAttribute("aria-busy", String(!run.over));
     const artifacts = run.artifacts;
     const said = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
@@ -192,6 +223,7 @@ export class RunView {
     this._by.textContent = run.answer ? run.decision?.reason || "" : "The answer is written when all tasks have ended.";
     const gallery = made(run);
     this._madeCard.hidden = !gallery.length;
+    this._saveAll.hidden = gallery.length < 2;
     const key = gallery.map(({ sha256 }) => sha256).join();
     if (key !== this._gallery) this._made.replaceChildren(...gallery.map((artifact) => this._files.figure(artifact)));
     this._gallery = key;
@@ -199,12 +231,13 @@ export class RunView {
 
   _wrong(problem) {
     this._title.textContent = problem.status === 404 ? "There is no such run" : "This page cannot be loaded";
+    this._from.replaceChildren(homeLink());
     this._seen(this.run.tasks.size > 0);
     this._problems.replaceChildren(notice(problem));
   }
 
   _seen(on) {
-    const cards = [this._planCard, this._answerCard, this._madeCard, this._timeCard, this._taskCard];
+    const cards = [this._planCard, this._answerCard, this._offersCard, this._madeCard, this._timeCard, this._taskCard];
     cards.forEach((each) => (each.hidden = !on));
   }
 
@@ -232,14 +265,25 @@ function origin({ batch, spec: { pipeline } }) {
 }
 
 /** The failure as a notice; if there is an answer, it refers to the answer. */
-function trouble({ answer, failure, state }) {
-  const content = {
-    ...failure,
-    message: failure.message || failure.reason,
-    code: failure.reason,
-    mild: state !== "failed",
-  };
-  return answer && state === "incomplete" ? { ...content, message: "Some tasks failed. The answer lists them." } : content;
+/** @param {RunRecord} run that has failed, as a whole or in part */
+function trouble(run) {
+  const { answer, failure, state } = run;
+  const content = { message: failure.message || "", remedy: failure.remedy || "", mild: state !== "failed" };
+  if (!run.tasks.size) return { ...content, remedy: "Choose one of the tasks below, or say it in other words." };
+  const failed = run.failedTasks;
+  if (answer && state === "incomplete") {
+    const message = failed.length
+      ? `Some tasks failed: ${failed.map(named).join(", ")}. The answer gives the reasons.`
+      : "Part of the request could not be done. The answer gives the reasons.";
+    return { ...content, message };
+  }
+  const files = failed.flatMap((task) => task.files).filter((name) => !content.message.includes(name));
+  return files.length ? { ...content, message: `${files.join(", ")}: ${content.message}` } : content;
+}
+
+/** @param {{task: string, files: string[]}} failed */
+function named({ task, files }) {
+  return files.length ? `${task} on ${files.join(", ")}` : task;
 }
 
 function planWords(run) {
