@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-all check types wheels static test-deps bench figures chaos eval train protos openapi readme alerts render deploy descriptions
+.PHONY: help setup demo up test test-all check types wheels static check-web test-deps bench figures chaos eval train protos openapi readme alerts render deploy descriptions
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -60,8 +60,19 @@ $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 	$(PY) -m tests.resolution
 	@touch $@
 
+WEB := gateway/web
+
+check-web: $(VENV)/.dev $(WEB)/node_modules ## Check the web page: ESLint, types, unit tests in node, axe; `make test-all` includes it
+	npm --prefix $(WEB) run check
+	$(PY) -m pytest tests/system/test_page_accessibility.py
+
+$(WEB)/node_modules: $(WEB)/package-lock.json
+	npm ci --prefix $(WEB)
+	@touch $@
+
 test-deps: ## Install the programs that tests need in addition to Python (Debian; root or sudo)
 	$(SUDO) sh tests/support/install_programs.sh
+	$(MAKE) --no-print-directory $(WEB)/node_modules
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'

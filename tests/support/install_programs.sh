@@ -6,6 +6,11 @@ apt-get update -qq
 apt-get install -qq -y --no-install-recommends git python3-venv procps postgresql chromium iproute2 \
   buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap prometheus
 
+# node checks the modules of the web page. Other packages of node bring npm, and conflict with Debian's.
+if ! command -v npm > /dev/null; then
+  apt-get install -qq -y --no-install-recommends nodejs npm
+fi
+
 # kubectl renders the manifests. Debian 12 has 1.20, whose kustomize does not know components; Debian 13 has 1.32.
 # Of Debian 13 nothing else is ever installed: the preferences forbid it.
 if ! kubectl version --client --output json 2>/dev/null | grep -q kustomizeVersion; then

@@ -14,9 +14,17 @@ _REASON = "not installed: "
 _OFF_PATH = {"postgres": "/usr/lib/postgresql/*/bin/postgres"}
 """Folders in which Debian installs versioned programs that are not on the PATH."""
 
+NODE_MODULES = Path(__file__).parents[2] / "gateway" / "web" / "node_modules"
+
+_IN_NODE_MODULES = {"eslint": ".bin/eslint", "tsc": ".bin/tsc", "axe-core": "axe-core/axe.min.js"}
+"""Programs that npm installs from the lock file of the web page."""
+
 
 def find_program(name: str) -> Path | None:
     """Path of a program; the newest version if Debian has installed several."""
+    if name in _IN_NODE_MODULES:
+        path = NODE_MODULES / _IN_NODE_MODULES[name]
+        return path if path.exists() else None
     versions = Path("/").glob(_OFF_PATH[name].removeprefix("/")) if name in _OFF_PATH else ()
     newest = max(versions, key=lambda path: int(path.parts[-3]), default=None)
     on_path = shutil.which(name)

@@ -101,7 +101,7 @@ async def test_batch_starts_from_a_request_and_can_be_deleted(tab: Tab, local_st
     await expect(items).to_have_text([re.compile("good.txt.*positive"), re.compile("bad.txt.*negative")])
     await delete(page)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Batches")
-    assert await status(local_stack, f"/v1/batches/{batch}") == 404
+    assert await status(local_stack, f"/v1/pipeline-batches/{batch}") == 404
 
 
 async def test_rejected_file_fails_its_item_of_a_batch_from_a_request(tab: Tab) -> None:

@@ -19,11 +19,10 @@ def test_web_module_imports_only_siblings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_web_module_is_small_and_creates_no_markup(name: str) -> None:
+def test_web_module_creates_no_markup(name: str) -> None:
     code = MODULES[name]
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", code) == []
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", code) == []
-    assert code.count("\n") <= 300
 
 
 def test_page_has_no_inline_code_and_versioned_urls() -> None:

@@ -6,6 +6,7 @@ export class Announcer {
   /** @param {HTMLElement} place that screen readers watch */
   constructor(place) {
     this._place = place;
+    /** @type {string[]} */
     this._words = [];
     this._timer = 0;
   }

@@ -24,7 +24,9 @@ export class Api {
   /** @param {(refused: boolean) => Promise<string>} askKey asks the user for a key; refused: the last one was rejected */
   constructor(askKey) {
     this._askKey = askKey;
+    /** @type {Promise<string> | null} */
     this._pendingKey = null;
+    /** @type {Map<string, Promise<string>>} */
     this._blobs = new Map();
   }
 
@@ -73,10 +75,12 @@ export class Api {
   async address(artifact) {
     const path = artifactPath(artifact);
     if (!this.hasKey) return path;
-    if (!this._blobs.has(path)) this._blobs.set(path, this._objectUrl(path));
-    return this._blobs.get(path);
+    const known = this._blobs.get(path) || this._objectUrl(path);
+    this._blobs.set(path, known);
+    return known;
   }
 
+  /** @param {string} path */
   async _objectUrl(path) {
     try {
       const response = await this.fetch(path);
@@ -87,6 +91,11 @@ export class Api {
     }
   }
 
+  /**
+   * @param {string} path
+   * @param {RequestInit} options
+   * @param {string | null} key
+   */
   async _request(path, options, key) {
     const headers = new Headers(options.headers);
     if (key) headers.set("authorization", `Bearer ${key}`);
@@ -101,6 +110,7 @@ export class Api {
     }
   }
 
+  /** @param {boolean} refused */
   async _newKey(refused) {
     this._pendingKey ??= this._askKey(refused);
     try {

@@ -9,7 +9,7 @@ import { Graph } from "./graph.js";
 import { Items } from "./items.js";
 import { notice } from "./notice.js";
 import { PlanRecord } from "./plan.js";
-import { ENDED } from "./record.js";
+import { ENDED, artifactsOf } from "./record.js";
 import { itemFileName, saveAll } from "./save_files.js";
 import { badge } from "./state.js";
 import { EventStream } from "./stream.js";
@@ -38,12 +38,14 @@ const FORMS = [
   ["CSV", "csv"],
 ];
 
+/** @typedef {import("../types.js").Batch} Batch */
+
 export class BatchView {
   /**
    * @param {import("./api.js").Api} api
    * @param {import("./files.js").Files} files
    * @param {string} id
-   * @param {{say: (text: string) => void, save: (source: {plan: any[]}, text: string) => void,
+   * @param {{say: (text: string) => void, save: (source: {plan: import("../types.js").Task[]}, text: string) => void,
    *   go: (address: string) => void}} listener
    */
   constructor(api, files, id, listener) {
@@ -54,19 +56,12 @@ export class BatchView {
     this._closed = new AbortController();
     this._items = new Items(api, files, id);
     this._status = 0;
+    /** @type {Batch | null} */
+    this._batch = null;
+    /** @type {EventStream | null} */
+    this._stream = null;
     this._summary = { next: 0, known: "", going: false };
     this._id = id;
-    this._build();
-    this._watch();
-  }
-
-  close() {
-    this._closed.abort();
-    this._stream?.stop();
-    this._items.close();
-  }
-
-  _build() {
     this._badge = h("span.state");
     this._actions = h("div.actions");
     this._title = h("h1", { tabindex: "-1" }, "…");
@@ -79,7 +74,22 @@ export class BatchView {
     this._errors = h("div");
     this._times = h("div");
     this._plan = h("div");
-    this._cards();
+    this._allFiles = h("button.quiet", { type: "button", click: () => this._saveFiles() }, "Save all files");
+    const links = FORMS.map(([text, format]) => this._saving(text, format));
+    const saving = h(
+      "div.actions",
+      { role: "group", "aria-label": "Save the results" },
+      "Results:",
+      links,
+      this._allFiles,
+    );
+    this._progressCard = card("progress", "Progress", this._tally.element, h("div.line", {}, this._pace, saving));
+    this._itemsCard = card("members.half", "Items", this._items.element);
+    this._errorCard = card("trouble", "Errors", this._errors);
+    this._timeCard = card("times", "Time per item", this._times);
+    this._planCard = card("plan", "Plan", this._plan);
+    const cards = [this._progressCard, this._itemsCard, this._errorCard, this._timeCard, this._planCard];
+    cards.forEach((each) => (each.hidden = true));
     this.element = h(
       "article.run.batch",
       { "aria-label": "Batch" },
@@ -91,29 +101,24 @@ export class BatchView {
       this._itemsCard,
       h("div.side", {}, this._errorCard, this._timeCard, this._planCard),
     );
+    this._watch();
   }
 
-  _cards() {
-    this._allFiles = h("button.quiet", { type: "button", click: () => this._saveFiles(this._allFiles) }, "Save all files");
-    const links = FORMS.map(([text, format]) => this._saving(text, format));
-    const saving = h("div.actions", { role: "group", "aria-label": "Save the results" }, "Results:", links, this._allFiles);
-    this._progressCard = card("progress", "Progress", this._tally.element, h("div.line", {}, this._pace, saving));
-    this._itemsCard = card("members.half", "Items", this._items.element);
-    this._errorCard = card("trouble", "Errors", this._errors);
-    this._timeCard = card("times", "Time per item", this._times);
-    this._planCard = card("plan", "Plan", this._plan);
-    const cards = [this._progressCard, this._itemsCard, this._errorCard, this._timeCard, this._planCard];
-    cards.forEach((each) => (each.hidden = true));
+  close() {
+    this._closed.abort();
+    this._stream?.stop();
+    this._items.close();
   }
 
   async _watch() {
     try {
-      this._show(await this._api.json(this._path, { signal: this._closed.signal }));
+      const batch = await this._api.json(this._path, { signal: this._closed.signal });
+      this._show(batch);
+      if (ENDED.has(batch.state) || this._closed.signal.aborted) return;
     } catch (problem) {
       this._wrong(problem);
       return;
     }
-    if (ENDED.has(this._batch.state) || this._closed.signal.aborted) return;
     this._stream = new EventStream(this._api, `${this._path}/events`, ({ state }) => ENDED.has(state), {
       event: (batch) => this._show(batch),
       connection: (there) => (this._lost.hidden = there),
@@ -122,6 +127,7 @@ export class BatchView {
     this._stream.read();
   }
 
+  /** @param {Batch} update */
   _show(update) {
     const before = this._batch;
     const batch = planned(update, before);
@@ -138,12 +144,16 @@ export class BatchView {
     this._tell(batch, before);
   }
 
-  /** Changes the text only if it differs, so that screen readers announce it once. */
+  /**
+   * Changes the text only if it differs, so that screen readers announce it once.
+   * @param {string} why
+   */
   _wait(why) {
     if (this._waiting.textContent !== why) this._waiting.textContent = why;
     this._waiting.hidden = !why;
   }
 
+  /** @param {Batch} batch */
   _head(batch) {
     const { pipeline, create_time: created, counts, failure } = batch;
     this._title.textContent = titleOf(batch);
@@ -158,12 +168,16 @@ export class BatchView {
     this._problems.replaceChildren(...(failure ? [notice(failure)] : []));
   }
 
+  /** @param {Batch} batch */
   _acts({ state, counts, pipeline, spec }) {
-    const act = (text, does, kind = "quiet") => h(`button.${kind}`, { type: "button", click: does }, text);
+    const act = (/** @type {string} */ text, /** @type {() => void} */ does, kind = "quiet") =>
+      h(`button.${kind}`, { type: "button", click: does }, text);
     const over = ENDED.has(state);
     const open = (counts.waiting || 0) + (counts.cancelled || 0);
     const bad = (counts.failed || 0) + (counts.incomplete || 0);
-    const save = () => this._listener.save({ plan: pipeline.plan }, titleOf({ spec }));
+    const plan = pipeline?.plan;
+    const save = (/** @type {import("../types.js").Task[]} */ tasks) =>
+      this._listener.save({ plan: tasks }, titleOf({ spec }));
     this._actions.replaceChildren(
       ...[
         !over && act("Cancel", () => this._send("cancel")),
@@ -173,12 +187,13 @@ export class BatchView {
           act(bad > 1 ? `Retry ${amount(bad)} failed items` : "Retry the failed item", () =>
             this._send("resume", { failed_only: true }),
           ),
-        pipeline?.plan && !pipeline.name && act("Save this plan", save),
+        plan && !pipeline.name && act("Save this plan", () => save(plan)),
         over && act("Delete", () => this._delete()),
-      ].filter(Boolean),
+      ].flatMap((each) => each || []),
     );
   }
 
+  /** @param {import("../types.js").Pipeline} pipeline */
   _draw(pipeline) {
     const plan = new PlanRecord(pipeline);
     const details = new Details(this._files, this._api);
@@ -190,14 +205,18 @@ export class BatchView {
   }
 
   _delete() {
-    confirmDeletion("Delete this batch?", "Its items, their runs and their results are deleted. This cannot be undone.", async () => {
-      await this._api.fetch(this._path, { method: "DELETE" });
-      this._listener.go("/?batches");
-    });
+    confirmDeletion(
+      "Delete this batch?",
+      "Its items, their runs and their results are deleted. This cannot be undone.",
+      async () => {
+        await this._api.fetch(this._path, { method: "DELETE" });
+        this._listener.go("/?batches");
+      },
+    );
   }
 
-  async _saveFiles(button) {
-    button.setAttribute("disabled", "");
+  async _saveFiles() {
+    this._allFiles.setAttribute("disabled", "");
     try {
       const files = await this._outputFiles();
       if (!files.length) throw new Problem({ detail: "No item has an output file.", remedy: "" });
@@ -206,12 +225,13 @@ export class BatchView {
       if (!this._closed.signal.aborted)
         this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
     } finally {
-      button.removeAttribute("disabled");
+      this._allFiles.removeAttribute("disabled");
     }
   }
 
   /** Output files of all items, named by item and output. */
   async _outputFiles() {
+    /** @type {{name: string, artifact: import("../types.js").Artifact}[]} */
     const files = [];
     let token = "";
     do {
@@ -223,6 +243,10 @@ export class BatchView {
     return files;
   }
 
+  /**
+   * @param {"cancel" | "resume"} verb
+   * @param {{failed_only?: boolean}} [body]
+   */
   async _send(verb, body = {}) {
     const options = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
     try {
@@ -234,7 +258,10 @@ export class BatchView {
     }
   }
 
-  /** Updates the summary: at the end, and at intervals before. */
+  /**
+   * Updates the summary: at the end, and at intervals before.
+   * @param {Batch} batch
+   */
   async _sum({ state, counts }) {
     const over = ENDED.has(state);
     const known = JSON.stringify([over, counts]);
@@ -249,15 +276,20 @@ export class BatchView {
     }
     this._summary.going = false;
     this._summary.next = performance.now() + Math.max(SUMMARY_INTERVAL, SUMMARY_FACTOR * (performance.now() - began));
-    if (ENDED.has(this._batch.state)) this._sum(this._batch);
+    if (this._batch && ENDED.has(this._batch.state)) this._sum(this._batch);
   }
 
+  /** @param {import("../types.js").Summary} summary */
   _showSummary(summary) {
     shown(this._errorCard, this._errors, errors(summary));
     shown(this._timeCard, this._times, times(summary));
   }
 
-  /** Link to the results; downloads through an object URL if a key is needed. */
+  /**
+   * Link to the results; downloads through an object URL if a key is needed.
+   * @param {string} text
+   * @param {string} format
+   */
   _saving(text, format) {
     const path = `${this._path}/results?format=${format}`;
     const link = h("a.button", { href: path, download: `${this._id}.${format}` }, text);
@@ -269,6 +301,10 @@ export class BatchView {
     return link;
   }
 
+  /**
+   * @param {HTMLAnchorElement} link
+   * @param {string} path
+   */
   async _copy(link, path) {
     try {
       const response = await this._api.fetch(path);
@@ -283,6 +319,7 @@ export class BatchView {
     }
   }
 
+  /** @param {Problem} problem */
   _wrong(problem) {
     if (this._closed.signal.aborted) return;
     if (!this._batch)
@@ -291,7 +328,11 @@ export class BatchView {
     this._problems.replaceChildren(notice(problem));
   }
 
-  /** Announces progress to screen readers. */
+  /**
+   * Announces progress to screen readers.
+   * @param {Batch} batch
+   * @param {Batch | null} before
+   */
   _tell({ state, counts }, before) {
     const part = Math.floor((ANNOUNCEMENTS * done(counts)) / Math.max(counts.total, 1));
     if (before && ENDED.has(state) && !ENDED.has(before.state)) this._listener.say(`The batch has ended: ${state}.`);
@@ -301,27 +342,42 @@ export class BatchView {
   }
 }
 
-/** Whether the plan of a batch has outputs that are files. */
+/**
+ * Whether the plan of a batch has outputs that are files.
+ * @param {Batch} batch
+ */
 function hasFiles({ counts, pipeline }) {
-  return done(counts) > 0 && (pipeline?.outputs || []).some(({ modality }) => FILE_MODALITIES.has(modality));
+  return done(counts) > 0 && (pipeline?.outputs || []).some(({ modality }) => FILE_MODALITIES.has(modality || ""));
 }
 
+/** @param {import("../types.js").Item} item */
 function outputFiles(item) {
-  return Object.entries(item.outputs || {})
-    .filter(([, value]) => value?.artifact)
-    .map(([output, { artifact }]) => ({ name: itemFileName(item, output, artifact), artifact }));
+  return Object.entries(item.outputs || {}).flatMap(([output, value]) =>
+    artifactsOf(value).map((artifact) => ({ name: itemFileName(item, output, artifact), artifact })),
+  );
 }
 
-/** Copies the plan of an earlier event, because only one event contains it. */
+/**
+ * Copies the plan of an earlier event, because only one event contains it.
+ * @param {Batch} batch
+ * @param {Batch | null} before
+ * @returns {Batch}
+ */
 function planned(batch, before) {
   return before?.pipeline?.plan && !batch.pipeline?.plan ? { ...batch, pipeline: before.pipeline } : batch;
 }
 
+/**
+ * @param {HTMLElement} place
+ * @param {HTMLElement} content
+ * @param {HTMLElement | null} element
+ */
 function shown(place, content, element) {
   place.hidden = !element;
   content.replaceChildren(...(element ? [element] : []));
 }
 
+/** @param {Batch} batch */
 function pace({ state, counts, items_per_second: rate, remaining, create_time: created, end_time: ended }) {
   const how = `${amount(done(counts))} of ${amount(counts.total)}`;
   if (ENDED.has(state)) return ended ? `${how}, in ${duration((Date.parse(ended) - Date.parse(created)) / 1000)}` : how;

@@ -27,12 +27,14 @@ class BatchRow {
     this._title = h("strong");
     this._counts = h("small");
     this._state = h("span");
+    this._shown = "";
     this._when = h("small");
     const text = h("span.entry-words", {}, this._title, this._tally.element, this._counts);
     this._link = h("a.entry", {}, text, h("span.entry-end", {}, this._state, this._when));
     this.element = h("li", {}, this._link);
   }
 
+  /** @param {import("../types.js").Batch} batch */
   show(batch) {
     this._link.setAttribute("href", batchAddress(batch.batch_id));
     this._title.textContent = titleOf(batch);
@@ -44,11 +46,13 @@ class BatchRow {
   }
 }
 
-/** @param {any} counts */
+/** @param {import("../types.js").Counts} counts */
 function progress(counts) {
   return [
     `${amount(done(counts))} of ${amount(counts.total)} items`,
-    ...["failed", "incomplete"].map((state) => counts[state] && `${amount(counts[state])} ${state}`),
+    .../** @type {("failed" | "incomplete")[]} */ (["failed", "incomplete"]).map(
+      (state) => counts[state] && `${amount(counts[state])} ${state}`,
+    ),
   ]
     .filter(Boolean)
     .join(", ");

@@ -5,7 +5,7 @@ import { h } from "./element.js";
 /**
  * @param {string} kind CSS classes, separated by dots
  * @param {string} title
- * @param {...import("./element.js").Child} content
+ * @param {...(import("./element.js").Child | import("./element.js").Child[])} content
  * @returns {HTMLElement}
  */
 export function card(kind, title, ...content) {

@@ -3,7 +3,7 @@
 import { h } from "./element.js";
 
 /**
- * @param {HTMLElement} box
+ * @param {HTMLInputElement} box
  * @param {string} title
  * @param {string} about
  */

@@ -10,11 +10,15 @@ import { amount, cut, size } from "./format.js";
 import { batchAddress, runAddress } from "./links.js";
 import { Uploads } from "./upload.js";
 
-const CHOICES = [
-  ["approve", "Review the plan first", "The plan runs after your approval."],
-  ["local", "Process only on this deployment", "No external model receives the request or its files."],
-  ["fresh", "Ignore cached results", "Every task runs again."],
-];
+/**
+ * @typedef {import("../types.js").Input} Input
+ * @typedef {import("./record.js").RunRecord} RunRecord
+ */
+
+/**
+ * @typedef {{parent?: RunRecord | null, text?: string, inputs?: Input[]}} Start the run that a request continues; text and
+ *   inputs of a run to repeat
+ */
 
 export class Composer {
   /**
@@ -25,12 +29,66 @@ export class Composer {
   constructor(api, listener) {
     this._api = api;
     this._listener = listener;
+    /** @type {File[]} */
     this._files = [];
+    /** @type {Input[]} */
     this._inputs = [];
+    /** @type {RunRecord | null} */
     this._parent = null;
     this._attempt = "";
     this._uploads = new Uploads(api);
-    this._build();
+    const [pick, text] = ["pick-files", "request"];
+    this._words = h("textarea", {
+      id: text,
+      rows: 2,
+      input: () => this._changed(),
+      keydown: (event) => this._key(event),
+    });
+    this._picker = h("input.unseen", { id: pick, type: "file", multiple: true, change: () => this._picked() });
+    this._chips = h("ul.chips", { "aria-label": "Files to send" });
+    this._continues = h("p.continues", { hidden: true });
+    this._button = h("button.primary.send", { type: "submit", "aria-label": "Ask" }, glyph(ARROW));
+    this._hint = h("small.hint", { role: "status" });
+    const box = () => h("input", { type: "checkbox" });
+    this._boxes = { approve: box(), local: box(), fresh: box() };
+    const choices = [
+      choice(this._boxes.approve, "Review the plan first", "The plan runs after your approval."),
+      choice(
+        this._boxes.local,
+        "Process only on this deployment",
+        "No external model receives the request or its files.",
+      ),
+      choice(this._boxes.fresh, "Ignore cached results", "Every task runs again."),
+    ];
+    this._each = h("input", { type: "checkbox", change: () => this._changed() });
+    this._eachChoice = choice(this._each, "Run once per file", "Starts a batch with one item per file.");
+    this._options = h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices));
+    this.element = h(
+      "form.composer",
+      { submit: (event) => (event.preventDefault(), this._send()) },
+      this._continues,
+      h("label.unseen", { for: text }, "Your request"),
+      this._words,
+      this._chips,
+      this._eachChoice,
+      h(
+        "div.row",
+        {},
+        this._picker,
+        h("label.attach", { for: pick }, glyph(CLIP), "Add files"),
+        this._options,
+        h("span.grow"),
+        this._hint,
+        this._button,
+      ),
+    );
+    this._busy(false);
+    this.reset();
+    addEventListener(
+      "click",
+      (event) => (event.target instanceof Node && this._options.contains(event.target)) || this._shut(),
+    );
+    this._options.addEventListener("keydown", (event) => event.key === "Escape" && this._shut());
     addEventListener("paste", (event) => this._pasted(event));
     dropping(
       () => this.element.isConnected,
@@ -40,8 +98,7 @@ export class Composer {
 
   /**
    * Resets the form.
-   * @param {{parent?: any, text?: string, inputs?: any[]}} [from] the run that it continues; text and inputs of a run to
-   *   repeat
+   * @param {Start} [start]
    */
   reset({ parent = null, text = "", inputs = [] } = {}) {
     this._parent = parent;
@@ -50,7 +107,7 @@ export class Composer {
     this._files = [];
     this._each.checked = false;
     this._shut();
-    this._choices.get("fresh").checked = Boolean(text || inputs.length);
+    this._boxes.fresh.checked = Boolean(text || inputs.length);
     this._words.placeholder = parent ? "Your follow-up request" : "Describe the task, and drop files here.";
     this._changed();
   }
@@ -81,53 +138,11 @@ export class Composer {
     await this._send();
   }
 
-  _build() {
-    const [pick, text] = ["pick-files", "request"];
-    this._words = h("textarea", {
-      id: text,
-      rows: 2,
-      input: () => this._changed(),
-      keydown: (event) => this._key(event),
-    });
-    this._picker = h("input.unseen", { id: pick, type: "file", multiple: true, change: () => this._picked() });
-    this._chips = h("ul.chips", { "aria-label": "Files to send" });
-    this._continues = h("p.continues", { hidden: true });
-    this._button = h("button.primary.send", { type: "submit", "aria-label": "Ask" }, glyph(ARROW));
-    this._hint = h("small.hint", { role: "status" });
-    this._choices = new Map(CHOICES.map(([name]) => [name, h("input", { type: "checkbox" })]));
-    const choices = CHOICES.map(([name, title, about]) => choice(this._choices.get(name), title, about));
-    this._each = h("input", { type: "checkbox", change: () => this._changed() });
-    this._eachChoice = choice(this._each, "Run once per file", "Starts a batch with one item per file.");
-    this._options = h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices));
-    this.element = h(
-      "form.composer",
-      { submit: (event) => (event.preventDefault(), this._send()) },
-      this._continues,
-      h("label.unseen", { for: text }, "Your request"),
-      this._words,
-      this._chips,
-      this._eachChoice,
-      h(
-        "div.row",
-        {},
-        this._picker,
-        h("label.attach", { for: pick }, glyph(CLIP), "Add files"),
-        this._options,
-        h("span.grow"),
-        this._hint,
-        this._button,
-      ),
-    );
-    this._busy(false);
-    this.reset();
-    addEventListener("click", (event) => this._options.contains(event.target) || this._shut());
-    this._options.addEventListener("keydown", (event) => event.key === "Escape" && this._shut());
-  }
-
   _shut() {
     this._options.open = false;
   }
 
+  /** @param {KeyboardEvent} event */
   _key(event) {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -135,10 +150,11 @@ export class Composer {
   }
 
   _picked() {
-    this._add([...this._picker.files]);
+    this._add([...(this._picker.files || [])]);
     this._picker.value = "";
   }
 
+  /** @param {ClipboardEvent} event */
   _pasted(event) {
     const files = [...(event.clipboardData?.files || [])];
     if (!files.length || !this.element.isConnected) return;
@@ -146,6 +162,7 @@ export class Composer {
     this._add(files);
   }
 
+  /** @param {File[]} files */
   _add(files) {
     this._files.push(...files);
     this._changed();
@@ -160,13 +177,20 @@ export class Composer {
     const files = this._files.map((file, at) => this._chip(file.name, file.size, face(file), this._files, at));
     this._chips.replaceChildren(...inputs, ...files);
     this._eachChoice.hidden = this._files.length < 2 || this._parent !== null;
-    this._choices.get("approve").disabled = this._isBatch;
+    this._boxes.approve.disabled = this._isBatch;
     this._continues.hidden = !this._parent;
     this._continues.replaceChildren("Continues ", h("q", {}, cut(this._parent?.spec.request || "", 80)));
     this._words.style.setProperty("height", "auto");
     this._words.style.setProperty("height", `${Math.min(this._words.scrollHeight, 320)}px`);
   }
 
+  /**
+   * @param {string} name
+   * @param {number | undefined} bytes
+   * @param {import("./element.js").Child} picture
+   * @param {unknown[]} list of which it is one
+   * @param {number} at
+   */
   _chip(name, bytes, picture, list, at) {
     const remove = () => {
       list.splice(at, 1);
@@ -215,14 +239,18 @@ export class Composer {
     if (!request)
       throw new Problem({ detail: "The request is missing.", remedy: "say what is to be done with each file" });
     const all = this._files.length;
-    await this._uploads.send(this._files, (sent) => (this._hint.textContent = `Sending… ${amount(sent)} of ${amount(all)}`));
+    await this._uploads.send(
+      this._files,
+      (sent) => (this._hint.textContent = `Sending… ${amount(sent)} of ${amount(all)}`),
+    );
     const items = this._files.map((file) => ({ name: file.name, ...this._uploads.item(file) }));
     const lines = [{ request, ...this._settings() }, ...items].map((line) => `${JSON.stringify(line)}\n`);
     const headers = { "content-type": "application/x-ndjson", "idempotency-key": this._attempt };
-    const batch = await this._api.json("/v1/batches", { method: "POST", body: new Blob(lines), headers });
+    const batch = await this._api.json("/v1/pipeline-batches", { method: "POST", body: new Blob(lines), headers });
     return batchAddress(batch.batch_id);
   }
 
+  /** @param {boolean} on */
   _busy(on) {
     this._button.disabled = on;
     this._hint.textContent = on ? "Sending…" : "Press Enter to send";
@@ -231,15 +259,15 @@ export class Composer {
 
   _settings() {
     return {
-      ...(this._choices.get("local").checked && { policy: "local" }),
-      ...(this._choices.get("fresh").checked && { bypass_memo: true }),
+      ...(this._boxes.local.checked && { policy: "local" }),
+      ...(this._boxes.fresh.checked && { bypass_memo: true }),
     };
   }
 
   _body() {
     const spec = {
       request: this._words.value.trim(),
-      ...(this._choices.get("approve").checked && { mode: "approve" }),
+      ...(this._boxes.approve.checked && { mode: "approve" }),
       ...this._settings(),
       ...(this._inputs.length && { inputs: this._inputs.map(({ name, ...value }) => value) }),
       ...(this._parent && { parent_run_id: this._parent.id }),

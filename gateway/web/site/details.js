@@ -3,10 +3,18 @@
 import { h } from "./element.js";
 import { UNEXPLAINED, sentence, spoken, withoutCommands } from "./notice.js";
 import { marks, overlay } from "./overlay.js";
-import { model, references, seconds } from "./record.js";
+import { artifactsOf, model, references, seconds } from "./record.js";
 import { badge } from "./state.js";
 import { shown } from "./values.js";
 import { duration } from "./format.js";
+
+/**
+ * @typedef {import("./record.js").RunRecord} RunRecord
+ * @typedef {import("./record.js").TaskRecord} TaskRecord
+ * @typedef {import("../types.js").Json} Json
+ * @typedef {{state: string, stale: boolean, by: HTMLElement, summary: HTMLElement, body: HTMLElement,
+ *   element: HTMLDetailsElement, fill: () => void}} Known stale: its body does not show the latest state
+ */
 
 export class Details {
   /**
@@ -16,6 +24,7 @@ export class Details {
   constructor(files, api) {
     this._files = files;
     this._api = api;
+    /** @type {Map<number, Known>} */
     this._known = new Map();
     this.element = h("div.details");
   }
@@ -46,32 +55,39 @@ export class Details {
     known.summary.focus({ preventScroll: true });
   }
 
+  /**
+   * @param {Known} known
+   * @param {string} state
+   * @param {TaskRecord} task
+   */
   _changed(known, state, task) {
     Object.assign(known, { state, stale: true });
-    known.summary.lastChild.replaceWith(badge(task.state));
+    known.summary.lastChild?.replaceWith(badge(task.state));
   }
 
+  /**
+   * @param {TaskRecord} task
+   * @returns {Known}
+   */
   _made(task) {
     const by = h("span.task-by");
-    const known = {
-      state: "",
-      stale: true,
-      by,
-      summary: h("summary", {}, headline(task), by, h("span")),
-      body: h("div.task-body"),
-      fill: () => {},
-    };
-    known.element = h(
-      "details.task-details",
-      { id: `task-${task.id}`, toggle: () => known.element.open && known.fill() },
-      known.summary,
-      known.body,
-    );
+    const summary = h("summary", {}, headline(task), by, h("span"));
+    const body = h("div.task-body");
+    const id = `task-${task.id}`;
+    const toggle = (/** @type {{target: HTMLDetailsElement}} */ { target }) => target.open && known.fill();
+    const element = h("details.task-details", { id, toggle }, summary, body);
+    /** @type {Known} */
+    const known = { state: "", stale: true, by, summary, body, element, fill: () => {} };
     this._known.set(task.id, known);
     this.element.append(known.element);
     return known;
   }
 
+  /**
+   * @param {Known} known
+   * @param {RunRecord} run
+   * @param {TaskRecord} task
+   */
   _fill(known, run, task) {
     known.stale = false;
     const parts = [
@@ -83,9 +99,13 @@ export class Details {
       this._outputs(run, task),
       parameters(task),
     ];
-    known.body.replaceChildren(...parts.filter(Boolean));
+    known.body.replaceChildren(...parts.flatMap((each) => each || []));
   }
 
+  /**
+   * @param {RunRecord} run
+   * @param {TaskRecord} task
+   */
   _inputs(run, task) {
     const ports = Object.entries(task.task.arguments || {});
     return ports.length
@@ -100,6 +120,11 @@ export class Details {
       : null;
   }
 
+  /**
+   * @param {RunRecord} run
+   * @param {Json} argument
+   * @returns {HTMLElement | null}
+   */
   _given(run, argument) {
     if (Array.isArray(argument))
       return h(
@@ -109,9 +134,14 @@ export class Details {
       );
     const value = resolved(run, argument);
     if (value === undefined) return null;
-    return value?.artifact ? this._files.chip(value.artifact) : shown(value, this._files);
+    const [artifact] = artifactsOf(value);
+    return artifact ? this._files.chip(artifact) : shown(value, this._files);
   }
 
+  /**
+   * @param {RunRecord} run
+   * @param {TaskRecord} task
+   */
   _outputs(run, task) {
     const outputs = Object.entries(task.result?.outputs || {});
     if (!outputs.length) return null;
@@ -127,19 +157,24 @@ export class Details {
     );
   }
 
-  /** The input image with detections or mask; null if the task has none. */
+  /**
+   * The input image with detections or mask; null if the task has none.
+   * @param {RunRecord} run
+   * @param {TaskRecord} task
+   */
   _overlaid(run, task) {
     const picture = Object.values(task.task.arguments || {})
-      .map((argument) => resolved(run, argument)?.artifact)
-      .find((artifact) => artifact?.media_type.startsWith("image/"));
-    const outputs = task.result.outputs;
-    const found = marks(Object.values(outputs).filter((value) => !value?.artifact));
-    const mask = outputs.mask?.artifact;
+      .flatMap((argument) => artifactsOf(resolved(run, argument) ?? null))
+      .find((artifact) => artifact.media_type?.startsWith("image/"));
+    const outputs = task.result?.outputs || {};
+    const found = marks(Object.values(outputs).filter((value) => !artifactsOf(value).length));
+    const [mask] = artifactsOf(outputs.mask ?? null);
     if (!picture || !this._files.shows(picture) || (!found.length && !mask)) return null;
     return overlay(this._files, picture, found, mask ? this._api.address(mask) : null);
   }
 }
 
+/** @param {TaskRecord} task */
 function headline(task) {
   return [
     h("span.task-number", {}, task.id),
@@ -147,11 +182,16 @@ function headline(task) {
   ];
 }
 
+/**
+ * @param {TaskRecord} task
+ * @param {number} now
+ */
 function taken(task, now) {
   const took = seconds(task, now);
   return took === undefined ? "" : duration(took);
 }
 
+/** @param {TaskRecord} task */
 function trouble(task) {
   const failure = task.result?.failure;
   return failure
@@ -164,15 +204,18 @@ function trouble(task) {
     : null;
 }
 
+/** @param {TaskRecord} task */
 function why(task) {
   if (!task.decision) return null;
-  const by =
-    {
-      rank: "by ranking",
-      llm: `by ${task.decision.llm_model || "an LLM"}`,
-      pinned: "pinned by the plan",
-      routed: "by the routing table",
-    }[task.decision.controller] || task.decision.controller;
+  /** @type {Record<string, string>} */
+  const controllers = {
+    rank: "by ranking",
+    llm: `by ${task.decision.llm_model || "an LLM"}`,
+    pinned: "pinned by the plan",
+    routed: "by the routing table",
+  };
+  const controller = task.decision.controller || "";
+  const by = controllers[controller] || controller;
   const fell = task.decision.fell_back_because ? ` ${task.decision.fell_back_because}` : "";
   return part(
     "Why this model",
@@ -180,9 +223,10 @@ function why(task) {
   );
 }
 
+/** @param {TaskRecord} task */
 function candidates(task) {
   if (task.candidates.length < 2) return null;
-  const row = (candidate) =>
+  const row = (/** @type {import("../types.js").Candidate} */ candidate) =>
     h(
       "tr",
       {},
@@ -195,9 +239,13 @@ function candidates(task) {
   return part("Models considered", grid(["model", "expert", "role", "score", "reason"], task.candidates.map(row)));
 }
 
+/**
+ * @param {TaskRecord} task
+ * @param {number} now
+ */
 function attempts(task, now) {
   if (!task.attempts.length) return null;
-  const row = (attempt) => {
+  const row = (/** @type {import("./record.js").Attempt} */ attempt) => {
     const how = attempt.failure
       ? [attempt.failure.message, attempt.next && `next: ${attempt.next}`].filter(Boolean).join("; ")
       : attempt.ended
@@ -217,6 +265,7 @@ function attempts(task, now) {
   return part("Attempts", grid(["", "model", "expert", "duration", "outcome"], task.attempts.map(row)));
 }
 
+/** @param {TaskRecord} task */
 function parameters(task) {
   const given = task.task.parameters;
   return given && Object.keys(given).length
@@ -224,6 +273,10 @@ function parameters(task) {
     : null;
 }
 
+/**
+ * @param {string[]} columns
+ * @param {HTMLElement[]} rows
+ */
 function grid(columns, rows) {
   const head = h(
     "thead",
@@ -241,14 +294,26 @@ function grid(columns, rows) {
   );
 }
 
+/**
+ * @param {string} title
+ * @param {HTMLElement} content
+ */
 function part(title, content) {
   return h("section.part", {}, h("h3", {}, title), content);
 }
 
+/**
+ * @param {string} name
+ * @param {import("./element.js").Child[]} content
+ */
 function port(name, content) {
   return h("div.port", {}, h("h4", {}, name), content);
 }
 
+/**
+ * @param {RunRecord} run
+ * @param {Json} argument
+ */
 function origin(run, argument) {
   return references(argument).map(({ task_id, output, input }) =>
     h(
@@ -256,17 +321,22 @@ function origin(run, argument) {
       {},
       input
         ? run.origin(input)
-        : `${output} of task ${task_id}, ${run.tasks.get(task_id)?.task.task || "a missing task"}`,
+        : `${output} of task ${task_id}, ${run.tasks.get(task_id ?? 0)?.task.task || "a missing task"}`,
     ),
   );
 }
 
+/**
+ * @param {RunRecord} run
+ * @param {Json} argument
+ * @returns {import("../types.js").Value | undefined}
+ */
 function resolved(run, argument) {
-  if (argument && typeof argument === "object" && "task_id" in argument)
-    return run.tasks.get(argument.task_id)?.result?.outputs?.[argument.output];
-  if (!argument || typeof argument !== "object" || !("input" in argument)) return argument;
-  const input = (run.spec.inputs || []).find(({ name }) => name === argument.input);
-  return input?.artifact
-    ? { artifact: input.artifact }
-    : (input?.text ?? (input && "json" in input ? { json: input.json } : undefined));
+  if (argument === null || typeof argument !== "object" || Array.isArray(argument)) return argument;
+  const { task_id: id, output, input: name } = /** @type {import("../types.js").Reference} */ (argument);
+  if (id !== undefined) return run.tasks.get(id)?.result?.outputs?.[output || ""];
+  if (name === undefined) return argument;
+  const input = (run.spec.inputs || []).find((each) => each.name === name);
+  if (input?.artifact) return { artifact: input.artifact };
+  return input?.text ?? (input && "json" in input ? { json: input.json ?? null } : undefined);
 }

@@ -2,22 +2,37 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
+/**
+ * @typedef {Node | string | number | null | undefined | boolean} Child false, true, null and undefined are left out
+ * @typedef {string | number | boolean | null | undefined | ((event: any) => unknown)} Trait
+ */
 
 /**
- * @param {string} tag with classes behind dots, such as "p.quiet"
- * @param {Record<string, any>} [traits] attributes; functions become event listeners
+ * Name of a tag without its classes.
+ * @template {string} T
+ * @typedef {T extends `${infer Name}.${string}` ? Name : T} TagName
+ */
+
+/**
+ * @template {string} T
+ * @typedef {TagName<T> extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[TagName<T>] : HTMLElement} ElementOf
+ */
+
+/**
+ * @template {string} T
+ * @param {T} tag with classes behind dots, such as "p.quiet"
+ * @param {Record<string, Trait>} [traits] attributes; functions become event listeners
  * @param {...(Child | Child[])} children
- * @returns {HTMLElement}
+ * @returns {ElementOf<T>}
  */
 export function h(tag, traits = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  return fill(document.createElement(name), classes, traits, children);
+  return /** @type {ElementOf<T>} */ (fill(document.createElement(name), classes, traits, children));
 }
 
 /**
  * @param {string} tag
- * @param {Record<string, any>} [traits]
+ * @param {Record<string, Trait>} [traits]
  * @param {...(Child | Child[])} children
  * @returns {SVGElement}
  */
@@ -34,6 +49,14 @@ export function glyph(path) {
   return svg("svg.glyph", { viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: path }));
 }
 
+/**
+ * @template {Element} E
+ * @param {E} element
+ * @param {string[]} classes
+ * @param {Record<string, Trait>} traits
+ * @param {(Child | Child[])[]} children
+ * @returns {E}
+ */
 function fill(element, classes, traits, children) {
   if (classes.length) element.setAttribute("class", classes.join(" "));
   for (const [name, value] of Object.entries(traits)) {
@@ -44,7 +67,7 @@ function fill(element, classes, traits, children) {
   element.append(
     ...children
       .flat()
-      .filter((child) => child || child === 0)
+      .filter((child) => (child && child !== true) || child === 0)
       .map((child) => (child instanceof Node ? child : String(child))),
   );
   return element;

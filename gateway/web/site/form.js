@@ -10,10 +10,12 @@ import { Uploads } from "./upload.js";
 import { batchAddress, runAddress } from "./links.js";
 import { amount, plural } from "./format.js";
 
+/** @typedef {Map<Parameter, import("../types.js").Value | undefined>} Written entered values */
+
 export class RunForm {
   /**
    * @param {import("./api.js").Api} api
-   * @param {any} pipeline
+   * @param {import("../types.js").Pipeline} pipeline
    * @param {(address: string) => void} go called with the address of the started run or batch
    */
   constructor(api, pipeline, go) {
@@ -23,8 +25,26 @@ export class RunForm {
     this._closed = new AbortController();
     this._sending = new Uploads(api, this._closed.signal);
     this._attempt = "";
+    /** @type {Parameter[]} */
     this._parameters = [];
-    this._build();
+    const local = this._pipeline.policy === "local";
+    this._local = h("input", { type: "checkbox", checked: local, disabled: local });
+    this._fresh = h("input", { type: "checkbox" });
+    this._fields = h("div.parameters");
+    this._problems = h("div");
+    this._button = h("button.primary", { type: "submit" });
+    this._hint = h("small.quiet", { role: "status" });
+    this._count = h("small.quiet");
+    this.element = h(
+      "form.form",
+      { submit: (event) => (event.preventDefault(), this._submit()) },
+      !this._pipeline.inputs?.length && h("p.quiet", {}, "This pipeline has no inputs."),
+      this._fields,
+      choice(this._local, "Process only on this deployment", "No external model receives the files or the results."),
+      choice(this._fresh, "Ignore cached results", "Every task runs again."),
+      this._problems,
+      h("div.row", {}, this._button, this._hint, this._count),
+    );
     this._parameters = (pipeline.inputs || []).map((port, at) => new Parameter(port, at + 1, () => this._changed()));
     this._fields.append(...this._parameters.map(({ element }) => element));
     this._changed();
@@ -40,35 +60,14 @@ export class RunForm {
     this._closed.abort();
   }
 
-  _build() {
-    const local = this._pipeline.policy === "local";
-    this._local = h("input", { type: "checkbox", checked: local, disabled: local });
-    this._fresh = h("input", { type: "checkbox" });
-    this._fields = h("div.parameters");
-    this._problems = h("div");
-    this._button = h("button.primary", { type: "submit" });
-    this._hint = h("small.quiet", { role: "status" });
-    this._count = h("small.quiet");
-    this.element = h(
-      "form.form",
-      { submit: (event) => (event.preventDefault(), this._submit()) },
-      !this._pipeline.inputs?.length && h("p.quiet", {}, "This pipeline has no inputs."),
-      this._fields,
-      choice(
-        this._local,
-        "Process only on this deployment",
-        "No external model receives the files or the results.",
-      ),
-      choice(this._fresh, "Ignore cached results", "Every task runs again."),
-      this._problems,
-      h("div.row", {}, this._button, this._hint, this._count),
-    );
-  }
-
-  /** Adds dropped files to the parameter below the pointer, or to the only parameter. */
+  /**
+   * Adds dropped files to the parameter below the pointer, or to the only parameter.
+   * @param {File[]} files
+   * @param {EventTarget | null} on
+   */
   _dropped(files, on) {
     const [first, ...others] = this._parameters;
-    const under = this._parameters.find(({ element }) => element.contains(on));
+    const under = this._parameters.find(({ element }) => on instanceof Node && element.contains(on));
     (under || (others.length ? null : first))?.add(files);
   }
 
@@ -121,7 +120,10 @@ export class RunForm {
     else await this._run(written);
   }
 
-  /** Checks that every parameter has one file per item, or one file for all items. */
+  /**
+   * Checks that every parameter has one file per item, or one file for all items.
+   * @param {number} many
+   */
   _paired(many) {
     const odd = this._parameters.find(({ files }) => files.length > 1 && files.length !== many);
     if (!odd) return;
@@ -131,6 +133,7 @@ export class RunForm {
     });
   }
 
+  /** @param {Written} written */
   async _run(written) {
     const refused = this._parameters.flatMap(({ files }) => files).map((file) => this._sending.problem(file));
     if (refused.some(Boolean)) throw refused.find(Boolean);
@@ -139,9 +142,10 @@ export class RunForm {
     this._go(runAddress(run.run_id));
   }
 
+  /** @param {Written} written */
   async _batch(written) {
-    const named = this._parameters.find(({ files }) => files.length > 1);
-    const items = named.files.map(({ name }, at) => ({ name, ...this._item(written, at) }));
+    const named = this._parameters.find(({ files }) => files.length > 1)?.files || [];
+    const items = named.map(({ name }, at) => ({ name, ...this._item(written, at) }));
     const lines = [this._spec(), ...items].map((line) => `${JSON.stringify(line)}\n`);
     const batch = await this._post("/v1/pipeline-batches", new Blob(lines), "application/x-ndjson");
     this._go(batchAddress(batch.batch_id));
@@ -156,36 +160,60 @@ export class RunForm {
     };
   }
 
-  /** The inputs of an item; its failure if one of its files was rejected. */
+  /**
+   * The inputs of an item; its failure if one of its files was rejected.
+   * @param {Written} written
+   * @param {number} at
+   */
   _item(written, at) {
-    const problem = this._parameters.map(({ files }) => this._sending.problem(fileOf(files, at))).find(Boolean);
+    const files = this._parameters.flatMap((parameter) => fileOf(parameter.files, at) || []);
+    const problem = files.map((file) => this._sending.problem(file)).find(Boolean);
     if (!problem) return { inputs: this._inputs(written, at) };
     return { failure: { reason: problem.code, message: problem.message, remedy: problem.remedy } };
   }
 
+  /**
+   * @param {Written} written
+   * @param {number} at
+   */
   _inputs(written, at) {
     return this._parameters.flatMap((parameter) => {
       const file = fileOf(parameter.files, at);
       const value = file ? { artifact: this._sending.artifact(file) } : written.get(parameter);
-      return value ? [{ name: parameter.name, ...value }] : [];
+      return value && typeof value === "object" ? [{ name: parameter.name, ...value }] : [];
     });
   }
 
+  /**
+   * @param {string} path
+   * @param {BodyInit} body
+   * @param {string} type
+   */
   _post(path, body, type) {
     const headers = { "content-type": type, "idempotency-key": this._attempt };
     return this._api.json(path, { method: "POST", body, headers, signal: this._closed.signal });
   }
 
+  /**
+   * @param {number} there
+   * @param {number} all
+   */
   _status(there, all) {
     this._count.textContent = `${amount(there)} of ${amount(all)}`;
   }
 
+  /** @param {Problem} problem */
   _wrong(problem) {
     this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
   }
 }
 
-/** The item's own file, or the file for all items. */
+/**
+ * The item's own file, or the file for all items.
+ * @param {File[]} files
+ * @param {number} at
+ * @returns {File | undefined}
+ */
 function fileOf(files, at) {
   return files[at] || files[0];
 }

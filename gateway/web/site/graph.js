@@ -26,16 +26,37 @@ const LINE = 18;
 /** Minimum scale of the drawing; below it, the graph scrolls. */
 const READABLE = 0.75;
 
+/** Keys that move between tasks. */
+const STEPS = new Map([
+  ["ArrowRight", 1],
+  ["ArrowDown", 1],
+  ["ArrowLeft", -1],
+  ["ArrowUp", -1],
+]);
+
 /** Key of the answer's node, which cannot collide with names of inputs. */
 const OUTCOME = Symbol("outcome");
+
+/**
+ * @typedef {import("./record.js").RunRecord} RunRecord
+ * @typedef {import("./layout.js").NodeId} NodeId
+ * @typedef {import("./layout.js").Place} Place
+ * @typedef {{x: number, y: number}} Point
+ * @typedef {{wide: number, high: number}} Size
+ * @typedef {{from: NodeId, to: NodeId, line: SVGElement}} Edge
+ * @typedef {[NodeId, NodeId]} Pair
+ */
 
 export class Graph {
   /** @param {(task: number) => void} choose called with the id of a selected task */
   constructor(choose) {
     this._choose = choose;
     this._known = "";
+    /** @type {RunRecord | null} */
     this._run = null;
+    /** @type {Map<NodeId, TaskNode | End>} */
     this._nodes = new Map();
+    /** @type {Edge[]} */
     this._edges = [];
     this.element = h("div.graph", {
       role: "group",
@@ -56,20 +77,28 @@ export class Graph {
     for (const edge of this._edges) edge.line.setAttribute("class", `edge ${flow(run, edge)}`);
   }
 
+  /**
+   * @param {RunRecord} run
+   * @param {boolean} upright
+   */
   _draw(run, upright) {
     const { nodes, edges } = shapeOf(run);
     const names = [...run.tasks.values()].map(({ task }) => task.task);
     const { size, plan } = upright
       ? stacked(nodes, edges, names, this.element.clientWidth - 2 * MARGIN)
       : spread(nodes, edges, names);
-    const at = ({ along, across }) => (upright ? { x: across, y: along } : { x: along, y: across });
-    const half = (id) => (isEnd(run, id) ? (upright ? END.high : END.wide) : upright ? size.high : size.wide) / 2;
+    const at = (/** @type {Place} */ { along, across }) =>
+      upright ? { x: across, y: along } : { x: along, y: across };
+    const half = (/** @type {NodeId} */ id) =>
+      (isEnd(run, id) ? (upright ? END.high : END.wide) : upright ? size.high : size.wide) / 2;
     this._edges = plan.routes.map(({ from, to, points }) => ({
       from,
       to,
       line: svg("path", { d: curve(points, half(from), half(to), at) }),
     }));
-    this._nodes = new Map(nodes.map((id) => [id, this._node(run, id, at(plan.places.get(id)), size)]));
+    this._nodes = new Map(
+      nodes.map((id) => [id, this._node(run, id, at(plan.places.get(id) || { along: 0, across: 0 }), size)]),
+    );
     const room = at(plan);
     const drawing = svg(
       "svg",
@@ -88,22 +117,30 @@ export class Graph {
     this._stops()[0]?.setAttribute("tabindex", "0");
   }
 
+  /**
+   * @param {RunRecord} run
+   * @param {NodeId} id
+   * @param {Point} place
+   * @param {Size} size
+   */
   _node(run, id, place, size) {
-    if (id === OUTCOME) return new End(run.outcome.name, run.outcome.about, true, place);
+    if (id === OUTCOME) return new End(run.outcome?.name || "", run.outcome?.about || "", true, place);
     const input = (run.spec.inputs || []).find(({ name }) => name === id);
-    const name = input?.artifact?.name || id;
-    if (isEnd(run, id)) return new End(name, input?.modality ? `Input: ${name}` : `File: ${name}`, false, place);
-    return new TaskNode(run.tasks.get(id), place, size, this._choose);
+    const name = input?.artifact?.name || String(id);
+    const task = taskOf(run, id);
+    if (!task) return new End(name, input?.modality ? `Input: ${name}` : `File: ${name}`, false, place);
+    return new TaskNode(task, place, size, this._choose);
   }
 
   _stops() {
-    return [...this.element.querySelectorAll("[role=button]")];
+    return /** @type {SVGElement[]} */ ([...this.element.querySelectorAll("[role=button]")]);
   }
 
+  /** @param {KeyboardEvent} event */
   _move(event) {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const step = STEPS.get(event.key);
     const stops = this._stops();
-    const at = stops.indexOf(document.activeElement);
+    const at = stops.findIndex((stop) => stop === document.activeElement);
     if (!step || at < 0) return;
     event.preventDefault();
     const next = stops[(at + step + stops.length) % stops.length];
@@ -114,6 +151,12 @@ export class Graph {
 
 /** Node of an input or of the answer. */
 class End {
+  /**
+   * @param {string} name
+   * @param {string} about
+   * @param {boolean} last whether it is the answer
+   * @param {Point} place
+   */
   constructor(name, about, last, { x, y }) {
     this._last = last;
     this.element = svg(
@@ -125,6 +168,7 @@ class End {
     );
   }
 
+  /** @param {RunRecord} run */
   light(run) {
     const done = this._last ? run.answer && run.over : run.began;
     this.element.classList.toggle("is-done", Boolean(done));
@@ -135,15 +179,22 @@ class End {
 }
 
 class TaskNode {
+  /**
+   * @param {import("./record.js").TaskRecord} task
+   * @param {Point} place
+   * @param {Size} size
+   * @param {(task: number) => void} choose
+   */
   constructor(task, { x, y }, size, choose) {
     const left = x - size.wide / 2;
     const top = y - size.high / 2;
     this._wide = size.wide;
     this._slim = size.wide < NODE.wide;
-    const line = (index) => ({ x: left + 36, y: top + 25 + LINE * index });
+    const line = (/** @type {number} */ index) => ({ x: left + 36, y: top + 25 + LINE * index });
     const names = wrapped(task.task.task, size.wide);
     this._names = names.map((text, index) => svg("text.name", line(index), text));
     this._by = svg("text.by", { ...line(names.length), "aria-hidden": "true" }, "");
+    this._shown = this._label = "";
     this._glyph = svg("path");
     this._bar = svg("rect.bar", { x: left + 10, y: top + size.high - 5, height: 2.5, width: 0, rx: 1.25 });
     const act = () => choose(task.id);
@@ -165,16 +216,21 @@ class TaskNode {
 
   /** Shortens texts that are wider than the box. */
   fit() {
-    for (const text of [...this._names, this._by]) {
-      const whole = text.textContent;
+    for (const text of /** @type {SVGTextElement[]} */ ([...this._names, this._by])) {
+      const whole = text.textContent || "";
       if (whole.length * WIDEST < this._wide - TEXT) continue;
       for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - TEXT; most -= 1)
         text.textContent = cut(whole, most);
     }
   }
 
+  /**
+   * @param {RunRecord} run
+   * @param {NodeId} id
+   */
   light(run, id) {
-    const task = run.tasks.get(id);
+    const task = taskOf(run, id);
+    if (!task) return;
     const took = seconds(task, run.now);
     const by =
       [model(task).split("/").at(-1), took === undefined || this._slim ? "" : duration(took)]
@@ -188,22 +244,38 @@ class TaskNode {
     }
     const fraction = task.state === "running" ? task.attempts.at(-1)?.progress?.fraction || 0 : 0;
     this._bar.setAttribute("width", String(fraction * (this._wide - 20)));
-    const name = `${task.task.task}, task ${id}: ${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`;
+    const name = `${task.task.task}, task ${task.id}: ${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`;
     if (this._label !== name) this.element.setAttribute("aria-label", (this._label = name));
   }
 }
 
+/**
+ * @param {number} nodeAlong
+ * @param {number} nodeAcross
+ * @param {{along: number, across: number}} gap
+ */
 function sizes(nodeAlong, nodeAcross, gap) {
   return { nodeAlong, nodeAcross, gapAlong: gap.along, gapAcross: gap.across };
 }
 
-/** Left-to-right layout. */
+/**
+ * Left-to-right layout.
+ * @param {NodeId[]} nodes
+ * @param {Pair[]} edges
+ * @param {string[]} names
+ */
 function spread(nodes, edges, names) {
   const size = { wide: NODE.wide, high: height(names, NODE.wide) };
   return { size, plan: layered(nodes, edges, sizes(size.wide, size.high, GAP)) };
 }
 
-/** Top-to-bottom layout, with nodes narrowed to fit the width, down to a minimum. */
+/**
+ * Top-to-bottom layout, with nodes narrowed to fit the width, down to a minimum.
+ * @param {NodeId[]} nodes
+ * @param {Pair[]} edges
+ * @param {string[]} names
+ * @param {number} room
+ */
 function stacked(nodes, edges, names, room) {
   const draft = layered(nodes, edges, sizes(1, SLIM.wide, TIGHT));
   const columns = (draft.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
@@ -212,61 +284,99 @@ function stacked(nodes, edges, names, room) {
   return { size, plan: layered(nodes, edges, sizes(size.high, wide, TIGHT)) };
 }
 
-/** Height of all nodes: that of the longest name, and a line for the model. */
+/**
+ * Height of all nodes: that of the longest name, and a line for the model.
+ * @param {string[]} names
+ * @param {number} wide
+ */
 function height(names, wide) {
   return PADDING + LINE * (1 + Math.max(1, ...names.map((name) => wrapped(name, wide).length)));
 }
 
-function isEnd(run, id) {
-  return !run.tasks.has(id);
+/**
+ * The task of a node; none if the node is an input or the answer.
+ * @param {RunRecord} run
+ * @param {NodeId} id
+ */
+function taskOf(run, id) {
+  return typeof id === "number" ? run.tasks.get(id) : undefined;
 }
 
-/** Lines of a name, broken at hyphens where it is wider than a node. */
+/**
+ * @param {RunRecord} run
+ * @param {NodeId} id
+ */
+function isEnd(run, id) {
+  return !taskOf(run, id);
+}
+
+/**
+ * Lines of a name, broken at hyphens where it is wider than a node.
+ * @param {string} name
+ * @param {number} wide
+ */
 export function wrapped(name, wide) {
   const most = Math.floor((wide - TEXT) / LETTER);
-  return name.split(/(?<=-)/).reduce((lines, part) => {
+  /** @type {string[]} */
+  const lines = [];
+  for (const part of name.split(/(?<=-)/)) {
     const last = lines.at(-1);
     if (last !== undefined && (last + part).length <= most) lines[lines.length - 1] = last + part;
     else lines.push(part);
-    return lines;
-  }, []);
+  }
+  return lines;
 }
 
-/** Nodes and edges of a plan, without duplicate edges. */
+/**
+ * Nodes and edges of a plan, without duplicate edges.
+ * @param {RunRecord} run
+ * @returns {{nodes: NodeId[], edges: Pair[]}}
+ */
 function shapeOf(run) {
   const tasks = [...run.tasks.values()];
   const pairs = tasks.flatMap((task) =>
     Object.values(task.task.arguments || {})
       .flatMap(references)
-      .map(({ input, task_id }) => [input ?? task_id, task.id]),
+      .map(({ input, task_id }) => /** @type {Pair} */ ([input ?? task_id, task.id])),
   );
+  /** @type {Set<NodeId>} */
   const known = new Set([...run.tasks.keys(), ...(run.spec.inputs || []).map(({ name }) => name)]);
   const edges = new Map(
     pairs
-      .filter(([from, to]) => known.has(from) && (!run.tasks.has(from) || from < to))
-      .map((pair) => [pair.join(" "), pair]),
+      .filter(([from, to]) => known.has(from) && (isEnd(run, from) || Number(from) < Number(to)))
+      .map((pair) => /** @type {[string, Pair]} */ ([pair.map(String).join(" "), pair])),
   );
   const used = new Set([...edges.values()].map(([from]) => from));
   const inputs = (run.spec.inputs || []).map(({ name }) => name).filter((name) => used.has(name));
   const last = run.outcome ? tasks.map(({ id }) => id).filter((id) => !used.has(id)) : [];
   return {
     nodes: [...inputs, ...run.tasks.keys(), ...(last.length ? [OUTCOME] : [])],
-    edges: [...edges.values(), ...last.map((id) => [id, OUTCOME])],
+    edges: [...edges.values(), ...last.map((id) => /** @type {Pair} */ ([id, OUTCOME]))],
   };
 }
 
+/**
+ * @param {RunRecord} run
+ * @param {Edge} edge
+ */
 function flow(run, { from, to }) {
-  const source = run.tasks.get(from);
+  const source = taskOf(run, from);
   const ready = source ? GOOD.has(source.state) : true;
-  const target = run.tasks.get(to);
+  const target = taskOf(run, to);
   const active = target ? target.state === "running" : run.answer && !run.over;
   if (ready && active) return "is-running";
   return ready && (target ? stateClass(target.state) !== "planned" : run.answer) ? "is-done" : "";
 }
 
-/** SVG path of an edge from the first to the last node, through the points between them. */
+/**
+ * SVG path of an edge from the first to the last node, through the points between them.
+ * @param {Place[]} points
+ * @param {number} from half of the first node
+ * @param {number} to half of the last node
+ * @param {(place: Place) => Point} at
+ */
 function curve(points, from, to, at) {
-  const reach = (index) => (index === 0 ? from : index === points.length - 1 ? to : 0);
+  const reach = (/** @type {number} */ index) => (index === 0 ? from : index === points.length - 1 ? to : 0);
   const ends = points.map((point, index) => ({
     ...point,
     in: point.along - reach(index),
@@ -276,13 +386,14 @@ function curve(points, from, to, at) {
   const pieces = ends.slice(1).map((point, index) => {
     const previous = ends[index];
     const middle = (previous.out + point.in) / 2;
-    const bend = (along, across) => coordinates(at({ along, across }));
+    const bend = (/** @type {number} */ along, /** @type {number} */ across) => coordinates(at({ along, across }));
     const straight = index + 2 < ends.length ? ` L ${bend(point.out, point.across)}` : "";
     return `C ${bend(middle, previous.across)} ${bend(middle, point.across)} ${bend(point.in, point.across)}${straight}`;
   });
   return `M ${coordinates(at({ along: first.out, across: first.across }))} ${pieces.join(" ")}`;
 }
 
+/** @param {Point} point */
 function coordinates({ x, y }) {
   return `${x.toFixed(1)} ${y.toFixed(1)}`;
 }

@@ -40,12 +40,13 @@ export class History {
   /** @param {string} at id of the shown run or list; empty: none */
   mark(at) {
     this._current = at;
-    for (const link of this._place.querySelectorAll("[data-at]")) {
+    for (const link of /** @type {NodeListOf<HTMLElement>} */ (this._place.querySelectorAll("[data-at]"))) {
       if (link.dataset.at === at) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
   }
 
+  /** @param {string} token */
   async _page(token) {
     const query = new URLSearchParams({ page_size: String(PAGE), ...(token && { page_token: token }) });
     try {
@@ -63,6 +64,7 @@ export class History {
   }
 }
 
+/** @param {import("../types.js").RunSummary} run */
 function item(run) {
   const mark = h(
     `span.badge.is-${stateClass(run.state)}`,

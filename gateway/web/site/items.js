@@ -2,7 +2,7 @@
 
 import { h } from "./element.js";
 import { UNEXPLAINED, notice, sentence, withoutCommands } from "./notice.js";
-import { ENDED } from "./record.js";
+import { ENDED, artifactsOf } from "./record.js";
 import { itemFileName } from "./save_files.js";
 import { badge, stateLabel } from "./state.js";
 import { runAddress } from "./links.js";
@@ -12,6 +12,8 @@ const PAGE = 50;
 const PAUSE = 2000;
 const LONGEST = 160;
 const STATES = ["running", "completed", "incomplete", "failed", "cancelled", "queued"];
+
+/** @typedef {import("../types.js").Item} Item */
 
 export class Items {
   /**
@@ -30,7 +32,9 @@ export class Items {
     this._known = "";
     this._query = "";
     this._reading = this._stale = false;
+    /** @type {Map<number, {now: string, element: HTMLElement}>} */
     this._rows = new Map();
+    this._timer = 0;
     this._filters = new Map(["", ...STATES].map((state) => [state, this._filter(state)]));
     this._list = h("ol.items", { "aria-label": "Items" });
     this._status = h("div");
@@ -52,12 +56,12 @@ export class Items {
     clearTimeout(this._timer);
   }
 
-  /** @param {any} counts present counts of the batch; a change reloads the page of items */
+  /** @param {import("../types.js").Counts} counts present counts of the batch; a change reloads the page of items */
   show(counts) {
     for (const [state, button] of this._filters) {
-      const count = state ? counts[countKey(state)] : counts.total;
+      const count = (state ? counts[countKey(state)] : counts.total) || 0;
       button.hidden = Boolean(state) && !count && state !== this._state;
-      button.lastChild.textContent = amount(count || 0);
+      button.lastElementChild?.replaceChildren(amount(count));
     }
     this._list.style.setProperty("--digits", String(String(counts.total || 0).length));
     const known = JSON.stringify(counts);
@@ -66,6 +70,7 @@ export class Items {
     this._soon();
   }
 
+  /** @param {string} state */
   _filter(state) {
     const choose = () => {
       this._state = state;
@@ -81,6 +86,7 @@ export class Items {
     );
   }
 
+  /** @param {1 | -1} by */
   _turn(by) {
     if (by > 0) this._starts.push(this._next);
     else this._starts.pop();
@@ -98,7 +104,7 @@ export class Items {
     clearTimeout(this._timer);
     Object.assign(this, { _reading: true, _stale: false });
     const parameters = {
-      page_token: this._starts.at(-1),
+      page_token: this._starts.at(-1) || "",
       page_size: String(PAGE),
       ...(this._state && { state: this._state }),
     };
@@ -118,6 +124,7 @@ export class Items {
     }, PAUSE);
   }
 
+  /** @param {{data: Item[], next_page_token?: string}} page */
   _show(page) {
     const elements = page.data.map((item) => this._row(item));
     if (
@@ -133,7 +140,10 @@ export class Items {
     for (const [state, button] of this._filters) button.setAttribute("aria-pressed", String(state === this._state));
   }
 
-  /** Reuses an unchanged row, which keeps the focus. */
+  /**
+   * Reuses an unchanged row, which keeps the focus.
+   * @param {Item} item
+   */
   _row(item) {
     const now = JSON.stringify([item.state, item.run_id]);
     const known = this._rows.get(item.index);
@@ -144,11 +154,19 @@ export class Items {
   }
 }
 
-/** Key of an item state in the counts of a batch. */
+/**
+ * Key of an item state in the counts of a batch.
+ * @param {string} state
+ * @returns {import("./tally.js").CountKey}
+ */
 function countKey(state) {
-  return state === "queued" ? "waiting" : state;
+  return /** @type {import("./tally.js").CountKey} */ (state === "queued" ? "waiting" : state);
 }
 
+/**
+ * @param {Item} item
+ * @param {import("./files.js").Files} files
+ */
 function row(item, files) {
   const name = item.name || `item ${item.index}`;
   const seconds = item.usage?.busy;
@@ -163,11 +181,16 @@ function row(item, files) {
   );
 }
 
+/** @param {import("../types.js").Failure} failure */
 function trouble({ message, remedy }) {
   return [h("span.bad", {}, message || UNEXPLAINED), remedy && h("small", {}, ` ${sentence(withoutCommands(remedy))}`)];
 }
 
-/** Outputs to show: JSON only of tasks without text output. */
+/**
+ * Outputs to show: JSON only of tasks without text output.
+ * @param {Item} item
+ * @param {import("./files.js").Files} files
+ */
 function outcome(item, files) {
   const outputs = item.outputs || {};
   const withText = new Set(
@@ -179,17 +202,28 @@ function outcome(item, files) {
   return seen.map(([name, value]) => h("span.output", {}, h("code", {}, name), " ", brief(item, name, value, files)));
 }
 
-/** Task prefix of an output's name, if several tasks have outputs. */
+/**
+ * Task prefix of an output's name, if several tasks have outputs.
+ * @param {string} output
+ */
 function task(output) {
   return output.includes(".") ? output.split(".")[0] : "";
 }
 
+/** @param {import("../types.js").Value} value */
 function isJson(value) {
   return typeof value !== "string" && !(value && typeof value === "object" && "artifact" in value);
 }
 
+/**
+ * @param {Item} item
+ * @param {string} name of the output
+ * @param {import("../types.js").Value} value
+ * @param {import("./files.js").Files} files
+ */
 function brief(item, name, value, files) {
   if (typeof value === "string") return cut(value, LONGEST);
-  if (!isJson(value)) return files.link(value.artifact, [itemFileName(item, name, value.artifact)]);
+  const [artifact] = artifactsOf(value);
+  if (artifact) return files.link(artifact, [itemFileName(item, name, artifact)]);
   return cut(JSON.stringify(value && typeof value === "object" && "json" in value ? value.json : value), LONGEST);
 }

@@ -4,7 +4,7 @@ import { h } from "./element.js";
 
 const UNNAMED = "Custom plan";
 
-/** @param {{spec?: any, batch?: any}} object a run or a batch */
+/** @param {{spec?: import("../types.js").Spec, batch?: import("../types.js").BatchOfRun | null}} object a run or a batch */
 export function titleOf({ spec, batch }) {
   return batch?.name || spec?.request || spec?.pipeline?.name || UNNAMED;
 }
@@ -34,6 +34,10 @@ export function pipelineLink(pipeline) {
   return h("a", { href: pipelineAddress(pipeline) }, text);
 }
 
+/**
+ * @param {string} kind
+ * @param {string} id
+ */
 function address(kind, id) {
   return `/?${kind}=${encodeURIComponent(id)}`;
 }

@@ -21,7 +21,10 @@ export class Listing {
   constructor(api, kind) {
     this._api = api;
     this._kind = kind;
+    /** @type {Map<string, Row>} */
     this._rows = new Map();
+    this._next = "";
+    this._timer = 0;
     this._closed = new AbortController();
     this._list = h("ol.listing", { "aria-label": kind.title });
     this._status = h("div");
@@ -56,6 +59,10 @@ export class Listing {
     }
   }
 
+  /**
+   * @param {{data: any[], next_page_token?: string}} page
+   * @param {string} token
+   */
   _show(page, token) {
     const elements = page.data.map((each) => this._row(each));
     if (token) this._list.append(...elements);
@@ -67,6 +74,7 @@ export class Listing {
     if (page.data.some(this._kind.moves)) this._timer = setTimeout(() => this._read(""), PAUSE);
   }
 
+  /** @param {any} each a pipeline or a batch */
   _row(each) {
     const key = this._kind.key(each);
     const row = this._rows.get(key) || this._kind.row();

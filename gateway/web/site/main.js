@@ -19,10 +19,19 @@ import { homeLink } from "./links.js";
 import { RunView } from "./view.js";
 import { Announcer } from "./announcer.js";
 
-/** List to mark in the navigation, by kind of page. */
+/**
+ * List to mark in the navigation, by kind of page.
+ * @type {Record<string, string>}
+ */
 const PARTS = { pipeline: "pipelines", pipelines: "pipelines", batch: "batches", batches: "batches" };
 
-const part = (id) => document.getElementById(id);
+const part = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/**
+ * @typedef {{element: HTMLElement, close: () => void}} View
+ * @typedef {import("./api.js").Problem} Problem
+ * @typedef {import("./samples.js").Sample} Sample
+ */
 
 class Page {
   constructor() {
@@ -30,12 +39,16 @@ class Page {
     this._files = new Files(this._api);
     this._history = new History(this._api, part("runs"));
     this._problems = h("div");
+    /** Place of the composer below a run. */
+    this._below = h("section.below");
     this._announcer = new Announcer(part("live"));
+    /** @type {View | null} */
     this._view = null;
     this._composer = new Composer(this._api, {
       started: (address) => this._go(address),
       failed: (problem) => this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren())),
     });
+    /** @type {Record<string, (id: string, query: URLSearchParams) => void>} */
     this._routes = {
       run: (id) => this._run(id),
       pipeline: (name, query) => this._pipeline(name, query.get("version") || ""),
@@ -43,7 +56,7 @@ class Page {
       batch: (id) => this._batch(id),
       batches: () => this._opened(batches(this._api)),
     };
-    themed(part("shade"));
+    themed(/** @type {HTMLButtonElement} */ (part("shade")));
     this._keys();
     this._drawer();
     addEventListener("popstate", () => this._show());
@@ -61,9 +74,9 @@ class Page {
     const query = new URLSearchParams(location.search);
     const kind = Object.keys(this._routes).find((each) => query.has(each));
     if (location.pathname !== "/") this._unknown();
-    else if (kind) this._routes[kind](query.get(kind), query);
+    else if (kind) this._routes[kind](query.get(kind) || "", query);
     else this._home();
-    this._history.mark(PARTS[kind] || query.get(kind) || "");
+    this._history.mark(kind ? PARTS[kind] || query.get(kind) || "" : "");
     this._history.refresh().then(() => (part("forget-key").hidden = !this._api.hasKey));
   }
 
@@ -103,7 +116,10 @@ class Page {
     if (matchMedia("(hover: hover)").matches) this._composer.focus();
   }
 
-  /** Fills in an example; its files are up to the user. */
+  /**
+   * Fills in an example; its files are up to the user.
+   * @param {string} text
+   */
   _fill(text) {
     this._composer.suggest(text);
     this._composer.element.scrollIntoView({ block: "center" });
@@ -122,6 +138,7 @@ class Page {
     );
   }
 
+  /** @param {string} id */
   _run(id) {
     const view = new RunView(this._api, this._files, id, {
       say: (text) => this._announcer.say(text),
@@ -135,30 +152,46 @@ class Page {
     this._opened(view, this._below);
   }
 
+  /**
+   * @param {string} name
+   * @param {string} version
+   */
   _pipeline(name, version) {
     this._opened(new PipelineView(this._api, this._files, { name, version }, (address) => this._go(address)));
   }
 
+  /** @param {string} id */
   _batch(id) {
-    const listener = {
+    const view = new BatchView(this._api, this._files, id, {
       say: (text) => this._announcer.say(text),
       save: (source, text) => this._save(source, text),
       go: (address) => this._go(address),
-    };
-    this._opened(new BatchView(this._api, this._files, id, listener));
+    });
+    this._opened(view);
   }
 
+  /**
+   * @param {View} view
+   * @param {...HTMLElement} below
+   */
   _opened(view, ...below) {
     this._view = view;
     part("main").replaceChildren(this._view.element, ...below);
     scrollTo(0, 0);
   }
 
+  /**
+   * @param {{run_id: string} | {plan: import("../types.js").Task[]}} source
+   * @param {string} text
+   */
   _save(source, text) {
     new SaveDialog(this._api, source, text, (address) => this._go(address));
   }
 
-  /** Shows the composer below a run: for a follow-up, another request, or the same one with the stored files. */
+  /**
+   * Shows the composer below a run: for a follow-up, another request, or the same one with the stored files.
+   * @param {import("./composer.js").Start} from
+   */
   _more(from) {
     this._composer.reset(from);
     this._below.replaceChildren(this._composer.element, this._problems);
@@ -167,25 +200,33 @@ class Page {
     this._below.scrollIntoView({ block: "center" });
   }
 
+  /** @param {Sample} sample */
   async _try(sample) {
     this._problems.replaceChildren();
     await this._composer.ask(sample.request, await sampleFiles(sample));
   }
 
+  /** @param {string} address */
   _go(address) {
     if (address !== location.pathname + location.search) history.pushState(null, "", address);
     this._show();
     part("main").focus({ preventScroll: true });
   }
 
-  /** Handles links within the page without reloading it. */
+  /**
+   * Handles links within the page without reloading it.
+   * @param {MouseEvent} event
+   */
   _clicked(event) {
-    const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
+    const link =
+      event.target instanceof Element
+        ? /** @type {HTMLAnchorElement | null} */ (event.target.closest("a[href]"))
+        : null;
     if (!link || link.target || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
     const target = new URL(link.href);
     if (target.origin !== location.origin || target.pathname !== "/" || target.hash) return;
     event.preventDefault();
-    this._shut();
+    this._openDrawer(false);
     this._go(target.pathname + target.search);
   }
 
@@ -201,20 +242,23 @@ class Page {
   /** Toggles the navigation on narrow screens. */
   _drawer() {
     const button = part("show-runs");
-    const open = (on) => {
-      document.body.classList.toggle("with-runs", on);
-      button.setAttribute("aria-expanded", String(on));
-    };
-    this._shut = () => open(false);
-    button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
-    addEventListener("keydown", (event) => event.key === "Escape" && open(false));
+    button.addEventListener("click", () => this._openDrawer(button.getAttribute("aria-expanded") !== "true"));
+    addEventListener("keydown", (event) => event.key === "Escape" && this._openDrawer(false));
+  }
+
+  /** @param {boolean} on */
+  _openDrawer(on) {
+    document.body.classList.toggle("with-runs", on);
+    part("show-runs").setAttribute("aria-expanded", String(on));
   }
 }
 
+/** @param {import("./record.js").RunRecord} run */
 function repeated({ spec }) {
   return { text: spec.request, inputs: [...(spec.inputs || [])] };
 }
 
+/** @param {Sample} sample */
 function face(sample) {
   if (/image/.test(sample.type || "")) return h("img", { src: sampleAddress(sample), alt: "", loading: "lazy" });
   return h("span.paper", { "aria-hidden": "true" }, sample.file ? "PDF" : "“ ”");

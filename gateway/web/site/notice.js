@@ -8,7 +8,7 @@ export const UNEXPLAINED = "The server gave no reason.";
 const COMMAND = /`hugginggpt |\b(?:GET|HEAD|POST|PUT|PATCH|DELETE) \/|\/v1\//;
 
 /**
- * @param {{message: string, remedy?: string, mild?: boolean}} problem
+ * @param {{message?: string, remedy?: string, mild?: boolean}} problem
  * @param {() => void} [dismiss] called when the message is dismissed; without it, the message cannot be dismissed
  */
 export function notice(problem, dismiss) {
@@ -17,15 +17,10 @@ export function notice(problem, dismiss) {
   const text = h(
     "div",
     {},
-    h("p", {}, h("strong", {}, spoken(withoutCommands(problem.message) || UNEXPLAINED))),
+    h("p", {}, h("strong", {}, spoken(withoutCommands(problem.message || "") || UNEXPLAINED))),
     remedy && h("p", {}, spoken(sentence(remedy))),
   );
-  return h(
-    problem.mild ? "div.problem.mild" : "div.problem",
-    { role: "alert" },
-    text,
-    close,
-  );
+  return h(problem.mild ? "div.problem.mild" : "div.problem", { role: "alert" }, text, close);
 }
 
 /**

@@ -14,12 +14,13 @@ let masks = 0;
 
 /**
  * Finds boxes and points at any depth of a task's JSON.
- * @param {any} json
+ * @param {unknown} json
  * @returns {Mark[]}
  */
 export function marks(json) {
+  /** @type {Mark[]} */
   const found = [];
-  const visit = (value) => {
+  const visit = (/** @type {unknown} */ value) => {
     if (!value || typeof value !== "object" || found.length >= MOST) return;
     const mark = Array.isArray(value) ? null : marked(value);
     if (mark) found.push(mark);
@@ -29,6 +30,10 @@ export function marks(json) {
   return found;
 }
 
+/**
+ * @param {any} value an object of unknown form
+ * @returns {Mark | null}
+ */
 function marked(value) {
   const { box, x, y } = value;
   const text = String(value.label ?? value.text ?? value.name ?? "");
@@ -43,7 +48,7 @@ function marked(value) {
 /**
  * An image with an overlay of marks and mask, which can be switched off.
  * @param {import("./files.js").Files} files
- * @param {any} picture its artifact
+ * @param {import("../types.js").Artifact} picture its artifact
  * @param {Mark[]} found
  * @param {Promise<string> | null} mask address of a mask image, white where something was detected
  */
@@ -59,7 +64,7 @@ export function overlay(files, picture, found, mask) {
   const shown = h("input", {
     type: "checkbox",
     checked: true,
-    change: () => stage.classList.toggle("bare", !shown.checked),
+    change: (event) => stage.classList.toggle("bare", !event.target.checked),
   });
   const what = found.length ? `${found.length} found` : "the mask";
   return h(
@@ -70,6 +75,12 @@ export function overlay(files, picture, found, mask) {
   );
 }
 
+/**
+ * @param {number} wide
+ * @param {number} high
+ * @param {Mark[]} found
+ * @param {string | null} mask
+ */
 function drawing(wide, high, found, mask) {
   const unit = Math.max(wide, high) / 480;
   const layer = svg("svg", {
@@ -87,10 +98,16 @@ function drawing(wide, high, found, mask) {
   return layer;
 }
 
+/** @param {Mark} mark */
 function hue({ label, silent }) {
   return silent ? "" : label.replace(/ \d+ %$/, "").slice(0, 30);
 }
 
+/**
+ * @param {number} wide
+ * @param {number} high
+ * @param {string} mask
+ */
 function masked(wide, high, mask) {
   const id = `mask-${(masks += 1)}`;
   const shape = svg(
@@ -101,7 +118,12 @@ function masked(wide, high, mask) {
   return [shape, svg("rect.veil", { width: wide, height: high, mask: `url(#${id})` })];
 }
 
-function boxed({ box: [left, top, right, bottom], label, silent }, unit) {
+/**
+ * @param {Mark} mark
+ * @param {number} unit
+ */
+function boxed({ box = [], label, silent }, unit) {
+  const [left, top, right, bottom] = box;
   const high = 13 * unit;
   const above = top > high * 1.3;
   return svg(
@@ -121,6 +143,11 @@ function boxed({ box: [left, top, right, bottom], label, silent }, unit) {
   );
 }
 
-function dotted({ point: [x, y], label }, unit) {
+/**
+ * @param {Mark} mark
+ * @param {number} unit
+ */
+function dotted({ point = [], label }, unit) {
+  const [x, y] = point;
   return svg("circle", { cx: x, cy: y, r: 3.5 * unit }, svg("title", {}, label));
 }

@@ -9,6 +9,12 @@ import { amount, size } from "./format.js";
 /** Number of files that are listed; the rest is counted. */
 const SHOWN = 8;
 
+/**
+ * @typedef {import("../types.js").Port} Port
+ * @typedef {{one: string, written?: boolean, accept: string | null}} Kind one: a value of it, in words
+ */
+
+/** @type {Record<string, Kind>} */
 const KINDS = {
   text: { one: "text", written: true, accept: null },
   json: { one: "JSON", written: true, accept: ".json,application/json" },
@@ -18,55 +24,28 @@ const KINDS = {
   table: { one: "a table", accept: ".csv,.tsv,.xls,.xlsx,.ods" },
 };
 
-/** @param {any} port */
+/**
+ * @param {Port} port
+ * @returns {Kind}
+ */
 export function kindOf(port) {
-  return KINDS[port.modality] || { one: port.modality || "a value", accept: null };
+  return KINDS[port.modality || ""] || { one: port.modality || "a value", accept: null };
 }
 
 export class Parameter {
   /**
-   * @param {any} port
+   * @param {Port} port
    * @param {number} number unique number within the form
    * @param {() => void} changed
    */
   constructor(port, number, changed) {
     this.name = port.name;
+    /** @type {File[]} */
     this.files = [];
     this._port = port;
     this._kind = kindOf(port);
     this._changed = changed;
-    this._build(`parameter-${number}`);
-  }
-
-  /** @param {File[]} files files to add */
-  add(files) {
-    this.files = [...this.files, ...files];
-    this._shown();
-  }
-
-  /** @param {Set<File>} files files to remove */
-  drop(files) {
-    this.files = this.files.filter((file) => !files.has(file));
-    this._shown();
-  }
-
-  /**
-   * The text that was entered, as an input value.
-   * @returns {any} undefined if empty
-   * @throws {Problem} the text is invalid, or a required value is missing
-   */
-  get written() {
-    const text = this._words && !this._words.hidden ? this._words.value : "";
-    if (text.trim()) return this._port.modality === "json" ? { json: this._json(text) } : { text: text };
-    if (!this._port.required || this.files.length) return undefined;
-    throw new Problem({ detail: `${this.name} is missing.`, remedy: `provide ${this._kind.one}` });
-  }
-
-  focus() {
-    (this._words && !this._words.hidden ? this._words : this._picker).focus();
-  }
-
-  _build(id) {
+    const id = `parameter-${number}`;
     const { accept, written } = this._kind;
     const about = [this._kind.one, !this._port.required && "optional"].filter(Boolean).join(", ");
     this._words = written
@@ -81,6 +60,8 @@ export class Parameter {
       change: () => this._picked(),
     });
     this._add = h("span");
+    this._many = h("small.quiet");
+    this._clear = h("button.link", { type: "button", click: () => this._emptied() }, "Remove all");
     this._chips = h("ul.chips", { "aria-label": `Files for ${this.name}` });
     this.element = h(
       "div.parameter",
@@ -99,13 +80,42 @@ export class Parameter {
         {},
         this._picker,
         h("label.attach", { for: `${id}-files` }, glyph(CLIP), this._add, h("span.unseen", {}, ` for ${this.name}`)),
-        (this._many = h("small.quiet")),
-        (this._clear = h("button.link", { type: "button", click: () => this._emptied() }, "Remove all")),
+        this._many,
+        this._clear,
       ),
     );
     this._shown();
   }
 
+  /** @param {File[]} files files to add */
+  add(files) {
+    this.files = [...this.files, ...files];
+    this._shown();
+  }
+
+  /** @param {Set<File>} files files to remove */
+  drop(files) {
+    this.files = this.files.filter((file) => !files.has(file));
+    this._shown();
+  }
+
+  /**
+   * The text that was entered, as an input value.
+   * @returns {import("../types.js").Value | undefined} undefined if empty
+   * @throws {Problem} the text is invalid, or a required value is missing
+   */
+  get written() {
+    const text = this._words && !this._words.hidden ? this._words.value : "";
+    if (text.trim()) return this._port.modality === "json" ? { json: this._json(text) } : { text: text };
+    if (!this._port.required || this.files.length) return undefined;
+    throw new Problem({ detail: `${this.name} is missing.`, remedy: `provide ${this._kind.one}` });
+  }
+
+  focus() {
+    (this._words && !this._words.hidden ? this._words : this._picker).focus();
+  }
+
+  /** @param {string} text */
   _json(text) {
     try {
       return JSON.parse(text);
@@ -115,7 +125,7 @@ export class Parameter {
   }
 
   _picked() {
-    this.add([...this._picker.files]);
+    this.add([...(this._picker.files || [])]);
     this._picker.value = "";
   }
 
@@ -136,6 +146,7 @@ export class Parameter {
     this._changed();
   }
 
+  /** @param {File} file */
   _chip(file) {
     const remove = () => {
       this.drop(new Set([file]));

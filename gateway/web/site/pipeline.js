@@ -35,6 +35,7 @@ export class PipelineView {
     this._form?.close();
   }
 
+  /** @param {string} version */
   async _read(version) {
     const signal = this._closed.signal;
     try {
@@ -48,6 +49,10 @@ export class PipelineView {
     }
   }
 
+  /**
+   * @param {import("../types.js").Pipeline} pipeline
+   * @param {import("../types.js").Pipeline[]} versions
+   */
   _show(pipeline, versions) {
     const plan = new PlanRecord(pipeline);
     const details = new Details(this._files, this._api);
@@ -58,17 +63,16 @@ export class PipelineView {
       head(pipeline, versions, () => this._delete(pipeline, versions)),
       card("plan", "Plan", text, graph.element),
       card("start.half", "Run pipeline", this._form.element),
-      h(
-        "div.side",
-        {},
-        card("takes", "Inputs and outputs", ports(pipeline)),
-        card("tasks", "Tasks", details.element),
-      ),
+      h("div.side", {}, card("takes", "Inputs and outputs", ports(pipeline)), card("tasks", "Tasks", details.element)),
     );
     graph.show(plan);
     details.show(plan);
   }
 
+  /**
+   * @param {import("../types.js").Pipeline} pipeline
+   * @param {import("../types.js").Pipeline[]} versions
+   */
   _delete({ name, version }, versions) {
     const several = versions.length > 1;
     const remove = async () => {
@@ -79,12 +83,18 @@ export class PipelineView {
     confirmDeletion(`Delete pipeline ${name}?`, `${what} Its runs and batches stay. This cannot be undone.`, remove);
   }
 
+  /** @param {import("./api.js").Problem} problem */
   _wrong(problem) {
     const title = problem.status === 404 ? "There is no such pipeline" : "This page cannot be loaded";
     this.element.replaceChildren(h("h1", { tabindex: "-1" }, title), notice(problem), h("p", {}, homeLink()));
   }
 }
 
+/**
+ * @param {import("../types.js").Pipeline} pipeline
+ * @param {import("../types.js").Pipeline[]} versions
+ * @param {() => void} remove
+ */
 function head(pipeline, versions, remove) {
   const { name, version, create_time: created, description, source_run_id: run, policy } = pipeline;
   const about = [
@@ -107,8 +117,12 @@ function head(pipeline, versions, remove) {
   );
 }
 
+/**
+ * @param {import("../types.js").Pipeline[]} versions
+ * @param {number} shown
+ */
 function others(versions, shown) {
-  const link = ({ name, version }) =>
+  const link = (/** @type {import("../types.js").Pipeline} */ { name, version }) =>
     h(
       "a",
       { href: pipelineAddress({ name, version }), "aria-current": version === shown ? "page" : null },
@@ -118,12 +132,18 @@ function others(versions, shown) {
   return h("p.versions.quiet", {}, "Versions: ", versions.map(link));
 }
 
+/** @param {import("../types.js").Pipeline} pipeline */
 function ports({ inputs = [], outputs = [] }) {
   return [list("Inputs", inputs, "none"), list("Outputs", outputs, "the outputs of its tasks")];
 }
 
+/**
+ * @param {string} title
+ * @param {import("../types.js").Port[]} listed
+ * @param {string} none
+ */
 function list(title, listed, none) {
-  const row = (port) => [
+  const row = (/** @type {import("../types.js").Port} */ port) => [
     h("dt", {}, port.name),
     h("dd", {}, kindOf(port).one, port.description && h("small", {}, ` ${port.description}`)),
   ];

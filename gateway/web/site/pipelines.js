@@ -25,6 +25,7 @@ class PipelineRow {
     this.element = h("li");
   }
 
+  /** @param {import("../types.js").Pipeline} pipeline */
   show(pipeline) {
     const steps = (pipeline.plan || []).map(({ task }) => task).join(" · ");
     this.element.replaceChildren(
@@ -45,7 +46,7 @@ class PipelineRow {
   }
 }
 
-/** @param {any} pipeline */
+/** @param {import("../types.js").Pipeline} pipeline */
 function takes(pipeline) {
   return (pipeline.inputs || []).map((port) => kindOf(port).one).join(", ");
 }

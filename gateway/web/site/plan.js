@@ -3,7 +3,7 @@
 import { RunRecord } from "./record.js";
 
 export class PlanRecord extends RunRecord {
-  /** @param {any} pipeline as the API has it, with its plan */
+  /** @param {import("../types.js").Pipeline} pipeline with its plan */
   constructor(pipeline) {
     super(`${pipeline.name} ${pipeline.version}`);
     this._outputs = (pipeline.outputs || []).map(({ name }) => name);
@@ -17,11 +17,16 @@ export class PlanRecord extends RunRecord {
     return { name: names.length > 1 ? `${names.length} results` : names[0], about: `Outputs: ${names.join(", ")}` };
   }
 
+  /** @param {string} input */
   origin(input) {
     return `the parameter ${input}`;
   }
 }
 
+/**
+ * @param {import("../types.js").Task} task
+ * @returns {import("./record.js").TaskRecord}
+ */
 function taskRecord(task) {
   const { pinned_model: model, pinned_revision: revision } = task;
   return {

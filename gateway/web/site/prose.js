@@ -9,13 +9,14 @@ export class Prose {
   /** @param {import("./files.js").Files} files */
   constructor(files) {
     this._files = files;
+    /** @type {{source: string, artifacts: number, element: HTMLElement}[]} */
     this._made = [];
     this.element = h("div.prose");
   }
 
   /**
    * @param {string} text
-   * @param {Map<string, any>} artifacts artifacts of the run by digest: the only allowed link targets
+   * @param {Map<string, import("../types.js").Artifact>} artifacts artifacts of the run by digest: the only allowed link targets
    */
   show(text, artifacts) {
     const known = knowing(this._files, artifacts);
@@ -33,11 +34,15 @@ export class Prose {
   }
 }
 
-/** Link targets of an answer: files of the run, by digest or name. */
+/**
+ * Link targets of an answer: files of the run, by digest or name.
+ * @param {import("./files.js").Files} files
+ * @param {Map<string, import("../types.js").Artifact>} artifacts
+ * @returns {import("./markdown.js").Known}
+ */
 function knowing(files, artifacts) {
-  const named = new Map(
-    [...artifacts.values()].filter(({ name }) => name?.includes(".")).map((artifact) => [artifact.name, artifact]),
-  );
+  const named = new Map([...artifacts.values()].map((artifact) => [artifact.name || "", artifact]));
+  for (const name of [...named.keys()]) if (!name.includes(".")) named.delete(name);
   const pattern = named.size
     ? new RegExp(
         `(${[...named.keys()]
@@ -47,18 +52,25 @@ function knowing(files, artifacts) {
         "u",
       )
     : null;
-  const find = (target) => artifacts.get(OURS.exec(target)?.[1]);
+  const find = (/** @type {string} */ target) => artifacts.get(OURS.exec(target)?.[1] || "");
   return {
-    link: (target, label) => (find(target) ? files.link(find(target), label) : null),
-    picture: (target, label) =>
-      find(target)?.media_type.startsWith("image/") ? files.picture(find(target), label) : null,
+    link: (target, label) => {
+      const artifact = find(target);
+      return artifact ? files.link(artifact, label) : null;
+    },
+    picture: (target, label) => {
+      const artifact = find(target);
+      return artifact?.media_type?.startsWith("image/") ? files.picture(artifact, label) : null;
+    },
     words: (text) =>
-      (pattern ? text.split(pattern) : [text])
-        .filter(Boolean)
-        .map((part) => (named.has(part) ? files.link(named.get(part), [part]) : document.createTextNode(part))),
+      (pattern ? text.split(pattern) : [text]).filter(Boolean).map((part) => {
+        const artifact = named.get(part);
+        return artifact ? files.link(artifact, [part]) : document.createTextNode(part);
+      }),
   };
 }
 
+/** @param {string} text */
 function literal(text) {
   return text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
 }

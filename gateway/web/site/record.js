@@ -1,10 +1,13 @@
 /** State of a run, folded from its events, independent of the page. */
 
 /**
- * @typedef {{number: number, by: any, began: number, ended?: number, failure?: any, next?: string,
- *   progress?: {fraction: number, message: string}}} Attempt
- * @typedef {{id: number, task: any, state: string, planned: number, ended?: number, candidates: any[], decision?: any,
- *   waits: {since: number, until?: number, expert: string, reason: string}[], attempts: Attempt[], result?: any}} TaskRecord
+ * @typedef {import("../types.js").RunEvent} RunEvent
+ * @typedef {{number: number, by: import("../types.js").Candidate, began: number, ended?: number,
+ *   failure?: import("../types.js").Failure, next?: string, progress?: {fraction: number, message: string}}} Attempt
+ * @typedef {{since: number, until?: number, expert: string, reason: string}} Wait
+ * @typedef {{id: number, task: import("../types.js").Task, state: string, planned: number, ended?: number,
+ *   candidates: import("../types.js").Candidate[], decision?: import("../types.js").Decision | null, waits: Wait[],
+ *   attempts: Attempt[], result?: import("../types.js").TaskResult}} TaskRecord times in milliseconds
  */
 
 export const ENDED = new Set(["completed", "incomplete", "failed", "cancelled"]);
@@ -18,16 +21,23 @@ export class RunRecord {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
+    /** @type {import("../types.js").Spec} */
     this.spec = { request: "", inputs: [] };
+    /** @type {import("../types.js").BatchOfRun | null} */
     this.batch = null;
     this.state = "queued";
     /** @type {Map<number, TaskRecord>} */
     this.tasks = new Map();
+    /** @type {{text: string}[]} */
     this.notes = [];
     this.answer = "";
+    /** @type {import("../types.js").Decision | null} */
     this.decision = null;
+    /** @type {import("../types.js").Decision | null} */
     this.planDecision = null;
+    /** @type {import("../types.js").Failure | null} */
     this.failure = null;
+    /** @type {import("../types.js").Usage | null} */
     this.usage = null;
     this.conversation = "";
     this.began = 0;
@@ -54,7 +64,7 @@ export class RunRecord {
    * @returns {{name: string, about: string} | null}
    */
   get outcome() {
-    return SILENT.has(this.spec.mode) ? null : { name: "answer", about: "The answer" };
+    return SILENT.has(this.spec.mode || "") ? null : { name: "answer", about: "The answer" };
   }
 
   /**
@@ -65,13 +75,18 @@ export class RunRecord {
     return "from your request";
   }
 
-  /** Input and output files without duplicates. */
+  /** Input and output files without duplicates, by digest. */
   get artifacts() {
-    const values = [
-      ...(this.spec.inputs || []),
-      ...[...this.tasks.values()].flatMap((task) => Object.values(task.result?.outputs || {})),
-    ];
-    return new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact]));
+    return byDigest([...(this.spec.inputs || []).flatMap(({ artifact }) => artifact || []), ...this._outputFiles]);
+  }
+
+  /** Output files of tasks without duplicates, in the order of the tasks. */
+  get outputs() {
+    return [...byDigest(this._outputFiles).values()];
+  }
+
+  get _outputFiles() {
+    return [...this.tasks.values()].flatMap(({ result }) => Object.values(result?.outputs || {}).flatMap(artifactsOf));
   }
 
   /** Failed tasks, each with the names of the files that it depends on. */
@@ -86,6 +101,7 @@ export class RunRecord {
    * @param {TaskRecord} start
    */
   _files(start) {
+    /** @type {Set<string>} */
     const names = new Set();
     const waiting = [start];
     for (const task of waiting) {
@@ -99,17 +115,20 @@ export class RunRecord {
     return [...names];
   }
 
-  /** @param {any} event event of the stream */
+  /** @param {RunEvent} event */
   apply(event) {
     const time = Date.parse(event.time);
     this.latest = time;
     for (const [kind, take] of Object.entries(TAKES)) {
-      if (kind in event) take(this, event[kind], time, this.tasks.get(event.task_id), event);
+      if (kind in event) take(this, /** @type {any} */ (event)[kind], time, this.tasks.get(event.task_id), event);
     }
   }
 }
 
-/** @type {Record<string, (run: RunRecord, what: any, time: number, task: any, event: any) => void>} */
+/**
+ * Changes by kind of event, with the body of the event.
+ * @type {Record<string, (run: RunRecord, what: any, time: number, task: TaskRecord | undefined, event: RunEvent) => void>}
+ */
 const TAKES = {
   run_accepted(run, what, time) {
     run.spec = what.spec;
@@ -119,10 +138,7 @@ const TAKES = {
     run.state = "running";
   },
   plan_note: (run, note) => run.notes.push(note),
-  task_planned(run, { task }, time) {
-    const fresh = { id: task.id, task, state: "planned", planned: time, candidates: [], waits: [], attempts: [] };
-    run.tasks.set(task.id, fresh);
-  },
+  task_planned: (run, { task }, time) => addTask(run, task, time),
   plan_completed(run, what, time) {
     run.planDecision = what.decision || null;
     run.planned = time;
@@ -132,7 +148,7 @@ const TAKES = {
     run.state = "running";
     if (!what.plan) return;
     run.tasks.clear();
-    what.plan.forEach((task) => TAKES.task_planned(run, { task }, time));
+    what.plan.forEach((/** @type {import("../types.js").Task} */ each) => addTask(run, each, time));
   },
   task_selected(run, what, time, task) {
     if (task) Object.assign(task, { candidates: what.candidates, decision: what.decision });
@@ -180,7 +196,44 @@ const TAKES = {
   },
 };
 
-/** Ends the active attempt and wait of a task. */
+/**
+ * The file that a value is; none for other values.
+ * @param {import("../types.js").Value} value
+ * @returns {import("../types.js").Artifact[]}
+ */
+export function artifactsOf(value) {
+  return value && typeof value === "object" && "artifact" in value
+    ? [/** @type {import("../types.js").Artifact} */ (value.artifact)]
+    : [];
+}
+
+/** @param {import("../types.js").Artifact[]} artifacts */
+function byDigest(artifacts) {
+  return new Map(artifacts.map((artifact) => [artifact.sha256, artifact]));
+}
+
+/**
+ * @param {RunRecord} run
+ * @param {import("../types.js").Task} task
+ * @param {number} time
+ */
+function addTask(run, task, time) {
+  run.tasks.set(task.id, {
+    id: task.id,
+    task,
+    state: "planned",
+    planned: time,
+    candidates: [],
+    waits: [],
+    attempts: [],
+  });
+}
+
+/**
+ * Ends the active attempt and wait of a task.
+ * @param {TaskRecord} task
+ * @param {number} time
+ */
 function endActive(task, time) {
   const attempt = task.attempts.at(-1);
   if (attempt) attempt.ended ??= time;
@@ -190,8 +243,8 @@ function endActive(task, time) {
 
 /**
  * Lists the references in an argument, at any depth.
- * @param {any} argument
- * @returns {{task_id?: number, output?: string, input?: string}[]}
+ * @param {import("../types.js").Json} argument
+ * @returns {import("../types.js").Reference[]}
  */
 export function references(argument) {
   if (Array.isArray(argument)) return argument.flatMap(references);
@@ -204,7 +257,11 @@ export function model(task) {
   return task.result?.by?.model_id || task.attempts.at(-1)?.by.model_id || task.candidates[0]?.model_id || "";
 }
 
-/** Duration of a task in seconds, including waiting; undefined before its start. */
+/**
+ * Duration of a task in seconds, including waiting; undefined before its start.
+ * @param {TaskRecord} task
+ * @param {number} now
+ */
 export function seconds(task, now) {
   if (task.state === "reused") return undefined;
   const began = task.attempts[0]?.began;

@@ -21,7 +21,7 @@ export const SAMPLES = [
 
 /** @param {Sample} sample */
 export function sampleAddress(sample) {
-  return new URL(sample.file, import.meta.url).href;
+  return new URL(sample.file || "", import.meta.url).href;
 }
 
 /**

@@ -11,7 +11,7 @@ const NAME = "[a-z][a-z0-9._\\-]{0,62}";
 export class SaveDialog {
   /**
    * @param {import("./api.js").Api} api
-   * @param {{run_id: string} | {plan: any[]}} source
+   * @param {{run_id: string} | {plan: import("../types.js").Task[]}} source
    * @param {string} text text from which a name is suggested
    * @param {(address: string) => void} go called with the address of the pipeline
    */
@@ -19,14 +19,6 @@ export class SaveDialog {
     this._api = api;
     this._source = source;
     this._go = go;
-    this._fields(text);
-    this._build();
-    document.body.append(this._dialog);
-    this._dialog.showModal();
-    this._name.select();
-  }
-
-  _fields(text) {
     this._name = h("input", {
       id: "save-name",
       required: true,
@@ -43,10 +35,8 @@ export class SaveDialog {
     this._local = h("input", { type: "checkbox" });
     this._problems = h("div");
     this._button = h("button.primary", { type: "submit" }, "Save");
-  }
-
-  _build() {
-    const cancel = h("button.quiet", { type: "button", click: () => this._dialog.close() }, "Cancel");
+    const close = () => this._dialog.close();
+    const cancel = h("button.quiet", { type: "button", click: close }, "Cancel");
     const form = h(
       "form",
       { submit: (event) => (event.preventDefault(), this._submit()) },
@@ -66,7 +56,11 @@ export class SaveDialog {
       this._problems,
       h("div.row", {}, this._button, cancel),
     );
-    this._dialog = h("dialog.save", { "aria-labelledby": "save-title", close: () => this._dialog.remove() }, form);
+    /** @type {HTMLDialogElement} */
+    this._dialog = h("dialog.save", { "aria-labelledby": "save-title", close: (event) => event.target.remove() }, form);
+    document.body.append(this._dialog);
+    this._dialog.showModal();
+    this._name.select();
   }
 
   async _submit() {
@@ -96,7 +90,10 @@ export class SaveDialog {
   }
 }
 
-/** A pipeline name made from a text; empty if the text has no Latin letters. */
+/**
+ * A pipeline name made from a text; empty if the text has no Latin letters.
+ * @param {string} text
+ */
 function suggested(text) {
   const plain = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   const name = plain.replace(/[^a-z0-9]+/g, "-").replace(/^[^a-z]+|-+$/g, "");

@@ -2,6 +2,7 @@
 
 import { glyph, h } from "./element.js";
 
+/** @type {Record<string, string>} */
 const SHAPES = {
   planned: "M10 7a3 3 0 1 1 0 6 3 3 0 0 1 0-6",
   waiting: "M10 5v5l3.5 2M10 2.5a7.5 7.5 0 1 1 0 15 7.5 7.5 0 0 1 0-15",
@@ -13,6 +14,7 @@ const SHAPES = {
   cancelled: "M10 2.5a7.5 7.5 0 1 1 0 15 7.5 7.5 0 0 1 0-15M5 15L15 5",
 };
 
+/** @type {Record<string, string>} */
 const LIKE = {
   queued: "waiting",
   awaiting_approval: "waiting",
@@ -22,6 +24,7 @@ const LIKE = {
   pinned: "planned",
 };
 
+/** @type {Record<string, string>} */
 const LABELS = { awaiting_approval: "awaiting approval", planned: "planned", open: "any model" };
 
 /** @param {string} state of a task or a run */

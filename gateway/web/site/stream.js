@@ -61,25 +61,30 @@ export class EventStream {
       this._ended = true;
       return;
     }
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = /** @type {ReadableStream<any>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
       const { done, value } = await this._soon(reader);
       if (done) return;
-      const frames = (rest + value).split("\n\n");
-      rest = frames.pop();
+      const frames = (rest + (value || "")).split("\n\n");
+      rest = frames.pop() || "";
       frames.forEach((frame) => this._frame(frame));
     }
   }
 
+  /** @param {string | null} date */
   _compare(date) {
     const ahead = date ? Date.now() - Date.parse(date) : 0;
     this.ahead = Math.abs(ahead) < CLOCK_TOLERANCE ? 0 : ahead;
   }
 
-  /** Reads the next chunk; a connection that is silent longer than the heartbeat interval counts as lost. */
+  /**
+   * Reads the next chunk; a connection that is silent longer than the heartbeat interval counts as lost.
+   * @param {ReadableStreamDefaultReader<string>} reader
+   * @returns {Promise<{done: boolean, value?: string}>}
+   */
   async _soon(reader) {
-    let timer;
+    let timer = 0;
     const silence = new Promise((resolve) => (timer = setTimeout(resolve, SILENCE_TIMEOUT, { done: true })));
     try {
       return await Promise.race([reader.read(), silence]);
@@ -101,6 +106,10 @@ export class EventStream {
     this._listener.event(event);
   }
 
+  /**
+   * @param {number} milliseconds
+   * @returns {Promise<void>}
+   */
   _paused(milliseconds) {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, milliseconds);
@@ -111,6 +120,7 @@ export class EventStream {
   }
 }
 
+/** @param {string} line */
 function field(line) {
   const at = line.indexOf(":");
   return [line.slice(0, at), line.slice(at + 1).trimStart()];

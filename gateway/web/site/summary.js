@@ -6,7 +6,7 @@ import { amount, plural, duration } from "./format.js";
 
 /**
  * Renders the errors.
- * @param {any} summary as the API has it
+ * @param {import("../types.js").Summary} summary
  * @returns {HTMLElement | null}
  */
 export function errors({ errors: groups = [] }) {
@@ -15,7 +15,7 @@ export function errors({ errors: groups = [] }) {
 
 /**
  * Renders the durations.
- * @param {any} summary as the API has it
+ * @param {import("../types.js").Summary} summary
  * @returns {HTMLElement | null}
  */
 export function times({ seconds = {}, slowest = [], ...summary }) {
@@ -24,10 +24,11 @@ export function times({ seconds = {}, slowest = [], ...summary }) {
     summary.input_tokens && `${plural(summary.input_tokens, "input token")}`,
     summary.output_tokens && `${plural(summary.output_tokens, "output token")}`,
   ].filter(Boolean);
-  const facts = [
-    seconds.median !== undefined && ["median", duration(seconds.median)],
-    seconds.p95 !== undefined && ["95th percentile", duration(seconds.p95)],
-  ].filter(Boolean);
+  /** @type {[string, string][]} */
+  const facts = [];
+  if (seconds.median !== undefined) facts.push(["median", duration(seconds.median)]);
+  if (seconds.p95 !== undefined) facts.push(["95th percentile", duration(seconds.p95)]);
+  /** @type {[string, string][]} */
   const last = slowest.map(({ index, name, seconds: took }) => [name || `item ${index}`, duration(took)]);
   return h(
     "div.times-body",
@@ -40,6 +41,7 @@ export function times({ seconds = {}, slowest = [], ...summary }) {
   );
 }
 
+/** @param {[string, string][]} facts */
 function listed(facts) {
   return h(
     "dl",
@@ -48,6 +50,7 @@ function listed(facts) {
   );
 }
 
+/** @param {{message?: string, count: number, names?: string[]}} errors of one cause */
 function group({ message, count, names = [] }) {
   const rest = count - names.length;
   return h(

@@ -4,11 +4,16 @@ import { glyph, h } from "./element.js";
 import { stateClass, stateLabel, stateIcon } from "./state.js";
 import { amount } from "./format.js";
 
-/** States in the order of the bar; queued items are the rest of it. */
+/** @typedef {"completed" | "incomplete" | "failed" | "cancelled" | "running" | "waiting"} CountKey */
+
+/**
+ * States in the order of the bar; queued items are the rest of it.
+ * @type {CountKey[]}
+ */
 const PIECES = ["completed", "incomplete", "failed", "cancelled", "running"];
 const DONE = PIECES.slice(0, -1);
 
-/** @param {any} counts of a batch */
+/** @param {import("../types.js").Counts} counts of a batch */
 export function done(counts) {
   return DONE.reduce((sum, state) => sum + (counts[state] || 0), 0);
 }
@@ -26,7 +31,7 @@ export class Tally {
     this.element = h("div.tallied", {}, this._bar, this._words);
   }
 
-  /** @param {any} counts */
+  /** @param {import("../types.js").Counts} counts */
   show(counts) {
     const total = counts.total || 0;
     for (const [state, piece] of this._pieces) {
@@ -37,11 +42,21 @@ export class Tally {
     this._bar.setAttribute("aria-valuenow", String(done(counts)));
     this._bar.setAttribute("aria-valuetext", `${amount(done(counts))} of ${amount(total)}`);
     this._words?.replaceChildren(
-      ...[...PIECES, "waiting"].filter((state) => counts[state]).map((state) => part(state, counts[state])),
+      .../** @type {CountKey[]} */ ([...PIECES, "waiting"]).flatMap((state) => part(state, counts[state] || 0)),
     );
   }
 }
 
+/**
+ * @param {string} state
+ * @param {number} count
+ */
 function part(state, count) {
-  return h(`li.badge.is-${stateClass(state)}`, {}, glyph(stateIcon(state)), h("span", {}, `${amount(count)} ${stateLabel(state)}`));
+  if (!count) return [];
+  return h(
+    `li.badge.is-${stateClass(state)}`,
+    {},
+    glyph(stateIcon(state)),
+    h("span", {}, `${amount(count)} ${stateLabel(state)}`),
+  );
 }

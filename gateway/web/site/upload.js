@@ -20,7 +20,9 @@ export class Uploads {
   constructor(api, signal) {
     this._api = api;
     this._signal = signal;
+    /** @type {WeakMap<File, import("../types.js").Artifact>} */
     this._sent = new WeakMap();
+    /** @type {WeakMap<File, import("./api.js").Problem>} */
     this._refused = new WeakMap();
   }
 
@@ -46,7 +48,7 @@ export class Uploads {
 
   /**
    * @param {File} file
-   * @returns {any} the artifact of an uploaded file
+   * @returns {import("../types.js").Artifact | undefined} the artifact of an uploaded file
    */
   artifact(file) {
     return this._sent.get(file);
@@ -72,6 +74,7 @@ export class Uploads {
       : { inputs: [{ name, artifact: this.artifact(file) }] };
   }
 
+  /** @param {File} file */
   async _one(file) {
     if (this._sent.has(file) || this._refused.has(file)) return;
     try {
@@ -82,7 +85,11 @@ export class Uploads {
     }
   }
 
-  /** Uploads a file; returns its artifact. */
+  /**
+   * Uploads a file; returns its artifact.
+   * @param {File} file
+   * @returns {Promise<import("../types.js").Artifact>}
+   */
   async _post(file) {
     const body = new FormData();
     body.append("expires_after[anchor]", "created_at");
@@ -92,7 +99,12 @@ export class Uploads {
     return artifact;
   }
 
-  /** Retries while the gateway is overloaded. */
+  /**
+   * Retries while the gateway is overloaded.
+   * @template T
+   * @param {() => Promise<T>} attempt
+   * @returns {Promise<T>}
+   */
   async _retry(attempt) {
     for (let tries = 1; ; tries += 1) {
       try {

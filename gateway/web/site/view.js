@@ -16,6 +16,9 @@ import { Timeline } from "./timeline.js";
 import { batchAddress, homeLink, pipelineAddress, pipelineLink, titleOf } from "./links.js";
 import { plural, duration } from "./format.js";
 
+/** Reason of a failure: the request calls for no available task. */
+const UNPLANNABLE = "UNPLANNABLE";
+
 export class RunView {
   /**
    * @param {import("./api.js").Api} api
@@ -29,26 +32,10 @@ export class RunView {
     this._files = files;
     this._listener = listener;
     this.run = new RunRecord(id);
-    this._gallery = "";
+    this._gallery = this._shownState = this._shownAnswer = "";
     this._due = Infinity;
     this._free = 0;
-    this._build();
-    const path = `/v1/runs/${encodeURIComponent(id)}/events`;
-    this._stream = new EventStream(api, path, (event) => "run_ended" in event, {
-      event: (event) => this._heard(event),
-      connection: (there) => (this._lost.hidden = there),
-      problem: (problem) => this._wrong(problem),
-    });
-    this._stream.read();
-  }
-
-  close() {
-    this._stream.stop();
-    clearTimeout(this._timer);
-  }
-
-  _build() {
-    const choose = (task) => this._details.open(task);
+    const choose = (/** @type {number} */ task) => this._details.open(task);
     this._graph = new Graph(choose);
     this._timeline = new Timeline(choose);
     this._details = new Details(this._files, this._api);
@@ -60,11 +47,7 @@ export class RunView {
     this._inputs = h("ul.chips", { "aria-label": "Files of the request" });
     this._actions = h("div.actions");
     this._problems = h("div");
-    this._lost = h(
-      "p.lost",
-      { role: "status", hidden: true },
-      "The connection was lost. Reconnecting…",
-    );
+    this._lost = h("p.lost", { role: "status", hidden: true }, "The connection was lost. Reconnecting…");
     this._plan = h("p.quiet");
     this._notes = h("ul.notes");
     this._made = h("div.gallery");
@@ -97,15 +80,31 @@ export class RunView {
       h("div.side", {}, this._madeCard, this._timeCard),
       this._taskCard,
     );
+    const path = `/v1/runs/${encodeURIComponent(id)}/events`;
+    this._stream = new EventStream(api, path, (event) => "run_ended" in event, {
+      event: (event) => this._heard(event),
+      connection: (there) => (this._lost.hidden = there),
+      problem: (problem) => this._wrong(problem),
+    });
+    this._stream.read();
   }
 
+  close() {
+    this._stream.stop();
+    clearTimeout(this._timer);
+  }
+
+  /** @param {import("../types.js").RunEvent} event */
   _heard(event) {
     this.run.apply(event);
     this._tell(event);
     this._soon(0);
   }
 
-  /** Schedules an update; limits the share of time spent on updates for large plans. */
+  /**
+   * Schedules an update; limits the share of time spent on updates for large plans.
+   * @param {number} delay
+   */
   _soon(delay) {
     const due = Math.max(performance.now() + delay, this._free);
     if (due >= this._due) return;
@@ -120,7 +119,7 @@ export class RunView {
     run.ahead = this._stream.ahead;
     this._head(run);
     this._planCard.hidden = !run.tasks.size && (run.over || !run.notes.length);
-    this._offersCard.hidden = !run.over || run.tasks.size > 0;
+    this._offersCard.hidden = !run.over || run.tasks.size > 0 || run.state === "cancelled";
     if (!this._offersCard.hidden && !this._offers.hasChildNodes())
       this._offers.append(new TaskCatalog(this._api, (text) => this._listener.ask(text)).element);
     this._timeCard.hidden = this._taskCard.hidden = !run.tasks.size;
@@ -133,6 +132,7 @@ export class RunView {
     if (!run.over) this._soon(run.state === "awaiting_approval" ? 1000 : 100);
   }
 
+  /** @param {RunRecord} run */
   _head(run) {
     const state = JSON.stringify([run.state, run.failure]);
     if (state !== this._shownState) {
@@ -157,9 +157,11 @@ export class RunView {
     this._notes.hidden = run.over && Boolean(run.answer);
   }
 
+  /** @param {RunRecord} run */
   _acts(run) {
-    const act = (text, kind, does) => h(`button.${kind}`, { type: "button", click: does }, text);
-    const again = (follow) => () => this._listener.again(run, follow);
+    const act = (/** @type {string} */ text, /** @type {string} */ kind, /** @type {() => void} */ does) =>
+      h(`button.${kind}`, { type: "button", click: does }, text);
+    const again = (/** @type {boolean} */ follow) => () => this._listener.again(run, follow);
     const waits = run.state === "awaiting_approval";
     const going = [
       waits && act("Run this plan", "primary", () => this._send("approve")),
@@ -176,10 +178,11 @@ export class RunView {
             act("Delete", "quiet", () => this._delete()),
           ]
         : going
-      ).filter(Boolean),
+      ).flatMap((each) => each || []),
     );
   }
 
+  /** @param {"approve" | "cancel"} verb */
   async _send(verb) {
     const options =
       verb === "approve"
@@ -193,16 +196,20 @@ export class RunView {
   }
 
   _delete() {
-    confirmDeletion("Delete this run?", "Its plan, outputs and answer are deleted. This cannot be undone.", async () => {
-      await this._api.fetch(`/v1/runs/${encodeURIComponent(this.run.id)}`, { method: "DELETE" });
-      this._listener.go("/");
-    });
+    confirmDeletion(
+      "Delete this run?",
+      "Its plan, outputs and answer are deleted. This cannot be undone.",
+      async () => {
+        await this._api.fetch(`/v1/runs/${encodeURIComponent(this.run.id)}`, { method: "DELETE" });
+        this._listener.go("/");
+      },
+    );
   }
 
   async _saveFiles() {
     this._saveAll.setAttribute("disabled", "");
     try {
-      const files = made(this.run).map((artifact) => ({ name: artifact.name || "file", artifact }));
+      const files = this.run.outputs.map((artifact) => ({ name: artifact.name || "file", artifact }));
       await saveAll(this._api, `${this.run.id}.zip`, files);
     } catch (problem) {
       this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
@@ -211,17 +218,18 @@ export class RunView {
     }
   }
 
+  /** @param {RunRecord} run */
   _answer(run) {
     const isRepeated = Boolean(run.failure) && !run.tasks.size;
     this._answerCard.hidden = isRepeated || (!run.answer && (run.over || !run.tasks.size || !run.outcome));
     this._answerCard.setAttribute("aria-busy", String(!run.over));
     const artifacts = run.artifacts;
     const said = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
-    if (said === this._status) return;
-    this._status = said;
+    if (said === this._shownAnswer) return;
+    this._shownAnswer = said;
     this._prose.show(run.answer, artifacts);
     this._by.textContent = run.answer ? run.decision?.reason || "" : "The answer is written when all tasks have ended.";
-    const gallery = made(run);
+    const gallery = run.outputs;
     this._madeCard.hidden = !gallery.length;
     this._saveAll.hidden = gallery.length < 2;
     const key = gallery.map(({ sha256 }) => sha256).join();
@@ -229,6 +237,7 @@ export class RunView {
     this._gallery = key;
   }
 
+  /** @param {import("./api.js").Problem} problem */
   _wrong(problem) {
     this._title.textContent = problem.status === 404 ? "There is no such run" : "This page cannot be loaded";
     this._from.replaceChildren(homeLink());
@@ -236,12 +245,16 @@ export class RunView {
     this._problems.replaceChildren(notice(problem));
   }
 
+  /** @param {boolean} on */
   _seen(on) {
     const cards = [this._planCard, this._answerCard, this._offersCard, this._madeCard, this._timeCard, this._taskCard];
     cards.forEach((each) => (each.hidden = !on));
   }
 
-  /** Announces events to screen readers. */
+  /**
+   * Announces events to screen readers.
+   * @param {import("../types.js").RunEvent} event
+   */
   _tell(event) {
     const task = this.run.tasks.get(event.task_id)?.task.task;
     if (event.plan_completed) this._listener.say(`The plan has ${plural(this.run.tasks.size, "task")}.`);
@@ -257,19 +270,26 @@ export class RunView {
   }
 }
 
-/** Links to the batch and pipeline of a run. */
+/**
+ * Links to the batch and pipeline of a run.
+ * @param {RunRecord} run
+ */
 function origin({ batch, spec: { pipeline } }) {
   const what = batch?.index ? `Item ${batch.index} of ` : "Planning run of ";
-  const of = batch ? [what, h("a", { href: batchAddress(batch.batch_id) }, "a batch")] : ["A run"];
+  const of = batch ? [what, h("a", { href: batchAddress(batch.batch_id || "") }, "a batch")] : ["A run"];
   return pipeline ? [...of, " with pipeline ", pipelineLink(pipeline)] : batch ? of : [];
 }
 
-/** The failure as a notice; if there is an answer, it refers to the answer. */
-/** @param {RunRecord} run that has failed, as a whole or in part */
+/**
+ * The failure as a notice; if there is an answer, it refers to the answer.
+ * @param {RunRecord} run that has failed, as a whole or in part
+ */
 function trouble(run) {
-  const { answer, failure, state } = run;
-  const content = { message: failure.message || "", remedy: failure.remedy || "", mild: state !== "failed" };
-  if (!run.tasks.size) return { ...content, remedy: "Choose one of the tasks below, or say it in other words." };
+  const { answer, state } = run;
+  const { message: text = "", remedy = "", reason } = run.failure || {};
+  const content = { message: text, remedy, mild: state !== "failed" };
+  if (reason === UNPLANNABLE && !run.tasks.size)
+    return { ...content, remedy: "Choose one of the tasks below, or say it in other words." };
   const failed = run.failedTasks;
   if (answer && state === "incomplete") {
     const message = failed.length
@@ -286,20 +306,14 @@ function named({ task, files }) {
   return files.length ? `${task} on ${files.join(", ")}` : task;
 }
 
+/** @param {RunRecord} run */
 function planWords(run) {
   const tasks = [...run.tasks.values()];
   if (!run.planDecision) return tasks.length ? `${plural(tasks.length, "task")} so far…` : "";
   const { controller, llm_model: llm, fell_back_because: fell } = run.planDecision;
-  const by =
-    { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by the client" }[controller] || `by ${controller}`;
+  /** @type {Record<string, string>} */
+  const planners = { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by the client" };
+  const by = planners[controller || ""] || `by ${controller}`;
   const done = tasks.filter(({ state }) => GOOD.has(state)).length;
   return [`${plural(tasks.length, "task")}, planned ${by}`, `${done} done`, fell].filter(Boolean).join("; ");
-}
-
-/** Output files of tasks without duplicates, in the order of the tasks. */
-function made(run) {
-  const values = [...run.tasks.values()].flatMap(({ result }) => Object.values(result?.outputs || {}));
-  return [
-    ...new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact])).values(),
-  ];
 }
