@@ -1,9 +1,17 @@
-"""Recorded events of runs, as the gateway streams them: the same logs for every view of a run."""
+"""Recorded events of runs, as the gateway streams them: the same logs for every view of a run.
+
+`python -m tests.support.event_logs` writes the Run object of each log next to it, for views that are not in Python.
+"""
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gateway.client import Event
+from gateway.json_decoder import decode
+from gateway.json_encoder import encode
+from protos.hugginggpt.run_state import RunFold
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 
 FOLDER = Path(__file__).parents[1] / "data" / "event_logs"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
@@ -12,3 +20,30 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
 def event_log(name: str) -> list[Event]:
     """The events of a recorded run."""
     return [Event.of(json.loads(line)) for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def without_codes(content: Any) -> Any:
+    """The content without status codes, which the decoder of requests does not read."""
+    if isinstance(content, list):
+        return [without_codes(each) for each in content]
+    if isinstance(content, dict):
+        return {key: without_codes(each) for key, each in content.items() if key != "code"}
+    return content
+
+
+def folded_run(name: str) -> Any:
+    """The Run object of a recorded run as JSON, folded by the orchestrator, without status codes."""
+    fold = RunFold()
+    for event in event_log(name):
+        fold.apply(decode(RunEvent, without_codes(event.content)))
+    return encode(fold.snapshot())
+
+
+def run_file(name: str) -> Path:
+    """The file with the Run object of a recorded run."""
+    return FOLDER / f"{name}.run.json"
+
+
+if __name__ == "__main__":
+    for each in NAMES:
+        run_file(each).write_text(json.dumps(folded_run(each), ensure_ascii=False, indent=2) + "\n", "utf-8")

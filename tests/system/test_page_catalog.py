@@ -84,7 +84,7 @@ async def test_failed_file_is_named_in_the_banner(tab: Tab, local_stack: LocalSt
         {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "file1"}}},
         {"id": 2, "task": "text-classification", "arguments": {"text": "We won."}},
     ]
-    form = {"spec": (None, json.dumps({"request": "Read it.", "plan": plan})), "file": ("broken.png", BROKEN)}
+    form = {"spec": (None, json.dumps({"request": "Read it.", "plan": plan}).encode()), "file": ("broken.png", BROKEN)}
     async with httpx.AsyncClient(base_url=local_stack.url) as http:
         run = (await http.post("/v1/runs", files=form)).json()["run_id"]
     page = await tab.open(f"/?run={run}")

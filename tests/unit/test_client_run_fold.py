@@ -1,6 +1,6 @@
 """The Run object that the client folds from events, compared with the orchestrator's fold."""
 
-from typing import Any
+import json
 
 import pytest
 
@@ -10,16 +10,7 @@ from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from protos.hugginggpt import run_state
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from tests.support.event_logs import NAMES, event_log
-
-
-def without_codes(content: Any) -> Any:
-    """The content without status codes, which the decoder of requests does not read."""
-    if isinstance(content, list):
-        return [without_codes(each) for each in content]
-    if isinstance(content, dict):
-        return {key: without_codes(each) for key, each in content.items() if key != "code"}
-    return content
+from tests.support.event_logs import NAMES, event_log, folded_run, run_file, without_codes
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,6 +21,12 @@ def test_run_is_that_of_the_orchestrator_after_every_event(name: str) -> None:
         folded.apply(Event.of(content))
         expected.apply(decode(RunEvent, content))
         assert folded.run == Run.model_validate(encode(expected.snapshot()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_run_object_is_that_of_the_orchestrator(name: str) -> None:
+    """`python -m tests.support.event_logs` writes the files."""
+    assert json.loads(run_file(name).read_text("utf-8")) == folded_run(name)
 
 
 def test_event_of_unknown_kind_advances_only_the_sequence_number() -> None:

@@ -287,11 +287,7 @@ function grid(columns, rows) {
       columns.map((column) => h("th", { scope: "col" }, column || "no.")),
     ),
   );
-  return h(
-    "div.scroll",
-    { tabindex: "0", role: "group", "aria-label": "Table" },
-    h("table", {}, head, h("tbody", {}, rows)),
-  );
+  return h("section.scroll", { tabindex: "0" }, h("table", {}, head, h("tbody", {}, rows)));
 }
 
 /**

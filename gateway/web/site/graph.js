@@ -13,9 +13,9 @@ const MARGIN = 4;
 
 /** Width of the task icon, and of a letter of a name, as an estimate: measuring text is slow. */
 const TEXT = 44;
-const LETTER = 7.6;
+const LETTER = 8.8;
 const WIDEST = 8;
-const SLIM = { wide: 158, least: 140 };
+const SLIM = { wide: 158 };
 const TIGHT = { along: 34, across: 14 };
 const END = { wide: 172, high: 34, letters: 22 };
 
@@ -70,7 +70,7 @@ export class Graph {
   show(run) {
     this._run = run;
     const upright = this.element.clientWidth > 0 && this.element.clientWidth < NARROW;
-    const known = JSON.stringify([upright && this.element.clientWidth, run.id, [...run.tasks.keys()], run.outcome]);
+    const known = JSON.stringify([upright, run.id, [...run.tasks.keys()], run.outcome]);
     if (known !== this._known && run.tasks.size) this._draw(run, upright);
     this._known = known;
     for (const [id, node] of this._nodes) node.light(run, id);
@@ -84,9 +84,7 @@ export class Graph {
   _draw(run, upright) {
     const { nodes, edges } = shapeOf(run);
     const names = [...run.tasks.values()].map(({ task }) => task.task);
-    const { size, plan } = upright
-      ? stacked(nodes, edges, names, this.element.clientWidth - 2 * MARGIN)
-      : spread(nodes, edges, names);
+    const { size, plan } = upright ? stacked(nodes, edges, names) : spread(nodes, edges, names);
     const at = (/** @type {Place} */ { along, across }) =>
       upright ? { x: across, y: along } : { x: along, y: across };
     const half = (/** @type {NodeId} */ id) =>
@@ -193,7 +191,7 @@ class TaskNode {
     const line = (/** @type {number} */ index) => ({ x: left + 36, y: top + 25 + LINE * index });
     const names = wrapped(task.task.task, size.wide);
     this._names = names.map((text, index) => svg("text.name", line(index), text));
-    this._by = svg("text.by", { ...line(names.length), "aria-hidden": "true" }, "");
+    this._by = svg("text.by", line(names.length));
     this._shown = this._label = "";
     this._glyph = svg("path");
     this._bar = svg("rect.bar", { x: left + 10, y: top + size.high - 5, height: 2.5, width: 0, rx: 1.25 });
@@ -239,12 +237,15 @@ class TaskNode {
     this.element.setAttribute("class", `task is-${stateClass(task.state)}`);
     this._glyph.setAttribute("d", stateIcon(task.state));
     if (this._shown !== by) {
-      this._shown = this._by.textContent = by;
+      this._shown = by;
+      this._by.textContent = ` ${by}`; // the space separates it from the name in the accessible name
       this.fit();
     }
     const fraction = task.state === "running" ? task.attempts.at(-1)?.progress?.fraction || 0 : 0;
     this._bar.setAttribute("width", String(fraction * (this._wide - 20)));
-    const name = `${task.task.task}, task ${task.id}: ${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`;
+    const visible = this._names.map(({ textContent }) => textContent).join("") + this._by.textContent;
+    const state = `${stateLabel(task.state)}${model(task) ? `, by ${model(task)}` : ""}`;
+    const name = `${visible}, task ${task.id}: ${state}`;
     if (this._label !== name) this.element.setAttribute("aria-label", (this._label = name));
   }
 }
@@ -270,18 +271,14 @@ function spread(nodes, edges, names) {
 }
 
 /**
- * Top-to-bottom layout, with nodes narrowed to fit the width, down to a minimum.
+ * Top-to-bottom layout.
  * @param {NodeId[]} nodes
  * @param {Pair[]} edges
  * @param {string[]} names
- * @param {number} room
  */
-function stacked(nodes, edges, names, room) {
-  const draft = layered(nodes, edges, sizes(1, SLIM.wide, TIGHT));
-  const columns = (draft.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
-  const wide = Math.max(SLIM.least, Math.min(SLIM.wide, Math.floor((room + TIGHT.across) / columns - TIGHT.across)));
-  const size = { wide, high: height(names, wide) };
-  return { size, plan: layered(nodes, edges, sizes(size.high, wide, TIGHT)) };
+function stacked(nodes, edges, names) {
+  const size = { wide: SLIM.wide, high: height(names, SLIM.wide) };
+  return { size, plan: layered(nodes, edges, sizes(size.high, size.wide, TIGHT)) };
 }
 
 /**

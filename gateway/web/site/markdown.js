@@ -178,7 +178,7 @@ const TABLE = {
         rows.map((line) => row(line, "td")),
       ),
     );
-    return h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Table" }, table);
+    return h("section.scroll", { tabindex: "0" }, table);
   },
 };
 

@@ -85,11 +85,7 @@ function table(rows) {
       columns.map((column) => h("th", { scope: "col" }, column)),
     ),
   );
-  return h(
-    "div.scroll",
-    { tabindex: "0", role: "group", "aria-label": "Table" },
-    h("table", {}, caption, head, h("tbody", {}, body)),
-  );
+  return h("section.scroll", { tabindex: "0" }, h("table", {}, caption, head, h("tbody", {}, body)));
 }
 
 /**

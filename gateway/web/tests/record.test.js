@@ -5,16 +5,21 @@ import { test } from "node:test";
 
 import { RunRecord, model, references, seconds } from "../site/record.js";
 
-const LOGS = new URL("../../../tests/data/run_logs/", import.meta.url);
+const LOGS = new URL("../../../tests/data/event_logs/", import.meta.url);
 const NAMES = readdirSync(LOGS)
   .filter((name) => name.endsWith(".jsonl"))
   .map((name) => name.replace(".jsonl", ""));
+
+/** Status codes are not part of the recorded Run objects. */
+function withoutCode(key, value) {
+  return key === "code" ? undefined : value;
+}
 
 function events(name) {
   return readFileSync(new URL(`${name}.jsonl`, LOGS), "utf8")
     .trim()
     .split("\n")
-    .map(JSON.parse);
+    .map((line) => JSON.parse(line, withoutCode));
 }
 
 function folded(name, count = Infinity) {
@@ -27,7 +32,7 @@ function folded(name, count = Infinity) {
 }
 
 function run(name) {
-  return JSON.parse(readFileSync(new URL(`${name}.json`, LOGS), "utf8"));
+  return JSON.parse(readFileSync(new URL(`${name}.run.json`, LOGS), "utf8"));
 }
 
 for (const name of NAMES) {
@@ -82,11 +87,11 @@ test("running task has an attempt, a model and a duration", () => {
 });
 
 test("failed tasks name the files that they depend on", () => {
-  assert.deepEqual(folded("incomplete").failedTasks, [{ task: "image-to-text", files: ["broken.png"] }]);
+  assert.deepEqual(folded("failed").failedTasks, [{ task: "image-to-text", files: ["broken.png"] }]);
 });
 
 test("files of a task are found through the tasks before it", () => {
-  const record = folded("incomplete");
+  const record = folded("failed");
   record.tasks.get(2).state = "failed";
   assert.deepEqual(record.failedTasks.at(-1), { task: "text-to-speech", files: ["broken.png"] });
 });

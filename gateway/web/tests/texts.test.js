@@ -26,7 +26,7 @@ const CASES = [
   [shortened, ["a-rather-long-file-name.png", 16], "a-rather-l…e.png"],
   [wrapped, ["image-to-text", 208], ["image-to-text"]],
   [wrapped, ["automatic-speech-recognition", 208], ["automatic-speech-", "recognition"]],
-  [wrapped, ["zero-shot-image-classification", 140], ["zero-shot-", "image-", "classification"]],
+  [wrapped, ["zero-shot-image-classification", 158], ["zero-shot-", "image-", "classification"]],
   [sentence, ["send it again"], "Send it again"],
   [sentence, [""], ""],
   [withoutCommands, ["cannot decode a.png: the data is truncated."], "cannot decode a.png: the data is truncated."],
