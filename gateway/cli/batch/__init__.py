@@ -1,1 +1,1 @@
-"""hugginggpt batch, resume and batches: many inputs go in, a folder with results comes out."""
+"""Batches on the command line: items from files or a table, and a folder of results."""
